@@ -1,1 +1,1 @@
-"""What is wrong with a configuration, or with a whole deployment, before anything is started."""
+"""The check of configurations and deployments before a node starts with them."""

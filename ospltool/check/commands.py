@@ -1,4 +1,4 @@
-"""What `ospltool check` does between its options and its output."""
+"""The work of `ospltool check` between its options and its output."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def deployments(
     together: bool,
     skip_others: bool = False,
 ) -> list[DeploymentInput]:
-    """What is to be checked.
+    """Return the deployments to check.
 
     Raises:
-        UsageFault: nothing is named, or an option is malformed.
+        UsageFault: no file is named, or an option is malformed.
     """
     named, common = named_nodes(nodes, variables, environ)
     found = gather(paths, common, together=together, skip_others=skip_others)
@@ -62,7 +62,7 @@ def choice(
     targets: Sequence[str],
     show: str,
 ) -> Choice:
-    """Which rules run.
+    """Return the choice of rules.
 
     Raises:
         UsageFault: no rule or severity has such a name.
@@ -106,7 +106,7 @@ def check(inputs: Sequence[DeploymentInput], wanted: Choice) -> Report:
 
 
 def shown(report: Report, wanted: Choice) -> Report:
-    """The report without what is not to be shown; it says how much that is."""
+    """Remove findings below the chosen severity from a report, and count them."""
     visible = tuple(each for each in report.diagnostics if each.severity >= wanted.least)
     codes = {each.code for each in visible}
     return dataclasses.replace(
@@ -118,7 +118,7 @@ def shown(report: Report, wanted: Choice) -> Report:
 
 
 def exit_code(report: Report, fail_on: str) -> int:
-    """2 when a file cannot be read, 1 for findings at or above `fail_on`, otherwise 0."""
+    """Return 2 if a file cannot be read, 1 for findings at or above `fail_on`, else 0."""
     unreadable = {code for code, each in all_rules().items() if each.scope is Scope.FILE}
     if any(each.code in unreadable for each in report.diagnostics):
         return 2
@@ -128,7 +128,7 @@ def exit_code(report: Report, fail_on: str) -> int:
 
 
 def summary(report: Report, wanted: Choice) -> list[str]:
-    """Sentences for the person who ran the check."""
+    """Yield sentences for the user."""
     counts = [
         _plural(report.count(severity), severity.label)
         for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO)
@@ -165,7 +165,7 @@ def _listed(paths: Sequence[str]) -> str:
 
 
 def statistics(report: Report, *, as_json: bool) -> str:
-    """How often each rule was broken, most often first."""
+    """Render the number of findings of each rule, highest first."""
     counts = Counter(each.code for each in report.diagnostics)
     rules = all_rules()
     rows = [(count, code, rules[code]) for code, count in counts.most_common()]
@@ -179,7 +179,7 @@ def statistics(report: Report, *, as_json: bool) -> str:
 
 
 def overview(inputs: Sequence[DeploymentInput], *, matrix: bool, as_json: bool) -> str:
-    """The matrix or the effective settings of everything that can be read.
+    """Render the matrix or the effective settings of all readable files.
 
     Raises:
         UsageFault: a file cannot be read.

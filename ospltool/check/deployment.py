@@ -1,7 +1,7 @@
-"""What a deployment amounts to: roles, expected masters, and which merge meets which.
+"""The consequences of a deployment: roles, expected masters, and the merges between roles.
 
-All of it is computed as an ospltool node computes it: first match for policies and scopes, and the order of
-the election. What only a running system knows, quality and ids, is left open and said to be open.
+They are computed as an ospltool node does: first match for policies and scopes, and the order of the
+election. Quality and ids, which only a running system knows, stay open, and the texts say so.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_NAMES = 5
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a message: all of a few, some of many."""
+    """List names for a message: all of a few, some of many."""
     every = list(dict.fromkeys(names))
     if len(every) <= MAX_NAMES:
         return ", ".join(every)
@@ -25,17 +25,17 @@ def listed(names: Iterable[str]) -> str:
 
 
 def names_of(definitions: Iterable[Definition]) -> tuple[str, ...]:
-    """The nodes of some definitions, each once, in order."""
+    """Return the nodes of definitions, each once, in order."""
     return tuple(dict.fromkeys(each.view.shown_name for each in definitions))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExpectedMaster:
-    """Who becomes master of a name-space in a role, as far as the files tell.
+    """The expected master of a name-space in a role, according to the files.
 
-    `candidates` may all be it: one, or several with the same highest masterPriority, among whom the quality
-    of the stored data and then the highest id decide. A node that is Lazy or On_Request is no master of
-    others. `rule` says in words what decided.
+    `candidates` has one node, or several with the same highest masterPriority, among which the quality of
+    the stored data and then the highest id decide. A Lazy or On_Request node is not master of others. `rule`
+    says what decided.
     """
 
     name_space: str
@@ -45,7 +45,7 @@ class ExpectedMaster:
 
 
 def by_role(definitions: Iterable[Definition]) -> dict[str, list[Definition]]:
-    """Definitions by the role of their node, in order of appearance."""
+    """Group definitions by the role of their node, in order of appearance."""
     found: dict[str, list[Definition]] = {}
     for each in definitions:
         found.setdefault(each.view.role, []).append(each)
@@ -53,7 +53,7 @@ def by_role(definitions: Iterable[Definition]) -> dict[str, list[Definition]]:
 
 
 def expected_masters(definitions: dict[str, list[Definition]]) -> list[ExpectedMaster]:
-    """The expected master of every name-space and role (deployment guide 5.4.3)."""
+    """Find the expected master of every name-space and role (deployment guide 5.4.3)."""
     return [
         _expected(name, role, members)
         for name, every in definitions.items()
@@ -93,22 +93,22 @@ _SENSELESS = (
 
 
 def is_senseless(left: MergeType, right: MergeType) -> bool:
-    """Whether two roles cannot sensibly apply these types to each other's data.
+    """Tell whether two roles cannot sensibly apply these merge types to each other's data.
 
-    Catchup ends in the same set as Replace and therefore counts as Replace.
+    Catchup ends in the same set as Replace, so it counts as Replace.
     """
     plain = {MergeType.REPLACE if each is MergeType.CATCHUP else each for each in (left, right)}
     return plain in _SENSELESS
 
 
 def merge_towards(definition: Definition, role: str) -> MergeType:
-    """What a node does with the data of a role, as documented; nothing that matches means Ignore."""
+    """Return the merge type of a node for a role; Ignore if no Merge matches."""
     policy = definition.policy
     return (policy.merge_type(role) if policy else None) or MergeType.IGNORE
 
 
 def host_of(node: NodeView) -> str | None:
-    """What tells the machine of a node: a network address of its own, if the file has one."""
+    """Return the network address in the file of a node, which identifies its machine; None without one."""
     address = node.configuration.ddsi.network_interface.strip().lower()
     if not node.configuration.ddsi.is_configured or not address:
         return None

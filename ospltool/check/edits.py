@@ -1,4 +1,4 @@
-"""Byte-exact repairs: every function says which bytes of a file to replace by which."""
+"""Byte-exact repairs; each function returns the bytes of a file to replace, and their replacement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _edit(view: NodeView, span: Span, text: str) -> Edit:
 
 
 def replace_value(view: NodeView, value: Value, text: str, *, is_safe: bool) -> Fix | None:
-    """Put another value in; None when the value is made of variables, whose origin is elsewhere."""
+    """Replace a value; None if it comes from variables, which are set elsewhere."""
     if value.uses:
         return None
     escaped = "".join(_ESCAPES.get(char, char) for char in text)
@@ -26,12 +26,12 @@ def replace_value(view: NodeView, value: Value, text: str, *, is_safe: bool) -> 
 
 
 def replace_span(view: NodeView, span: Span, text: str, title: str, *, is_safe: bool) -> Fix:
-    """Put `text`, which is already XML, in the place of a range."""
+    """Replace a range by `text`, which is already XML."""
     return Fix(title, is_safe, (_edit(view, span, text),))
 
 
 def rename_element(view: NodeView, node: Node, name: str, *, is_safe: bool) -> Fix:
-    """Another name in the start tag and the end tag."""
+    """Rename an element in its start tag and end tag."""
     edits = [_edit(view, node.name_span, name)]
     if not node.is_empty_tag:
         end = view.source.data.rindex(b"</", node.span.start, node.span.end) + 2
@@ -40,12 +40,12 @@ def rename_element(view: NodeView, node: Node, name: str, *, is_safe: bool) -> F
 
 
 def rename_attribute(view: NodeView, attribute: Attribute, name: str, *, is_safe: bool) -> Fix:
-    """Another name for an attribute."""
+    """Rename an attribute."""
     return Fix(f"Rename {attribute.name} to {name}", is_safe, (_edit(view, attribute.name_span, name),))
 
 
 def remove_attribute(view: NodeView, attribute: Attribute, *, is_safe: bool) -> Fix:
-    """Take an attribute out, with the blanks before it."""
+    """Remove an attribute, with the blanks before it."""
     start = attribute.span.start
     data = view.source.data
     while data[start - 1 : start].isspace():
@@ -54,7 +54,7 @@ def remove_attribute(view: NodeView, attribute: Attribute, *, is_safe: bool) -> 
 
 
 def remove_range(view: NodeView, span: Span, title: str, *, is_safe: bool) -> Fix:
-    """Take a range out; with its lines, when nothing else stands on them."""
+    """Remove a range, and its lines if they have nothing else."""
     data = view.source.data
     start, end = span
     while start and data[start - 1 : start] in (b" ", b"\t"):
@@ -76,12 +76,12 @@ def remove_range(view: NodeView, span: Span, title: str, *, is_safe: bool) -> Fi
 
 
 def remove_element(view: NodeView, node: Node, *, is_safe: bool) -> Fix:
-    """Take an element out with everything in it."""
+    """Remove an element with its content."""
     return remove_range(view, node.span, f"Remove <{node.name}>", is_safe=is_safe)
 
 
 def insert_attribute(view: NodeView, node: Node, name: str, value: str, *, is_safe: bool) -> Fix:
-    """A further attribute, after the last one."""
+    """Insert an attribute after the last one."""
     at = node.attributes[-1].span.end if node.attributes else node.name_span.end
     escaped = "".join(_ESCAPES.get(char, char) for char in value)
     return Fix(f'Add {name}="{value}"', is_safe, (_edit(view, Span(at, at), f' {name}="{escaped}"'),))

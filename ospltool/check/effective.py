@@ -1,4 +1,4 @@
-"""A configuration as its node sees it: every setting, its value after expansion, and where it comes from."""
+"""The effective settings of a configuration: each value after expansion, and its origin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SERVICES = "Domain/Service"
 
 
 def ordered(settings: Iterable[Setting]) -> list[Setting]:
-    """Settings in the order of the schema; what may be repeated stays in the order of the document."""
+    """Sort settings in the order of the schema; repeated ones stay in the order of the document."""
     index = {path: at for at, path in enumerate(schema().paths())}
 
     def key(setting: Setting) -> int:
@@ -29,7 +29,7 @@ def ordered(settings: Iterable[Setting]) -> list[Setting]:
 
 
 def as_text(nodes: Iterable[NodeView]) -> str:
-    """One line for each setting, in a block for each node."""
+    """Render one line for each setting, in a block for each node."""
     return "\n".join(_block(node) for node in nodes)
 
 
@@ -57,7 +57,7 @@ def _origin(setting: Setting) -> str:
 
 
 def as_json(nodes: Iterable[NodeView]) -> str:
-    """The same as one JSON document."""
+    """Render the effective settings as one JSON document."""
     data = [
         {
             "node": node.name,

@@ -1,4 +1,4 @@
-"""Answers of `ospltool explain`: what a rule means, and what a setting means and really does."""
+"""The explanations of `ospltool explain`: rules, and settings with what OpenSplice does with them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _PATH = re.compile(r"^/{0,2}(?:OpenSplice/?)?(.*)$")
 
 
 class UnknownSubject(Exception):
-    """Nothing is called like that; the message says what may have been meant."""
+    """No rule or setting has this name; the message suggests similar ones."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SettingText:
-    """What is known of one setting: the schema's facts, our explanation, and the rules about it."""
+    """A setting: the facts of the schema, the explanation, and the rules about it."""
 
     item: Item
     meaning: str
@@ -43,10 +43,10 @@ def _explanations() -> dict[str, dict[str, str]]:
 
 
 def find(subject: str) -> Rule | SettingText:
-    """The rule or setting that a user asks for: a code, a rule's name, or a path in any usual notation.
+    """Find the rule or setting with a code, a rule's name, or a path in any usual notation.
 
     Raises:
-        UnknownSubject: there is none.
+        UnknownSubject: there is no such rule or setting.
     """
     wanted = subject.strip()
     rules = all_rules()
@@ -71,7 +71,7 @@ def find(subject: str) -> Rule | SettingText:
 
 
 def _normal(subject: str) -> str:
-    """A path as the schema writes it: `DurabilityService/NameSpaces/Policy@aligner`."""
+    """Convert a path to the notation of the schema: `DurabilityService/NameSpaces/Policy@aligner`."""
     found = _PATH.match(subject)
     path = found[1] if found else subject
     return path.replace("/@", "@").replace("[@", "@").replace("]", "").strip("/")
@@ -96,7 +96,7 @@ def _setting(item: Item) -> SettingText:
 
 
 def rule_text(each: Rule) -> str:
-    """The documentation of a rule."""
+    """Render the documentation of a rule."""
     sections = each.sections()
     lines = [f"{each.code} {each.name} ({each.severity.label}, since {each.since})", "", each.summary]
     if each.matters_for:
@@ -109,7 +109,7 @@ def rule_text(each: Rule) -> str:
 
 
 def setting_text(found: SettingText) -> str:
-    """What is known of a setting."""
+    """Render the documentation of a setting."""
     item = found.item
     lines = [documented(item.path), ""]
     if found.meaning:
@@ -128,7 +128,7 @@ def setting_text(found: SettingText) -> str:
 
 
 def facts(item: Item) -> list[tuple[str, str]]:
-    """The schema's facts, as names and values."""
+    """Return the schema's facts, as names and values."""
     found = [("type", item.type.value)]
     if item.is_attribute:
         found.append(("occurs", "required" if item.minimum else "optional"))
@@ -156,7 +156,7 @@ def facts(item: Item) -> list[tuple[str, str]]:
 
 
 def list_text() -> str:
-    """All rules, one line each."""
+    """Render all rules, one line each."""
     rules = all_rules().values()
     longest = max(len(each.name) for each in rules)
     return "".join(
@@ -165,7 +165,7 @@ def list_text() -> str:
 
 
 def as_json(found: Rule | SettingText | None) -> str:
-    """A rule, a setting, or the list of all rules, as JSON."""
+    """Render a rule, a setting, or the list of all rules as JSON."""
     if found is None:
         return envelope.document("rules", [_rule_data(each) for each in all_rules().values()])
     if isinstance(found, Rule):

@@ -1,4 +1,4 @@
-"""What a rule returns: a message and its places; the registry adds code, name and severity."""
+"""The findings of rules: a message and its places; the runner adds code, name and severity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carries out fixes: in memory first, again and again until nothing is left, then file by file as a whole."""
+"""The application of fixes: repeated in memory until none is left, then written file by file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FixFault(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """What the fixes make of one file."""
+    """The change of a file by fixes."""
 
     path: str
     before: bytes
@@ -34,7 +34,7 @@ class Change:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """All changes, how many fixes they carry out, and what is left to report after them."""
+    """All changes, the number of fixes in them, and the remaining report."""
 
     changes: tuple[Change, ...]
     fixed: int
@@ -42,9 +42,9 @@ class Outcome:
 
 
 def fix(deployments: Iterable[DeploymentInput], choice: Choice, *, unsafe: bool) -> Outcome:
-    """Compute all fixes of the chosen rules; no file is written.
+    """Compute all fixes of the chosen rules, without writing files.
 
-    A fix that would break its file is left out.
+    A fix that would break its file is skipped.
     """
     inputs = list(deployments)
     contents: dict[str, bytes] = {}
@@ -74,7 +74,7 @@ def _report(inputs: list[DeploymentInput], choice: Choice, contents: Mapping[str
 
 
 def _plan(diagnostics: Iterable[Diagnostic], *, unsafe: bool) -> dict[str, list[list[Edit]]]:
-    """The fixes to carry out for each file; fixes that touch several files are not made by a program."""
+    """Return the fixes for each file; fixes that touch several files are left to people."""
     plan: dict[str, list[list[Edit]]] = {}
     for each in diagnostics:
         if each.fix and (unsafe or each.fix.is_safe):
@@ -85,14 +85,14 @@ def _plan(diagnostics: Iterable[Diagnostic], *, unsafe: bool) -> dict[str, list[
 
 
 def _bytes_of(diagnostics: Iterable[Diagnostic], path: str) -> bytes:
-    """The content that the fixes of a file were made for."""
+    """Return the content for which the fixes of a file were made."""
     return next(
         each.place.source.data for each in diagnostics if each.place.source and each.place.source.path == path
     )
 
 
 def _apply(data: bytes, fixes: list[list[Edit]]) -> tuple[bytes, int]:
-    """The content after all fixes that do not touch each other, and how many these are."""
+    """Apply all fixes that do not overlap; return the content and their number."""
     taken: list[Edit] = []
     count = 0
     for edits in fixes:
@@ -119,7 +119,7 @@ def _is_readable(data: bytes, path: str) -> bool:
 
 
 def diff_of(change: Change) -> str:
-    """A change as a unified diff, made safe for a terminal."""
+    """Render a change as a unified diff, safe for a terminal."""
     before, after = (data.decode("utf-8", "replace").splitlines() for data in (change.before, change.after))
     name = visible(change.path)
     lines = difflib.unified_diff(before, after, f"a/{name}", f"b/{name}", lineterm="")
@@ -127,14 +127,14 @@ def diff_of(change: Change) -> str:
 
 
 def write(changes: Iterable[Change], read: Callable[[str], bytes]) -> None:
-    """Replace the files: each is written beside the old one and takes its place in one step.
+    """Replace each file in one step.
 
     Raises:
-        FixFault: a file cannot be written, or is not any more what the fixes were made for.
+        FixFault: a file cannot be written, or has changed since the fixes were made.
     """
     for change in changes:
         if read(change.path) != change.before:
-            raise FixFault(f"{change.path} was changed meanwhile; it is left alone")
+            raise FixFault(f"{change.path} has changed meanwhile, so it was not fixed")
         try:
             _replace(Path(change.path).resolve(), change.after)
         except OSError as error:

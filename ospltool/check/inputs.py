@@ -1,4 +1,4 @@
-"""What is to be checked: files, directories, URIs, fleet files, and nodes named on the command line."""
+"""The input of the check: files, directories, URIs, fleet files, and nodes of the command line."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ FLEET_FILE = "fleet.toml"
 
 
 class UsageFault(Exception):
-    """What was asked for makes no sense; the message is for the user."""
+    """The command line is wrong; the message is for the user."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeInput:
-    """One configuration to read: `name` is empty for a file that stands for itself.
+    """A configuration to read; `name` is empty for a file that is checked alone.
 
-    `is_found` marks a file that was found in a directory, where other XML is not an error.
+    `is_found` marks a file found in a directory, where other XML is not an error.
     """
 
     uri: str
@@ -37,7 +37,7 @@ class NodeInput:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeploymentInput:
-    """Configurations that are looked at together; `problems` are those of the fleet file itself."""
+    """Configurations that are checked together; `problems` are those of the fleet file itself."""
 
     nodes: tuple[NodeInput, ...]
     path: str = ""
@@ -46,7 +46,7 @@ class DeploymentInput:
 
 
 def shown_path(path: str) -> str:
-    """A path as people want to read it: relative when it lies below the current directory."""
+    """Shorten a path for people: relative if it is below the current directory."""
     absolute = os.path.abspath(path)  # noqa: PTH100 - pathlib would resolve symbolic links or keep `..`
     here = os.getcwd()  # noqa: PTH109 - the counterpart of the line above
     if absolute.startswith(here.rstrip("/") + "/"):
@@ -57,11 +57,11 @@ def shown_path(path: str) -> str:
 def gather(
     paths: Sequence[str], environ: Mapping[str, str], *, together: bool = False, skip_others: bool = False
 ) -> list[DeploymentInput]:
-    """Deployments for the paths and URIs of a command line.
+    """Return the deployments for the paths and URIs of a command line.
 
-    Each file stands for itself, unless `together` makes one deployment of all plain files. A fleet file is a
-    deployment; a directory is searched for both. `skip_others` treats named files like those of a directory:
-    other XML is left out.
+    Each file is a deployment of its own, unless `together` makes one of all plain files. A fleet file is a
+    deployment; a directory is searched for both. `skip_others` skips other XML among named files, as in a
+    directory.
 
     Raises:
         UsageFault: more than MAX_FILES files.
@@ -92,7 +92,7 @@ def gather(
 
 
 def _named(files: Sequence[NodeInput]) -> tuple[NodeInput, ...]:
-    """Files as nodes, called like the files without their endings where that tells them apart."""
+    """Make nodes of files, with the names of the files, without suffixes if these are unique."""
     stems = [PurePath(each.uri).stem for each in files]
     is_clear = len(set(stems)) == len(stems)
     return tuple(
@@ -109,7 +109,7 @@ def _identity(uri: str) -> str:
 
 
 def _found_in(directory: str) -> Iterable[str]:
-    """XML files and fleet files below a directory, in a stable order; hidden directories are left out."""
+    """Return XML files and fleet files below a directory, in a stable order, without hidden directories."""
     for place, directories, names in os.walk(directory):
         directories[:] = sorted(each for each in directories if not each.startswith("."))
         for name in sorted(names):
@@ -118,7 +118,7 @@ def _found_in(directory: str) -> Iterable[str]:
 
 
 def fleet_input(path: str, environ: Mapping[str, str]) -> DeploymentInput:
-    """The deployment of a fleet file; one without nodes and with problems when it is wrong."""
+    """Return the deployment of a fleet file; if the file is wrong, it has problems and no nodes."""
     try:
         fleet = load_fleet(shown_path(path) if "://" not in path else path)
     except ConfigError as error:
@@ -135,7 +135,7 @@ def _nodes(fleet: Fleet, environ: Mapping[str, str]) -> Iterable[NodeInput]:
 def named_nodes(
     nodes: Sequence[str], variables: Sequence[str], environ: Mapping[str, str]
 ) -> tuple[DeploymentInput | None, dict[str, str]]:
-    """A deployment from `name=file` texts, and the environment for all with `VAR=value` texts added.
+    """Make a deployment of `name=file` texts, and an environment with `VAR=value` texts added.
 
     `name:VAR=value` sets a variable for one of the named nodes only.
 

@@ -1,4 +1,4 @@
-"""Name-spaces by nodes: who aligns, who fetches when, who stores, who merges how, and who becomes master."""
+"""The matrix of name-spaces and nodes: policies, stores, merges and expected masters."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Row:
 
 
 def rows_of(fleet: FleetView) -> tuple[list[Row], list[ExpectedMaster]]:
-    """The matrix of a deployment, and the expected master of each name-space and role."""
+    """Return the matrix of a deployment, and the expected master of each name-space and role."""
     by_name = fleet.by_name_space()
     masters = expected_masters(by_name)
     by_key = {(each.name_space, each.role): each for each in masters}
@@ -72,7 +72,7 @@ def _row(
 
 
 def as_text(fleet: FleetView) -> str:
-    """The matrix as a table, and a sentence for each expected master."""
+    """Render the matrix as a table, and a sentence for each expected master."""
     rows, masters = rows_of(fleet)
     header = (
         "NAME-SPACE",
@@ -118,7 +118,7 @@ def _sentence(expected: ExpectedMaster) -> str:
 
 
 def as_json(fleet: FleetView) -> str:
-    """The same as one JSON document."""
+    """Render the matrix as one JSON document."""
     rows, masters = rows_of(fleet)
     data = {
         "rows": [

@@ -51,10 +51,7 @@ SECTIONS = ("Why", "Example", "Use instead", "OpenSplice", "Reference")
 
 
 class Scope(enum.Enum):
-    """What a rule looks at.
-
-    A file that may be unreadable, the file of a persistence service, one node, or all nodes of a deployment.
-    """
+    """The input of a rule: a file, the file of a persistence service, a node, or a deployment."""
 
     FILE = "file"
     PERSISTENCE = "persistence"
@@ -91,7 +88,7 @@ class Rule:
 
     @property
     def matters_for(self) -> str:
-        """For which services it matters, as a sentence; empty for all of them."""
+        """A sentence that names the services for which it matters; empty if it matters for all."""
         if self.targets == EVERYWHERE:
             return ""
         names = " and ".join(sorted(self.targets))
@@ -103,11 +100,11 @@ class Rule:
         return inspect.getdoc(self.check).partition("\n")[0]  # type: ignore[union-attr]  # `rule` insists
 
     def sections(self) -> dict[str, str]:
-        """The documentation by section."""
+        """Return the documentation by section."""
         return documentation(inspect.getdoc(self.check) or "")
 
     def text(self) -> RuleText:
-        """The rule as output formats want it."""
+        """Return the texts of the rule for output formats."""
         return RuleText(self.code, self.name, self.severity, self.summary, self.sections().get("Why", ""))
 
 
@@ -115,7 +112,7 @@ _SECTION = re.compile(rf"^({'|'.join(SECTIONS)}): *(.*)$")
 
 
 def documentation(docstring: str) -> dict[str, str]:
-    """Split a cleaned docstring into its sections; what comes before the first is under the empty name."""
+    """Split a cleaned docstring into its sections; the text before the first has the empty name."""
     sections: dict[str, list[str]] = {"": []}
     current = sections[""]
     for line in docstring.splitlines():
@@ -154,7 +151,7 @@ def rule(
 
 @functools.cache
 def all_rules() -> dict[str, Rule]:
-    """Every rule by code, in the order of the codes."""
+    """Return every rule by code, in the order of the codes."""
     for family in FAMILIES:
         importlib.import_module(f"ospltool.check.rules.{family}")
     importlib.import_module("ospltool.check.suppressions")
@@ -162,10 +159,10 @@ def all_rules() -> dict[str, Rule]:
 
 
 def find_rules(selector: str) -> list[Rule]:
-    """The rules that a user means: by code, by the beginning of a code, by name, or `ALL`.
+    """Find the rules with a code, a prefix of a code, a name, or `ALL`.
 
     Raises:
-        KeyError: nothing is called like that.
+        KeyError: there is no such rule.
     """
     wanted = selector.strip()
     rules = all_rules().values()

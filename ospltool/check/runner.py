@@ -1,4 +1,4 @@
-"""Reads what is to be checked, runs the rules, and puts their findings in order."""
+"""The run of a check: it reads the input, runs the rules, and sorts their findings."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from ospltool.diagnostics.model import Diagnostic, Report, Severity, Target
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """Which rules run and how much they matter.
+    """The choice of rules and severities.
 
-    `codes` None runs all rules; `severities` replaces severities by code; `least` leaves out what matters
-    less.
+    `codes` None runs all rules; `severities` replaces severities by code; `least` hides lower severities.
     """
 
     codes: frozenset[str] | None = None
@@ -31,9 +30,9 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Examined:
-    """One deployment after reading: the nodes that could be read, and the files that could not.
+    """A deployment after reading: the readable nodes, and the unreadable files.
 
-    `skipped` are files found in directories that are no OpenSplice configurations.
+    `skipped` are files found in directories that are not OpenSplice configurations.
     """
 
     fleet: FleetView
@@ -44,9 +43,9 @@ class Examined:
 
 
 def examine(deployment: DeploymentInput, contents: Mapping[str, bytes] | None = None) -> Examined:
-    """Read and interpret all files of a deployment; nothing is raised for bad ones.
+    """Read and interpret all files of a deployment; bad files raise no error.
 
-    `contents` has what to take instead of the content of some files, by path.
+    `contents` replaces the content of files, by path.
     """
     nodes: list[NodeView] = []
     unreadable: list[FileView] = []
@@ -88,7 +87,7 @@ _ROOT_TAGS = tuple("<OpenSplice".encode(encoding) for encoding in ("utf-8", "utf
 
 
 def _is_meant(file: FileView, uri: str) -> bool:
-    """Whether a bad file is one of ours all the same: unreadable, or it names us."""
+    """Tell whether a bad file may be a configuration: it is unreadable, or it names OpenSplice."""
     if any(problem.kind is Kind.UNREADABLE for problem in file.problems):
         return True
     try:
@@ -99,7 +98,7 @@ def _is_meant(file: FileView, uri: str) -> bool:
 
 
 def source_of(uri: str) -> Source | None:
-    """The content of a file for code frames, when it is of a size that can be shown."""
+    """Return the content of a file for code frames; None if it is unreadable or too large."""
     try:
         path = path_of_uri(uri)
         data = read_bytes(path)
@@ -111,7 +110,7 @@ def source_of(uri: str) -> Source | None:
 
 
 def run(deployments: Iterable[Examined], choice: Choice) -> Report:
-    """Run all chosen rules over all deployments, one after the other; a deployment is not kept."""
+    """Run all chosen rules over all deployments, one after the other, without keeping them."""
     rules = {code: each for code, each in all_rules().items() if _is_chosen(each, choice)}
     found: list[Diagnostic] = []
     files: list[str] = []
@@ -139,7 +138,7 @@ def run(deployments: Iterable[Examined], choice: Choice) -> Report:
 
 
 def _kept(deployment: Examined, rules: dict[str, Rule]) -> tuple[list[tuple[Rule, Finding]], int]:
-    """The findings of one deployment that no comment suppresses, and how many are suppressed."""
+    """Return the findings of a deployment that no comment suppresses, and the number of the others."""
     found = list(_findings(deployment, rules.values()))
     suppressor = Suppressor(deployment.fleet.nodes)
     kept = [(each, finding) for each, finding in found if not suppressor.suppresses(each.code, finding.place)]
@@ -157,7 +156,7 @@ def _is_chosen(each: Rule, choice: Choice) -> bool:
 
 
 def _is_compared(deployment: Examined) -> bool:
-    """Whether there is anything to compare: rules about deployments need two nodes that belong together."""
+    """Tell whether a deployment has two or more nodes, which rules about deployments need."""
     return deployment.is_fleet and len(deployment.fleet.nodes) > 1
 
 
@@ -197,7 +196,7 @@ def _diagnostic(each: Rule, finding: Finding, choice: Choice) -> Diagnostic:
 
 
 def _merged(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """One diagnostic for what several nodes with one file have in common, in the order of the files."""
+    """Merge the diagnostics that several nodes with the same file share, in the order of the files."""
     found: dict[tuple[object, ...], Diagnostic] = {}
     for each in diagnostics:
         key = (each.code, each.place.path, each.place.span, each.place.line, each.message)

@@ -1,4 +1,4 @@
-"""Comments that say: this finding is known, and why it may stay.
+"""Suppressions: comments that declare a finding as known, with a reason.
 
 `<!-- ospl: ignore[DUR605] reason="a demonstration" -->` covers the element that follows it, with everything
 in it; `<!-- ospl: file-ignore[DUR721] reason="..." -->` covers the whole file, wherever it stands. Several
@@ -27,7 +27,7 @@ _SYNTAX = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Suppression:
-    """One comment: `covers` is the range of the file whose findings it takes away."""
+    """A comment; `covers` is the range of the file whose findings it suppresses."""
 
     comment: Comment
     rules: tuple[Rule, ...]
@@ -37,7 +37,7 @@ class Suppression:
 
 
 def suppressions_of(document: Document) -> list[Suppression]:
-    """The suppressions of a file, in its order; those that cannot be understood have faults and no rules."""
+    """Return the suppressions of a file, in order; malformed ones have faults and no rules."""
     return [
         _parsed(document, comment)
         for comment in document.comments
@@ -77,7 +77,7 @@ def _parsed(document: Document, comment: Comment) -> Suppression:
 
 
 def _following(document: Document, comment: Comment) -> Node | None:
-    """The next element beside a comment."""
+    """Return the next sibling element of a comment."""
     if comment.span.end <= document.root.span.start:
         return document.root
     parent = document.root
@@ -91,7 +91,7 @@ def _following(document: Document, comment: Comment) -> Node | None:
 
 
 class Suppressor:
-    """Takes suppressed findings away and remembers which suppressions had something to do."""
+    """Removes suppressed findings, and remembers the suppressions that were used."""
 
     def __init__(self, nodes: Iterable[NodeView]) -> None:
         self._by_path: dict[str, tuple[NodeView, list[Suppression]]] = {}
@@ -101,7 +101,7 @@ class Suppressor:
                 self._by_path[node.path] = (node, suppressions_of(node.document))
 
     def suppresses(self, code: str, place: Place) -> bool:
-        """Whether a finding of a rule at a place is suppressed."""
+        """Tell whether a finding of a rule at a place is suppressed."""
         if place.span is None or place.path not in self._by_path:
             return False
         hit = False
@@ -113,9 +113,9 @@ class Suppressor:
         return hit
 
     def findings(self, ran: frozenset[str]) -> Iterator[tuple[str, Finding]]:
-        """What is wrong with the suppressions themselves, as code and finding.
+        """Yield the faults of the suppressions themselves, as code and finding.
 
-        A suppression can only be called unused when all its rules have been run.
+        A suppression is unused only if all its rules have run.
         """
         for path, (node, every) in self._by_path.items():
             for each in every:

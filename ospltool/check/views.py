@@ -1,4 +1,4 @@
-"""What rules look at: a file, a node with its file interpreted, a deployment."""
+"""The views that rules take: a file, a node with its interpreted file, a deployment."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Thing: TypeAlias = Node | Attribute | Value | Span
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileView:
-    """A file as far as it could be read: `problems` are what the reader said of it.
+    """A file as it was read; `problems` are those of the reader.
 
-    `persistence` is what a file of persistence services means, which is no configuration of a node.
+    `persistence` has the settings of a file of persistence services, which is not a configuration of a node.
     """
 
     path: str
@@ -33,7 +33,7 @@ class FileView:
     persistence: Persistence | None = None
 
     def place(self, problem: Problem) -> Place:
-        """Where a problem is; without the file's content when that could not be had."""
+        """Return the place of a problem; without the file's content if it could not be read."""
         if self.source and problem.span:
             return Place.of(self.source, problem.span)
         column = problem.column
@@ -41,7 +41,7 @@ class FileView:
 
 
 class NodeView:
-    """One node of a deployment, or a single file, with everything a rule asks of it."""
+    """A node of a deployment, or a single file, with all that rules need."""
 
     def __init__(
         self, name: str, document: Document, interpreted: Interpreted, environ: Mapping[str, str]
@@ -58,7 +58,7 @@ class NodeView:
 
     @property
     def shown_name(self) -> str:
-        """What to call the node in a message: its name, or its file."""
+        """The name of the node for messages: its name, or its file."""
         return self.name or self.path
 
     @property
@@ -104,7 +104,7 @@ class NodeView:
 
     @functools.cached_property
     def has_durability(self) -> bool:
-        """Whether the file configures a durability service at all."""
+        """Whether the file configures a durability service."""
         return self.service is not None
 
     def setting(self, path: str) -> Node | None:
@@ -163,7 +163,7 @@ class NodeView:
         return found
 
     def release(self) -> None:
-        """Forget the definitions, which know this view: without the cycle, memory is free at once."""
+        """Drop the definitions, which refer to this view, so that memory is freed at once."""
         self.__dict__.pop("definitions", None)
 
     def definition(self, name: str) -> Definition | None:
@@ -171,7 +171,7 @@ class NodeView:
         return next((each for each in self.definitions if each.name_space.name == name), None)
 
     def place(self, thing: Thing, label: str = "") -> Place:
-        """Where something stands: the value or start tag of an element, a whole attribute, a value."""
+        """Return the place of the value or start tag of an element, of an attribute, or of a value."""
         if isinstance(thing, Node):
             is_leaf = thing.value is not None and not thing.children
             span = thing.value.span if thing.value and is_leaf else thing.tag_span
@@ -193,7 +193,7 @@ class NodeView:
         blocks: frozenset[Target] | None = None,
         fix: Fix | None = None,
     ) -> Finding:
-        """A finding at a place of this node's file."""
+        """Make a finding at a place of this node's file."""
         if not subject and isinstance(thing, Node):
             subject = thing.path
         nodes = (self.name,) if self.name else ()
@@ -201,7 +201,7 @@ class NodeView:
         return Finding(message, self.place(thing), related, advice, shown, nodes, severity, blocks, fix)
 
     def problems(self, *kinds: Kind) -> Iterator[Problem]:
-        """What the comparison with the schema found, of these kinds."""
+        """Return the problems of these kinds that the comparison with the schema found."""
         return (problem for problem in self.interpreted.schema_problems if problem.kind in kinds)
 
     def from_problem(
@@ -214,7 +214,7 @@ class NodeView:
         severity: Severity | None = None,
         fix: Fix | None = None,
     ) -> Finding:
-        """A finding that repeats what the loader said; `blocks` gets ospltool where its nodes refuse."""
+        """Make a finding of a problem of the loader; `blocks` gets ospltool if its nodes refuse to start."""
         assert problem.span is not None, "problems of a document have a range"
         related: tuple[Place, ...] = ()
         if problem.other:
@@ -265,7 +265,7 @@ class NodeView:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Definition:
-    """A name-space of one node; `policy_node` is the NameSpace itself in the deprecated notation."""
+    """A name-space of a node; `policy_node` is the NameSpace itself in the deprecated notation."""
 
     view: NodeView
     name_space: NameSpace
@@ -274,11 +274,11 @@ class Definition:
     policy_node: Node | None
 
     def place(self, label: str = "") -> Place:
-        """Where it is defined."""
+        """The place of its definition."""
         return self.view.place(self.node, label)
 
     def policy_place(self, label: str = "") -> Place:
-        """Where its policy stands."""
+        """The place of its policy."""
         return self.view.place(self.policy_node or self.node, label)
 
     def attribute(self, name: str) -> Attribute | None:
@@ -288,7 +288,7 @@ class Definition:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FleetView:
-    """All nodes of a deployment that could be read; `path` is the fleet file, or empty."""
+    """All readable nodes of a deployment; `path` is the fleet file, or empty."""
 
     nodes: tuple[NodeView, ...]
     path: str = ""
@@ -298,14 +298,14 @@ class FleetView:
         return [node for node in self.nodes if node.has_durability]
 
     def pairs(self) -> Iterator[tuple[NodeView, NodeView]]:
-        """Every two nodes, once."""
+        """Yield each pair of nodes once."""
         nodes = self.durable()
         for at, left in enumerate(nodes):
             for right in nodes[at + 1 :]:
                 yield left, right
 
     def by_name_space(self) -> dict[str, list[Definition]]:
-        """The definitions of every name-space, by name in order of appearance."""
+        """Return the definitions of every name-space, by name in order of appearance."""
         found: dict[str, list[Definition]] = {}
         for node in self.durable():
             for definition in node.definitions:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def info_text(facts: StoreFacts, sets: Sequence[Counted]) -> Iterator[str]:
-    """What `store info` shows."""
+    """Render the text of `store info`."""
     yield f"{visible(facts.path)}: {facts.format.value}, {facts.file_bytes} bytes"
     yield from (f"  {visible(name)}: {visible(value)}" for name, value in facts.detail)
     yield from (f"  finding: {visible(finding)}" for finding in facts.findings)
@@ -66,7 +66,7 @@ def _group_row(group: GroupFacts, count: GroupCount) -> tuple[object, ...]:
 
 
 def info_value(facts: StoreFacts, sets: Sequence[Counted]) -> dict[str, Any]:
-    """The same for JSON."""
+    """Convert the values of `store info` to JSON values."""
     return {
         "path": facts.path,
         "format": facts.format,
@@ -78,7 +78,7 @@ def info_value(facts: StoreFacts, sets: Sequence[Counted]) -> dict[str, Any]:
 
 
 def set_value(one: Counted) -> dict[str, Any]:
-    """A set that was counted, for JSON."""
+    """Convert a counted set to JSON values."""
     return {
         "number": one.facts.number,
         "name_space": one.facts.name_space,
@@ -95,7 +95,7 @@ def set_value(one: Counted) -> dict[str, Any]:
 
 
 def group_value(group: GroupFacts) -> dict[str, Any]:
-    """A group for JSON."""
+    """Convert a group to JSON values."""
     return {
         "partition": group.name.partition,
         "topic": group.name.topic,
@@ -114,7 +114,7 @@ def _count_value(count: GroupCount) -> dict[str, Any]:
 
 
 def verified_text(name: str, one: Counted, problems: Sequence[str]) -> Iterator[str]:
-    """What `store verify` shows of a set."""
+    """Render the text of `store verify` for a set."""
     sound = "NOT SOUND" if problems or one.damage.count else "sound"
     where = f"{name}, set {one.facts.number} ({one.facts.name_space or '?'})"
     yield f"{visible(where)}: {sound}, {one.samples} samples"
@@ -125,7 +125,7 @@ def verified_text(name: str, one: Counted, problems: Sequence[str]) -> Iterator[
 
 
 def instances_text(found: Sequence[Instance], total: int, *, samples: bool) -> Iterator[str]:
-    """What `store ls` shows."""
+    """Render the text of `store ls`."""
     yield from (_sample_lines(found) if samples else _instance_lines(found))
     if total > len(found):
         yield f"... and {total - len(found)} more instances; --limit shows more"
@@ -167,7 +167,7 @@ def _sample_cells(sample: Sample) -> tuple[object, ...]:
 
 
 def instance_value(one: Instance) -> dict[str, Any]:
-    """An instance for JSON."""
+    """Convert an instance to JSON values."""
     return {
         "set": one.set_number,
         **group_value(one.group),
@@ -178,7 +178,7 @@ def instance_value(one: Instance) -> dict[str, Any]:
 
 
 def sample_value(sample: Sample) -> dict[str, Any]:
-    """A sample without its content, for JSON."""
+    """Convert a sample without its content to JSON values."""
     return {
         "source_time_ns": sample.source_time_ns,
         "writer": sample.writer,
@@ -190,7 +190,7 @@ def sample_value(sample: Sample) -> dict[str, Any]:
 
 
 def whole_value(sample: Sample, fields: object, problem: str) -> dict[str, Any]:
-    """A sample with its content, as exports have it; its fields, or why there are none."""
+    """Convert a sample with its content (fields, or why there are none) to JSON values, as in exports."""
     return {
         "key": sample.key,
         "source_time_ns": sample.source_time_ns,
@@ -205,7 +205,7 @@ def whole_value(sample: Sample, fields: object, problem: str) -> dict[str, Any]:
 
 
 def shown_text(one: Shown) -> Iterator[str]:
-    """What `store show` shows of a sample."""
+    """Render the text of `store show` for a sample."""
     sample = one.sample
     group = f"group {one.group.name}, type {one.group.name.type_name}"
     yield f"set {one.set_facts.number}, {visible(group)}"
@@ -224,7 +224,7 @@ def shown_text(one: Shown) -> Iterator[str]:
 
 
 def shown_value(one: Shown) -> dict[str, Any]:
-    """The same for JSON."""
+    """Convert a sample of `store show` to JSON values."""
     return {
         "set": one.set_facts.number,
         "name_space": one.set_facts.name_space,
@@ -238,7 +238,7 @@ def shown_value(one: Shown) -> dict[str, Any]:
 
 
 def copied_text(report: CopyReport) -> Iterator[str]:
-    """What became of a set that was put into a store."""
+    """Render the result of copying a set."""
     yield f"name-space {visible(report.name_space)}: set {report.version} of {visible(report.target)}"
     rows = [(f"{g.partition}.{g.topic}", g.read, g.stored, g.beyond_depth) for g in report.groups]
     header = ("GROUP", "READ", "STORED", "BEYOND DEPTH")

@@ -42,7 +42,7 @@ _BESIDE: Final[dict[str, Any]] = {
 
 
 def write_mcap(reader: StoreReader, sets: Sequence[SetFacts], target: IO[bytes], damage: DamageLog) -> int:
-    """Writes the samples of sets; returns how many. Damaged samples stay out of the file."""
+    """Write the samples of sets without damaged ones; return their number."""
     writer = Writer(target, compression=CompressionType.NONE)
     writer.start(profile="", library=f"ospltool {product_version()}")
     count = 0
@@ -56,7 +56,7 @@ def write_mcap(reader: StoreReader, sets: Sequence[SetFacts], target: IO[bytes],
 def _write_group(
     writer: Writer, reader: StoreReader, one: SetFacts, group: GroupFacts, samples: Iterator[Sample]
 ) -> int:
-    """A channel with its schema and messages; the first sample that has fields describes the type."""
+    """Write a channel with its schema and messages; the first sample with fields describes the type."""
     waiting: list[tuple[Sample, dict[str, Any]]] = []
     channel: int | None = None
     count = 0
@@ -101,7 +101,7 @@ def _channel(writer: Writer, one: SetFacts, group: GroupFacts, fields: Any) -> i
 
 
 def _described(value: Any) -> dict[str, Any]:
-    """The JSON Schema of a decoded value."""
+    """Make the JSON Schema of a decoded value."""
     match value:
         case bool():
             return {"type": "boolean"}

@@ -1,4 +1,4 @@
-"""OpenSplice's XML description of types (`<MetaData version="1.0.0">`) to types."""
+"""A parser of OpenSplice's XML description of types (`<MetaData version="1.0.0">`)."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ _TIME: Final = Structure("c_time", (Member("seconds", types.LONG), Member("nanos
 
 
 def parser() -> etree.XMLParser:
-    """A parser for text from stores: no entities, no network, no document types."""
+    """Make an XML parser for text from stores, without entities, network and document types."""
     return etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
 
 
 def parse_metadata(text: str, type_name: str) -> Structure:
-    """The structure of a name such as `Peer::Sample` in a description.
+    """Find the structure with a name such as `Peer::Sample` in a description.
 
     Raises:
-        Undecodable: the description is damaged, has a type that is not understood, or not this one.
+        Undecodable: the description is damaged, has an unsupported type, or lacks this structure.
     """
     if len(text) > MAX_BYTES:
         raise Undecodable(f"the description of type {type_name} has {len(text)} characters")

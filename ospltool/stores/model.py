@@ -1,4 +1,4 @@
-"""What is known of a store, whoever wrote it: sets, groups, and their samples in one form."""
+"""The model of a store of any format: sets, groups, and their samples in one form."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ UNKNOWN_DEPTH: Final = -1
 
 
 class StoreUnreadable(Exception):
-    """There is no store, or none that can be read; the text names it and says why."""
+    """There is no store, or it cannot be read; the text names it and says why."""
 
 
 class Format(enum.StrEnum):
-    """Who wrote a store, and how."""
+    """The format of a store."""
 
     OURS = "ospltool"
     KV = "opensplice-kv"
@@ -35,18 +35,18 @@ class Format(enum.StrEnum):
 
 
 class SetKind(enum.StrEnum):
-    """What a set is good for."""
+    """The use of a set."""
 
     CURRENT = "current"
-    """What a node would start with."""
+    """The set that a node would start with."""
     FILLING = "filling"
     """Not complete: its node was still aligning it."""
     BACKUP = "backup"
-    """The complete set of before."""
+    """The former complete set."""
 
 
 class GroupName(NamedTuple):
-    """What identifies a group across stores. Two types under one topic name are two groups."""
+    """The identity of a group across stores; two types under one topic name are two groups."""
 
     partition: str
     topic: str
@@ -108,13 +108,13 @@ class SetFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """A store in short.
+    """The facts of a store.
 
     Attributes:
-        path: as given.
-        format: who wrote it.
-        detail: what else there is to say, by name.
-        findings: what is wrong with it as far as its small parts tell.
+        path: its path as given.
+        format: its format.
+        detail: further facts, by name.
+        findings: problems that its small parts show.
         file_bytes: size on disk.
     """
 
@@ -126,7 +126,7 @@ class StoreFacts:
     file_bytes: int = 0
 
     def current(self) -> tuple[SetFacts, ...]:
-        """The sets that a node would start with; of a name-space without one, what it was filling."""
+        """Return the sets that a node would start with; for a name-space without one, the unfinished set."""
         names = {one.name_space for one in self.sets if one.kind is SetKind.CURRENT}
         return tuple(
             one
@@ -135,7 +135,7 @@ class StoreFacts:
         )
 
     def set_of(self, number: int) -> SetFacts:
-        """The set with a number.
+        """Return the set with a number.
 
         Raises:
             StoreUnreadable: there is none.
@@ -147,10 +147,10 @@ class StoreFacts:
 
 
 def decoded(group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
-    """The fields of a sample by the type that our own stores keep; None where they keep none.
+    """Decode a sample with the type that an ospltool store keeps; None if it keeps none.
 
     Raises:
-        Undecodable: the sample is no value of its type.
+        Undecodable: the sample is not a value of its type.
     """
     if group.description is None:
         return None
@@ -160,28 +160,28 @@ def decoded(group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
 
 
 class StoreReader(Protocol):
-    """An open store. Nothing is ever written."""
+    """An open store, for reading only."""
 
     @property
     def facts(self) -> StoreFacts:
-        """What it holds."""
+        """The facts of the store."""
         ...
 
     def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
-        """The samples of one set, group by group; what is damaged goes to `damage` instead.
+        """Yield the samples of a set, group by group; damaged records go to `damage`.
 
-        A group's samples must be used up before the next group is asked for.
+        The caller must consume the samples of a group before it takes the next group.
         """
         ...
 
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
-        """The fields of a sample (the key fields of a dispose); None when its type is not known.
+        """Decode the fields of a sample (the key fields of a dispose); None if its type is unknown.
 
         Raises:
-            Undecodable: the sample is no value of its type.
+            Undecodable: the sample is not a value of its type.
         """
         ...
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Close the store."""
         ...

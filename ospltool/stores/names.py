@@ -1,4 +1,4 @@
-"""Names of files, by which a store is known."""
+"""Names of files that identify a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a store, whichever it is. What only some formats need is loaded when such a store is there."""
+"""The opening of stores of any format; the code for a format is imported only for a store of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FILES: Final = (DATABASE, KV_FILE, KVMT_FILE, PERSISTENCE_FILE, META_FILE)
 
 
 def is_store(path: Path) -> bool:
-    """Whether a path is a store, also one that is refused when it is opened, or a file that tells of one."""
+    """Tell whether a path is a store, even an unreadable one, or the file of a store."""
     if path.is_file():
         return path.name in _FILES
     return (
@@ -47,7 +47,7 @@ def open_reader(path: Path) -> StoreReader:
     """Open the store at a path: a directory, or the database file in it.
 
     Raises:
-        StoreUnreadable: there is none, or it cannot be read; the text says why.
+        StoreUnreadable: there is no store, or it cannot be read; the text says why.
     """
     if not path.exists():
         raise StoreUnreadable(f"{path}: no such file or directory")
@@ -70,7 +70,7 @@ def _open(path: Path) -> StoreReader:
         if path.name == PERSISTENCE_FILE:
             return _open_persistence(path)
         raise StoreUnreadable(
-            f"{path}: not a store; {_KNOWN} is expected (of a recording, `store info` shows what it tells)"
+            f"{path}: not a store; {_KNOWN} is expected (`store info` also shows a recording)"
         )
     for name in (KV_FILE, KVMT_FILE):
         if (path / name).is_file():

@@ -68,10 +68,10 @@ class KvStore:
     """`kv.sqlite` or `kvmt.sqlite`; see `ospltool.stores.model.StoreReader`."""
 
     def __init__(self, path: Path) -> None:
-        """Open it.
+        """Open the store.
 
         Raises:
-            StoreUnreadable: it is damaged beyond reading, or of an encoding that is not understood.
+            StoreUnreadable: it is too damaged, or of an unknown encoding.
         """
         self._file = SqliteFile(path)
         try:
@@ -122,7 +122,7 @@ class KvStore:
         return topic.facts(group.partition, values.problem_of(topic))
 
     def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
-        """The samples of one set."""
+        """Yield the samples of a set."""
         self.facts.set_of(number)
         for group, facts in self._groups[number]:
             if facts.problem:
@@ -144,7 +144,7 @@ class KvStore:
     def _rows(
         self, group: _Group, facts: GroupFacts, damage: DamageLog
     ) -> Iterator[tuple[int, int, bytes | Undecodable]]:
-        """The messages of a group; behind a place that cannot be read, they are read from the other end."""
+        """Yield the messages of a group; after unreadable ones, read on from the other end."""
         last = (-1, -1)
         try:
             for row in self._source.messages(group.number, "ASC"):
@@ -160,7 +160,7 @@ class KvStore:
                 yield row
 
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
-        """The fields of a sample."""
+        """Decode the fields of a sample."""
         return values.decode_fields(group, sample)
 
     def close(self) -> None:
@@ -255,7 +255,7 @@ class _Binary:
 
 
 def _place(key: object) -> tuple[int, int, int] | None:
-    """Table with group or topic, instance and message of a key; None of one that is damaged."""
+    """Return table with group or topic, instance and message of a key; None if it is damaged."""
     if not isinstance(key, bytes) or len(key) != _KEY.size:
         return None
     table, instance, message = _KEY.unpack(key)
@@ -377,7 +377,7 @@ class _Readable:
         return tables
 
     def _query(self, text: str, *kinds: type | tuple[type, ...]) -> Iterator[Row]:
-        """The rows of a small table whose cells are of the kinds that they must be."""
+        """Return the rows of a small table whose cells have the right types."""
         for row in _tolerant(self._connection.execute(text), self.unread):
             if all(isinstance(cell, kind) for cell, kind in zip(row, kinds, strict=True)):
                 yield row
@@ -406,7 +406,7 @@ def _bytes(data: str | bytes) -> bytes:
 
 
 def _joined(high: int, low: int) -> int:
-    """A 64-bit time whose halves are stored as if they were seconds and nanoseconds, with a sign."""
+    """Join the halves of a 64-bit time, which are stored as signed seconds and nanoseconds."""
     return (high & 0xFFFFFFFF) << 32 | (low & 0xFFFFFFFF)
 
 

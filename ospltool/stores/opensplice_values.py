@@ -1,8 +1,7 @@
-"""What OpenSplice stores have in common: topics, and messages as samples.
+"""The topics and messages of all OpenSplice stores, decoded to samples.
 
-A message says when and by whom it was written and holds the fields. What differs between two nodes that
-hold the same message stays out of the sample: the allocation time, the writer's local instance, and the
-padding, which is whatever was in memory before.
+A message has its time, its writer and its fields. Parts that differ between two nodes with the same message
+stay out of the sample: the allocation time, the writer's local instance, and the padding (old memory).
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class Topic:
     """DESTINATION_ORDER is BY_SOURCE_TIMESTAMP."""
 
     def facts(self, partition: str, problem: str = "") -> GroupFacts:
-        """Of a group of this topic."""
+        """Return the facts of a group of this topic."""
         return GroupFacts(
             GroupName(partition, self.name, self.type_name),
             self.key_list,
@@ -88,16 +87,16 @@ class Topic:
 
 @functools.lru_cache(maxsize=1024)
 def structure_of(metadata: str, type_name: str) -> Structure:
-    """The type of a topic.
+    """Parse the type of a topic.
 
     Raises:
-        Undecodable: it is not understood.
+        Undecodable: it is not supported.
     """
     return parse_metadata(metadata, type_name)
 
 
 def problem_of(topic: Topic) -> str:
-    """Why the messages of a topic cannot be read; empty when they can."""
+    """Return why the messages of a topic cannot be read; empty if they can."""
     try:
         structure_of(topic.metadata, topic.type_name)
     except Undecodable as error:
@@ -106,15 +105,15 @@ def problem_of(topic: Topic) -> str:
 
 
 def writer_of(system: int, local: int, serial: int) -> bytes:
-    """An OpenSplice global id as a writer's 16 bytes."""
+    """Convert an OpenSplice global id to the 16 bytes of a writer."""
     return struct.pack(">IIII", system, local, serial, 0)
 
 
 def to_sample(state: int, time_ns: int, writer: bytes, sequence: int, value: Value, topic: Topic) -> Sample:
-    """A message as the sample that a capture of the same write would give.
+    """Convert a message to the sample that a node would capture.
 
     Raises:
-        Undecodable: the message is no write, dispose or unregister.
+        Undecodable: the message is not a write, dispose or unregister.
     """
     if abs(time_ns) >= 1 << 63:
         raise Undecodable(f"its write time of {time_ns} ns is none")
@@ -130,10 +129,10 @@ def to_sample(state: int, time_ns: int, writer: bytes, sequence: int, value: Val
 
 
 def decode_binary(data: bytes, topic: Topic) -> tuple[Sample, int]:
-    """A message of encoding BIGECDR_V1, and its state.
+    """Decode a message of encoding BIGECDR_V1, and its state.
 
     Raises:
-        Undecodable: it is cut off, or no message of this topic.
+        Undecodable: it is cut off, or not a message of this topic.
     """
     decoder = Decoder(data, order=">")
     state = decoder.number()
@@ -150,10 +149,10 @@ def decode_binary(data: bytes, topic: Topic) -> tuple[Sample, int]:
 
 
 def _time_of(raw: int, state: int) -> int:
-    """The write time of a binary message, in nanoseconds.
+    """Return the write time of a binary message, in nanoseconds.
 
-    A message that is marked as fit for times after January 2038 may hold seconds and nanoseconds as its two
-    halves: read as nanoseconds such a time would be later than the year 2262.
+    A message marked for times after January 2038 may hold seconds and nanoseconds as its two halves; read as
+    nanoseconds, such a time would be later than the year 2262.
     """
     if raw < 1 << 63:
         return raw
@@ -164,10 +163,10 @@ def _time_of(raw: int, state: int) -> int:
 
 
 def decode_xml(data: bytes, topic: Topic) -> tuple[Sample, int]:
-    """A message as XML, and its state.
+    """Decode a message in XML, and its state.
 
     Raises:
-        Undecodable: it is damaged, or no message of this topic.
+        Undecodable: it is damaged, or not a message of this topic.
     """
     root = parse_object(data)
     state = _integer(root, "nodeState") & 0xFFFFFFFF
@@ -186,10 +185,10 @@ def decode_xml(data: bytes, topic: Topic) -> tuple[Sample, int]:
 
 
 def parse_object(data: bytes) -> Element:
-    """An XML object whose texts are bytes of an unknown encoding.
+    """Parse an XML object whose texts are bytes of an unknown encoding.
 
     Raises:
-        Undecodable: it is no XML.
+        Undecodable: it is not XML.
     """
     reader = etree.XMLParser(
         encoding="iso-8859-1", resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
@@ -201,7 +200,7 @@ def parse_object(data: bytes) -> Element:
 
 
 def text_of(element: Element) -> str:
-    """The text of an element of `parse_object`; what is no UTF-8 becomes single characters."""
+    """Return the text of an element of `parse_object`; bytes that are not UTF-8 become single characters."""
     return (element.text or "").encode("iso-8859-1", "replace").decode("utf-8", "surrogateescape")
 
 
@@ -210,10 +209,10 @@ def _integer(root: Element, path: str) -> int:
 
 
 def whole_number(text: str | None, what: str) -> int:
-    """A whole number of at most 64 bits.
+    """Parse an integer of at most 64 bits.
 
     Raises:
-        Undecodable: it is none.
+        Undecodable: it is not one.
     """
     try:
         number = int((text or "")[:_LONGEST_NUMBER])
@@ -225,10 +224,10 @@ def whole_number(text: str | None, what: str) -> int:
 
 
 def xml_value(type_: Type, element: Element) -> Value:
-    """A value from its XML.
+    """Decode a value from its XML.
 
     Raises:
-        Undecodable: it is no value of the type.
+        Undecodable: it is not a value of the type.
     """
     if isinstance(type_, Primitive):
         return _primitive(type_, text_of(element))
@@ -274,7 +273,7 @@ def _primitive(type_: Primitive, text: str) -> Value:
 
 
 def topic_from_binary(data: bytes) -> Topic:
-    """A topic of encoding BIGECDR_V1 (`v_topicInfo`).
+    """Decode a topic of encoding BIGECDR_V1 (`v_topicInfo`).
 
     Raises:
         Undecodable: it is damaged.
@@ -314,10 +313,10 @@ def _duration_ns(seconds: int, nanoseconds: int) -> int:
 
 
 def topic_from_xml(name: str, type_name: str, key_list: str, qos: Element | None, metadata: str) -> Topic:
-    """A topic from the XML of its QoS.
+    """Decode a topic from the XML of its QoS.
 
     Raises:
-        Undecodable: a number in it is none.
+        Undecodable: a number in it is malformed.
     """
     if qos is None:
         return Topic(name, type_name, key_list, metadata)
@@ -338,10 +337,10 @@ def topic_from_xml(name: str, type_name: str, key_list: str, qos: Element | None
 
 
 def decode_fields(group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
-    """The fields of a sample whose group has OpenSplice's description of its type.
+    """Decode a sample whose group has OpenSplice's description of its type.
 
     Raises:
-        Undecodable: it is no value of its type.
+        Undecodable: it is not a value of its type.
     """
     if group.type_format != "metadata" or group.problem:
         return None
@@ -368,5 +367,5 @@ def _key_structure(structure: Structure, paths: tuple[types.KeyPath, ...]) -> St
 
 
 def as_text(element: Element) -> str:
-    """An element of `parse_object` as XML text."""
+    """Render an element of `parse_object` as XML text."""
     return etree.tostring(element, encoding="unicode", with_tail=False)

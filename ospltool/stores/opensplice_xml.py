@@ -4,7 +4,7 @@
     <partition>/<topic>.xml            the samples; `.bak` is the back-up
     <partition>/<topic>_meta.xml       the topic; `.bak` likewise
 
-The store does not say to which name-space a group belongs. With one name-space it is clear.
+The store does not say to which name-space a group belongs, unless there is only one name-space.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BACKUP, CURRENT = 1, 2
 
 
 def unescape(name: str) -> str:
-    """A partition or topic from the name of its file: `%046` is a dot, `%020` a blank."""
+    """Return the partition or topic from the name of its file: `%046` is a dot, `%020` a blank."""
     if name == "%020":
         return " "
     return re.sub(r"%(\d{3})", lambda found: " " if found[1] == "020" else chr(int(found[1])), name)
@@ -48,10 +48,10 @@ class XmlStore:
     """A directory; see `ospltool.stores.model.StoreReader`."""
 
     def __init__(self, path: Path) -> None:
-        """Open it.
+        """Open the store.
 
         Raises:
-            StoreUnreadable: it is no such directory.
+            StoreUnreadable: it is not such a directory.
         """
         self._path = path
         self._findings: list[str] = []
@@ -92,7 +92,7 @@ class XmlStore:
         return StoreFacts(str(self._path), Format.XML, tuple(sets), tuple(self._findings), detail, size)
 
     def _data_files(self, suffix: str) -> list[Path]:
-        """The data files: beside each is its description; an empty partition's lie at the top."""
+        """Return the data files with a description beside them; an empty partition lies at the top."""
         wanted = ".bak" if suffix else ".xml"
         found = [path for pattern in (f"*{wanted}", f"*/*{wanted}") for path in self._path.glob(pattern)]
         if len(found) > _MAX_FILES:
@@ -114,7 +114,7 @@ class XmlStore:
         return topic.facts(partition, values.problem_of(topic)), topic
 
     def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
-        """The samples of one set."""
+        """Yield the samples of a set."""
         self.facts.set_of(number)
         for facts, topic, data in self._files[number]:
             if facts.problem or topic is None:
@@ -124,11 +124,11 @@ class XmlStore:
                 yield facts, _samples(data, facts, topic, damage)
 
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
-        """The fields of a sample."""
+        """Decode the fields of a sample."""
         return values.decode_fields(group, sample)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is open."""
 
 
 def _read_topic(path: Path) -> Topic:
@@ -151,7 +151,7 @@ def _read_topic(path: Path) -> Topic:
 
 
 def _samples(path: Path, facts: GroupFacts, topic: Topic, damage: DamageLog) -> Iterator[Sample]:
-    """The records of a file. It may hold one twice; it is taken once and counted."""
+    """Yield the records of a file; a repeated record is yielded once and counted."""
     place = f"group {facts.name}, file {path.name}"
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

@@ -1,4 +1,4 @@
-"""A store of our own nodes, running or not, read without disturbing it."""
+"""The store of an ospltool node, running or not, read without disturbing the node."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class OurStore:
     """A store directory or its database; see `ospltool.stores.model.StoreReader`."""
 
     def __init__(self, path: Path) -> None:
-        """Open a snapshot of it.
+        """Open a snapshot of the store.
 
         Raises:
-            StoreUnreadable: there is none, or it is not for us.
+            StoreUnreadable: there is no store, or it is not readable for this user.
         """
         try:
             self._view = StoreView(path)
@@ -70,19 +70,19 @@ class OurStore:
         )
 
     def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
-        """The samples of one set, verified."""
+        """Yield the verified samples of a set."""
         facts = {group.description: group for group in self.facts.set_of(number).groups}
         for description, samples in self._view.load(number, damage):
             yield facts[description], samples
 
     def read_columns(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Columns]]]:
-        """The same samples and the same damage as `read`, in columns and faster."""
+        """Yield the same samples and damage as `read`, in columns and faster."""
         facts = {group.description: group for group in self.facts.set_of(number).groups}
         for description, columns in self._view.load_columns(number, damage):
             yield facts[description], columns
 
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
-        """The fields of a sample; needs cyclonedds."""
+        """Decode the fields of a sample; needs cyclonedds."""
         return decoded(group, sample)
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ class OurStore:
 
 
 def group_facts(description: GroupDescription, stored: int | None = None) -> GroupFacts:
-    """A group as the engine describes it."""
+    """Convert the engine's description of a group."""
     qos = description.qos
     return GroupFacts(
         GroupName(description.group.partition, description.group.topic, description.type.name),
@@ -107,7 +107,7 @@ def group_facts(description: GroupDescription, stored: int | None = None) -> Gro
 
 
 def _detail(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What the small tables tell of a node, and what is wrong where they cannot be read."""
+    """Return the facts of the node from the small tables, or why they cannot be read."""
     try:
         summary = store_summary(path)
     except (StoreError, sqlite3.Error, ValueError) as error:
@@ -134,7 +134,7 @@ def _set_facts(info: SetInfo, detail: Mapping[str, str]) -> SetFacts:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether there is a store of ospltool at a path, or the database of one that was put aside."""
+    """Tell whether a path is an ospltool store, or a database of one that was put aside."""
     if path.is_dir():
         return (path / DATABASE).is_file()
     return path.name == DATABASE or path.name.startswith(DAMAGED)

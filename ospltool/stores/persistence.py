@@ -1,4 +1,4 @@
-"""The store of a persistence service: the last value of each instance of the groups that it is for."""
+"""The store of a persistence service: the last value of each instance of its groups."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class PersistenceStore:
     """`persistence.sqlite`; see `ospltool.stores.model.StoreReader`."""
 
     def __init__(self, path: Path) -> None:
-        """Open it.
+        """Open the store.
 
         Raises:
-            StoreUnreadable: it is damaged beyond reading.
+            StoreUnreadable: it is too damaged.
         """
         self._file = SqliteFile(path)
         self._groups: dict[bytes, GroupFacts] = {}
@@ -67,7 +67,7 @@ class PersistenceStore:
                 findings.append(f"the description of a group is damaged: {error}"[:200])
 
     def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
-        """The last values, group by group."""
+        """Yield the last values, group by group."""
         self.facts.set_of(number)
         for id_, group in self._groups.items():
             yield group, self._samples(id_, group, damage)
@@ -88,7 +88,7 @@ class PersistenceStore:
             damage.add(f"group {group.name}", f"a part of it cannot be read: {error}")
 
     def _look_for_others(self, damage: DamageLog) -> None:
-        """Counts values whose group is not described."""
+        """Count values whose group is not described."""
         known = ",".join("?" * len(self._groups))
         query = f"SELECT count(*) FROM kept WHERE substr(key, 1, {GROUP_BYTES}) NOT IN ({known})"  # noqa: S608  # marks
         with contextlib.suppress(sqlite3.DatabaseError):  # it was noted
@@ -97,7 +97,7 @@ class PersistenceStore:
                 damage.add(f"{count} values", "their group is not described")
 
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
-        """The fields of a sample; needs cyclonedds."""
+        """Decode the fields of a sample; needs cyclonedds."""
         return decoded(group, sample)
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class PersistenceStore:
 
 
 def _sample_of(row: tuple[bytes | str | int, ...]) -> Sample | None:
-    """The sample of a row; None of a damaged one."""
+    """Make the sample of a row; None if it is damaged."""
     if not rows.is_whole(row):
         return None
     key, writer, sequence, time_ns, status, payload, *_ = row

@@ -1,4 +1,4 @@
-"""A snapshot: the samples of a store as Parquet, with what is known of its sets beside them.
+"""A snapshot: the samples of a store as Parquet, with the description of its sets beside them.
 
     snapshot.json     the sets and groups, with counts
     samples.parquet   one row for each sample, group after group
@@ -69,7 +69,7 @@ SCHEMA: Final = pa.schema(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Form:
-    """What a snapshot is made for; one without payloads can be compared and nothing else."""
+    """The content of a snapshot; one without payloads can only be compared."""
 
     compressed: bool
     has_payloads: bool
@@ -85,28 +85,28 @@ _NEVER: Final = 1 << 63
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Written:
-    """What writing a snapshot came to."""
+    """The result of writing a snapshot."""
 
     groups: tuple[GroupCount, ...]
     damage: int
 
     @property
     def samples(self) -> int:
-        """Samples in the snapshot."""
+        """Number of samples in the snapshot."""
         return sum(group.samples for group in self.groups)
 
 
 def write_snapshot(
     reader: StoreReader, directory: Path, sets: Iterable[SetFacts], damage: DamageLog, form: Form = KEPT
 ) -> Written:
-    """Write sets of a store as a snapshot; damaged samples stay out of it.
+    """Write sets of a store as a snapshot, without damaged samples.
 
     Args:
-        reader: where they come from.
-        directory: made; it must not be there.
-        sets: which.
-        damage: takes what cannot be read.
-        form: what it is for.
+        reader: the store.
+        directory: the snapshot; it must not exist.
+        sets: the sets to write.
+        damage: gets the records that cannot be read.
+        form: the content of the snapshot.
 
     Raises:
         StoreUnreadable: the directory cannot be made.
@@ -189,7 +189,7 @@ def _write_group(
 
 
 class _DistinctKeys:
-    """Counts keys by their 64-bit hashes, which costs 8 bytes each."""
+    """Counts keys by their 64-bit hashes, 8 bytes each."""
 
     def __init__(self) -> None:
         self._hashes: list[np.ndarray[Any, np.dtype[np.int64]]] = []
@@ -205,7 +205,7 @@ class _DistinctKeys:
         return len(self._distinct())
 
     def _distinct(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Sorted and each once; sorting takes a tenth of the time of numpy's table of hashes."""
+        """Sort and remove duplicates, in a tenth of the time of numpy's hash table."""
         found = np.sort(np.concatenate(self._hashes)) if self._hashes else np.zeros(0, np.int64)
         return found[np.concatenate([[True], found[1:] != found[:-1]])] if len(found) else found
 
@@ -238,7 +238,7 @@ def _table(
 
 
 def write_description(directory: Path, facts: StoreFacts, sets: list[SetFacts], written: Written) -> None:
-    """Write what is beside the samples of a snapshot."""
+    """Write the description of a snapshot."""
     described = {
         "path": facts.path,
         "format": facts.format.value,
@@ -254,7 +254,7 @@ def write_description(directory: Path, facts: StoreFacts, sets: list[SetFacts], 
 
 
 def _checksum(path: Path) -> str:
-    """The checksum of the file of samples."""
+    """Return the checksum of the file of samples."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()
 
@@ -276,10 +276,10 @@ class SnapshotStore:
     """A snapshot; see `ospltool.stores.model.StoreReader`."""
 
     def __init__(self, path: Path) -> None:
-        """Open it.
+        """Open the snapshot.
 
         Raises:
-            StoreUnreadable: it is damaged or of a version that is not known.
+            StoreUnreadable: it is damaged or of an unknown version.
         """
         self.path = path
         self.samples_path = path / SAMPLES_FILE
@@ -307,11 +307,11 @@ class SnapshotStore:
             raise StoreUnreadable(f"{path}: {error}") from error
 
     def is_sealed(self) -> bool:
-        """Whether the samples are, byte for byte, those that were written; older snapshots do not tell."""
+        """Tell whether the samples are unchanged; False for older snapshots, which have no checksum."""
         return self._promised == _checksum(self.samples_path)
 
     def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
-        """The samples of one set, verified."""
+        """Yield the verified samples of a set."""
         groups = {group_code(group.name): group for group in self.facts.set_of(number).groups}
         promised = {count.code: count.samples for count in self.counts if count.set_number == number}
         rows = _Rows(self._file, number, damage)
@@ -330,7 +330,7 @@ class SnapshotStore:
             yield group, iter(())
 
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
-        """The fields of a sample."""
+        """Decode the fields of a sample."""
         if group.description is not None:
             from engine.dds.decoding import decode  # it loads Cyclone DDS, which reading does not need
 
@@ -347,7 +347,7 @@ _KINDS: Final = (int, int, bytes, int, bytes, int, int, int, int, bytes)
 
 
 def _sample_of(row: tuple[Any, ...]) -> tuple[int, Sample] | None:
-    """The number of the group and the sample of a row; None of a damaged one."""
+    """Return the number of the group and the sample of a row; None if it is damaged."""
     if (
         not all(isinstance(cell, kind) for cell, kind in zip(row, _KINDS, strict=True))
         or not 0 <= row[6] < 256

@@ -1,4 +1,4 @@
-"""Opening somebody else's SQLite file without leaving a trace of it."""
+"""The opening of a foreign SQLite file without changing it or its directory."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ospltool.stores.model import StoreUnreadable
 
 
 class SqliteFile:
-    """A database opened for reading; a copy of it where its log holds what the file does not.
+    """A database opened for reading, or a copy of it if its log holds data that the file lacks.
 
-    OpenSplice keeps its database locked while it runs, so that its log can only be read from a copy. What
-    is written during the copying may be missing from it.
+    OpenSplice keeps its database locked while it runs, so its log can only be read from a copy. The copy may
+    lack data that is written during the copying.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open it.
+        """Open the file.
 
         Raises:
             StoreUnreadable: it cannot be opened or copied.
@@ -51,5 +51,5 @@ class SqliteFile:
         return copy
 
     def close(self) -> None:
-        """Close it and remove the copy."""
+        """Close the file and remove the copy."""
         self._scratch.close()

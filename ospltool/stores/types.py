@@ -1,4 +1,4 @@
-"""Data types as far as reading a stored sample needs them."""
+"""The data types of stored samples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Primitive:
 
     @property
     def size(self) -> int:
-        """Bytes, which is also the alignment in XCDR1."""
+        """Size in bytes, which is also the alignment in XCDR1."""
         return _size_of(self.code)
 
 
@@ -107,7 +107,7 @@ class Union:
     cases: tuple[Case, ...]
 
     def case_of(self, value: int) -> Case | None:
-        """The branch of a discriminator value; None when it has none."""
+        """Return the branch of a discriminator value; None if it has none."""
         for case in self.cases:
             if value in case.labels:
                 return case
@@ -123,5 +123,5 @@ KeyPath = tuple[str, ...]
 
 
 def key_paths(key_list: str) -> tuple[KeyPath, ...]:
-    """The paths of a key list such as `id.number,name`."""
+    """Split a key list such as `id.number,name` into paths."""
     return tuple(tuple(part.strip().split(".")) for part in key_list.split(",") if part.strip())

@@ -1,4 +1,4 @@
-"""What changes in a store, as it changes."""
+"""The changes in a store as they happen."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ class StoreChange:
 def watch(
     path: Path, interval_s: float, pause: Callable[[float], None], looks: int | None
 ) -> Iterator[StoreChange]:
-    """Look at a store again and again.
+    """Poll a store, and yield its changes.
 
-    Of our own stores the watermarks are read, which costs next to nothing and disturbs nobody; one of
-    OpenSplice is read whole when its files have changed.
+    For an ospltool store this reads only the watermarks, which is cheap and does not disturb the node; an
+    OpenSplice store is read whole if its files have changed.
 
     Args:
         path: the store.
-        interval_s: pause between two looks.
-        pause: waits.
-        looks: how often to look; None for ever.
+        interval_s: pause between two polls.
+        pause: waits for a number of seconds.
+        looks: number of polls; None sets no limit.
 
     Raises:
-        StoreUnreadable: it cannot be read.
+        StoreUnreadable: the store cannot be read.
     """
     before: dict[_Place, _Count] | None = None
     stamp: tuple[tuple[str, int, int], ...] = ()

@@ -8,7 +8,7 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 
 
 def shown(time_ns: int) -> str:
-    """A source timestamp as ISO 8601 in UTC with nanoseconds; one beyond the calendar as a number."""
+    """Format a source timestamp as ISO 8601 in UTC with nanoseconds; as a number if beyond the calendar."""
     seconds, nanoseconds = divmod(time_ns, 1_000_000_000)
     try:
         moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
@@ -18,6 +18,6 @@ def shown(time_ns: int) -> str:
 
 
 def status_text(status: int) -> str:
-    """What a sample does, in words."""
+    """Describe the status of a sample, such as `write` or `dispose+unregister`."""
     parts = {DATA: "write", DISPOSE: "dispose", UNREGISTER: "unregister"}
     return "+".join(word for bit, word in parts.items() if status & bit) or f"status {status}"

@@ -1,7 +1,4 @@
-"""Types as Cyclone DDS describes them, made from OpenSplice's descriptions; `engine.dds.decoding` reads them.
-
-Needs cyclonedds, which no other part of reading stores does.
-"""
+"""The conversion of OpenSplice's types to those of Cyclone DDS; it needs cyclonedds."""
 
 from __future__ import annotations
 
@@ -45,10 +42,10 @@ _PRIMITIVES: Final = {
 
 
 def describe(structure: Structure, keys: tuple[KeyPath, ...]) -> TypeDescription:
-    """The description of a type, as the same type in IDL would give it to a writer of Cyclone DDS.
+    """Describe a type as a writer of Cyclone DDS with the same IDL would.
 
     Raises:
-        Undecodable: it is beyond what Cyclone DDS describes.
+        Undecodable: Cyclone DDS cannot describe the type.
     """
     try:
         class_ = _structure(structure, keys)
