@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 WRITE: Final = 0x1
 DISPOSED: Final = 0x4
 UNREGISTERED: Final = 0x200
-TRANSACTION: Final = 0x10000
 YEAR_2038: Final = 0x100000
 """The times of an XML message are the halves of a 64-bit number of nanoseconds."""
 

@@ -40,7 +40,7 @@ def test_info_shows_what_each_node_held_at_the_end(
     assert app.main(["store", "info", str(recording), "--json"]) == 1, "not all groups are in it"
     (store,) = json.loads(capfd.readouterr().out)["data"]["stores"]
     assert store["format"] == "recording"
-    assert "3 groups less" in store["findings"][0]
+    assert "left out 3 of its groups" in store["findings"][0]
     first, second = store["sets"]
     assert (first["kind"], second["kind"]) == ("current", "filling")
     (group,) = first["groups"]
