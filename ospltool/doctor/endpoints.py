@@ -141,13 +141,13 @@ _PAIR_ADVICE = {
 
 def _refusals(writer: Endpoint, reader: Endpoint) -> Iterator[tuple[Cause, str]]:
     if writer.type_name != reader.type_name:
-        text = f"have different types, {writer.type_name} and {reader.type_name}: nothing is exchanged"
+        text = f"have different types, {writer.type_name} and {reader.type_name}, so no data flows"
         yield Cause.DIFFERENT_TYPES, text
         return
     for policy in incompatibilities(writer.qos, reader.qos):
         is_durability = policy.startswith("DURABILITY:")
         cause = Cause.INCOMPATIBLE_DURABILITY if is_durability else Cause.INCOMPATIBLE_QOS
-        yield cause, f"do not match, {policy}: nothing is exchanged"
+        yield cause, f"do not match ({policy}), so no data flows"
 
 
 def _writers_disagree(topic: TopicView) -> Iterator[Finding]:
