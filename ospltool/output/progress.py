@@ -116,6 +116,7 @@ class Progress:
             redirect_stderr=False,
         )
         drawn.add_task(self._title, total=None)
+        drawn.tasks[0].start_time = self._began_ns / 1e9
         return drawn
 
 
