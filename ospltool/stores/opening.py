@@ -70,7 +70,7 @@ def _open(path: Path) -> StoreReader:
         if path.name == PERSISTENCE_FILE:
             return _open_persistence(path)
         raise StoreUnreadable(
-            f"{path}: not a store; {_KNOWN} is expected (`store info` also shows a recording)"
+            f"{path}: not a store; {_KNOWN} is expected (`store info` also shows the state of a recording)"
         )
     for name in (KV_FILE, KVMT_FILE):
         if (path / name).is_file():

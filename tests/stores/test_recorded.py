@@ -52,4 +52,4 @@ def test_info_shows_what_each_node_held_at_the_end(
 @pytest.mark.parametrize("command", ["ls", "show", "verify"])
 def test_it_has_no_samples(command: str, recording: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert app.main(["store", command, str(recording)]) == 2
-    assert "of a recording" in capfd.readouterr().err
+    assert "the state of a recording" in capfd.readouterr().err
