@@ -19,10 +19,10 @@ def page() -> str:
         "",
         "<!-- Made by `python -m docs.anomalies` from the rules of ospltool.trace.rules. -->",
         "",
-        "Each finding of `ospltool trace anomalies` rests on what must all be seen, is dated from the first",
-        "moment at which it is, and is not made where something refutes it. Each rule has traces that must",
-        "make it speak and traces that must not, in `tests/trace/test_anomalies.py`. `ospltool trace explain",
-        "NAME` shows the text of a rule.",
+        "To look for these faults in traces, run `ospltool trace anomalies DIR`. A rule makes a finding when",
+        "it has seen all of its conditions and nothing refutes them; the finding begins at that moment.",
+        "`tests/trace/test_anomalies.py` has traces for and against each rule. `ospltool trace explain NAME`",
+        "shows the text of a rule.",
         "",
     ]
     for rule in all_rules():

@@ -1,4 +1,4 @@
-"""A plain publisher: only `cyclonedds`, no library of ours. It writes persistent data and exits.
+"""A plain publisher: only `cyclonedds`, nothing of ospltool. It writes persistent data and exits.
 
 python samples/publisher.py --first 0 --count 1000 --dispose-every 100
 """

@@ -1,4 +1,4 @@
-"""A plain subscriber: only `cyclonedds`, no library of ours. It starts late and still gets everything.
+"""A plain subscriber: only `cyclonedds`, nothing of ospltool. It starts late and still gets everything.
 
     python samples/subscriber.py --expect 1000
 
