@@ -1,4 +1,4 @@
-"""How `ospltool persistence status` shows replicas."""
+"""The text of `ospltool persistence status`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN_COUNTERS = ("captured", "received", "repeated", "sent", "changes")
 
 
 def text(replicas: Sequence[ReplicaView]) -> str:
-    """Replicas, then the providers of each writer, then durable subscriptions, then what is wrong."""
+    """Return tables of replicas, of the providers of each writer, of durable subscriptions, and problems."""
     header = ("REPLICA", "SERVICE", "PID", "VALUES", "STORED", "CONNECTED", *map(str.upper, _SHOWN_COUNTERS))
     rows = [
         (

@@ -192,7 +192,7 @@ class PersistenceServices:
 
 
 def _followed(before: Stream | None, view: WriterView, heard: HeardReplica) -> Stream:
-    """What becomes of a stream with its next view."""
+    """Return the stream after its next view."""
     now_ns = heard.heard_ns
     period_ns = heard.view.period_ms * 1_000_000
     unprovided_ns = 0

@@ -1,4 +1,4 @@
-"""What the views of persistence services say, in words: the same for the console and the commands."""
+"""The views of persistence services in words, for the console and the commands."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 from engine.persistence.service.view import ReplicaView, WriterView
 
 MAX_LAG_PERIODS: Final = 2
-"""A provider that is further behind than so many periods of source time is avoided by the choice."""
+"""Periods of source time that a provider may be behind before others avoid it."""
 
 NOTHING: Final = "-"
 
 
 def why_none(mode: str) -> str:
-    """What to say where there is no persistence service, and how to start one; `mode` is the feed's."""
+    """Return a sentence for an empty screen, with the command to run; `mode` is the feed's."""
     if mode == "simulated":
         return (
             "simulated systems have no persistence services; `ospltool persistence rehearse` rehearses them"
@@ -25,29 +25,29 @@ def why_none(mode: str) -> str:
 
 
 def is_of_interest(writer: WriterView) -> bool:
-    """Something comes or is missing; a writer that is gone and of which all is there is of none."""
+    """Whether samples of a writer come or are missing."""
     return bool(
         writer.provider or writer.filling or writer.selected or writer.selected_filling or writer.lag_ns
     )
 
 
 def lacks_provider(writer: WriterView) -> bool:
-    """Something is missing, and nobody gives it."""
+    """Whether samples are missing and no provider gives them."""
     return bool(writer.lag_ns and not writer.provider and not writer.filling)
 
 
 def lags(writer: WriterView, period_ms: int) -> bool:
-    """It is so far behind that it would be avoided as a provider."""
+    """Whether the replica is so far behind that others avoid it as a provider."""
     return writer.lag_ns > MAX_LAG_PERIODS * period_ms * 1_000_000
 
 
 def used(writer: WriterView) -> str:
-    """Whose samples are used now: `original` or a replica, and those that give the rest."""
+    """Return the providers in use: `original` or a replica, and the filling replicas."""
     return _joined(writer.provider, writer.filling)
 
 
 def selected(writer: WriterView) -> str:
-    """Likewise, as the last period chose."""
+    """Return the providers that the last period chose."""
     return _joined(writer.selected, writer.selected_filling)
 
 
@@ -56,16 +56,16 @@ def _joined(live: str, filling: tuple[str, ...]) -> str:
 
 
 def lag(lag_ns: int) -> str:
-    """Source time in seconds, below a tenth in milliseconds; a dash for none."""
+    """Return source time in seconds, below a tenth in milliseconds; a dash for none."""
     if 0 < lag_ns < 100_000_000:
         return f"{max(1, lag_ns // 1_000_000)} ms"
     return f"{lag_ns / 1e9:,.1f} s" if lag_ns else NOTHING
 
 
 def stability(writer: WriterView) -> str:
-    """Whether the choice is stable, for how many of the periods that takes it was the same, or forced.
+    """Return "stable", the periods with the same choice of those needed, or "forced at" the bound.
 
-    Forced is what was put into use after `unsettled_of` periods without a stable choice.
+    A choice is forced if it was put into use after `unsettled_of` periods without a stable one.
     """
     if writer.stable >= writer.stable_of:
         return "stable"
@@ -75,32 +75,32 @@ def stability(writer: WriterView) -> str:
 
 
 def path(writer: WriterView) -> str:
-    """The replicas through which samples come; a dash where none come."""
+    """Return the replicas through which samples come; a dash if none come."""
     return " > ".join(writer.path) or NOTHING
 
 
 def short_name(writer: WriterView, ellipsis: str = "…") -> str:
-    """Both ends of its GUID, and whether this is its stream of late samples."""
+    """Return both ends of its GUID, with "late" for its stream of late samples."""
     return f"{writer.writer[:8]}{ellipsis}{writer.writer[-8:]}{' late' if writer.late else ''}"
 
 
 def connected(view: ReplicaView) -> list[str]:
-    """The other replicas with which its link is up."""
+    """Return the names of the other replicas to which its link is up."""
     return [peer.name for peer in view.peers if peer.link == "up"]
 
 
 def in_doubt(counts: dict[str, int]) -> str:
-    """What members have acknowledged and the quorum has not: how many samples, by member."""
+    """Return the samples that members have acknowledged and the quorum has not, by member."""
     return ",".join(f"{member} {count}" for member, count in counts.items()) or NOTHING
 
 
 def members(names: Iterable[str]) -> str:
-    """Readers of a durable subscription that are there."""
+    """Return the connected readers of a durable subscription; a dash for none."""
     return ",".join(names) or NOTHING
 
 
 def worst_stability(writers: Sequence[WriterView]) -> str:
-    """One word for all: stable, how many were forced, or how many are not stable yet; a dash for none."""
+    """Return "stable" for all, or the number of forced or unstable choices; a dash for no writer."""
     if not writers:
         return NOTHING
     told = [stability(writer) for writer in writers]

@@ -1,4 +1,4 @@
-"""Redundant persistence services: how each is, whence its samples come, who has to acknowledge them."""
+"""Redundant persistence services: states, providers and durable subscriptions of each replica."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tui.viewmodel.tables import Rows
 
 FIELDS: Final = ("replica", "service", "host", "state", "topic", "partition", "provider", "sub")
 _ABOUT_ROWS: Final = ("topic", "partition", "provider", "sub")
-"""The fields that tell about rows of a replica and not about itself."""
+"""The fields that select rows of a replica, not the replica itself."""
 
 MOST_COUNTED: Final = 2
-"""Lines for what a replica counted."""
+"""Lines for the counters of a replica."""
 MOST_TOLD: Final = 3
-"""Lines for one thing that is wrong."""
+"""Lines for one problem."""
 
 _TONES: Final = {
     ReplicaState.GONE: Tone.FAULT,
@@ -33,11 +33,11 @@ _TONES: Final = {
     ReplicaState.STOPPED: Tone.WARN,
     ReplicaState.CONNECTING: Tone.STRONG,
 }
-"""How states are written; the others are normal."""
+"""Tones of states; the others are dim."""
 
 
 def replicas(view: View, width: int) -> Rows[WatchedReplica]:
-    """The replicas, with the worst of what their writers show."""
+    """Return the table of replicas, with the worst values among their writers."""
     columns = (
         Column("mark", "", 1),
         Column("name", "replica", 8, grow=2, most=20),
@@ -63,7 +63,7 @@ def replicas(view: View, width: int) -> Rows[WatchedReplica]:
 
 
 def _keeps(view: View, one: WatchedReplica) -> bool:
-    """It matches itself, or something of it does."""
+    """Whether the filter matches a replica, or one of its rows."""
     own = _values(view, one)
     is_about_rows = any(term.field in _ABOUT_ROWS for term in view.filter.terms)
     if not is_about_rows and view.filter.matches(own):
@@ -135,14 +135,14 @@ def _age(view: View, moment_ns: int) -> str:
 
 
 def _lag_cell(streams: Sequence[Stream]) -> Cell:
-    """The largest lag; it stands out where it grows, is large, or nobody gives what is missing."""
+    """Return the largest lag; it stands out if a lag grows or is large, or no provider fills it."""
     most = max((stream.view.lag_ns for stream in streams), default=0)
     urgent = any(stream.is_behind or stream.is_unprovided for stream in streams)
     return single(providers.lag(most), Tone.WARN if urgent else Tone.PLAIN if most else Tone.DIM)
 
 
 def _sources(streams: Sequence[Stream]) -> str:
-    """Whose samples are used, by most writers first."""
+    """Return the providers in use, those of most writers first."""
     counts = collections.Counter(
         name for stream in streams for name in (stream.view.provider, *stream.view.filling) if name
     )
@@ -150,7 +150,7 @@ def _sources(streams: Sequence[Stream]) -> str:
 
 
 def title(view: View, rows: Rows[WatchedReplica]) -> str:
-    """How many replicas there are, and how many are not there."""
+    """Return the number of replicas, and of those that are absent or hidden."""
     every = view.model.persistence.ordered()
     parts = [plural(len(every), "persistence service")]
     states = collections.Counter(one.state(view.now_ns) for one in every)
@@ -165,7 +165,7 @@ def title(view: View, rows: Rows[WatchedReplica]) -> str:
 
 
 def none_lines(view: View, mode: str, width: int) -> list[Line]:
-    """What stands there instead of replicas."""
+    """Return the lines that replace an empty table."""
     if view.model.persistence:
         return [(Span(f" no persistence service matches the filter {view.filter.text!r}"),)]
     told = text.wrap(providers.why_none(mode), max(20, width - 2), 3, ellipsis=view.glyphs.ellipsis)
@@ -173,7 +173,7 @@ def none_lines(view: View, mode: str, width: int) -> list[Line]:
 
 
 def replica_lines(view: View, one: WatchedReplica, width: int) -> list[Line]:
-    """One replica: where it is, what it keeps, what it counted, what is wrong."""
+    """Return lines about one replica: place, data, counters, problems."""
     shown, state = one.view, one.state(view.now_ns)
     where = f"host {shown.host}  pid {shown.pid}  store {shown.store}"
     up = "not heard" if one.is_stale(view.now_ns) else f"up {text.age(view.now_ns - shown.started_ns)}"
@@ -207,7 +207,7 @@ def _link(name: str, link: str) -> str:
 
 
 def streams(view: View, one: WatchedReplica, width: int) -> Rows[Stream]:
-    """The writers of one replica of which something comes or is missing."""
+    """Return the table of a replica's writers whose samples come or are missing."""
     columns = (
         Column("mark", "", 1),
         Column("group", "partition.topic", 18, grow=4, most=40),
@@ -267,7 +267,7 @@ def _stream_mark(view: View, stream: Stream) -> Span:
 
 
 def streams_title(one: WatchedReplica, rows: Rows[Stream]) -> str:
-    """How many writers are shown, and what is not."""
+    """Return the number of writers that are shown, idle and hidden."""
     used = len(rows.keys) + rows.hidden
     quiet = len(one.streams) - used + one.view.writers_left_out
     parts = [f"{one.view.name}: {plural(used, 'writer')}"]
@@ -279,7 +279,7 @@ def streams_title(one: WatchedReplica, rows: Rows[Stream]) -> str:
 
 
 def subscriptions(view: View, one: WatchedReplica, width: int) -> Rows[SubscriptionView]:
-    """The durable subscriptions of one replica."""
+    """Return the table of a replica's durable subscriptions."""
     columns = (
         Column("mark", "", 1),
         Column("name", "subscription", 12, grow=2, most=24),
@@ -324,7 +324,7 @@ def _subscription_cell(view: View, one: WatchedReplica, each: SubscriptionView, 
 
 
 def subscriptions_title(view: View, one: WatchedReplica, rows: Rows[SubscriptionView]) -> str:
-    """How many there are, and of how many too few readers are there."""
+    """Return the number of durable subscriptions, and of those without enough readers."""
     every = one.view.subscriptions
     parts = [f"{one.view.name}: {plural(len(every), 'durable subscription')}"]
     lacking = sum(1 for each in every if view.model.persistence.lacks_quorum(one.view.service, each))

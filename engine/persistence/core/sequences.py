@@ -86,7 +86,7 @@ class Sequences:
 
     @property
     def count(self) -> int:
-        """How many numbers; far beyond what `len` can say."""
+        """The number of numbers, which may be beyond the range of `len`."""
         return sum(last - first + 1 for first, last in self.intervals)
 
     def __iter__(self) -> Iterator[int]:

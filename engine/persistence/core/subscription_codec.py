@@ -170,7 +170,7 @@ def _unpacked(body: bytes) -> tuple[dict[str, Any], tuple[OriginalSample, ...]]:
 
 def _check(is_right: bool, what: str) -> None:
     if not is_right:
-        raise MessageFault(f"the {what} of a message can not be right")
+        raise MessageFault(f"the {what} of a message cannot be right")
 
 
 def _check_name(name: Any, most: int = MAX_NAME_CHARS) -> None:

@@ -1,4 +1,4 @@
-"""What applications write, as samples with positions: the groups that there are, taps and writers."""
+"""The intake of a persistence service: captures original writers, and gives their samples positions."""
 
 from __future__ import annotations
 

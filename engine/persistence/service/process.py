@@ -379,7 +379,7 @@ class Service:
     # Status.
 
     def shown(self) -> ReplicaView:
-        """What it shows now."""
+        """Return the present view of the replica."""
         return self._shown.look(is_ending=self._shell.stop_reason is not None)
 
 

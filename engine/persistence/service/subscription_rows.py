@@ -99,7 +99,7 @@ def _held_row(group: bytes, sample: OriginalSample) -> tuple[bytes | str | int, 
 
 
 def read(store: sqlite3.Connection) -> tuple[dict[bytes, SavedSubscriptions], int]:
-    """What the store has, by group, and how many kept samples were damaged.
+    """Return the contents of the store, by group, and the number of damaged samples.
 
     Raises:
         sqlite3.Error: it cannot be read.
