@@ -1,1 +1,1 @@
-"""What every service process stands on: its shell and mailbox, taps, who is in the domain, and delivery."""
+"""The common parts of service processes: shell and mailbox, taps, the view of the domain, and delivery."""

@@ -1,4 +1,4 @@
-"""Samples of several groups for one process, over a session that reaches nobody else."""
+"""Delivery of samples of several groups to one process, over a session that reaches only that process."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from engine.dds.participant import NodeParticipant
 
 TIMEOUT_S: Final = 120.0
-"""For each group."""
+"""Limit for the delivery of each group."""
 _NOBODY: Final[frozenset[bytes]] = frozenset()
 
 
 class Portion(NamedTuple):
-    """What a process is given of one group.
+    """The delivery of one group to a process.
 
     Attributes:
         description: the group.
-        steps: the samples, and which instances have a living writer.
-        mode: what the samples are to the readers.
-        keeps: the instances that have one must stay ALIVE.
-        instances: how many the topic has at most.
+        steps: the samples, each with whether its instance has a living writer.
+        mode: the purpose of the samples.
+        keeps: whether instances with a living writer must stay ALIVE.
+        instances: upper bound of the topic's instances.
     """
 
     description: GroupDescription
@@ -50,9 +50,9 @@ class Directed:
     """Opens sessions with readers' processes; it blocks, and may be called from several threads.
 
     Args:
-        participant: the one whose domain the readers are in.
-        node: the id by which this process is known, 16 bytes.
-        interface: name or address of the network interface to use where no route tells.
+        participant: this process's participant in the readers' domain.
+        node: id of this process, 16 bytes.
+        interface: name or address of the network interface to use if there is no route.
         tag: domain tag of the readers.
     """
 
@@ -63,7 +63,7 @@ class Directed:
         self._tag = tag
 
     def open(self, participant: bytes, addresses: Sequence[str]) -> DirectedSession:
-        """A session with a process.
+        """Open a session with a process.
 
         Args:
             participant: GUID of the readers' process.
@@ -88,9 +88,9 @@ class Directed:
         addresses: Sequence[str],
         groups: Iterable[tuple[GroupDescription, Iterable[Sample]]],
     ) -> Delivered:
-        """Give samples to the readers of a process, group by group; what goes wrong is in the answer.
+        """Deliver samples to the readers of a process, group by group; the result names any problem.
 
-        Nothing stays: instances that no other writer has are NOT_ALIVE_NO_WRITERS in the end.
+        No writer stays: instances without another writer become NOT_ALIVE_NO_WRITERS.
         """
         try:
             with self.open(participant, addresses) as session:
@@ -104,10 +104,13 @@ def give(
     portions: Iterable[Portion],
     on_rejected: Callable[[Group, int], None] | None = None,
 ) -> Delivered:
-    """Give portions to the readers of a process over a session; what goes wrong is in the answer.
+    """Deliver portions to the readers of a process over a session; the result names any problem.
 
-    `on_rejected` is told of groups that resource limits of the readers leave no room for, see
-    `DirectedSession.deliver`.
+    Args:
+        session: the session with the process.
+        portions: the groups and their samples.
+        on_rejected: called with a group, and the number of the attempt, while resource limits of readers
+            leave no room for the group (see `DirectedSession.deliver`).
     """
     started = time.monotonic_ns()
     reports: list[DeliveryReport] = []
@@ -127,7 +130,7 @@ def give(
         )
         reports.append(report)
         moved()
-    # Readers that refuse what is offered will refuse it again: reported, but not tried again.
+    # Readers that refuse the offered QoS would refuse it again: reported, but not retried.
     problems = [report.problem for report in reports if report.readers or not report.refused]
     return Delivered(
         samples=sum(report.acked for report in reports),

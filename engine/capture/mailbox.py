@@ -1,4 +1,4 @@
-"""What other threads have to say to the one thread in which a service decides."""
+"""Tasks from other threads for the one thread in which a service decides."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, Final
 Handler = Callable[[Sequence[Any]], None]
 
 MAX_WAITING: Final = 1000
-"""Batches of a pump that wait; while there are more, the pump waits, and DDS pushes senders back."""
+"""Limit for waiting batches of a pump; at the limit the pump waits, and DDS makes senders wait."""
 
 
 class Mailbox:
-    """Tasks from any thread, carried out in order by the thread that owns the box."""
+    """Tasks from any thread, which the owning thread carries out in order."""
 
     def __init__(self) -> None:
         self._tasks: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -23,15 +23,15 @@ class Mailbox:
         self._first: Callable[[], None] | None = None
 
     def post(self, task: Callable[[], None]) -> None:
-        """Have a task carried out."""
+        """Add a task."""
         self._tasks.put(task)
 
     def wake(self) -> None:
-        """Have the owner look at everything."""
+        """Wake the owner."""
         self.post(_nothing)
 
     def post_batch(self, handler: Handler, batch: Sequence[Any]) -> None:
-        """Have a batch of a pump handled; blocks while too many wait."""
+        """Add a batch of a pump for its handler; block while `MAX_WAITING` batches wait."""
 
         def handle() -> None:
             self._room.release()
@@ -41,13 +41,13 @@ class Mailbox:
         self.post(handle)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until there is a task, but no longer than so many seconds."""
+        """Wait until there is a task, for at most `timeout_s`."""
         if self._first is None and timeout_s > 0:
             with contextlib.suppress(queue.Empty):
                 self._first = self._tasks.get(timeout=timeout_s)
 
     def carry_out(self) -> None:
-        """Carry out the tasks that wait now. What a task raises comes through; those behind it stay."""
+        """Carry out the tasks that wait now. If a task raises, the error passes on and later tasks stay."""
         count = self._tasks.qsize()
         first, self._first = self._first, None
         if first is not None:
@@ -57,8 +57,8 @@ class Mailbox:
 
 
 def ignore(batch: Sequence[Any]) -> None:
-    """The handler of a source that only wakes the owner."""
+    """Do nothing: the handler of a source that only wakes the owner."""
 
 
 def _nothing() -> None:
-    """A task that only wakes the owner."""
+    """Do nothing: the task that only wakes the owner."""

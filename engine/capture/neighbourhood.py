@@ -1,4 +1,4 @@
-"""Who is in the domain: fellows by participant, writers by group, readers by process."""
+"""The participants and endpoints of the domain: fellows, writers by group, readers by process."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 MAX_TOPICS: Final = 100_000
-"""Topics whose QoS is remembered; groups of others take that of their first writer."""
+"""Limit for topics whose QoS is remembered; groups of other topics take the QoS of their first writer."""
 
 MAX_FORMER: Final = 10_000
-"""Readers that went away and are remembered, in case they were only out of reach."""
+"""Limit for the memory of lost readers, which may only have been out of reach."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DurableReader:
-    """A reader that wants history: its process, where that is, and what it reads."""
+    """A reader that requests history: its process, the addresses of that, its topic and partitions."""
 
     participant: bytes
     addresses: tuple[str, ...]
@@ -47,7 +47,7 @@ class DurableReader:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Offer:
-    """A durable writer with its type and its groups, one for each partition; all of them have one tap."""
+    """A durable writer with its type and its groups, one for each partition."""
 
     endpoint: EndpointSeen
     type: TypeDescription
@@ -56,35 +56,32 @@ class Offer:
 
 @dataclasses.dataclass(slots=True)
 class Changes:
-    """What a batch of discovery changed for the node.
-
-    Attributes:
-        unresolved: types that have to be looked up before their writers can be captured.
-        groups: durable groups that now have a writer, or of whose topic more is known now.
-        writers: durable writers with their groups; without groups they are gone.
-        offers: what durable writers that came offer.
-        readers_seen, readers_gone: durable readers, one for each process, topic and partitions.
-        ends_seen: the durable reader endpoints behind them, with their GUIDs. True stands for one that is
-            new although its process had such readers before: those got theirs without it.
-        processes_gone: participants that left or were lost.
-        unkept: durable writers that cannot be kept, and why; each reason is told once.
-        fellows: processes of fellows that attached or detached, in order: (node id, participant, attached).
-    """
+    """The changes for the node from one batch of discovery."""
 
     unresolved: list[EndpointSeen] = dataclasses.field(default_factory=list)
+    """Endpoints whose types must be looked up before they can be captured."""
     groups: list[GroupDescription] = dataclasses.field(default_factory=list)
+    """Durable groups that got a writer, or whose topic is known better now."""
     writers: list[tuple[bytes, tuple[Group, ...]]] = dataclasses.field(default_factory=list)
+    """Durable writers with their groups; a writer without groups is gone."""
     offers: list[Offer] = dataclasses.field(default_factory=list)
+    """New durable writers."""
     readers_seen: list[DurableReader] = dataclasses.field(default_factory=list)
+    """New durable readers, one for each process, topic and partitions."""
     readers_gone: list[DurableReader] = dataclasses.field(default_factory=list)
+    """Lost durable readers, one for each process, topic and partitions."""
     ends_seen: list[tuple[DurableReader, bytes, bool]] = dataclasses.field(default_factory=list)
+    """New reader endpoints, with GUIDs; True if earlier readers of its process got history without it."""
     processes_gone: list[bytes] = dataclasses.field(default_factory=list)
+    """Participants that left or were lost."""
     unkept: list[Unkept] = dataclasses.field(default_factory=list)
+    """Durable writers that cannot be kept; each reason is reported once."""
     fellows: list[tuple[str, bytes, bool]] = dataclasses.field(default_factory=list)
+    """Node id and participant of fellows that attached (True) or detached, in order."""
 
 
 class Neighbourhood:
-    """The domain as this node sees it, without its own and its fellows' endpoints."""
+    """This node's view of the domain, without its own and its fellows' endpoints."""
 
     def __init__(self) -> None:
         self.participants: dict[bytes, ParticipantSeen] = {}
@@ -105,24 +102,24 @@ class Neighbourhood:
         self._fellows: dict[bytes, str] = {}
 
     def node_of(self, participant: bytes) -> str | None:
-        """The id of the node whose participant this is; None for anybody else's."""
+        """Return the id of the node whose participant this is; None for other participants."""
         seen = self.participants.get(participant)
         if seen is None or seen.tag is None or seen.tag.role is not TagRole.NODE:
             return None
         return seen.tag.node_id.hex()
 
     def may_speak_for(self, participant: bytes, node: str) -> bool:
-        """Whether a message of `node` may come from this participant; one not seen yet is trusted."""
+        """Tell whether a message of `node` may come from this participant; an unknown one is trusted."""
         return participant not in self.participants or self.node_of(participant) == node
 
     def participant_of(self, node: str) -> bytes | None:
-        """The participant of a fellow."""
+        """Return the participant of a fellow."""
         return next((guid for guid in self.participants if self.node_of(guid) == node), None)
 
     def topics_seen(self, topics: Sequence[TopicSeen]) -> Changes:
-        """Topics with their QoS; of one name and type the first one of the highest durability counts.
+        """Take in topics with their QoS; for one name and type, the first with the highest durability counts.
 
-        Groups of writers that are there already are in what is returned.
+        The changes contain the groups of known writers of these topics.
         """
         found = Changes()
         for each in topics:
@@ -137,25 +134,25 @@ class Neighbourhood:
         return found
 
     def offers(self, topic: str, type_id: str) -> list[Offer]:
-        """The durable writers that there are of a topic and type."""
+        """Return the current durable writers of a topic and type."""
         return [each for each in self._offers.get(topic, {}).values() if each.type.type_id == type_id]
 
     def living(self, group: Group) -> frozenset[bytes]:
-        """The durable writers of a group that there are."""
+        """Return the current durable writers of a group."""
         offers = self._offers.get(group.topic, {}).items()
         return frozenset(writer for writer, offer in offers if group in offer.groups)
 
     def refuse(self, offer: Offer, policies: Sequence[str]) -> Unkept | None:
-        """Ignore from now on what a writer writes, because the tap refuses it; None where that is no news."""
+        """Ignore a writer that the tap refuses from now on; return None if it was ignored before."""
         endpoint = offer.endpoint
         is_news = bool(self.routes.get(endpoint.guid))
         self.routes[endpoint.guid] = ()
         return self.unkept.add(endpoint, Why.QOS, ", ".join(policies)) if is_news else None
 
     def _qos_of(self, endpoint: EndpointSeen) -> GroupQos:
-        """The QoS of a writer's group: a durable topic's, where topic discovery tells it, else the writer's.
+        """Return the QoS of a writer's group: a durable topic's if topic discovery gives it, or the writer's.
 
-        So built-in reader and writer get theirs (DDS 1.4, 2.2.3.4). Representations are the writer's.
+        DDS 1.4, 2.2.3.4 defines it so for the built-in reader and writer. Representations are the writer's.
         """
         topic = self._topics.get((endpoint.topic, endpoint.type_name))
         if topic is None:
@@ -165,10 +162,10 @@ class Neighbourhood:
         )
 
     def take(self, changes: Sequence[Change | PeerAttached | PeerDetached]) -> Changes:
-        """Bring the picture up to date.
+        """Take in changes from discovery and the channel.
 
-        What the channel and what discovery tell of one participant may come in either order, and the channel
-        may overlook that a participant was lost and found again.
+        Those of one participant may come in either order, and the channel may overlook that a participant
+        was lost and came back.
         """
         found = Changes()
         for change in changes:
@@ -193,7 +190,7 @@ class Neighbourhood:
         return found
 
     def resolved(self, reference: TypeRef, description: TypeDescription | None, reason: str = "") -> Changes:
-        """A type was looked up; what was waiting for it. None gives up on its writers, for a reason."""
+        """Take in a type that was looked up; None as `description` gives up on its writers, for `reason`."""
         found = Changes()
         for endpoint in self._waiting.pop(reference, []):
             if description is None:
@@ -202,7 +199,7 @@ class Neighbourhood:
                     self._not_kept(endpoint, Why.TYPE_UNKNOWN, found, reason)
                 continue
             self._writer_seen(endpoint, description, found)
-            if endpoint.guid in self._gone:  # what it wrote before may have been captured
+            if endpoint.guid in self._gone:  # its earlier samples may have been captured
                 self._endpoint_gone(EndpointGone(endpoint.guid), found)
         if description is not None:
             self._types[reference] = description
@@ -252,7 +249,7 @@ class Neighbourhood:
             found.unkept.append(unkept)
 
     def _writer_seen(self, endpoint: EndpointSeen, description: TypeDescription, found: Changes) -> None:
-        """The groups of a writer; a sample of a writer in several partitions is one in each."""
+        """Note the groups of a writer; a sample of a writer in several partitions belongs to each."""
         type_id = description.type_id
         groups = tuple(Group(name, endpoint.topic, type_id) for name in endpoint.partitions or ("",))
         self.routes[endpoint.guid] = groups
@@ -314,7 +311,7 @@ class Neighbourhood:
 
     @staticmethod
     def _reader_gone(reader: DurableReader, found: Changes) -> None:
-        if reader in found.readers_seen:  # it came and went between two looks
+        if reader in found.readers_seen:  # it came and went within this batch
             found.readers_seen.remove(reader)
             found.ends_seen = [each for each in found.ends_seen if each[0] != reader]
         else:

@@ -1,8 +1,8 @@
-"""Where two readers of the same writers meet: what both of them got counts once.
+"""The seam between two readers of the same writers: samples that both received count once.
 
-Cyclone DDS does not show the number of a sample. But of one writer both readers get the same samples in the
-same order, from the moment on from which both are in step with it, and each may be behind the other. So what
-one of them has is held against what the other one had.
+Cyclone DDS does not show the number of a sample. But once both readers are in step with a writer, both get
+its samples in the same order, and either may be behind the other. So the seam compares the samples of one
+reader with those of the other.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Seam:
-    """The former reader's samples all count; of the present one's those that the former one did not have.
+    """Passes all samples of the former reader, and those of the present one that the former one did not get.
 
     Args:
-        known: writers that the former reader was in step with long before. What the present one hears of them
-            before something that the former one had, the former one had, too, however long ago.
+        known: writers with which the former reader has long been in step. Samples of these that the present
+            reader gets before one that the former reader got were also received by the former reader.
     """
 
     def __init__(self, known: Collection[bytes] = ()) -> None:
@@ -31,7 +31,7 @@ class Seam:
         self._last: dict[bytes, Captured] = {}
 
     def give(self, records: Iterable[Captured], *, both: bool = True) -> None:
-        """The former reader had these; `both`: they came when the present one did keep what comes."""
+        """Take in records of the former reader; `both`: the present one kept samples when they arrived."""
         for record in records:
             if both:
                 self._last[record.writer] = record
@@ -45,7 +45,7 @@ class Seam:
                 given[record] = given.get(record, 0) + 1
 
     def hear(self, records: Iterable[Captured]) -> None:
-        """The present reader has these, while there may be more of the former one."""
+        """Take in records of the present reader, while the former one may still have more."""
         for record in records:
             if not self._was_given(record):
                 ahead = self._ahead.setdefault(record.writer, {})
@@ -54,10 +54,10 @@ class Seam:
                 self._ahead.pop(record.writer, None)
 
     def is_in_step(self, writers: Collection[bytes], busy: Collection[bytes] = ()) -> bool:
-        """Whether the present reader has heard what the former one had last of each of these writers.
+        """Tell whether the present reader has the former one's last record of each of these writers.
 
-        Of a writer that has given nothing to both that is not known; `busy` ones are waited for.
-        `hear` all that the present reader has before asking.
+        It cannot know that for a writer without a record in both; for such `busy` writers it returns False.
+        Call `hear` with all records of the present reader first.
         """
         return self._last.keys() >= set(busy) and all(
             record not in self._given.get(writer, ())
@@ -66,7 +66,7 @@ class Seam:
         )
 
     def rest(self) -> list[Captured]:
-        """What the present reader has heard and the former one, of which nothing more comes, has not had."""
+        """Take the records of the present reader that the former one, which has ended, did not get."""
         ahead, self._ahead = self._ahead, {}
         fresh = [record for each in ahead.values() for record in collections.Counter(each).elements()]
         for record in fresh:
@@ -74,7 +74,7 @@ class Seam:
         return fresh
 
     def fresh(self, records: Iterable[Captured]) -> list[Captured]:
-        """Of what the present reader has after `rest`, what the former one has not had."""
+        """Return the records of the present reader, after `rest`, that the former one did not get."""
         found = []
         for record in records:
             if not self._was_given(record):
@@ -84,11 +84,11 @@ class Seam:
 
     @property
     def is_closed(self) -> bool:
-        """Whether all that follows is fresh."""
+        """Whether all later records are fresh."""
         return not self._given
 
     def _was_given(self, record: Captured) -> bool:
-        """Whether the former reader had it; what it had before that is not heard any more."""
+        """Tell whether the former reader got it; forget its earlier records, which cannot come again."""
         given = self._given.get(record.writer)
         if given is None or record not in given:
             return False

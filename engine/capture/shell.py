@@ -1,4 +1,4 @@
-"""The frame of a node or a persistence service: one thread decides, and the others bring it news."""
+"""The frame of a node or a persistence service: one thread decides, and the others send it tasks."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
 
 class Part(Protocol):
-    """Something with a thread of its own, which may end."""
+    """A part with its own thread, which may fail."""
 
     @property
     def fault(self) -> BaseException | None:
-        """What ended it, None while it runs."""
+        """The error that ended the thread, or None."""
 
 
 class Shell:
     """The frame of one process.
 
     Args:
-        name: of its own thread, for the deadlock watch.
-        what: what it is called when a part of it ends.
-        fault: what is raised then.
+        name: name of its thread's work for the deadlock watch.
+        what: noun for the process in error messages.
+        fault: exception class for the end of a part.
 
     Attributes:
         mailbox: tasks for its own thread.
-        activities: where threads say what they are busy with.
-        work: what its own thread is busy with.
-        stack: what is to be closed in the end.
-        stop_reason: why it is to end, None while it is not.
-        pump, discovery, topics: of the participant with which it has joined the domain.
+        activities: the work of all threads, for the deadlock watch.
+        work: the work of its own thread.
+        stack: closes everything at the end.
+        stop_reason: reason for the requested end, or None.
+        pump, discovery, topics: those of the participant in the domain.
     """
 
     pump: Pump
@@ -59,13 +59,13 @@ class Shell:
         self._parts: list[Part] = []
 
     def request_stop(self, reason: str) -> None:
-        """End in order. May be called from a signal handler and from any thread."""
+        """Request an orderly end. Any thread and a signal handler may call this."""
         if self.stop_reason is None:
             self.stop_reason = reason
             self.mailbox.wake()
 
     def join(self, participant: NodeParticipant) -> NodeParticipant:
-        """Have a participant, its pump and its discovery; they are closed with the rest."""
+        """Join the domain with a participant; make its pump and discovery, and close them with `stack`."""
         self.stack.enter_context(participant)
         self.pump = Pump(participant, self._from_pump, self.activities)
         self.stack.callback(self.pump.stop)
@@ -76,23 +76,30 @@ class Shell:
 
     @property
     def signal(self) -> Signal:
-        """What wakes the pump."""
+        """The signal that wakes the pump."""
         return self.pump.signal
 
     def listen(self, name: str, take: Take, handler: Handler = ignore, every_s: float = 0.0) -> None:
-        """Have what `take` has handled on the process's own thread; see `Pump.add`."""
+        """Add a source whose batches the process's own thread handles.
+
+        Args:
+            name: the source's name for the deadlock watch.
+            take: takes a batch, on the pump's thread.
+            handler: handles it, on the process's thread.
+            every_s: the least time from one batch to the next.
+        """
         self._handlers[name] = handler
         self.pump.add(name, take, every_s)
 
     def rely_on(self, *parts: Part) -> None:
-        """The process ends where one of these ends by itself."""
+        """Make the process end if one of these parts fails."""
         self._parts += parts
 
     def carry_out(self) -> None:
-        """Carry out what waits now.
+        """Carry out the tasks that wait now.
 
         Raises:
-            Exception: what was given as `fault`: a part has ended.
+            Exception: of class `fault`: a part has failed.
         """
         self.mailbox.carry_out()
         for part in self._parts:

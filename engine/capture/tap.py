@@ -1,22 +1,21 @@
 """The tap of one topic and type, which can be replaced by one that requests more, without a gap.
 
-A reader of Cyclone DDS cannot change the durability that it requests. So a second one is made beside it. For
-a while both are there: the first one captures, and the second one accepts everything and keeps nothing. Then
-the second one begins to keep, too; when it has what the first one gave last, the first one ends.
+A reader of Cyclone DDS cannot change the durability that it requests. So the tap opens a second one beside
+it. For a while there are both: the first captures, and the second accepts everything and keeps nothing. Then
+the second begins to keep samples, too; once it has the first one's last sample, the first one ends.
 
-Nothing is lost. A writer hears of the second reader before it hears of the end of the first one (discovery is
-reliable and ordered), so that it always has one to send to again what was lost on the way; and it has had
-`BESIDE_S` to get through what it owed to the first one alone. Every writer that matches the second one
-matches the first one, too.
+Nothing is lost. A writer discovers the second reader before it learns of the end of the first (discovery is
+reliable and ordered), so it always has a reader to which it resends lost samples; and it had `BESIDE_S` to
+send everything that only the first one was owed. Every writer that matches the second one matches the first.
 
-Nothing comes twice: see `engine.capture.seam`. The second one may be seconds behind, as a writer sends it
-what it still has of its history. What it hears of a writer that was there all the time, before something
-that the first one had, is nothing new. A writer whose cache is full waits for the second one, and gives
-nothing to either meanwhile: nothing shows how far behind the second one is, so that is waited for.
+Nothing arrives twice: see `engine.capture.seam`. The second reader may be seconds behind, because a writer
+sends it its remaining history. If a writer was there all the time, its samples before one that the first
+reader got are not new. A writer whose cache is full waits for the second reader and sends nothing to either;
+nothing shows how far behind the second reader is, so the tap waits for it.
 
-While the second one is not yet in step with a writer, which takes some milliseconds, Cyclone DDS drops what a
-full queue refuses instead of offering it again. So the queue must have room when this begins. Later, what one
-of the two refuses is offered to both again, and the other one has it twice at once: `_Once`.
+While the second reader is not yet in step with a writer, which takes some milliseconds, Cyclone DDS drops
+samples that a full queue refuses. So the queue must have room at the start. Later, Cyclone DDS offers a
+sample that one reader refused to both again, and the other gets it twice in succession: see `_Once`.
 """
 
 from __future__ import annotations
@@ -38,33 +37,33 @@ if TYPE_CHECKING:
     from engine.dds.topics import Topic
 
 BESIDE_S: Final = 2.0
-"""How long both are there after the last writer has come, before the second one keeps anything."""
+"""Time with both readers, after the last writer came, before the second one keeps samples."""
 REMEMBER_S: Final = 0.2
-"""How long before that what the first one gives is remembered: the second one may be about to get it, too."""
+"""Time before that in which the first reader's samples are remembered: the second may get them, too."""
 LISTEN_S: Final = 0.2
-"""How long both keep what comes, at least."""
+"""Least time in which both readers keep samples."""
 LONGEST_S: Final = 60.0
-"""How long writers that come again and again can put it off."""
+"""Longest delay by new writers."""
 BEHIND_S: Final = 10.0
-"""A second one that is not in step after so long is given up, and another one is made."""
+"""A second reader that is not in step after this time is replaced by another one."""
 QUIET_S: Final = 3.0
-"""A writer that gave something so recently, but nothing to both, may be held up by the second one."""
+"""A writer that sent something within this time, but nothing to both, may wait for the second reader."""
 FORGET_S: Final = 30.0
-"""How long after the end what the first one had is remembered, in case the second one gets it later."""
+"""Time after the end in which the first reader's samples are remembered: the second may get them late."""
 ROOM: Final = 0.1
-"""How full the queue may be, 0 to 1, when this begins, and when both keep what comes."""
+"""Limit for the filled part of the queue, 0 to 1, at the start, and when the second reader begins to keep."""
 
 
 class MakeReader(Protocol):
-    """Makes the reader of the topic."""
+    """Makes a reader of the topic."""
 
     def __call__(self, durability: DurabilityKind, *, hears: bool) -> CaptureReader:
-        """One that requests this durability."""
+        """Make a reader that requests this durability; without `hears` it drops samples until `listen`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Moved:
-    """A tap has been replaced: the topic, what it requested and requests, and how long it took."""
+    """A replaced tap: its topic, its former and present durability, and the duration of the move."""
 
     topic: str
     before: DurabilityKind
@@ -74,35 +73,32 @@ class Moved:
 
 @dataclasses.dataclass(slots=True)
 class _Move:
-    """A second reader is beside the first one.
-
-    Attributes:
-        reader: the second one.
-        began_s: when it was made.
-        writers: those that match it.
-        quiet_s: when the last of them came.
-        remembers_s: since when it is remembered what the first one gives.
-        listens_s: since when the second one keeps what comes, too.
-        earlier: records in the queue of the first one that came before that.
-        gave_s: when each writer's last record was drained from the first one.
-    """
+    """A second reader beside the first one; times are monotonic."""
 
     reader: CaptureReader
+    """The second reader."""
     began_s: float
+    """Time of its creation."""
     writers: frozenset[bytes]
+    """Writers that match it."""
     quiet_s: float
+    """Time at which the last of them came."""
     remembers_s: float | None = None
+    """Time from which the first reader's records are remembered."""
     listens_s: float | None = None
+    """Time from which the second reader keeps samples, too."""
     earlier: int = 0
+    """Records in the first reader's queue that arrived before that."""
     gave_s: dict[bytes, float] = dataclasses.field(default_factory=dict)
+    """Time at which each writer's last record was drained from the first reader."""
 
 
 class Tap:
-    """Captures a topic with one reader after the other, as if it were one.
+    """Captures a topic with successive readers, as if they were one.
 
     Args:
         make: makes the readers.
-        durability: what the first one requests.
+        durability: durability that the first reader requests.
     """
 
     def __init__(self, make: MakeReader, durability: DurabilityKind) -> None:
@@ -118,27 +114,27 @@ class Tap:
 
     @property
     def qos(self) -> EndpointQos:
-        """What it requests, or is about to."""
+        """QoS that it requests, or will request after the move."""
         return dataclasses.replace(self._reader.qos, durability=self._wanted)
 
     @property
     def topic(self) -> Topic:
-        """Of its readers."""
+        """Topic of its readers."""
         return self._reader.topic
 
     @property
     def is_moving(self) -> bool:
-        """Whether `turn` has something to do."""
+        """Whether a move is wanted or under way."""
         return self._wanted > self._reader.qos.durability
 
     @property
     def fill(self) -> float:
-        """How full its queue is, 0 to 1."""
+        """Filled part of its queue, 0 to 1."""
         return self._reader.fill
 
     @property
     def rejected(self) -> int:
-        """How often a full queue refused a sample, which Cyclone DDS then offered again."""
+        """Number of times that a full queue refused a sample, which Cyclone DDS then offered again."""
         return self._rejected + self._reader.rejected
 
     def __len__(self) -> int:
@@ -146,7 +142,7 @@ class Tap:
         return len(self._reader) + (len(former) if former else 0)
 
     def request(self, durability: DurabilityKind) -> bool:
-        """Request so much from now on, if it is more than before; whether it is."""
+        """Request at least this durability from now on; return whether it is more than before."""
         is_more = durability > self._wanted
         self._wanted = max(self._wanted, durability)
         return is_more
@@ -154,7 +150,7 @@ class Tap:
     # Moving.
 
     def turn(self) -> Moved | None:
-        """Go on with what `request` began; when it is done, what it was. The draining thread calls it."""
+        """Continue a move; return it once it is complete. The draining thread calls this."""
         if not self.is_moving:
             return None
         now_s = time.monotonic()
@@ -178,12 +174,12 @@ class Tap:
             self._move = _Move(reader, now_s, frozenset(reader.matched_writers()), now_s)
 
     def _give_up(self, move: _Move) -> None:
-        """Begin again: nothing has been taken from the second one yet."""
+        """Abandon the move; no record of the second reader was passed on yet."""
         move.reader.close()
         self._move = self._seam = None
 
     def _look(self, move: _Move, now_s: float) -> None:
-        """Go on if no writer has come for some time."""
+        """Start to remember records if no writer came for `BESIDE_S`."""
         if now_s < move.quiet_s + BESIDE_S:
             return
         writers = frozenset(move.reader.matched_writers())
@@ -193,7 +189,7 @@ class Tap:
             move.writers, move.quiet_s = writers, now_s
 
     def _listen(self, move: _Move, remembers_s: float, now_s: float) -> None:
-        """Let the second one keep what comes, if there is room for it."""
+        """Let the second reader keep samples, if there is room for them."""
         if now_s >= remembers_s + REMEMBER_S and self._reader.fill < ROOM:
             move.listens_s = now_s
             move.reader.listen()
@@ -202,7 +198,7 @@ class Tap:
             self._give_up(move)
 
     def _try_switch(self, move: _Move, listens_s: float, now_s: float) -> Moved | None:
-        """End the first one if the second one is in step with all writers that match it."""
+        """End the first reader if the second one is in step with all writers that match it."""
         assert self._seam is not None
         self._seam.hear(self._once_more(_all_of(move.reader)))
         if now_s < listens_s + LISTEN_S:
@@ -230,7 +226,7 @@ class Tap:
         return self._reader.drain(limit) if is_plain else _singly(self.drain_runs(limit)[1])
 
     def drain_runs(self, limit: int) -> tuple[int, list[Captured | CapturedRun]]:
-        """The same, but many writes that are alike come as one `CapturedRun`; how many records, and they."""
+        """Drain like `drain`, but with runs; see `CaptureReader.drain_runs`."""
         if self._move is not None:
             return self._drain_beside(self._move, limit)
         seam = self._seam
@@ -241,10 +237,10 @@ class Tap:
         return len(fresh), [*fresh]
 
     def _drain_beside(self, move: _Move, limit: int) -> tuple[int, list[Captured | CapturedRun]]:
-        """What the first one has, while the second one is there, too."""
+        """Drain the first reader, while the second one is there, too."""
         seam = self._seam
         if seam is not None:
-            # The second one first: so it always has as much room as the first one, and refuses nothing.
+            # Drain the second one first, so that it always has as much room as the first and refuses nothing.
             seam.hear(self._once_more(_all_of(move.reader)))
         count, taken = self._reader.drain_runs(limit)
         move.gave_s.update(dict.fromkeys((each.writer for each in taken), time.monotonic()))
@@ -275,24 +271,24 @@ class Tap:
         return fresh
 
     def close(self) -> None:
-        """Capture nothing any more; what is queued is dropped."""
+        """Stop capturing; queued records are dropped."""
         for reader in (self._former, self._move.reader if self._move else None, self._reader):
             if reader is not None:
                 reader.close()
 
 
 class _Once:
-    """Leaves out what a reader was offered again at once although it had it.
+    """Skips samples that a reader got twice in succession.
 
-    A sample that its writer wrote twice running, its time included, cannot be told from that and is left out
-    too: a set counts it once anyway.
+    It also skips a sample that its writer wrote twice in succession with the same time: a set counts such
+    samples once anyway.
     """
 
     def __init__(self) -> None:
         self._last: dict[bytes, Captured] = {}
 
     def __call__(self, records: Iterable[Captured]) -> list[Captured]:
-        """The records that do not repeat the one before them of their writer."""
+        """Return the records that do not repeat their writer's previous record."""
         found = []
         for record in records:
             if self._last.get(record.writer) != record:

@@ -1,4 +1,4 @@
-"""The taps of a process: what is captured, one for each topic and type."""
+"""The taps of a process, one for each topic and type."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     from engine.dds.waiting import Signal
 
 TAP_BYTES: Final = 16 << 20
-"""What may wait in a tap; then its writers are held back."""
+"""Queue size of a tap; a full queue holds its writers back."""
 STAND_IN: Final = "\x7f"
-"""Stands for the wildcards of a partition in a name that the expression accepts and nobody uses."""
+"""Replaces the wildcards of a partition expression, for a name that matches it and that nobody uses."""
 GATHER_S: Final = 0.02
-"""How long a sample may wait in a tap for others: looking at all taps costs more than a sample."""
+"""Time that a sample may wait in a tap for others: draining all taps costs more than one sample."""
 MOVING_S: Final = 0.1
-"""How often `turn` should be called while a tap moves."""
+"""Period for calls of `turn` while a tap moves."""
 
 
 _Key: TypeAlias = "tuple[str, str, str]"
-"""Topic, type, and the partition of the reader: none for all that are no expressions."""
+"""Topic, type, and the reader's partition: empty for all partitions that are not expressions."""
 
 
 class Taps:
-    """Opened by one thread, and looked at by others.
+    """The taps; one thread opens them, and others may read them.
 
-    A reader in every partition (`*`) does not match a writer in `A*`: two expressions never meet (DDS 1.4,
-    2.2.3.13). A group with such a name has a tap of its own, in a partition that the expression accepts.
+    A reader in every partition (`*`) does not match a writer in `A*`: two expressions never match (DDS 1.4,
+    2.2.3.13). A group with such a name has its own tap, in a partition that matches the expression.
 
     Args:
         participant: where they live.
-        signal: set when one of them has something.
+        signal: set when one of them has records.
     """
 
     def __init__(self, participant: NodeParticipant, signal: Signal) -> None:
@@ -59,9 +59,9 @@ class Taps:
         return iter(list(self._taps.values()))
 
     def open(self, description: GroupDescription) -> None:
-        """Make the tap for a group; one that is there requests what the group does.
+        """Open the tap for a group, or let an open one request at least the group's durability.
 
-        Of groups that request different durability the highest counts, in whatever order they come.
+        Of groups that request different durability the highest counts, in any order.
         """
         key = _key(description.group)
         if key in self._taps:
@@ -84,23 +84,23 @@ class Taps:
         self._taps[key] = Tap(make, description.qos.requested)
 
     def request(self, description: GroupDescription) -> None:
-        """More may be known of a group; its tap, if there is one, requests no less than that."""
+        """Let the tap of a group, if there is one, request at least the group's durability."""
         key = _key(description.group)
         if key in self._taps and self._taps[key].request(description.qos.requested):
             self._raised.append(key[:2])
 
     def take_raised(self) -> list[tuple[str, str]]:
-        """The topics and types whose taps request more since the last call: other writers may match now."""
+        """Take the topics and types whose taps request more since the last call: fewer writers match them."""
         raised, self._raised = self._raised, []
         return raised
 
     def refusals(self, group: Group, offer: EndpointQos) -> tuple[str, ...] | None:
-        """The policies because of which a writer does not match the tap of a group; None without a tap."""
+        """Return the policies that keep a writer from matching the tap of a group; None without a tap."""
         tap = self._taps.get(_key(group))
         return None if tap is None else incompatibilities(offer, tap.qos)
 
     def is_sound(self, group: Group, sample: Sample) -> bool | None:
-        """Whether a sample is what a tap of the group would have captured; None without a tap."""
+        """Tell whether a tap of the group could have captured a sample; None without a tap."""
         tap = self._taps.get(_key(group))
         if tap is None:
             return None
@@ -108,7 +108,7 @@ class Taps:
         return abi.as_written(tap.topic.entity, sample.payload, is_key=is_key) == (sample.key, sample.payload)
 
     def turn(self) -> list[Moved]:
-        """Let taps move that request more than they did; those that have. The draining thread calls it."""
+        """Continue the moves of taps; return the completed ones. The draining thread calls this."""
         return [moved for tap in self if (moved := tap.turn()) is not None]
 
     @property
@@ -117,11 +117,11 @@ class Taps:
         return MOVING_S if any(tap.is_moving for tap in self) else float("inf")
 
     def has_news(self) -> bool:
-        """Whether one of them has something."""
+        """Tell whether a tap has records."""
         return any(len(tap) for tap in self)
 
     def close(self) -> None:
-        """Capture nothing any more."""
+        """Stop capturing."""
         for tap in self:
             tap.close()
 

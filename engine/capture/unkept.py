@@ -1,8 +1,8 @@
-"""Durable writers whose data a node cannot keep: which, and why. None of them goes without a word.
+"""Durable writers whose data a node cannot keep, each with its reason.
 
-DURABILITY of TRANSIENT and PERSISTENT promises a late joiner what was written before (DDS 1.4, 2.2.3.4).
-Where a node cannot hold that promise, it says so: a code, a counter, a line in ospl-info.log and the trace,
-a row in what consoles see and in `ospltool doctor`.
+DURABILITY of TRANSIENT and PERSISTENT promises earlier samples to a late joiner (DDS 1.4, 2.2.3.4). If a
+node cannot keep that promise, it reports so: a code, a counter, a line in ospl-info.log and the trace, and a
+row in consoles and in `ospltool doctor`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from engine.dds.discovery import EndpointSeen
 
 MAX_UNKEPT: Final = 10_000
-"""Writers that are remembered; of more, the latest."""
+"""Limit for remembered writers; beyond it the oldest are forgotten."""
 _KEYLESS: Final = 0x03
 """Kind of a writer without key, the last byte of its GUID (DDSI 2.3, 9.3.1.2)."""
 
 
 class Why(enum.StrEnum):
-    """Why the data of a durable writer is not kept."""
+    """Reason why the data of a durable writer is not kept."""
 
     UNTYPED_KEYED = "untyped-keyed"
     UNTYPED_KEYLESS = "untyped-keyless"
@@ -51,7 +51,7 @@ class Unkept:
         type_name: the name of its type.
         partitions: its partitions; none is the default one.
         why: the code.
-        detail: what else is known, such as the policies that do not match; may be empty.
+        detail: further facts, such as the policies that do not match; may be empty.
     """
 
     writer: str
@@ -63,13 +63,13 @@ class Unkept:
 
     @property
     def text(self) -> str:
-        """The code, and what it means here."""
+        """The code with its explanation."""
         detail = f": {self.detail}" if self.detail else ""
         return f"{self.why.value}: {EXPLANATIONS[self.why]}{detail}"
 
 
 class UnkeptWriters:
-    """The durable writers that there are and that are not kept."""
+    """The current durable writers that are not kept."""
 
     def __init__(self) -> None:
         self._writers: dict[bytes, Unkept] = {}
@@ -81,7 +81,7 @@ class UnkeptWriters:
         return len(self._writers)
 
     def add(self, endpoint: EndpointSeen, why: Why, detail: str = "") -> Unkept | None:
-        """A writer is not kept; None where that is known already, for the same reason."""
+        """Note a writer that is not kept; return None if it was noted with the same reason before."""
         unkept = Unkept(
             endpoint.guid.hex(), endpoint.topic, endpoint.type_name, endpoint.partitions, why, detail
         )
@@ -94,10 +94,10 @@ class UnkeptWriters:
         return unkept
 
     def remove(self, writer: bytes) -> None:
-        """A writer is kept now, or is gone."""
+        """Forget a writer that is kept now or gone."""
         self._writers.pop(writer, None)
 
 
 def untyped(endpoint: EndpointSeen) -> Why:
-    """The code of a writer that tells no type information."""
+    """Return the code of a writer without type information."""
     return Why.UNTYPED_KEYLESS if endpoint.guid[-1] == _KEYLESS else Why.UNTYPED_KEYED

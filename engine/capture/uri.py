@@ -1,4 +1,4 @@
-"""The Cyclone DDS settings that a node's configuration asks for."""
+"""The Cyclone DDS settings of a node's configuration."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _SETTING: Final = "//OpenSplice/DDSI2Service/General/NetworkInterfaceAddress"
 
 
 def is_automatic(configuration: Configuration, environ: Mapping[str, str]) -> bool:
-    """Whether the node chooses its network interface itself (NetworkInterfaceAddress AUTO)."""
+    """Tell whether the node chooses its network interface itself (NetworkInterfaceAddress AUTO)."""
     ddsi = configuration.ddsi
     is_given = bool(environ.get("CYCLONEDDS_URI", "").strip())
     return not is_given and ddsi.is_configured and ddsi.network_interface.lower() == "auto"
 
 
 def uri_of(configuration: Configuration, environ: Mapping[str, str]) -> str:
-    """The Cyclone settings: CYCLONEDDS_URI, else from the DDSI2 part, else loopback.
+    """Return the Cyclone settings: CYCLONEDDS_URI, or else from the DDSI2 part, or else loopback.
 
-    With NetworkInterfaceAddress AUTO it is the first suitable interface, and loopback beside it, so that
-    whoever uses only that on this machine is met, and nobody is lost while there is no network.
+    With NetworkInterfaceAddress AUTO they use the first suitable interface and loopback, so that the node
+    meets local participants that use only loopback, also while there is no network.
     """
     ddsi = configuration.ddsi
     if not ddsi.is_configured:
@@ -52,7 +52,7 @@ def uri_of(configuration: Configuration, environ: Mapping[str, str]) -> str:
 
 
 def interface_fault(configuration: Configuration, uri: str) -> str:
-    """Why a participant with these settings cannot be: an interface is missing; empty for no such reason."""
+    """Return a message if a network interface of these settings is missing; empty otherwise."""
     missing = missing_interface(uri)
     if not missing:
         return ""

@@ -1,10 +1,9 @@
-"""The deadlock watch: every activity says since when it has been busy with one thing.
+"""The deadlock watch: it finds activities that take too long for one piece of work.
 
-A thread of its own renews the lease towards the supervisor. An activity that is busy with one piece of work
-for longer than it may (see `engine.dds.activity`) is reported; with
-//DurabilityService/Watchdog/deadlockDetection the lease is then withheld until it moves again, and the
-supervisor applies the FailureAction (deployment guide 5.5.1). An activity for which nobody waits is only
-reported: to end the process because of it would do more harm than it does.
+The watch's own thread renews the lease towards the supervisor. It reports an activity that exceeds its limit
+(see `engine.dds.activity`); with //DurabilityService/Watchdog/deadlockDetection it then withholds the lease
+until the activity moves again, and the supervisor applies the FailureAction (deployment guide 5.5.1).
+Activities without `withholds` are only reported: ending the process would do more harm than they do.
 """
 
 from __future__ import annotations
@@ -20,12 +19,13 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """Looks at all activities and renews the lease.
+    """Checks all activities and renews the lease.
 
     Args:
-        activities: of the process.
+        activities: the activities of the process.
         tell: takes an event of the trace and its fields, as `engine.tracing.tracer.Tracer.event` does.
-        renew: renews the lease; called every `period_s`.
+        renew: renews the lease.
+        period_s: time from one check to the next.
         detects: whether a stuck activity withholds the lease.
     """
 
@@ -50,11 +50,11 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop watching; the lease is not renewed any more."""
+        """Stop watching and renewing the lease."""
         self._ended.set()
         self._thread.join(timeout=2 * self._period_s)
 
@@ -65,7 +65,7 @@ class Watch:
                 return
 
     def look(self) -> None:
-        """Look once: report what changed, and renew the lease unless it must be withheld."""
+        """Check once: report changes, and renew the lease unless it must be withheld."""
         now = time.monotonic()
         stuck = {work: work.done for work in self._activities.all() if work.is_stuck(now)}
         for work in stuck.keys() - self._stuck:
@@ -90,7 +90,7 @@ class Watch:
 
     @property
     def stuck(self) -> tuple[str, ...]:
-        """The activities that were stuck when it looked last."""
+        """Names of the activities that were stuck at the last check."""
         return tuple(sorted(work.name for work in self._stuck))
 
     def _tell_progress(self, event: str, work: Work, before: int) -> None:

@@ -10,7 +10,7 @@ from engine.core.interest import Interest
 from engine.dataset.sample import DATA
 from engine.dds.client_protocol import extensions
 from engine.dds.client_protocol.encoding import encode_link
-from engine.dds.client_protocol.limits import Limits
+from engine.dds.client_protocol.limits import HistoryLimits
 from engine.dds.client_protocol.messages import (
     MAJOR_VERSION,
     UNLIMITED,
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 Groups = Sequence[tuple["GroupDescription", "Samples"]]
 
 MAX_LIVING: Final = 10_000
-"""Living writers that an answer names."""
+"""Limit for the living writers that an answer names."""
 _ENCAPSULATIONS: Final = {
     Format.ANY: (b"\x00\x00", b"\x00\x01"),
     Format.BIG_ENDIAN: (b"\x00\x00",),
     Format.LITTLE_ENDIAN: (b"\x00\x01",),
 }
-"""The encapsulations that the protocol has a name for: plain CDR of XCDR1."""
+"""Encapsulations for which the protocol has a name: plain CDR of XCDR1."""
 
 
 class Answers:
     """Makes the messages that answer requests.
 
     Args:
-        server: our node id.
-        held: what is here.
-        living: the writers of groups that there are.
+        server: the node id.
+        held: the node's data.
+        living: returns the living writers of an interest.
     """
 
     def __init__(self, server: bytes, held: Held, living: Callable[[Interest], Iterable[bytes]]) -> None:
@@ -56,11 +56,11 @@ class Answers:
         self._held = held
 
     def interest(self, request: HistoryRequest) -> Interest:
-        """What a request is about."""
+        """Return the groups that a request is about."""
         return Interest(request.topic, request.partitions)
 
     def refusal(self, request: HistoryRequest) -> ErrorCode:
-        """What is wrong with a request, in the order in which the real service looks."""
+        """Return the fault of a request, checked in OpenSplice's order; OK for none."""
         start, end = request.start, request.end
         bounded = not (start.is_open or end.is_open)
         checks = (
@@ -77,13 +77,13 @@ class Answers:
                 request.max_samples_per_instance >= UNLIMITED,
                 ErrorCode.INVALID_MAX_SAMPLES_PER_INSTANCE,
             ),
-            # A node does not know the fields of a type; data that was asked for less is not given for more.
+            # A node does not evaluate SQL conditions; it refuses them, because it would send too much.
             (not request.sql_filter, ErrorCode.INVALID),
         )
         return next((code for holds, code in checks if not holds), ErrorCode.OK)
 
     def why_not(self, states: list[NameSpaceState]) -> ErrorCode:
-        """Why this node is not the one that answers."""
+        """Return the reason why this node does not answer."""
         if not states:
             return ErrorCode.GROUP_NOT_FOUND
         if any(state.following is None for state in states):
@@ -93,7 +93,7 @@ class Answers:
         return ErrorCode.NOT_RESPONSIBLE
 
     def error(self, request: HistoryRequest, error: ErrorCode) -> list[bytes]:
-        """An answer without data."""
+        """Make an answer without data."""
         link = Link(0, Completeness.UNKNOWN, error)
         states = self._held.name_spaces(self.interest(request))
         return [encode_link(self._server, request.request, link, self._addition(request, states, []))]
@@ -101,7 +101,13 @@ class Answers:
     def messages(
         self, request: HistoryRequest, groups: Groups, states: list[NameSpaceState] | None = None
     ) -> Iterator[bytes]:
-        """Samples and link. `states` are the name-spaces that the answer is about, None for an update."""
+        """Make samples and link.
+
+        Args:
+            request: the request to answer.
+            groups: the groups and their samples.
+            states: the name-spaces that the answer is about, None for an update.
+        """
         touched = self._held.name_spaces(self.interest(request)) if states is not None else []
         elements = self.interest(request).elements
         complete = all(state.has_all(elements) for state in states or ())
@@ -111,7 +117,7 @@ class Answers:
     def _make(
         self, request: HistoryRequest, groups: Groups, addition: dict[str, bytes], *, complete: bool
     ) -> Iterator[bytes]:
-        """Generated on the thread that writes: the node's thread has handed over what it needs."""
+        """Make the messages, on the thread that writes; it uses no data of the node's thread."""
         ours = extensions.NAME in request.extensions
         count = left_out = 0
         for description, samples in _select(request, groups):
@@ -153,18 +159,18 @@ class Answers:
 
 
 def _select(request: HistoryRequest, groups: Groups) -> Groups:
-    """What of the groups is within the limits; `max_samples` and `max_instances` are of all together."""
+    """Select the samples within the limits; `max_samples` and `max_instances` count all groups together."""
     each = (extensions.unpack(request.extensions) or {}).get("each")
-    limits = Limits(
-        start_ns=Limits().start_ns if request.start.is_open else request.start.ns,
-        end_ns=Limits().end_ns if request.end.is_open else request.end.ns,
+    limits = HistoryLimits(
+        start_ns=HistoryLimits().start_ns if request.start.is_open else request.start.ns,
+        end_ns=HistoryLimits().end_ns if request.end.is_open else request.end.ns,
         max_samples=request.max_samples,
         max_instances=request.max_instances,
         max_samples_per_instance=each
         if isinstance(each, int) and each >= 0
         else request.max_samples_per_instance,
     )
-    if limits == Limits(start_ns=0):
+    if limits == HistoryLimits(start_ns=0):
         return groups
     objects = [(group, list(samples)) for group, samples in groups]
     selected = {id(one) for one in limits.select([one for _, samples in objects for one in samples])}

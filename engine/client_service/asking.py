@@ -1,4 +1,4 @@
-"""What clients have asked for, as long as a service must remember it."""
+"""Requests of clients that a service must remember."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from engine.client_service.storage import StorageQuestion
 
 Way = tuple[bytes, str, tuple[str, ...], tuple[str, ...]]
-"""One reader of a client: who asks again for the same is the same reader."""
+"""Identity of a client's reader: a repeated request for the same comes from the same reader."""
 
 
 def way_of(request: HistoryRequest) -> Way:
-    """The reader that sent a request."""
+    """Return the identity of the reader that sent a request."""
     return request.request.client, request.topic, request.partitions, request.alignment_partitions
 
 
 @dataclasses.dataclass(slots=True)
 class HeldRequest:
-    """A request that waits for its time."""
+    """A request for history that waits for complete sets or its deadline."""
 
     client: bytes
     deadline_s: float
@@ -30,7 +30,7 @@ class HeldRequest:
 
 @dataclasses.dataclass(slots=True)
 class Question:
-    """A state request that waits for what it asks about."""
+    """A state request that waits for its samples or its deadline."""
 
     client: bytes
     deadline_s: float

@@ -1,8 +1,8 @@
-"""Readers of clients that are kept up to date, after a node has given them the set.
+"""Updates for readers of clients, after a node has sent them the set.
 
-A reader gets, as further parts of the same answer, what was captured while it was being matched and what
-merges bring. It may ask for everything once more: it is then told of merges as before until it has its
-answer, because what a merge takes back is no part of any set.
+A reader gets, as further parts of the same answer, the samples captured while it was being matched and those
+that merges bring. It may request everything again; until that answer it still gets the merges, because the
+disposes of a merge are not part of any set.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     Samples: TypeAlias = Sequence[tuple[GroupDescription, Rows]]
 
 TAIL_S: Final = 1.0
-"""How long after a set a reader is given what was captured meanwhile; all writers have matched it by then."""
+"""Time after a set at which a reader gets samples captured meanwhile; all writers have matched it by then."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Follower:
-    """A reader: which client it is of, and what it asked last.
+    """A reader with its client and its last request.
 
-    `given` has the digests of what it was given of a name-space, until `tail_s`: then it gets what came into
-    the set meanwhile.
+    `given` has the digests of the samples that it got of a name-space, until `tail_s`: then it gets the
+    samples that came into the set meanwhile.
     """
 
     client: bytes
@@ -46,12 +46,12 @@ class _Follower:
 
 
 class Followers:
-    """All of them.
+    """All readers that get updates.
 
     Args:
         runtime: the node's.
-        view: what the node holds.
-        answers: makes interests of requests.
+        view: the node's data.
+        answers: turns requests into interests.
         send: sends samples to a client as an update of the answer to a request.
     """
 
@@ -71,50 +71,50 @@ class Followers:
 
     @property
     def partitions(self) -> set[tuple[str, ...]]:
-        """Where their answers go."""
+        """Partitions of their answers."""
         return {one.request.alignment_partitions for one in self._all.values()}
 
     def name_spaces(self, request: HistoryRequest) -> frozenset[str]:
-        """Those for which this node kept the reader up to date, even if another node is their master now."""
+        """Return the name-spaces of a reader's updates, even if another node is their master now."""
         known = self._all.get(way_of(request))
         return known.name_spaces if known else frozenset()
 
     def begin(self, client: bytes, request: HistoryRequest, sets: Mapping[str, Samples]) -> None:
-        """A reader is about to be given these sets, by name-space."""
+        """Begin updates for a reader that is about to get these sets, by name-space."""
         given = {name: _digests(samples for _, samples in groups) for name, groups in sets.items()}
         names = self.name_spaces(request).union(given)
         tail_s = self._clock.monotonic() + TAIL_S
         self._all[way_of(request)] = _Follower(client, request, names, given, tail_s)
 
     def ask_again(self, request: HistoryRequest) -> None:
-        """A reader asks for everything once more."""
+        """Note that a reader requests everything again."""
         known = self._all.get(way_of(request))
         if known is not None:
             known.request = request
 
     def end(self, request: HistoryRequest) -> None:
-        """A reader wants no more."""
+        """End the updates for a reader."""
         self._all.pop(way_of(request), None)
 
     def failed(self, request: HistoryRequest) -> None:
-        """What was sent to a reader did not arrive: it has to ask for everything again."""
+        """End the updates for a reader that a message did not reach: it must request everything again."""
         known = self._all.get(way_of(request))
         if known is not None and known.request.request == request.request:
             self.end(request)
 
     def gone(self, client: bytes) -> None:
-        """A client is gone with all its readers."""
+        """Forget a client with all its readers."""
         self._all = {way: one for way, one in self._all.items() if one.client != client}
 
     def work(self, now: float) -> list[float]:
-        """Give what is due; returns when more is."""
+        """Send what is due; return the times of later updates."""
         for follower in self._all.values():
             if follower.given and now >= follower.tail_s:
                 self._send_tail(follower)
         return [follower.tail_s for follower in self._all.values() if follower.given]
 
     def difference(self, name_space: str, difference: Difference) -> None:
-        """A merge brought this: readers that had the set get it, too."""
+        """Send the result of a merge to the readers that have the set."""
         for follower in self._all.values():
             if name_space not in follower.name_spaces:
                 continue
@@ -128,7 +128,7 @@ class Followers:
                 self._send(follower.client, follower.request, groups)
 
     def replaced(self, name_space: str, told: Difference) -> None:
-        """Another set took the place of the one that readers have; what was captured meanwhile follows."""
+        """Send the changes after a set was replaced; samples captured meanwhile follow."""
         followers = [each for each in self._all.values() if name_space in each.name_spaces]
         if not followers:
             return
@@ -140,7 +140,7 @@ class Followers:
             follower.tail_s = self._clock.monotonic() + TAIL_S
 
     def _send_tail(self, follower: _Follower) -> None:
-        """Give what came into the set since it was given."""
+        """Send the samples that came into the set since it was sent."""
         interest = self._interest(follower.request)
         groups = []
         for state in self._view.name_spaces(interest):

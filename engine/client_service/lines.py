@@ -1,4 +1,4 @@
-"""The ways out to clients: a writer for each partition in which a client listens, each with its own order."""
+"""Sending to clients: one writer, with its own queue, for each partition in which a client reads."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from engine.dds.writer import RawWriter
 
 WORKERS: Final = 4
-"""Clients that are written to at once; a slow one holds one thread and no other client."""
+"""Limit for clients served at once; a slow client blocks one thread."""
 MATCH_TIMEOUT_S: Final = 10.0
-"""How long a client's reader may take to be discovered; then the answer is given up."""
+"""Limit for discovering a client's reader; then the answer is given up."""
 SEND_TIMEOUT_S: Final = 30.0
-"""How long a client may not take anything before its answer is given up."""
+"""Limit for a client that takes nothing; then the answer is given up."""
 ANSWER_S: Final = MATCH_TIMEOUT_S + SEND_TIMEOUT_S + 10.0
-"""How long one message of an answer may take, at most, with a margin for the deadlock watch."""
+"""Limit for one message of an answer, with a margin for the deadlock watch."""
 IDLE_S: Final = 10.0
 MAX_LINES: Final = 1_000
 PREFIX_BYTES: Final = 12
@@ -36,7 +36,7 @@ PREFIX_BYTES: Final = 12
 
 
 class _Job:
-    """Messages for one client, and whom to tell of their end; None as participant is everybody."""
+    """Messages for one client (None: for all), and the callback for their end."""
 
     __slots__ = ("done", "messages", "participant")
 
@@ -49,7 +49,7 @@ class _Job:
 
 
 class _Line:
-    """One writer. One thread at a time works on it."""
+    """One writer with its queue. One thread at a time works on it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -60,13 +60,13 @@ class _Line:
 
 
 class Lines:
-    """All writers of one topic.
+    """The writers of one topic.
 
     Args:
         participant: the node's.
         topic: the topic of the answers.
         announced: name and TRANSPORT_PRIORITY of the writers.
-        activities: where its threads say what they are busy with.
+        activities: registers the work of its threads for the deadlock watch.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class Lines:
         messages: Iterable[bytes],
         done: Callable[[str], None],
     ) -> None:
-        """Write messages where a client listens, after what was sent there before.
+        """Write messages in a client's partitions, after earlier messages there.
 
         Args:
-            partitions: of the client's reader.
-            participant: the client's GUID prefix; its reader is waited for. None writes to whoever matches.
-            messages: made as they are written, on another thread.
-            done: told on another thread what went wrong, "" for nothing.
+            partitions: the partitions of the client's reader.
+            participant: GUID prefix of the client whose reader must match first. None writes to all matched.
+            messages: the messages, iterated on another thread.
+            done: called on another thread with the problem, "" for none.
         """
         line = self._lines.get(partitions)
         if line is None:
@@ -110,7 +110,7 @@ class Lines:
         self._workers.submit(self._work, partitions, line)
 
     def close_idle(self, kept: set[tuple[str, ...]]) -> None:
-        """Close the writers that were not used lately, except for those of `kept` partitions."""
+        """Close the writers unused for `IDLE_S`, except those of `kept` partitions."""
         now = time.monotonic()
         for partitions, line in list(self._lines.items()):
             with line.lock:
@@ -181,7 +181,7 @@ class Lines:
         return "the node ends"
 
     def close(self) -> None:
-        """End the threads; what is not written yet is given up."""
+        """End the threads; unwritten messages are given up."""
         self._closing.set()
         self._workers.shutdown(wait=True, cancel_futures=True)
         for line in self._lines.values():

@@ -1,8 +1,7 @@
-"""Requests of durability clients, answered on the node's own thread; what is written goes out on others.
+"""Requests of durability clients: the node's thread answers them, and other threads write the answers.
 
-A request that cannot be answered yet is held until it can, at most for the time that the client gave. A
-client of this product may ask to be kept up to date: it then gets, as further parts of the same answer, what
-was captured while its reader was being matched and what merges bring.
+The service holds a request that it cannot answer yet, for at most the time that the client gave. A client of
+this product may request updates (see `engine.client_service.followers`).
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ if TYPE_CHECKING:
     from engine.runtime.runtime import CapturedRun, Runtime
 
 MAX_HELD: Final = 10_000
-"""Requests that may wait, of each kind; more are refused."""
+"""Limit for waiting requests of each kind; more are refused."""
 MAX_HOLD_S: Final = 60.0
-"""A request is not held longer than this, whatever the client gave."""
+"""Limit for holding a request, even if the client gave more."""
 RECHECK_S: Final = 0.02
 MAX_BACKLOG: Final = 200_000
-"""Samples that may wait for the disk; beyond that nothing is taken over from clients for a while."""
+"""Samples that may wait for the disk; while more wait, clients cannot hand over samples."""
 MAX_GROUPS_TOLD: Final = 2_000
 
 
@@ -58,12 +57,12 @@ class ClientService:
         partition: //OpenSplice/DurabilityService/ClientDurability/EntityNames/Partition.
         signal: set when there is something to take.
         post: runs a callable on the node's thread.
-        routes: the groups of every writer that discovery told of.
-        living: the writers of a group that there are.
-        is_sound: whether a sample is of a group's type, None where the type is not captured.
-        announced: what the endpoints say of themselves.
-        activities: where its threads say what they are busy with.
-        has_disk: the node's store is on a disk; otherwise nothing is ever called stored there.
+        routes: the groups of every discovered writer.
+        living: returns the living writers of a group.
+        is_sound: tells whether a sample is of a group's type; None if the type is not captured.
+        announced: names and priorities of the endpoints.
+        activities: registers the work of its threads for the deadlock watch.
+        has_disk: whether the node's store is on a disk; otherwise no sample counts as stored there.
     """
 
     def __init__(
@@ -127,13 +126,13 @@ class ClientService:
     # In, on the pump's thread.
 
     def take(self) -> list[tuple[str, Captured]]:
-        """What clients sent."""
+        """Take the records of clients."""
         return [(name, record) for name, reader in self._readers.items() for record in reader.drain()]
 
     # In, on the node's thread.
 
     def handle(self, batch: Sequence[Any]) -> None:
-        """Look at what `take` took."""
+        """Handle the records of `take`."""
         for topic, record in batch:
             client = record.writer[:PREFIX_BYTES]
             if record.status & WRITER_GONE:
@@ -153,11 +152,11 @@ class ClientService:
         unrouted: Sequence[CapturedSample],
         routes: Mapping[bytes, tuple[Group, ...]],
     ) -> None:
-        """The node took these samples out of a tap; the writers of `unrouted` are not known yet."""
+        """Count records from a tap; the writers of `unrouted` are not known yet."""
         self._storage.captured(records, unrouted, routes)
 
     def work(self) -> float:
-        """Answer what can be answered; returns when it must be called again at the latest."""
+        """Answer what can be answered; return the time of the next call at the latest."""
         now = self._clock.monotonic()
         self._tell_changes()
         self._held = [held for held in self._held if not self._answer(held, now)]
@@ -207,14 +206,14 @@ class ClientService:
         self._held.append(held)
 
     def _supersede(self, request: HistoryRequest) -> None:
-        """A reader of our library asks again, or not any longer: what it asked before is over."""
+        """Drop the earlier request of a reader of our library, which repeats or cancels it."""
         way = way_of(request)
         self._newest.pop(way, None)
         self._followers.ask_again(request)
         self._held = [held for held in self._held if way_of(held.request) != way]
 
     def _answer(self, held: HeldRequest, now: float) -> bool:
-        """Answer a request if that is possible or due; False to hold it."""
+        """Answer a request if that is possible or due; return False to hold it."""
         request = held.request
         interest = self._answers.interest(request)
         states = self._view.name_spaces(interest)
@@ -267,7 +266,7 @@ class ClientService:
         self._lines.send(request.alignment_partitions, client, counted(), done)
 
     def _send_update(self, client: bytes, request: HistoryRequest, groups: Groups) -> None:
-        """Send what came later; the reader may have asked again meanwhile, and must have it all the same."""
+        """Send an update, also if the reader has repeated its request meanwhile."""
         self._send(client, request, self._answers.messages(request, groups), is_update=True)
 
     def _sent(self, request: HistoryRequest, problem: str, samples: int) -> None:
@@ -281,7 +280,7 @@ class ClientService:
             self._tracer.event("client.fulfilled", reader=reader)
 
     def _gone(self, client: bytes) -> None:
-        """The client's request writer went away, and the client with it."""
+        """Forget a client whose request writer is gone."""
         self._held = [held for held in self._held if held.client != client]
         self._questions = [one for one in self._questions if one.client != client]
         self._newest = {way: one for way, one in self._newest.items() if one[1] != client}
@@ -296,7 +295,7 @@ class ClientService:
             "client.state-request", client=request.request.client.hex(), count=len(request.partitions)
         )
         if not request.topic or not request.partitions:
-            return  # NO_TOPIC, NO_PARTITIONS: the answer has no place for an error
+            return  # NO_TOPIC, NO_PARTITIONS: the answer has no field for an error
         added = extensions.unpack(request.extensions) or {}
         if "delete" in added:
             self._delete(client, request, added["delete"])
@@ -324,7 +323,7 @@ class ClientService:
         self._send_state(client, request, deleted=not reason, reason=reason)
 
     def _why_it_would_come_back(self, interest: Interest) -> str:
-        """Why a deletion by this node would not last; empty where those that come back learn of it."""
+        """Return the reason why a deletion by this node would not last; empty if it lasts."""
         for state in self._view.name_spaces(interest):
             if state.is_lazy or not state.policy.aligner:
                 what = "has parts of" if state.is_lazy else "is no aligner of"
@@ -332,7 +331,7 @@ class ClientService:
         return ""
 
     def _asked(self, client: bytes, request: StateRequest, question: StorageQuestion | None) -> None:
-        """A client asks what of its samples is stored."""
+        """Take in a client's question about its stored samples."""
         if question is None:
             reason = "the client asks in the words of an earlier version, which this node does not answer"
             self._send_state(client, request, required=True, stored=False, reason=reason)
@@ -371,9 +370,9 @@ class ClientService:
         return True
 
     def _keep(self, client: bytes, request: StateRequest, values: Any) -> None:
-        """A client hands over samples that this node missed: they are taken in as if captured.
+        """Take in samples that this node missed and a client hands over, as if captured.
 
-        `by` is a living writer of the client in the same groups; the samples may be of an earlier one.
+        `by` is a living writer of the client in the same groups; the samples may be of an earlier writer.
         """
         try:
             by = bytes.fromhex(values["by"])
@@ -433,7 +432,7 @@ class ClientService:
         self._states.send((self._partition,), client, [encode_state(state)], _nothing)
 
     def _tell_changes(self) -> None:
-        """Tell everybody about groups whose completeness has changed."""
+        """Tell all clients about groups whose completeness has changed."""
         changed = []
         for state in self._runtime.core.name_spaces:
             now = (state.complete, state.whole)
@@ -447,4 +446,4 @@ class ClientService:
 
 
 def _nothing(_: str) -> None:
-    """Nobody waits for a state that did not arrive: the client asks again."""
+    """Do nothing: if a state does not arrive, the client asks again."""

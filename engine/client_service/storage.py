@@ -1,11 +1,11 @@
-"""Which samples of a writer this node has, and how safely: the node's part of `wait_for_durable`.
+"""The samples of a writer that this node has, and how safely: the node's part of `wait_for_durable`.
 
-A sample that is asked about by name is looked for in the sets themselves. It is *stored* when it is in a
-complete set and, where the group is persistent there, on the disk. Everything is handed to the disk in order,
-so what is in the set at one moment is on the disk once what was handed over by then has been carried out.
+The node looks for named samples in the sets. A sample is *stored* when it is in a complete set and, if the
+node keeps the group on disk, there. The disk carries out changes in order, so everything that is in the set
+at one moment is on disk once the changes handed over by then are carried out.
 
-Of a writer that cannot name its samples, the node counts what it captured in this run. A node that captured
-as many as were written missed none.
+For a writer that cannot name its samples, the node counts the samples captured in this run. If it captured as
+many as were written, it missed none.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from engine.runtime.sets import NameSpaceData
 
 MAX_WRITERS: Final = 65_536
-"""Writers whose samples are counted; of those seen first, the count is forgotten then."""
+"""Limit for writers with counts; beyond it the oldest counts are forgotten."""
 MAX_REFUSED: Final = 1_000
-"""Samples that were refused and are remembered."""
+"""Limit for the memory of refused samples."""
 MAX_COMPARED: Final = 200_000
-"""Samples of the groups asked about, above which the node does not sum up those of one writer."""
+"""Limit for the samples of groups in which the node sums up those of one writer."""
 DISK_S: Final = 0.5
-"""How long after the deadline the answer waits for the disk to take what was found."""
+"""Time after the deadline in which the answer waits for the disk."""
 FIRST_RECHECK_S: Final = 0.02
 MAX_RECHECK_S: Final = 0.2
 
@@ -50,33 +50,33 @@ _NOT_KEPT: Final = ("Volatile", "Transient_Local")
 
 @dataclasses.dataclass(slots=True)
 class StorageQuestion:
-    """Are these samples here, and how safely?
-
-    Attributes:
-        names: the samples; none asks by count.
-        writer, count: are the first `count` samples of this writer here?
-        verdicts: what is known of each name by now.
-        barrier: what the disk must have carried out for what was found.
-        content: count and digest of the writer's samples that were here at the barrier.
-        recheck_s, interval_s: when to look again, and how much later after that.
-    """
+    """A client's question whether the node has samples, and how safely."""
 
     names: tuple[SampleName, ...] = ()
+    """Names of the samples; without names the question is about `count` samples of `writer`."""
     writer: bytes = b""
+    """GUID of a writer."""
     count: int = 0
+    """Number of samples that the writer wrote."""
     verdicts: list[Verdict] = dataclasses.field(default_factory=list)
+    """The present verdict on each name."""
     barrier: int | None = None
+    """Number of changes that the disk must have carried out for the samples that were found."""
     content: tuple[int, str] | None = None
+    """Count and digest of the writer's samples at the barrier."""
     replaced: int = 0
+    """Number of replaced sets at the last look."""
     recheck_s: float = 0.0
+    """Time of the next look, monotonic."""
     interval_s: float = FIRST_RECHECK_S
+    """Time from that look to the one after it."""
 
     @classmethod
     def parse(cls, values: Any, extensions: Mapping[str, bytes]) -> StorageQuestion | None:
-        """From our additions to a state request; None where a client of the previous protocol asks.
+        """Read the question from a state request's additions; None for a client of the previous protocol.
 
         Raises:
-            Malformed: they are damaged.
+            Malformed: the additions are damaged.
         """
         if not isinstance(values, dict):
             raise Malformed("our addition asks for nothing")
@@ -95,7 +95,7 @@ class StorageQuestion:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """A partition asked about, with the name-spaces that keep it and the groups of the topic in them."""
+    """A partition of a question, with the name-spaces that keep it and their groups of the topic."""
 
     partition: str
     keepers: tuple[NameSpaceState, ...]
@@ -104,10 +104,7 @@ class Place:
 
 @dataclasses.dataclass(slots=True)
 class _Tally:
-    """Samples of one writer that were captured in this run and put into sets, and those that were not.
-
-    `oldest_ns` is the oldest source time of the former.
-    """
+    """Numbers of one writer's samples in this run: put into sets (with their oldest time), and refused."""
 
     count: int = 0
     refused: int = 0
@@ -115,11 +112,11 @@ class _Tally:
 
 
 class Storage:
-    """Counts what is captured of each writer, and looks for samples in the sets and on the disk.
+    """Counts the captured samples of each writer, and finds samples in the sets and on the disk.
 
     Args:
         runtime: the node's; used on its thread only.
-        has_disk: its store is on a disk.
+        has_disk: whether its store is on a disk.
     """
 
     def __init__(self, runtime: Runtime, *, has_disk: bool = True) -> None:
@@ -129,7 +126,7 @@ class Storage:
         self._refused: dict[bytes, None] = {}
         self._replaced: dict[str, int] = {}
 
-    # What is captured.
+    # Capturing.
 
     def captured(
         self,
@@ -137,7 +134,7 @@ class Storage:
         unrouted: Sequence[CapturedSample],
         routes: Mapping[bytes, tuple[Group, ...]],
     ) -> None:
-        """The node took these out of a tap; those of `unrouted` writers come again."""
+        """Count records from a tap; those of `unrouted` writers come again."""
         skipped = {record[1] for record in unrouted}
         kept: dict[bytes, bool] = {}
         for record in records:
@@ -157,13 +154,13 @@ class Storage:
                 tally.oldest_ns = oldest_ns if tally.oldest_ns is None else min(tally.oldest_ns, oldest_ns)
 
     def refused(self, samples: Sequence[Sample]) -> None:
-        """These are too large to be kept."""
+        """Remember samples that are too large to be kept."""
         self._refused |= {sample.digest: None for sample in samples if len(sample.payload) > MAX_SAMPLE_BYTES}
         while len(self._refused) > MAX_REFUSED:
             del self._refused[next(iter(self._refused))]
 
     def _is_kept(self, groups: tuple[Group, ...]) -> bool:
-        """Whether what is captured goes into a set; a Lazy alignee drops what nobody wanted."""
+        """Tell whether captured samples go into a set; a Lazy alignee drops what nobody requested."""
         known = [(group, self._runtime.core.name_space_of(group)) for group in groups]
         states = [(group, state) for group, state in known if state is not None]
         return bool(states) and all(state.keeps(group) for group, state in states)
@@ -174,10 +171,16 @@ class Storage:
         tally = self._tallies[writer] = _Tally()
         return tally
 
-    # What is asked.
+    # Answering.
 
     def places(self, states: Sequence[NameSpaceState], topic: str, partitions: Sequence[str]) -> list[Place]:
-        """The partitions that this node must keep the topic in; partitions are names, not expressions."""
+        """Return the partitions in which this node must keep the topic.
+
+        Args:
+            states: the name-spaces that the question touches.
+            topic: topic name.
+            partitions: partition names, not expressions.
+        """
         found = []
         for partition in partitions:
             keepers = [state for state in states if _must_keep(state, topic, partition)]
@@ -194,7 +197,7 @@ class Storage:
         return found
 
     def incomplete(self, states: Sequence[NameSpaceState]) -> str:
-        """A name-space whose set is not complete here yet; empty when there is none."""
+        """Return a name-space whose set is not complete here; empty if there is none."""
         for state in states:
             data = self._runtime.spaces[state.name]
             if state.phase is not Phase.PASSIVE and not (state.complete and data.is_switched):
@@ -202,7 +205,7 @@ class Storage:
         return ""
 
     def why_not(self, states: Sequence[NameSpaceState], places: Sequence[Place]) -> str:
-        """Why nothing at all counts as kept here now; empty when it may."""
+        """Return the reason why no sample counts as kept now; empty for none."""
         name = self.incomplete(states)
         if name:
             return f"name-space '{name}' is not complete"
@@ -221,7 +224,15 @@ class Storage:
         now: float,
         deadline_s: float,
     ) -> bool:
-        """Look for what is asked about; whether the answer is yes, or will not become better in time."""
+        """Look for the samples of a question, and tell whether to answer now.
+
+        Args:
+            question: the question, which is updated.
+            states: the name-spaces that it touches.
+            places: its partitions.
+            now: monotonic time.
+            deadline_s: monotonic time of the answer at the latest, but for the disk's `DISK_S`.
+        """
         if now >= question.recheck_s:
             question.recheck_s = now + question.interval_s
             question.interval_s = min(MAX_RECHECK_S, 2 * question.interval_s)
@@ -257,7 +268,7 @@ class Storage:
     def verdicts(
         self, question: StorageQuestion, states: Sequence[NameSpaceState], places: Sequence[Place]
     ) -> list[Verdict]:
-        """What may be said of each name at this moment."""
+        """Return the verdict on each name at this moment."""
         weak = self.why_not(states, places)
         is_past = not weak and self._is_past(question.barrier)
         return [
@@ -268,25 +279,25 @@ class Storage:
         ]
 
     def tally(self, writer: bytes) -> tuple[int, int]:
-        """How many samples of a writer were captured in this run and kept, and how many refused."""
+        """Return the numbers of a writer's samples in this run: captured and kept, and refused."""
         self._replaced_sets()
         tally = self._tallies.get(writer, _Tally())
         return tally.count, tally.refused
 
     def is_deleted(self, writer: bytes, places: Sequence[Place]) -> bool:
-        """Whether samples of a writer that were captured are as old as what was deleted from a group."""
+        """Tell whether a deletion from a group covers captured samples of a writer."""
         oldest_ns = self._tallies.get(writer, _Tally()).oldest_ns
         groups = (group_set for place in places for _, group_set, _ in place.groups)
         return oldest_ns is not None and any(oldest_ns <= group_set.floor_ns for group_set in groups)
 
     def is_past(self, question: StorageQuestion) -> bool:
-        """Whether what was found is on the disk."""
+        """Tell whether the samples that were found are on disk."""
         return self._is_past(question.barrier)
 
     def _content(self, writer: bytes, places: Sequence[Place]) -> tuple[int, str] | None:
-        """Count and digest of a writer's samples in these groups; None where that takes too long.
+        """Return count and digest of a writer's samples in these groups; None for more than `MAX_COMPARED`.
 
-        Two nodes of which both are equal hold the same samples of the writer.
+        Two nodes with equal results have the same samples of the writer.
         """
         groups = [each for place in places for each in place.groups]
         if sum(group_set.count for _, group_set, _ in groups) > MAX_COMPARED:
@@ -299,7 +310,7 @@ class Storage:
         return count, f"{digest & _MASK:032x}"
 
     def keeping(self, places: Sequence[Place]) -> tuple[bool, bool]:
-        """Whether these groups are persistent, and whether they belong on the disk of this node."""
+        """Tell whether these groups are persistent, and whether this node keeps them on disk."""
         described = [
             (description, data)
             for place in places
@@ -311,7 +322,7 @@ class Storage:
         return is_persistent, is_on_disk and self._has_disk
 
     def why_not_shared(self, places: Sequence[Place]) -> str:
-        """Why what is kept here does not reach other nodes; empty where it does."""
+        """Return the reason why samples here do not reach other nodes; empty if they do."""
         for place in places:
             for state in [data.state for _, _, data in place.groups] or place.keepers:
                 if not state.policy.aligner:
@@ -328,7 +339,7 @@ class Storage:
         return barrier is not None and self._runtime.persistence.carried_out >= barrier
 
     def _replaced_sets(self) -> int:
-        """How many sets have been replaced; what was captured before that may be gone with them."""
+        """Return the number of replaced sets; forget the counts after a new one, which may lack samples."""
         now = {name: data.replaced for name, data in self._runtime.spaces.items()}
         if any(count != self._replaced.get(name, 0) for name, count in now.items()):
             self._tallies.clear()
@@ -336,7 +347,7 @@ class Storage:
         return sum(now.values())
 
     def _in_place(self, name: SampleName, place: Place) -> Verdict:
-        """Of the types that have the topic's name there, the one that has the sample counts."""
+        """Return the best verdict of the topic's types in a place: one type has the sample."""
         found = (self._in_group(name, *each) for each in place.groups)
         return max(found, default=Verdict.MISSING)
 
@@ -361,7 +372,7 @@ def _must_keep(state: NameSpaceState, topic: str, partition: str) -> bool:
     return (
         state.keeps(Group(partition, topic))
         and state.policy.durability.value not in _NOT_KEPT
-        and not state.policy.filtered  # nobody can tell from a name whether the sample passes
+        and not state.policy.filtered  # a name does not show whether the sample passes the filter
         and any(
             matches(element.topic, topic) and intersection(element.partition, partition) is not None
             for element in state.name_space.elements

@@ -1,1 +1,1 @@
-"""Everything that touches Cyclone DDS; nothing else in the project imports `cyclonedds`."""
+"""Everything in `engine` that touches Cyclone DDS."""

@@ -1,4 +1,4 @@
-"""The C functions and memory layouts of Cyclone DDS that this package uses, and no others.
+"""The C functions and memory layouts of Cyclone DDS that this package uses.
 
 Calls through `ctypes.CDLL` release the interpreter lock, so a blocking call stops only the thread that made
 it. The calls of the wheel's own extension module hold the lock while they block; the only one used is
@@ -30,7 +30,7 @@ BUILTIN_PUBLICATION: Final = 0x7FFF0003
 BUILTIN_SUBSCRIPTION: Final = 0x7FFF0004
 
 ALIVE: Final = 16
-"""DDS_ALIVE_INSTANCE_STATE; every other instance state is one of absence."""
+"""DDS_ALIVE_INSTANCE_STATE; every other instance state means that no writer holds it."""
 
 OFFERED_INCOMPATIBLE_QOS: Final = 1 << 3
 DATA_AVAILABLE: Final = 1 << 8
@@ -39,14 +39,11 @@ SUBSCRIPTION_MATCHED: Final = 1 << 12
 """DDS statuses as masks."""
 
 FIND_GLOBAL: Final = 0
-"""DDS_FIND_SCOPE_GLOBAL: types are also asked from remote participants."""
+"""DDS_FIND_SCOPE_GLOBAL: remote participants are asked for types, too."""
 
 
 def _load() -> ctypes.CDLL:
-    """Open the library of the wheel, as a handle of our own.
-
-    A handle of our own keeps our argument types apart from those that the wheel sets on its handle.
-    """
+    """Open the wheel's library by a second handle, which keeps our argument types apart from the wheel's."""
     try:
         version = importlib.metadata.version("cyclonedds")
     except importlib.metadata.PackageNotFoundError:
@@ -85,7 +82,7 @@ def _function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
 
 
 def address_of(function: Callable[..., Any]) -> int:
-    """The machine address of one of the functions of this module."""
+    """Return the machine address of a function of this module."""
     return ctypes.cast(function, _pointer).value or 0  # type: ignore[arg-type]  # it is a ctypes function
 
 
@@ -134,7 +131,7 @@ class BuiltinTopic(ctypes.Structure):
 
 
 class Blob(ctypes.Structure):
-    """struct dds_type_meta_ser: serialized type information or mapping."""
+    """struct dds_type_meta_ser: serialized type information or type mapping."""
 
     _fields_ = [("data", _pointer), ("size", ctypes.c_uint32)]
 
@@ -159,7 +156,7 @@ class TopicDescriptor(ctypes.Structure):
 
 
 class SampleBytes(ctypes.Structure):
-    """ddspy_sample_container_t: what a writer of the wheel's own type support takes as its sample."""
+    """ddspy_sample_container_t: the sample that a writer of the wheel's type support takes."""
 
     _fields_ = [("buffer", _text), ("length", ctypes.c_size_t)]
 
@@ -292,7 +289,6 @@ qset_reliability = _function("dds_qset_reliability", None, _pointer, _int, _dura
 qset_destination_order = _function("dds_qset_destination_order", None, _pointer, _int)
 qset_writer_lifecycle = _function("dds_qset_writer_data_lifecycle", None, _pointer, _flag)
 qset_writer_batching = _function("dds_qset_writer_batching", None, _pointer, _flag)
-qset_ignore_local = _function("dds_qset_ignorelocal", None, _pointer, _int)
 qset_representation = _function("dds_qset_data_representation", None, _pointer, ctypes.c_uint32, _pointer)
 qset_durability_service = _function(
     "dds_qset_durability_service", None, _pointer, _duration, _int, _int32, _int32, _int32, _int32
@@ -326,12 +322,12 @@ _PARTICIPANT_ENTITY: Final = b"\x00\x00\x01\xc1"
 
 
 def participant_of(guid: bytes) -> bytes:
-    """The GUID of the participant to which an endpoint belongs (RTPS 2.5, 9.3.1)."""
+    """Return the GUID of an endpoint's participant (RTPS 2.5, 9.3.1)."""
     return guid[:12] + _PARTICIPANT_ENTITY
 
 
 def guid_of(entity: int) -> bytes:
-    """The GUID of a local entity, 16 bytes in network order; empty when the entity is gone."""
+    """Return the GUID of a local entity, 16 bytes in network order; empty if the entity was deleted."""
     guid = (ctypes.c_uint8 * 16)()
     return bytes(guid) if get_guid(entity, guid) == 0 else b""
 
@@ -340,12 +336,12 @@ _KEY_KIND, _DATA_KIND = 1, 2
 
 
 def as_written(entity: int, payload: bytes, *, is_key: bool = False) -> tuple[bytes, bytes] | None:
-    """Key bytes and CDR of a sample as a reader gets it when it is written; None where it is malformed.
+    """Return key bytes and CDR of a sample as a reader would receive it; None if it is malformed.
 
     Args:
         entity: a topic, writer or reader of the sample's type.
         payload: CDR with its header.
-        is_key: it is the key only, as for a dispose.
+        is_key: whether `payload` is the key only, as for a dispose.
     """
     sertype = _pointer()
     if _sertype_of(entity, ctypes.byref(sertype)) != 0:
@@ -361,15 +357,15 @@ def as_written(entity: int, payload: bytes, *, is_key: bool = False) -> tuple[by
 
 
 _WRITER_AT: Final = 632
-"""Where struct dds_writer has the address of its struct ddsi_writer."""
+"""Offset in struct dds_writer of the address of its struct ddsi_writer."""
 _SEQUENCE_AT: Final = 288
-"""Where struct ddsi_writer has the number of its last sample."""
+"""Offset in struct ddsi_writer of the number of its last sample."""
 
 
 def sequence_of(writer: int) -> int:
-    """How many samples a local writer has written, disposed and unregistered; -1 when it is gone.
+    """Return how often a local writer wrote, disposed or unregistered; -1 if it was deleted.
 
-    Cyclone DDS has no call for it; `engine.dds.selfcheck` proves the layout.
+    Cyclone DDS has no call for this; `engine.dds.selfcheck` proves the layout.
     """
     entity = _pointer()
     if _pin(writer, ctypes.byref(entity)) != 0 or not entity.value:
@@ -382,14 +378,14 @@ def sequence_of(writer: int) -> int:
 
 
 def content_of(serdata: int) -> tuple[bytes, bytes]:
-    """Key bytes and CDR of a sample in C memory."""
+    """Copy key bytes and CDR of a sample from C memory."""
     fields = SERDATA.unpack(ctypes.string_at(serdata, SERDATA_BYTES))
     data, size, key, key_size = fields[3:]
     return ctypes.string_at(key, key_size) if key_size else b"", ctypes.string_at(data, size)
 
 
 def take_c_string(pointer: ctypes.c_void_p) -> str:
-    """Copy a string that C allocated for us, and give its memory back."""
+    """Copy a string that C allocated for us, and free it."""
     if not pointer.value:
         return ""
     try:

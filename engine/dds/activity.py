@@ -1,7 +1,4 @@
-"""What the threads of a process are busy with, so that a thread that hangs can be named.
-
-An activity says since when it has been busy with one piece of work, and that it moves on within one.
-"""
+"""The current work of each thread of a process, so that the deadlock watch can name a thread that hangs."""
 
 from __future__ import annotations
 
@@ -14,19 +11,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PATIENCE_S: Final = 10.0
-"""How long one piece of work may take, unless its activity says otherwise."""
+"""Limit for one piece of work, unless its activity sets another."""
 
 
 class Work:
-    """What an activity is busy with: `with work:` around one piece of it.
+    """The work of one activity; use `with work:` around each piece of it.
 
     Attributes:
-        name: of the activity, in the trace.
-        patience_s: how long a piece of work, or a part of it after which it has `moved`, may take.
-        since_s: since when the activity has been busy with it, monotonic; None while it waits for work.
-        done: pieces and parts that are done.
-        tid: the thread (as the operating system numbers it) that did the last piece, 0 before.
-        withholds: whether the lease is withheld while it is stuck; not where nobody waits for it.
+        name: the activity's name in the trace.
+        patience_s: limit for a piece of work, or for a part of it that ends with `moved`.
+        since_s: start of the current piece or part, monotonic; None while the activity waits for work.
+        done: number of finished pieces and parts.
+        tid: the operating system's id of the thread that did the last piece, 0 before the first.
+        withholds: whether the process stops renewing its lease while this work is stuck.
     """
 
     __slots__ = ("done", "name", "patience_s", "since_s", "tid", "withholds")
@@ -49,13 +46,13 @@ class Work:
         self.done += 1
 
     def moved(self) -> None:
-        """A part of the piece is done; what follows has as much time again."""
+        """Finish a part of the piece: the next part has `patience_s` again."""
         if self.since_s is not None:
             self.since_s = time.monotonic()
             self.done += 1
 
     def is_stuck(self, now_s: float) -> bool:
-        """Whether it takes longer than it may, at monotonic time `now_s`."""
+        """Tell whether the work exceeds its limit at monotonic time `now_s`."""
         since_s = self.since_s
         return since_s is not None and now_s - since_s > self.patience_s
 
@@ -64,17 +61,17 @@ _current = threading.local()
 
 
 def moved() -> None:
-    """The job of this thread has moved on (see `Activities.job`); does nothing where there is none."""
+    """Call `Work.moved` for this thread's job (see `Activities.job`), if it has one."""
     work: Work | None = getattr(_current, "work", None)
     if work is not None:
         work.moved()
 
 
 class Activities:
-    """All activities of a process. Safe to call from any thread.
+    """The activities of a process. Safe to call from any thread.
 
     Args:
-        patience_s: what activities are given that ask for no more.
+        patience_s: the least limit that any activity gets.
     """
 
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
@@ -83,7 +80,13 @@ class Activities:
         self._works: list[Work] = []
 
     def work(self, name: str, patience_s: float = 0.0, *, withholds: bool = True) -> Work:
-        """A lasting activity, such as a thread; `patience_s` counts where it is the longer one."""
+        """Add a lasting activity, such as a thread.
+
+        Args:
+            name: the activity's name in the trace.
+            patience_s: limit for one piece of work, if longer than that of the process.
+            withholds: whether the process stops renewing its lease while this work is stuck.
+        """
         work = Work(name, max(self._patience_s, patience_s), withholds=withholds)
         with self._lock:
             self._works.append(work)
@@ -91,7 +94,7 @@ class Activities:
 
     @contextlib.contextmanager
     def job(self, name: str, patience_s: float = 0.0) -> Iterator[Work]:
-        """A piece of work of a thread that has many different ones; it is over with the block."""
+        """Add an activity that lasts as long as the block, for a thread that does work of many kinds."""
         work = self.work(name, patience_s)
         before, _current.work = getattr(_current, "work", None), work
         try:
@@ -102,11 +105,11 @@ class Activities:
             self.end(work)
 
     def end(self, work: Work) -> None:
-        """There will be no more of this activity."""
+        """Remove an activity."""
         with self._lock:
             self._works.remove(work)
 
     def all(self) -> list[Work]:
-        """What there is now."""
+        """Return the activities that exist now."""
         with self._lock:
             return list(self._works)

@@ -1,8 +1,8 @@
-"""Alignment streams: few large batches from one node to some others, as fast as the slowest of them takes.
+"""Alignment streams: large batches from one node to several others, at the pace of the slowest receiver.
 
-A receiver listens in a partition of its own. A sender writes in the partitions of all its receivers at once,
-so one answer serves many alignees. Nothing is kept for receivers that come later: the sender waits for them
-first. A receiver with a full queue refuses, the sender's cache fills, and the sender waits.
+Each receiver listens in its own partition. A sender writes in the partitions of all its receivers at once,
+so one answer serves many alignees. The sender keeps nothing for later receivers: it waits for all of them
+first. A receiver with a full queue refuses samples; the sender's cache fills, and the sender waits.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from engine.dds.writer import RawWriter
 
 TOPIC: Final = "d_sampleChain"
 MAX_BATCH_BYTES: Final = 128 << 20
-"""A larger batch is refused; 256 KiB to 1 MiB are fastest. A large sample makes a large batch."""
+"""Larger batches are refused. Batches of 256 KiB to 1 MiB are fastest; a large sample needs a larger one."""
 
 _BLOCK_NS: Final = 200_000_000
 
 
 class Received(NamedTuple):
-    """One batch, or the end of a sender.
+    """One batch, or the end of a stream.
 
     Attributes:
         participant: GUID of the sending participant.
-        stream: GUID of the sending writer, one for each `BulkSender`.
-        payload: the batch; None when the sender has closed or was lost.
+        stream: GUID of the sending writer; each `BulkSender` has one writer.
+        payload: the batch; None if the sender was closed or lost.
     """
 
     participant: bytes
@@ -45,16 +45,16 @@ class Received(NamedTuple):
 
 
 class BulkSender:
-    """Sends batches to a fixed set of receivers, in order, none lost.
+    """Sends batches to a fixed set of receivers, in order and without loss.
 
-    Blocking calls; use it in a worker thread.
+    Its calls block; use it in a worker thread.
 
     Args:
         participant: our participant.
         partitions: the partitions of the receivers.
         targets: GUIDs of the receivers' participants.
         topic: topic name.
-        name: of the writer, for whoever looks at it.
+        name: the writer's entity name, which tools show.
         priority: TRANSPORT_PRIORITY.
     """
 
@@ -82,19 +82,19 @@ class BulkSender:
         self.stream = self._writer.guid
 
     def missing(self) -> frozenset[bytes]:
-        """Targets whose receiver does not match now: not there yet, or lost."""
+        """Return the targets whose receiver does not match now: not there yet, or lost."""
         return self.targets - set(self._writer.matched_readers().values())
 
     def wait_targets(self, timeout_s: float) -> frozenset[bytes]:
-        """Wait until every target's receiver matches; the targets that are missing when the time is over."""
+        """Wait until every target's receiver matches; return the targets still missing after `timeout_s`."""
         self._writer.wait_until(lambda: not self.missing(), timeout_s)
         return self.missing()
 
     def send(self, payload: bytes, timeout_s: float) -> None:
-        """Send one batch; waits while a receiver is behind.
+        """Send one batch; wait while a receiver is behind.
 
         Raises:
-            ValueError: the batch is above `MAX_BATCH_BYTES`.
+            ValueError: the batch is larger than `MAX_BATCH_BYTES`.
             DdsTimeout: a receiver stayed behind; the batch was not sent and may be sent again.
             DdsError: the sender is closed.
         """
@@ -112,28 +112,28 @@ class BulkSender:
                 return
 
     def finish(self, timeout_s: float) -> bool:
-        """Wait until every receiver has everything in its queue; False if not in time."""
+        """Wait until every receiver has queued everything; return False if that takes longer."""
         return self._writer.wait_for_acks(timeout_s)
 
     def close(self) -> None:
-        """Delete the writer; receivers see the end of the stream. Call `finish` before. Idempotent."""
+        """Delete the writer; receivers see the end of the stream. Call `finish` first. Idempotent."""
         self._writer.close()
         self._topic.close()
 
 
 class BulkReceiver:
-    """Receives the batches that are sent to one partition.
+    """Receives the batches of one partition.
 
     Args:
         participant: our participant.
         partition: our own partition.
-        limit: batches that are queued before senders are pushed back.
+        limit: size of the queue in batches; a full queue makes senders wait.
         signal: set when there is something to take.
         topic: topic name.
-        name: of the reader, for whoever looks at it.
+        name: the reader's entity name, which tools show.
 
     Attributes:
-        malformed: samples that were not batches, dropped and counted.
+        malformed: number of dropped samples that were not batches.
     """
 
     def __init__(
@@ -153,19 +153,19 @@ class BulkReceiver:
 
     @property
     def rejected(self) -> int:
-        """How often a sender was pushed back."""
+        """Number of times that the full queue refused a batch."""
         return self._reader.rejected
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until there may be something to take."""
+        """Wait until there may be something to take; return False if not in time."""
         return self._reader.wait(timeout_s)
 
     def wake(self) -> None:
-        """Let a thread that waits return."""
+        """Make a waiting thread return."""
         self._reader.wake()
 
     def take(self, limit: int = 16) -> list[Received]:
-        """Up to `limit` batches and ends, in order for each stream."""
+        """Take up to `limit` batches and ends, in order for each stream."""
         taken = []
         for _, writer, status, _, payload in self._reader.drain(limit):
             content: bytes | None = None
@@ -181,6 +181,6 @@ class BulkReceiver:
         return taken
 
     def close(self) -> None:
-        """Delete the reader; what is queued is dropped. Idempotent."""
+        """Delete the reader and drop its queue. Idempotent."""
         self._reader.close()
         self._topic.close()

@@ -1,4 +1,4 @@
-"""What a tap gives: one record for each thing that a writer did."""
+"""The records of a tap: one for each write, dispose and unregister, and for each end of a writer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from engine.dataset.sample import DATA
 
 WRITER_GONE: Final = 8
-"""Status bit of a record that is no sample: the writer was deleted or lost, or no longer matches. `payload`
-is `AUTODISPOSE` when its instances count as disposed."""
+"""Status bit of a record that is not a sample: the writer was deleted, was lost, or no longer matches.
+`payload` is `AUTODISPOSE` if its instances count as disposed."""
 
 AUTODISPOSE: Final = b"\x01"
 
@@ -21,7 +21,7 @@ _WORDS_NETWORK: Final = struct.Struct(">4I")
 
 
 class Captured(NamedTuple):
-    """One thing that a writer did; the fields in the order that `make_sample` takes.
+    """One write, dispose, unregister or end of a writer; the fields in the order that `make_sample` takes.
 
     Attributes:
         source_time_ns: the writer's source timestamp; 0 with `WRITER_GONE`.
@@ -39,14 +39,14 @@ class Captured(NamedTuple):
 
 
 class CapturedRun:
-    """Writes of one writer, one after the other, all alike in size: a piece of the queue, not taken apart.
+    """Consecutive writes of one writer, all of equal size, as one undivided piece of the queue.
 
-    Where samples of the same instances follow each other quickly, most of them are never looked at.
+    Samples that are overwritten within the run can be skipped without being copied.
 
     Attributes:
-        writer: as in `Captured`.
-        count: how many.
-        octets: how long a piece they are.
+        writer: the writer's GUID, 16 bytes, network order.
+        count: number of writes.
+        octets: bytes of the queue that they take.
         times_ns: their source timestamps, in the order of the writes.
     """
 
@@ -72,7 +72,7 @@ class CapturedRun:
         size: int,
         key_bytes: int,
     ) -> None:
-        """From `begin` on in `piece` a payload of `size` with its key behind it, every `stride` bytes."""
+        """Use `piece`, which has a payload of `size` and then its key every `stride` bytes from `begin`."""
         self.writer = writer
         self.times_ns = times_ns
         self.count = len(times_ns)
@@ -84,23 +84,23 @@ class CapturedRun:
         self._key_bytes = key_bytes
 
     def is_in_order(self) -> bool:
-        """Whether each sample is newer than the one before."""
+        """Tell whether each sample is newer than the one before."""
         return all(map(operator.lt, self.times_ns, itertools.islice(self.times_ns, 1, None)))
 
     def keys(self) -> list[bytes]:
-        """The instance of each sample."""
+        """Return the key bytes of each sample."""
         piece, size, first = self._piece, self._key_bytes, self._begin + self._size
         return [piece[at : at + size] for at in range(first, first + self.octets, self._stride)]
 
     def record(self, place: int) -> Captured:
-        """One of them; places count from 0."""
+        """Return the record at a place, counted from 0."""
         at = self._begin + place * self._stride
         key_at = at + self._size
         key = self._piece[key_at : key_at + self._key_bytes]
         return Captured(self.times_ns[place], self.writer, DATA, key, self._piece[at:key_at])
 
     def records(self) -> list[Captured]:
-        """All of them."""
+        """Return all records."""
         piece, size, stride = self._piece, self._size, self._stride
         payloads = [piece[at : at + size] for at in range(self._begin, self._begin + self.octets, stride)]
         alike = itertools.repeat(self.writer), itertools.repeat(DATA)
@@ -108,7 +108,7 @@ class CapturedRun:
 
 
 class WriterNames:
-    """GUIDs as the built-in topics give them, from the host order in which a reader cache gets them.
+    """GUIDs in network order, as built-in topics show them, by the host order that a reader cache receives.
 
     One bytes object for each writer serves all its samples.
     """
@@ -116,10 +116,10 @@ class WriterNames:
     def __init__(self) -> None:
         self._known: dict[bytes, bytes] = {}
         self.get = self._known.get
-        """The GUID of a writer that was seen before."""
+        """Return the GUID of a known writer, or None."""
 
     def learn(self, host_order: bytes) -> bytes:
-        """The GUID of a writer that is new: each 32-bit word turned round."""
+        """Remember a new writer and return its GUID: each 32-bit word is byte-swapped."""
         if len(self._known) >= _REMEMBERED_WRITERS:
             self._known.clear()
         network = _WORDS_NETWORK.pack(*_WORDS_HOST.unpack(host_order))

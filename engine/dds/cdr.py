@@ -1,4 +1,4 @@
-"""Packing and unpacking of our own types (`engine.dds.wiretypes`): an optional name and bytes.
+"""Packing and unpacking of ospltool's own types (`engine.dds.wiretypes`): an optional name and bytes.
 
 The layout is the same in XCDR1 and XCDR2, because nothing in it is aligned to more than four bytes.
 """
@@ -17,26 +17,26 @@ _U32: Final = struct.Struct("<I")
 
 
 class Malformed(ValueError):
-    """A payload is not of the type that its topic should carry."""
+    """A payload is not of its topic's type."""
 
 
 def pack_octets(payload: bytes) -> bytes:
-    """A sample of `Batch`."""
+    """Pack a `Batch`."""
     return b"".join((HEADER, _U32.pack(len(payload)), payload, bytes(-len(payload) % 4)))
 
 
 def unpack_octets(cdr: bytes) -> bytes:
-    """The payload of a `Batch`.
+    """Return the payload of a `Batch`.
 
     Raises:
-        Malformed: the bytes are not one.
+        Malformed: the bytes are not a `Batch`.
     """
     _check_header(cdr)
     return _octets_at(cdr, 4)
 
 
 def pack_named(name: bytes, payload: bytes) -> bytes:
-    """A sample of `State` or `Message`.
+    """Pack a `State` or `Message`.
 
     Raises:
         ValueError: the name is empty, longer than 255 bytes or has a zero byte.
@@ -57,10 +57,10 @@ def pack_named(name: bytes, payload: bytes) -> bytes:
 
 
 def unpack_named(cdr: bytes) -> tuple[bytes, bytes]:
-    """Name and payload of a `State` or `Message`.
+    """Return name and payload of a `State` or `Message`.
 
     Raises:
-        Malformed: the bytes are not one.
+        Malformed: the bytes are neither.
     """
     _check_header(cdr)
     length = _length_at(cdr, 4)
@@ -85,5 +85,5 @@ def _octets_at(cdr: bytes, offset: int) -> bytes:
     length = _length_at(cdr, offset)
     begin = offset + 4
     if begin + length > len(cdr):
-        raise Malformed(f"{length} octets announced, {len(cdr) - begin} there")
+        raise Malformed(f"{length} bytes announced, {len(cdr) - begin} there")
     return cdr[begin : begin + length]

@@ -1,9 +1,9 @@
-"""The protocol's transport: small states and messages between nodes, and who is attached to whom.
+"""The protocol's transport: states and messages between nodes, and which nodes are attached.
 
-A state is what a sender says of itself now; a node that comes later gets the last one. A message is sent
-once, to whoever is attached. Two nodes are *attached* when each has matched all readers and writers of
-the other and knows that the other has: only then does nothing that is sent get lost (deployment guide
-4.2.2, wait-for-attachment). For that knowledge each channel publishes whom it has matched.
+A state describes its sender; later nodes receive the last one. A message goes once to all attached nodes.
+Two nodes are *attached* when each has matched all readers and writers of the other and knows that the
+other has, too: from then on nothing that one sends is lost (deployment guide 4.2.2, wait-for-attachment).
+For this, each channel publishes the participants that it has matched.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PARTITION: Final = "durabilityPartition"
 ATTACHMENT_TOPIC: Final = "d_attachment"
 MAX_PEERS: Final = 1024
 
-_BLOCK_NS: Final = 3_000_000_000  # longer than the lease: a peer that died without a word is forgotten first
+_BLOCK_NS: Final = 3_000_000_000  # longer than the lease, so that a dead peer is forgotten first
 _GUID_BYTES: Final = 16
 
 
@@ -39,9 +39,9 @@ class ChannelTopic(NamedTuple):
 
     Attributes:
         name: topic name.
-        is_state: the last one of each sender is kept for late joiners; otherwise each is sent once.
-        reads: we read it.
-        writes: we write it. Topics that a node both reads and writes count for attachment.
+        is_state: whether the last sample of each sender is kept for late joiners.
+        reads: whether this process reads it.
+        writes: whether this process writes it. Topics that it reads and writes count for attachment.
     """
 
     name: str
@@ -58,25 +58,25 @@ NODE_TOPICS: Final = (
     ChannelTopic("d_monitorEvents", is_state=False, reads=False),
     ChannelTopic("d_past", is_state=True, reads=False),
 )
-"""What a node opens."""
+"""The topics of a node."""
 
 CONSOLE_TOPICS: Final = (
     ChannelTopic("d_monitor", is_state=True, writes=False),
     ChannelTopic("d_monitorEvents", is_state=False, writes=False),
 )
-"""What a console opens."""
+"""The topics of a console."""
 PAST_TOPICS: Final = (ChannelTopic("d_past", is_state=True, writes=False),)
-"""What a console opens besides, to learn what happened before it came."""
+"""A console's further topic: events from before its start."""
 
 
 class Announced(NamedTuple):
-    """What endpoints of the protocol say of themselves to whoever looks at them.
+    """Names and priorities of the protocol's endpoints, which tools show.
 
     Attributes:
-        writer: the name of every writer, empty for none.
-        reader: the name of every reader, empty for none.
+        writer: the entity name of every writer, empty for none.
+        reader: the entity name of every reader, empty for none.
         priority: TRANSPORT_PRIORITY of the writers.
-        priorities: that of the writers of some topics, by topic name.
+        priorities: TRANSPORT_PRIORITY of the writers of some topics, by topic name.
     """
 
     writer: str = ""
@@ -96,9 +96,9 @@ class Received(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PeerAttached:
-    """Both sides have matched everything of each other: from here on nothing that is sent gets lost.
+    """Both sides have matched all endpoints of each other: from now on nothing that one sends is lost.
 
-    The peer may know it first, so a message of it may come before this.
+    The peer may notice first, so its first message may arrive before this.
     """
 
     participant: bytes
@@ -106,7 +106,7 @@ class PeerAttached:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PeerDetached:
-    """The peer left, was lost, or lost us. It may attach again with the same GUID."""
+    """The peer left, was lost, or lost this participant. It may attach again with the same GUID."""
 
     participant: bytes
 
@@ -117,13 +117,13 @@ class Channel:
     Args:
         participant: our participant.
         partition: the partition of all topics.
-        topics: what is opened.
+        topics: the topics to open.
         signal: set when there is something to take.
         announced: names and priorities of the endpoints.
-        limit: samples queued for each topic before senders are pushed back.
+        limit: size of each topic's queue in samples; a full queue makes senders wait.
 
     Attributes:
-        malformed: samples that were not of our types, dropped and counted, by topic name.
+        malformed: number of dropped samples that were not of the topic's type, by topic name.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Channel:
             self._writers[topic.name] = writer
 
     def publish(self, topic: str, sender_id: str, payload: bytes) -> None:
-        """Send. Blocks while a peer is behind; call it in a worker thread.
+        """Send a state or message. It blocks while a peer is behind; call it in a worker thread.
 
         Raises:
             KeyError: the channel does not write this topic.
@@ -196,7 +196,7 @@ class Channel:
         self._writers[topic].write(cdr.pack_named(sender_id.encode(), payload), time.time_ns())
 
     def take(self) -> list[Received]:
-        """What others sent, in order for each sender and topic. Our own is left out."""
+        """Take the samples of other participants, in order for each sender and topic."""
         self._look_at_matches()
         taken: list[Received] = []
         own = self._participant.guid
@@ -223,20 +223,20 @@ class Channel:
         return taken
 
     def take_changes(self) -> list[PeerAttached | PeerDetached]:
-        """Who attached and detached since the last call; call it after `take`."""
+        """Take the attachments and detachments since the last call; call `take` first."""
         changes, self._changes = self._changes, []
         return changes
 
     def peers(self) -> frozenset[bytes]:
-        """Participants that are attached now."""
+        """Return the participants that are attached now."""
         return frozenset(self._attached)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until there may be something to take."""
+        """Wait until there may be something to take; return False if not in time."""
         return self.signal.wait(timeout_s)
 
     def _look_at_matches(self) -> None:
-        """Find out with whom all our readers and writers match, and tell when that has changed."""
+        """Find the participants that match all our readers and writers, and publish them if they changed."""
         changed = False
         taken = ctypes.c_uint32()
         for entity, status in [
@@ -259,7 +259,7 @@ class Channel:
             self._update(participant)
 
     def _learn(self, participant: bytes, content: bytes) -> None:
-        """A peer tells whom it has matched."""
+        """Remember the participants that a peer has matched."""
         if len(content) % _GUID_BYTES or len(content) > MAX_PEERS * _GUID_BYTES:
             self.malformed[ATTACHMENT_TOPIC] = self.malformed.get(ATTACHMENT_TOPIC, 0) + 1
             return

@@ -1,4 +1,4 @@
-"""Samples decoded by a type that is known by its description only, and the fields that such a type has."""
+"""Decoding of samples, and the fields of a type, from a type description alone."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from engine.dataset.groups import TypeDescription
 
 MAX_FIELDS_DEPTH: Final = 16
-"""Structures within structures whose fields are told of."""
+"""Nesting depth of structures to which `kinds_of` descends."""
 
 
 @functools.lru_cache(maxsize=1024)
 def class_of(description: TypeDescription) -> Any:
-    """The Python class of a type.
+    """Return the Python class of a type.
 
     Raises:
-        Undecodable: the description is damaged, or of a kind that Python has no class for.
+        Undecodable: the description is damaged, or Python has no class for such a type.
     """
     try:
         check_description(description)
@@ -44,23 +44,23 @@ def class_of(description: TypeDescription) -> Any:
         class_.__idl__.populate()
     except DdsError as error:
         raise Undecodable(str(error)) from error
-    except Exception as error:  # the wheel raises whatever it meets in a type that it does not know
-        raise Undecodable(f"type {description.name} is not understood: {error!r}") from error
+    except Exception as error:  # the wheel raises errors of many classes for a type that it does not know
+        raise Undecodable(f"cannot interpret type {description.name}: {error!r}") from error
     return class_
 
 
 def decode(description: TypeDescription, status: int, payload: bytes) -> dict[str, Any]:
-    """The fields of a sample; of a dispose or unregister those of its key.
+    """Return the fields of a sample; for a dispose or unregister, the key fields.
 
     Raises:
-        Undecodable: it is no value of its type.
+        Undecodable: the payload is not a value of the type.
     """
     class_ = class_of(description)
     try:
         is_whole = bool(status & DATA)
         value = _plain(class_.deserialize(payload) if is_whole else class_.__idl__.deserialize_key(payload))
     except Exception as error:  # likewise
-        raise Undecodable(f"no value of type {description.name}: {error!r}") from error
+        raise Undecodable(f"not a value of type {description.name}: {error!r}") from error
     assert isinstance(value, dict)
     if is_whole:
         return value
@@ -69,7 +69,7 @@ def decode(description: TypeDescription, status: int, payload: bytes) -> dict[st
 
 
 def key_names(description: TypeDescription) -> tuple[str, ...]:
-    """The members of a type that its key is, or is in.
+    """Return the members of a type that are key fields, or contain one.
 
     Raises:
         Undecodable: see `class_of`.
@@ -94,7 +94,7 @@ def _plain(value: Any) -> Any:
 
 
 def kinds_of(description: TypeDescription) -> Kinds:
-    """The fields of a type by their paths, and what each can be compared with.
+    """Return the fields of a type by their paths, and the kind of each in comparisons.
 
     Raises:
         Undecodable: see `class_of`.
@@ -115,7 +115,7 @@ def _add_kinds(found: dict[Path, Kind], class_: Any, above: Path, depth: int) ->
 
 
 def _required(hint: Any) -> Any:
-    """The type of an optional member when it is there."""
+    """Return the type of an optional member's value."""
     inner = [each for each in typing.get_args(hint) if each is not type(None)]
     return inner[0] if typing.get_origin(hint) is typing.Union and len(inner) == 1 else hint
 

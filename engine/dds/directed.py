@@ -1,15 +1,15 @@
-"""Delivery to one process only: what a late joiner gets must not reach those that have it already.
+"""Delivery to one process only: samples for a late joiner must not reach readers that already have them.
 
-A second Cyclone domain in this process announces itself to a single address: the target's. Its writers match
-the target's readers and nobody else's. The granularity is the process: all its readers of a topic and
-partition get what is delivered.
+A second Cyclone domain in this process announces itself to a single address, the target's, so its writers
+match only the target's readers. All readers of the target process for a topic and partition receive the
+delivery.
 
-For a reader, an instance is ALIVE for as long as a writer of which it has heard a sample is registered for
-it. What is delivered of instances whose original writer lives is therefore written by a writer that stays
-until that one ends. Readers that are ordered by source time take a sample of equal time from another writer
-only if its GUID is lower, compared as it lies in memory. So there are two participants: the one with a high
-GUID gives history, which a reader that has it refuses (but it registers the writer); the one with a low
-GUID shows again what a reader lost with its writer.
+For a reader, an instance is ALIVE while a writer that sent it a sample of the instance is registered for it.
+For instances whose original writer lives, the delivering writer therefore stays until that writer ends.
+Readers that order by source time accept a sample of equal time from another writer only if that writer's
+GUID is lower, compared in memory order. So a session has two kinds of participants: the one with a high GUID
+gives history, which a reader that has it rejects (but it registers the writer); those with low GUIDs repeat
+samples that a reader lost with their writer.
 """
 
 from __future__ import annotations
@@ -40,33 +40,33 @@ from engine.dds.waiting import Signal
 from engine.dds.writer import RawWriter, key_payload
 
 MAX_SESSIONS: Final = 256
-"""Directed domains that may be open in one process at the same time; each has five threads."""
+"""Limit for the directed domains of a process at one time; each has five threads."""
 
 MATCH_TIMEOUT_S: Final = 5.0
-"""How long a delivery waits for the target's readers to be discovered, and then to match."""
+"""Limit for discovering the target's readers, and again for matching them."""
 
 SETTLE_S: Final = 0.005
 """Pause between our match with the target's readers and the first write."""
 END_TIMEOUT_S: Final = 5.0
-"""How long a writer that is not needed any more waits for the target to acknowledge its last words."""
+"""Limit for the acknowledgements of a writer that is about to be closed."""
 RESEND_S: Final = 1.0
-"""How often it is looked whether readers with RESOURCE_LIMITS have room (deployment guide 5.5.8)."""
+"""Period of checks whether readers with RESOURCE_LIMITS have room (deployment guide 5.5.8)."""
 MAX_LOW: Final = 8
-"""Participants of a session with low GUIDs. The oldest must retire before another one is made."""
+"""Limit for a session's participants with low GUIDs; beyond it the oldest must retire first."""
 REFUSAL_S: Final = 0.2
-"""How long a writer is offered at most, so that readers find out that they refuse it."""
+"""Limit for offering an incompatible writer so that readers notice it."""
 
 _sessions = threading.BoundedSemaphore(MAX_SESSIONS)
 
 
 class Mode(enum.Enum):
-    """What samples are to the readers that get them.
+    """Purpose of a delivery's samples.
 
-    - WHOLE: everything that is kept of a group; readers that have it already refuse it.
-    - PART: what is new, or what keeps instances ALIVE.
-    - TAKEN_OVER: what keeps instances ALIVE that another node gave; readers that have it refuse it.
-    - RETURN: what readers lost with its writer, which is back; they take it again.
-    - INSTEAD: what takes the place of what readers have; they take it although it is not newer.
+    - WHOLE: all kept samples of a group; readers that have them reject them.
+    - PART: new samples, or samples that keep instances ALIVE.
+    - TAKEN_OVER: samples that keep ALIVE instances from another node; readers that have them reject them.
+    - RETURN: samples that readers lost with their writer, which is back; readers accept them again.
+    - INSTEAD: replacements of readers' samples; readers accept them although they are not newer.
     """
 
     WHOLE = enum.auto()
@@ -78,41 +78,38 @@ class Mode(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeliveryReport:
-    """What became of one group's samples.
-
-    Attributes:
-        sent: samples handed to Cyclone DDS.
-        acked: samples acknowledged by every matched reader; `sent`, or 0 when that did not happen in time.
-        readers: GUIDs of the target's readers that got them.
-        seconds: from the call to the end.
-        problem: why not everything was delivered, for a report; empty when it was.
-        refused: readers that are incompatible, one text each, with both values of each policy.
-        resent: for how many periods of `RESEND_S` resource limits of readers rejected samples.
-        is_freed: instances that were to stay ALIVE do not, for the sake of a reader's max_instances.
-    """
+    """Outcome of the delivery of one group's samples."""
 
     sent: int
+    """Samples handed to Cyclone DDS."""
     acked: int
+    """Samples acknowledged by every matched reader: `sent`, or 0 if that took too long."""
     readers: frozenset[bytes]
+    """GUIDs of the target's readers that got them."""
     seconds: float
+    """Duration of the call."""
     problem: str = ""
+    """Reason why not everything was delivered, for a report; empty on success."""
     refused: tuple[str, ...] = ()
+    """Incompatible readers, one text each, with both values of each policy."""
     resent: int = 0
+    """Periods of `RESEND_S` in which resource limits of readers rejected samples."""
     is_freed: bool = False
+    """Whether instances did not stay ALIVE because of a reader's max_instances."""
 
 
 class DirectedSession:
-    """A connection to one participant of another process, over which many groups can be delivered.
+    """A connection to one participant of another process that can deliver many groups.
 
     The session blocks; use it in a worker thread, and from one thread at a time. Its writers stay until
-    `close`: deleting them turns the instances that no other writer has to NOT_ALIVE_NO_WRITERS.
+    `close`: deleting them makes instances without another writer NOT_ALIVE_NO_WRITERS.
 
     Args:
         address: the target's metatraffic locator (`ParticipantSeen.address`).
         interface: name or address of the network interface that reaches it.
         wire_domain: the domain id of the target.
-        node_id: our node's id; the target's side sees a deliverer of it.
-        target: GUID of the target, where it is known: others at the address are then not served.
+        node_id: id of the node that the target sees as the deliverer.
+        target: GUID of the target participant, if known: others at the address are then not served.
         tag: domain tag of the target.
 
     Raises:
@@ -165,13 +162,13 @@ class DirectedSession:
         )
 
     def abandon(self) -> None:
-        """Give nothing any more: the target is lost. What waits for it now ends; from any thread."""
+        """Stop delivering because the target is lost; waiting calls return. Any thread may call this."""
         self._is_abandoned = True
         self._signal.set()
 
     @property
     def kept(self) -> int:
-        """How many writers stay."""
+        """Number of writers that stay."""
         return sum(map(len, self._kept.values()))
 
     def deliver(
@@ -190,23 +187,23 @@ class DirectedSession:
     ) -> DeliveryReport:
         """Write samples, in the order given, to the target's readers of a topic and partition.
 
-        Waits for a match before the first write (nothing is kept for readers that come later) and for
-        the acknowledgements after the last. It never raises for what the target does or is.
+        It waits for a match before the first write, because later readers would get nothing, and for the
+        acknowledgements after the last write. Faults of the target appear in the report; they never raise.
 
         Args:
             topic: topic name.
-            description: its type.
-            qos: the group's; the writer offers it.
+            description: the topic's type.
+            qos: the group's policies, which the writer offers.
             partition: the group's partition; empty for the default one.
             steps: samples, per instance in order of source time, disposes and unregisters included.
-            timeout_s: for all of it; a report says how far it came.
-            mode: what the samples are to the readers.
-            keeps: let the writer of written instances stay, until `end`.
-            instances: how many the topic has at most. A reader whose max_instances is smaller must drop some,
-                and can drop only what no writer is registered for, so that of these nothing stays.
+            timeout_s: limit for the whole delivery; the report shows how much was sent.
+            mode: the purpose of the samples.
+            keeps: whether the writer of instances with a living writer stays until `end`.
+            instances: upper bound of the topic's instances. A reader with a smaller max_instances must drop
+                some, and can drop only instances without a registered writer, so no writer stays for it.
             on_rejected: called every `RESEND_S` while resource limits of readers leave no room, with the
                 number of the attempt. Cyclone DDS in the reader's process offers a rejected sample to the
-                reader again and again, and takes nothing else from us until it has room.
+                reader repeatedly, and accepts nothing else from this session until it has room.
         """
         started = time.monotonic()
         deadline = started + timeout_s
@@ -234,8 +231,8 @@ class DirectedSession:
                     writers = self._writers_for(group, description, offer, passing, mode, keeps=stays)
                     left = min(deadline, time.monotonic() + MATCH_TIMEOUT_S) - time.monotonic()
                     problem = stepping.match(writers, willing, left)
-                    # The target hears of the writer about a millisecond later, and no call tells when. What
-                    # is written before that is not lost, but repaired, which takes up to 0.1 s.
+                    # The target discovers the writer about a millisecond later, and no call tells when.
+                    # Earlier samples are not lost, but resent, which takes up to 0.1 s.
                     time.sleep(SETTLE_S)
                     readers = frozenset.intersection(*(frozenset(one.matched_guids()) for one in writers))
                     if readers:
@@ -271,9 +268,10 @@ class DirectedSession:
         *,
         keeps: bool,
     ) -> tuple[RawWriter, ...]:
-        """The writer for instances without a living writer, which goes, and the one for those with one.
+        """Return the writer for instances without a living writer, and the one for those with one.
 
-        A third one, with a low GUID, disposes in the end what readers took from another node.
+        The first is closed after the delivery. A third one, with a low GUID, disposes later the instances
+        that readers got from another node.
         """
         if mode is Mode.RETURN and offer.by_source_timestamp:
             if group in self._spent:
@@ -296,16 +294,16 @@ class DirectedSession:
         return goes, stays
 
     def _low(self) -> NodeParticipant:
-        """The participant with the lowest GUID."""
+        """Return the participant with the lowest GUID; open it if there is none."""
         if not self._lows:
             self._lows.append(self._open_participant(low_guid()))
         return self._lows[-1]
 
     def go_below(self) -> None:
-        """Let what is given next with INSTEAD or RETURN come from a lower GUID than everything before.
+        """Make the next delivery with INSTEAD or RETURN come from a lower GUID than all before.
 
-        A reader takes a sample of equal time from the writer that it heard last, but not from another one of
-        the same participant, whose GUID is higher. So it is needed where that writer is gone.
+        A reader accepts a sample of equal time from the writer that it heard last, but not from a newer
+        writer of the same participant, whose GUID is higher. So this is needed once that writer is closed.
         """
         kept = {writer.guid[:12] for writers in self._kept.values() for writer in writers}
         for former in [one for one in self._lows if one.guid[:12] not in kept]:
@@ -318,14 +316,14 @@ class DirectedSession:
 
     @property
     def crowd(self) -> frozenset[tuple[str, str, str]]:
-        """Topic, partition and type of what the oldest low participant keeps, where it must retire."""
+        """Topic, partition and type of the groups of the oldest low participant, if it must retire."""
         return self._groups_of(self._lows[0]) if len(self._lows) >= MAX_LOW else frozenset()
 
     def _groups_of(self, participant: NodeParticipant) -> frozenset[tuple[str, str, str]]:
         return frozenset(group for group in self._kept if self._kept_by(participant, group) is not None)
 
     def retire(self, moved: frozenset[tuple[str, str, str]]) -> None:
-        """Close the oldest low participant, if all groups are `moved` of which it keeps something."""
+        """Close the oldest low participant if all groups that it keeps are in `moved`."""
         if len(self._lows) < MAX_LOW or not self.crowd <= moved:
             return
         oldest = self._lows.pop(0)
@@ -337,7 +335,7 @@ class DirectedSession:
         oldest.close()
 
     def _kept_by(self, participant: NodeParticipant, group: tuple[str, str, str]) -> RawWriter | None:
-        """The newest writer of our participant that stays for a group."""
+        """Return the newest staying writer of a participant for a group."""
         kept = reversed(self._kept.get(group, ()))
         return next((one for one in kept if one.guid[:12] == participant.guid[:12]), None)
 
@@ -359,12 +357,12 @@ class DirectedSession:
         description: TypeDescription,
         offer: EndpointQos,
     ) -> RawWriter:
-        """With OWNERSHIP EXCLUSIVE, each writer may change what those before it have given."""
+        """Open a writer; with OWNERSHIP EXCLUSIVE, it outranks this session's earlier writers."""
         offer = dataclasses.replace(offer, strength=next(self._strengths))
         return RawWriter(participant, self._topic(participant, group[0], description), offer)
 
     def _replace(self, group: tuple[str, str, str]) -> None:
-        """A whole set was delivered: of its writers that stay, those before the newest are needed no more."""
+        """Close all staying writers of a group but the newest: that one has just delivered the whole set."""
         former = [one for one in self._kept.get(group, ()) if one.guid[:12] == self._participant.guid[:12]]
         for writer in former[:-1]:
             self._kept[group].remove(writer)
@@ -380,15 +378,15 @@ class DirectedSession:
         disposes: bool,
         closes: bool,
     ) -> int:
-        """Instances have lost their last writer; how many were told of.
+        """Dispose or unregister instances that have lost their last writer; return their number.
 
         Args:
             topic: their topic.
-            description: its type.
+            description: the topic's type.
             partition: their partition.
             ends: the instances.
-            disposes: its autodispose says that they are disposed then.
-            closes: the group has no living writer any more: nothing of it stays.
+            disposes: whether they count as disposed, as their last writer's autodispose says.
+            closes: whether the group has no living writer left: then all its writers are closed.
         """
         group = topic, partition, description.type_id
         writers = sorted(self._kept.get(group, ()), key=lambda one: in_memory(one.guid))
@@ -399,7 +397,7 @@ class DirectedSession:
                 if not count and not closes:
                     writers = self._with_lowest(writers, group, description)
                 writers[0].dispose(payload, end.source_time_ns)
-            # The one that disposed an instance stays registered, so that readers take it from it again.
+            # The writer that disposed an instance stays registered, so that readers accept its next sample.
             for writer in () if closes else writers[1:] if disposes else writers:
                 writer.unregister(payload, end.source_time_ns)
             count += 1
@@ -416,10 +414,10 @@ class DirectedSession:
     def _with_lowest(
         self, writers: list[RawWriter], group: tuple[str, str, str], description: TypeDescription
     ) -> list[RawWriter]:
-        """The writers, the first of them one from which readers take a dispose of equal time.
+        """Return the writers, with one first from which readers accept a dispose of equal time.
 
-        They have heard the last sample of an instance from its own writer, whose GUID is lower than those of
-        the writers that keep instances ALIVE. (Where these are closed, that ends the instance, too.)
+        Readers got the last sample of an instance from its own writer, whose GUID is lower than those of the
+        writers that keep instances ALIVE. (Closing these ends the instance, too.)
         """
         if not writers[0].qos.by_source_timestamp:
             return writers
@@ -434,7 +432,7 @@ class DirectedSession:
         return [lowest, *writers]
 
     def _await_readers(self, topic: str, partition: str, deadline: float) -> list[EndpointSeen]:
-        """The target's readers of the topic, once discovery has named one."""
+        """Wait until discovery has found readers of the topic in the target, and return them."""
         found: list[EndpointSeen] = []
 
         def look() -> bool:
@@ -457,7 +455,7 @@ class DirectedSession:
         return found
 
     def _be_refused(self, topic: str, description: TypeDescription, offer: EndpointQos) -> None:
-        """Let readers see a writer that they refuse: their REQUESTED_INCOMPATIBLE_QOS changes."""
+        """Show readers a writer that they refuse, which changes their REQUESTED_INCOMPATIBLE_QOS status."""
         writer = RawWriter(self._participant, self._topic(self._participant, topic, description), offer)
         writer.wait_until(lambda: writer.incompatible_policy()[0] > 0, REFUSAL_S)
         time.sleep(SETTLE_S)

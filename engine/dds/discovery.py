@@ -1,4 +1,4 @@
-"""Who is there: participants, readers and writers, from the built-in topics of Cyclone DDS."""
+"""Discovered participants, readers and writers, from the built-in topics of Cyclone DDS."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _LOCATOR: Final = re.compile(r"(?P<kind>\w+)/(?P<address>[^@,\s]+)")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ParticipantSeen:
-    """A participant is there, or is there again after it was lost.
+    """A participant that appeared, or came back after it was lost.
 
     Attributes:
         guid: 16 bytes, network order.
-        tag: its tag, None for a participant that is not of this product.
-        addresses: its unicast metatraffic locators as `host:port`; none where it told none, and for our own.
+        tag: its tag, None for a participant of another product.
+        addresses: its unicast metatraffic locators as `host:port`; none if not announced, and for our own.
         hostname: as announced by Cyclone DDS, empty for others.
         pid: process id as announced, 0 for none.
         name: entity name.
-        is_own: it is the participant that looks.
+        is_own: whether it is the participant that observes.
     """
 
     guid: bytes
@@ -48,40 +48,40 @@ class ParticipantSeen:
 
     @property
     def address(self) -> str | None:
-        """The first of its addresses."""
+        """Its first address, None without one."""
         return self.addresses[0] if self.addresses else None
 
     @property
     def tag_node_id(self) -> bytes | None:
-        """The node id of a node or a deliverer of a node; likewise of a persistence service."""
+        """Node id of a node, of a node's deliverer or of a persistence service; None for others."""
         return self.tag.node_id if self.tag and self.tag.role is not TagRole.CLIENT else None
 
     @property
     def is_ours(self) -> bool:
-        """Whether its endpoints carry no application's data: a service of the product, or its deliverer."""
+        """Whether it is a service of this product or its deliverer, without endpoints of applications."""
         return self.tag_node_id is not None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ParticipantGone:
-    """A participant left or its lease ran out. Its endpoints were reported gone before."""
+    """A participant that left or whose lease expired. Its endpoints were reported gone before."""
 
     guid: bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EndpointSeen:
-    """A reader or writer is there, or is there again, or has changed its QoS.
+    """A reader or writer that appeared, came back, or changed its QoS.
 
     Attributes:
         guid: 16 bytes, network order.
         participant: the participant's GUID; it was reported before.
-        is_writer: writer or reader.
+        is_writer: whether it is a writer.
         topic: topic name.
         type_name: type name.
-        type: what `resolve_type` needs; None when the endpoint announces no type information (other
+        type: reference for `resolve_type`; None if the endpoint announces no type information (other
             vendors, old versions): it cannot be captured.
-        endpoint_qos: every policy.
+        endpoint_qos: all its policies.
     """
 
     guid: bytes
@@ -109,25 +109,25 @@ class EndpointSeen:
 
     @property
     def qos(self) -> GroupQos:
-        """What a group takes over from this endpoint."""
+        """Policies that a group adopts from this endpoint."""
         return self.endpoint_qos.of_group()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EndpointGone:
-    """A reader or writer was deleted or its participant was lost."""
+    """A reader or writer that was deleted, or lost with its participant."""
 
     guid: bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicSeen:
-    """A topic is there, or has changed its QoS.
+    """A topic that appeared or changed its QoS.
 
     Attributes:
         topic: topic name.
         type_name: type name.
-        topic_qos: every policy of the topic.
+        topic_qos: all policies of the topic.
     """
 
     topic: str
@@ -138,20 +138,20 @@ class TopicSeen:
 Change = ParticipantSeen | ParticipantGone | EndpointSeen | EndpointGone
 
 _Endpoint = tuple[bytes, int, EndpointSeen | None]
-"""GUID and generation of an endpoint, and what is told of it; None when it is gone."""
+"""GUID and generation of an endpoint, and its description; None if it is gone."""
 
 MAX_EARLY: Final = 100_000
-"""Endpoints that wait for their participants; beyond that the oldest are forgotten."""
+"""Limit for endpoints that wait for their participants; beyond it the oldest are forgotten."""
 
 
 class TopicDiscovery:
-    """The topics of others since the last look.
+    """The topics of other participants since the last call of `take`.
 
-    Participants tell of their topics where Discovery/EnableTopicDiscoveryEndpoints is on in their settings
-    and in ours; otherwise there are only those of this process.
+    Participants announce topics if Discovery/EnableTopicDiscoveryEndpoints is on in their settings and in
+    ours; otherwise only the topics of this process appear.
 
     Args:
-        participant: whose view it is.
+        participant: the participant that observes.
         signal: set when there is something to take.
     """
 
@@ -165,7 +165,7 @@ class TopicDiscovery:
         participant.adopt(self._reader, self)
 
     def take(self) -> list[TopicSeen]:
-        """What came; what went is not told."""
+        """Take the topics that appeared or changed; lost topics are not reported."""
         found = []
         for address, info in take_raw(self._reader):
             if info.valid_data:
@@ -186,12 +186,12 @@ class TopicDiscovery:
 
 
 class Discovery:
-    """The changes among participants and endpoints since the last look.
+    """The changes among participants and endpoints since the last call of `take`.
 
-    A GUID that goes and comes back, even between two looks, is reported as gone and then as seen.
+    A GUID that goes and comes back, even between two calls, is reported as gone and then as seen.
 
     Args:
-        participant: whose view it is.
+        participant: the participant that observes.
         signal: set when there is something to take.
     """
 
@@ -214,13 +214,13 @@ class Discovery:
         participant.adopt(self._readers[abi.BUILTIN_PARTICIPANT], self)
 
     def take(self) -> list[Change]:
-        """What changed, in this order: participants seen, endpoints, participants gone.
+        """Take the changes, in this order: participants seen, endpoints, participants gone.
 
-        At most 16384 samples of each built-in topic are looked at in one call; the rest comes next time.
+        One call takes at most 16384 samples of each built-in topic and leaves the rest for the next.
         """
-        # Cyclone DDS tells of a participant before its endpoints, and of whatever came before its end. So all
-        # endpoints of a participant that is gone are here when they are taken after the participants; those
-        # of one that came in between wait for it.
+        # Cyclone DDS reports a participant before its endpoints, and all these before the participant's end.
+        # So when endpoints are taken after participants, all endpoints of a lost participant are there; those
+        # of a participant that came in between wait for it.
         first: list[Change] = []
         last: list[Change] = []
         lost: list[bytes] = []
@@ -249,7 +249,7 @@ class Discovery:
         return first + middle + last
 
     def _endpoints_of_known(self) -> list[_Endpoint]:
-        """The endpoints whose participants have been told of; the others wait."""
+        """Take the endpoints whose participants were reported; the others wait."""
         endpoints, self._early = self._early, []
         for topic in (abi.BUILTIN_PUBLICATION, abi.BUILTIN_SUBSCRIPTION):
             endpoints += self._take_endpoints(topic)
@@ -259,7 +259,7 @@ class Discovery:
             guid, _, seen = each
             if abi.participant_of(guid) in self._participants:
                 known.append(each)
-            elif seen is not None or guid in waiting:  # else it is the end of what has been told of as gone
+            elif seen is not None or guid in waiting:  # else it was already reported as gone
                 waiting.add(guid)
                 self._early.append(each)
         del self._early[:-MAX_EARLY]
@@ -294,7 +294,7 @@ class Discovery:
         for address, info in take_raw(self._readers[topic]):
             sample = abi.BuiltinEndpoint.from_address(address)
             guid = bytes(sample.key)
-            # What came and went between two looks is told of, too: it may have written something.
+            # Report also an endpoint that came and went between two calls: it may have written something.
             if info.valid_data and not sample.type_name.startswith(_BUILTIN_TYPES):
                 yield guid, _generation(info), _endpoint_seen(guid, address, is_writer=is_writer)
             if info.instance_state != abi.ALIVE:
@@ -338,7 +338,7 @@ def _endpoint_seen(guid: bytes, address: int, *, is_writer: bool) -> EndpointSee
 
 
 def take_raw(reader: int) -> Iterator[tuple[int, abi.SampleInfo]]:
-    """Addresses of built-in samples, valid until the next one is asked for."""
+    """Take built-in samples; each address is valid until the next one is requested."""
     buffers = (ctypes.c_void_p * _BATCH)()
     infos = (abi.SampleInfo * _BATCH)()
     for _ in range(_MAX_BATCHES):
@@ -356,7 +356,7 @@ def take_raw(reader: int) -> Iterator[tuple[int, abi.SampleInfo]]:
 
 
 def _generation(info: abi.SampleInfo) -> int:
-    """Counts the lives of one GUID while its sample waits to be taken."""
+    """Return how often one GUID came back while its samples waited to be taken."""
     return int(info.disposed_generation_count + info.no_writers_generation_count)
 
 
@@ -383,9 +383,9 @@ def _user_data(qos: int) -> bytes:
 
 
 def _addresses(locators: str) -> tuple[str, ...]:
-    """`host:port` of each unicast UDP locator in a list such as `udp/239.255.0.1:7400@2,udp/10.0.0.1:7410@2`.
+    """Return `host:port` of the unicast UDP locators in `udp/239.255.0.1:7400@2,udp/10.0.0.1:7410@2`.
 
-    The multicast locators are those of all participants; nobody is reached alone by them.
+    Multicast locators are left out, because all participants share them.
     """
     found = (each["address"] for each in _LOCATOR.finditer(locators) if each["kind"].startswith("udp"))
     return tuple(dict.fromkeys(each for each in found if _is_unicast(each)))
@@ -400,5 +400,5 @@ def _is_unicast(address: str) -> bool:
 
 
 def host_of(address: str) -> str:
-    """The host of a `host:port`."""
+    """Return the host of a `host:port`."""
     return address.rpartition(":")[0].strip("[]")

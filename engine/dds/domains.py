@@ -1,4 +1,4 @@
-"""Free domain ids of this process, for domains that exist for a moment only."""
+"""Free domain ids of this process, for short-lived domains."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _used: set[int] = set()
 
 @contextlib.contextmanager
 def free_domain_id() -> Iterator[int]:
-    """A domain id that nothing else in this process uses while the block runs.
+    """Reserve a domain id that nothing else in this process uses while the block runs.
 
     These ids name domains in this process only and lie above those that applications may use (0 to 230).
-    On the wire such a domain uses the id that its settings give as `ExternalDomainId`.
+    On the wire such a domain uses the `ExternalDomainId` of its settings.
 
     Raises:
-        DdsError: a thousand are in use.
+        DdsError: all thousand are in use.
     """
     with _lock:
         free = next((number for number in range(_FIRST, _LAST + 1) if number not in _used), None)

@@ -1,4 +1,4 @@
-"""What can go wrong between us and Cyclone DDS."""
+"""Errors of calls into Cyclone DDS."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMES: Final = {
 
 
 class UnsupportedCyclone(Exception):
-    """The installed Cyclone DDS is not the one whose private memory layouts this package reads."""
+    """The installed Cyclone DDS is not the version whose private memory layouts this package reads."""
 
 
 class DdsError(Exception):
@@ -37,7 +37,7 @@ class DdsError(Exception):
 
     Attributes:
         code: the DDS return code, negative.
-        action: what was being done, as a phrase ("create the topic 'Radar'").
+        action: the failed action, as a phrase ("create the topic 'Radar'").
     """
 
     def __init__(self, code: int, action: str) -> None:
@@ -47,11 +47,11 @@ class DdsError(Exception):
 
 
 class DdsTimeout(DdsError):
-    """The call did not finish in its time; the entity is intact and the call may be repeated."""
+    """The call timed out; the entity is intact and the call may be repeated."""
 
 
 def check(code: int, action: str) -> int:
-    """Pass a DDS return code through, or raise.
+    """Return a DDS return code that means success, and raise otherwise.
 
     Raises:
         DdsTimeout: the code is TIMEOUT.

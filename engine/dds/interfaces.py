@@ -1,4 +1,4 @@
-"""Which address of this machine Cyclone DDS settings mean."""
+"""Network interfaces and addresses that Cyclone DDS settings select on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.dds.uri import settings_text
 _GET_ADDRESS: Final = 0x8915
 """SIOCGIFADDR: the IPv4 address of an interface (netdevice(7))."""
 _GET_FLAGS: Final = 0x8913
-"""SIOCGIFFLAGS: what an interface is."""
+"""SIOCGIFFLAGS: the flags of an interface."""
 _UP, _LOOPBACK, _MULTICAST = 1, 8, 0x1000
 _LOCALHOST: Final = "127.0.0.1"
 _INTERFACE: Final = re.compile(
@@ -24,13 +24,13 @@ _INTERFACE: Final = re.compile(
 
 
 def first_interface(uri: str) -> str:
-    """The name or address of the first network interface in the settings; empty when they leave it open."""
+    """Return the name or address of the first network interface in the settings; empty if they name none."""
     found = _INTERFACE.search(settings_text(uri))
     return found["value"] if found else ""
 
 
 def missing_interface(uri: str) -> str:
-    """The first network interface in the settings that this machine lacks: its name or IPv4 address."""
+    """Return name or IPv4 address of the first network interface in the settings that this machine lacks."""
     names = [name for _, name in socket.if_nameindex()]
     here = {*names, *(_address(name) for name in names)}
     named = [found["value"] for found in _INTERFACE.finditer(settings_text(uri))]
@@ -38,16 +38,15 @@ def missing_interface(uri: str) -> str:
 
 
 def available() -> list[str]:
-    """The network interfaces that have an IPv4 address, with it, for a message."""
+    """List the network interfaces with their IPv4 addresses, for a message."""
     addresses = {name: _address(name) for _, name in socket.if_nameindex()}
     return [f"{name} ({address})" for name, address in addresses.items() if address]
 
 
 def interface_of(uri: str) -> str:
-    """The name or address of the network interface that a participant with these settings uses.
+    """Return the name or address of the network interface that a participant with these settings uses.
 
-    Where the settings leave it open it is, as in Cyclone DDS, the first that is up, reaches other machines
-    and, if there is such a one, can multicast; the loopback interface where there is none.
+    If the settings name none, it is `suitable_interface`, as in Cyclone DDS, or the loopback interface.
     """
     named = first_interface(uri)
     if named:
@@ -56,10 +55,10 @@ def interface_of(uri: str) -> str:
 
 
 def suitable_interface() -> str:
-    """The interface that AUTO means now, by name; empty where only the loopback interface is usable.
+    """Return the name of the interface that AUTO means now; empty if only loopback is usable.
 
-    It is the first that is up, has an IPv4 address, reaches other machines and can multicast; where none can
-    multicast, the first that does the rest.
+    It is the first that is up, has an IPv4 address, reaches other machines and can multicast; if none can
+    multicast, the first that meets the other conditions.
     """
     names = [name for _, name in socket.if_nameindex()]
     suitable = [name for name in names if _flags(name) & _UP and not _flags(name) & _LOOPBACK]
@@ -68,9 +67,9 @@ def suitable_interface() -> str:
 
 
 def addresses_of(uri: str) -> tuple[str, ...]:
-    """The IPv4 addresses by which others know a participant with these settings, in order.
+    """Return the IPv4 addresses of a participant's interfaces, by which others know it, in order.
 
-    Those of its interfaces. A loopback address, which every host has, only where there is no other.
+    A loopback address, which every host has, appears only if there is no other.
     """
     named = [found["value"] for found in _INTERFACE.finditer(settings_text(uri))]
     found = tuple(dict.fromkeys(address_of(each) for each in named or [interface_of(uri)]))
@@ -78,7 +77,7 @@ def addresses_of(uri: str) -> tuple[str, ...]:
 
 
 def beyond_loopback(hosts: Iterable[str]) -> tuple[str, ...]:
-    """Those of these addresses that are not the host's own business."""
+    """Return the addresses that are not loopback addresses."""
     return tuple(host for host in hosts if not host.startswith("127.") and host != "::1")
 
 
@@ -88,16 +87,16 @@ def _flags(interface: str) -> int:
 
 
 def reachable(addresses: Sequence[str]) -> str:
-    """The first `host:port` to which this machine has a route; the first of all where it has none.
+    """Return the first `host:port` to which this machine has a route; without a route, the first of all.
 
-    Whoever has another address than loopback may be on another host.
+    Loopback addresses count only if there are no others, because the participant may be on another host.
     """
     wanted = beyond_loopback(addresses) or addresses
     return next((each for each in wanted if address_towards(each, "")), wanted[0])
 
 
 def address_towards(address: str, otherwise: str) -> str:
-    """Our address from which a `host:port` is reached; `otherwise` where there is no way to it."""
+    """Return the local address that reaches a `host:port`; `otherwise` if there is no route."""
     host, _, port = address.rpartition(":")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -109,7 +108,7 @@ def address_towards(address: str, otherwise: str) -> str:
 
 
 def address_of(interface: str) -> str:
-    """The IPv4 address of an interface given by name or address; the loopback's for an unknown one."""
+    """Return the IPv4 address of an interface given by name or address; 127.0.0.1 for an unknown one."""
     if not interface or interface[:1].isdigit():
         return interface or _LOCALHOST
     return _address(interface) or _LOCALHOST
@@ -121,7 +120,7 @@ def _address(name: str) -> str:
 
 
 def _ask(interface: str, question: int) -> bytes:
-    """What the kernel says of an interface; nothing when it has no answer."""
+    """Return the kernel's answer about an interface; empty if it has none."""
     request = struct.pack("256s", interface.encode()[:15])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:

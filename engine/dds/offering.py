@@ -1,4 +1,4 @@
-"""What a delivery offers to the readers of a process, and which of them take it."""
+"""The QoS that a delivery offers to the readers of a process, and the readers that match it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from engine.dds.typeinfo import TypeRef
 
 LEAST_STRENGTH: Final = -(1 << 31)
-"""OWNERSHIP_STRENGTH: every original writer owns an instance before our writers do, which count from here."""
+"""First OWNERSHIP_STRENGTH of delivering writers, so that every original writer outranks them."""
 
 
 def offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> EndpointQos:
-    """The QoS of the delivering writer.
+    """Return the QoS of the delivering writer.
 
-    What the group's QoS tells is offered as it is. What it does not tell (deadline, liveliness,
-    presentation) is a promise of the original writer about its own future; for history it means nothing, so
-    the writer offers whatever the target's readers ask.
+    It offers the policies of the group's QoS unchanged. Deadline, liveliness and presentation, which are not
+    in it, promise something about the original writer's future; they mean nothing for history, so the
+    delivering writer offers the values that the target's readers request.
     """
     asked = [reader.endpoint_qos for reader in readers]
     default = EndpointQos()
@@ -52,7 +52,7 @@ def offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> Endpoin
 def sort_out(
     offered: EndpointQos, type_: TypeRef | None, readers: list[EndpointSeen]
 ) -> tuple[set[bytes], tuple[str, ...]]:
-    """The readers that will match, and for each of the others a text with the reason."""
+    """Return the readers that will match, and for each of the others a text with the reason."""
     willing: set[bytes] = set()
     refused: list[str] = []
     for reader in readers:
@@ -67,9 +67,9 @@ def sort_out(
 
 
 def partition_matches(patterns: tuple[str, ...], partition: str) -> bool:
-    """Whether a reader's partitions take in the group's (DDS 1.4, 2.2.3.13).
+    """Tell whether a reader's partitions include the group's (DDS 1.4, 2.2.3.13).
 
-    No partition, and an empty name, are the default one. Two expressions never match each other.
+    No partition and an empty name mean the default partition. Two expressions never match each other.
     """
     literal = expressions.is_literal(partition)
     return any(

@@ -1,4 +1,4 @@
-"""Our participants: tagged, so that nodes know each other's and leave their endpoints alone."""
+"""ospltool's participants: a tag lets nodes recognise them and ignore their endpoints."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _TAG: Final = re.compile(rb"ospltool-(node|deliverer|client|persistence)/(\d{1,4
 
 
 class Closable(Protocol):
-    """Something that a participant closes before itself."""
+    """An object that a participant closes before itself."""
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close it. Idempotent."""
 
 
 class TagRole(enum.StrEnum):
-    """What a participant of this product is. To nodes, a TOOL is an application like any other."""
+    """Role of a participant of this product. Nodes treat a TOOL like an application."""
 
     NODE = "node"
     DELIVERER = "deliverer"
@@ -40,8 +40,8 @@ class TagRole(enum.StrEnum):
 class Tag(NamedTuple):
     """The user data of a participant of this product.
 
-    `node_id` is the node's (for a deliverer, of the node it works for), 16 bytes; a persistence service has
-    one of its own, and a client a random one.
+    `node_id` has 16 bytes: the id of the node, also in its deliverers; a persistence service has its own id,
+    and a client a random one.
     """
 
     role: TagRole
@@ -49,14 +49,14 @@ class Tag(NamedTuple):
     version: int = TAG_VERSION
 
     def encode(self) -> bytes:
-        """The text that travels as USER_DATA."""
+        """Return the text that is sent as USER_DATA."""
         if len(self.node_id) != NODE_ID_BYTES:
             raise ValueError(f"a node id has {NODE_ID_BYTES} bytes, not {len(self.node_id)}")
         return f"ospltool-{self.role}/{self.version}:{self.node_id.hex()}".encode()
 
     @classmethod
     def decode(cls, user_data: bytes) -> Tag | None:
-        """The tag in someone's user data; None for a participant that is not of this product."""
+        """Return the tag in a participant's user data; None for other products."""
         found = _TAG.fullmatch(user_data)
         if found is None:
             return None
@@ -77,7 +77,7 @@ class _Domains:
                 known[1] += 1
                 return
             entity = abi.create_domain(domain_id, uri.encode())
-            if entity == PRECONDITION_NOT_MET:  # the application around us has made it; it stays the owner
+            if entity == PRECONDITION_NOT_MET:  # the application created it and stays its owner
                 self._known[domain_id] = [_NOT_OURS, 1]
                 return
             check(entity, f"create domain {domain_id} with these settings: {uri}")
@@ -100,16 +100,16 @@ _open: weakref.WeakSet[NodeParticipant] = weakref.WeakSet()
 class NodeParticipant:
     """A participant of this product, in a domain of this process.
 
-    The first participant of a domain creates it with its `uri`; a later one in the same process shares it,
-    and so does one in an application that had the domain before. Who shares has no say in the settings.
+    The first participant of a domain creates it with its `uri`; later ones in the same process share it, and
+    so do participants in an application that created the domain before. Their `uri` has no effect.
 
     Args:
         domain_id: the domain id in this process, 0 to 230.
         uri: settings as XML, see `engine.dds.uri`.
         name: the entity name that others see.
         node_tag: the node id, 16 bytes.
-        role: what the participant is.
-        guid: its GUID, 16 bytes in network order; drawn by Cyclone DDS where there is none.
+        role: the participant's role.
+        guid: its GUID, 16 bytes in network order; None lets Cyclone DDS draw one.
 
     Raises:
         DdsError: the domain or the participant cannot be created, for example because the interface does
@@ -151,31 +151,31 @@ class NodeParticipant:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """Whether the participant is closed."""
         return self._closed
 
     def create_subscriber(self, qos: EndpointQos) -> int:
-        """A subscriber for the partitions of `qos`; the caller deletes it."""
+        """Create a subscriber for the partitions of `qos`; the caller deletes it."""
         with group_qos(qos) as c_qos:
             return check(abi.create_subscriber(self.entity, c_qos, None), "create a subscriber")
 
     def create_publisher(self, qos: EndpointQos) -> int:
-        """A publisher for the partitions of `qos`; the caller deletes it."""
+        """Create a publisher for the partitions of `qos`; the caller deletes it."""
         with group_qos(qos) as c_qos:
             return check(abi.create_publisher(self.entity, c_qos, None), "create a publisher")
 
     def adopt(self, entity: int, child: Closable) -> None:
-        """Let `close` close the child first; C holds pointers into some of them."""
+        """Make `close` close the child first; C holds pointers into some children."""
         with self._lock:
             self._children[entity] = child
 
     def disown(self, entity: int) -> None:
-        """The child has been closed."""
+        """Forget a child that was closed."""
         with self._lock:
             self._children.pop(entity, None)
 
     def close(self) -> None:
-        """Close what was opened in this participant, newest first, then the participant. Idempotent."""
+        """Close the participant's children, newest first, then the participant. Idempotent."""
         with self._lock:
             if self._closed:
                 return
@@ -196,7 +196,7 @@ class NodeParticipant:
 
 @atexit.register
 def _close_all() -> None:
-    """Before the interpreter goes: a receive thread must not call into what is no longer there."""
+    """Close all participants before the interpreter ends: their threads must not call into it later."""
     for participant in list(_open):
         with contextlib.suppress(DdsError):
             participant.close()

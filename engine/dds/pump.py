@@ -1,4 +1,4 @@
-"""One thread that waits for Cyclone DDS and hands on what arrives."""
+"""One thread that waits for Cyclone DDS and passes on the samples that arrive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Sink = Callable[[str, Sequence[Any]], object]
 
 @dataclasses.dataclass(slots=True)
 class _Source:
-    """What is taken from, at most every `every_s`: not before `due_s`, if that is set."""
+    """A source of batches: at most one every `every_s`, and the next not before `due_s` if that is set."""
 
     take: Take
     work: Work
@@ -32,16 +32,16 @@ class _Source:
 
 
 class Pump:
-    """Takes from its sources whenever one of them has something, and gives it to the sink.
+    """Takes batches from its sources as they arrive, and gives them to the sink.
 
     The sink runs in the pump's thread. A sink that blocks, such as `queue.Queue.put` on a full queue, holds
     the pump; the sources' own bounded queues fill and push back on their writers. For asyncio, let the sink
     call `loop.call_soon_threadsafe`.
 
     Args:
-        participant: whose sources are waited for.
+        participant: the participant of the sources.
         sink: called with the source's name and a batch that is not empty.
-        activities: where the pump says what it is busy with.
+        activities: registers the work of each source for the deadlock watch.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class Pump:
 
     @property
     def fault(self) -> BaseException | None:
-        """What ended the thread, None while it runs."""
+        """The error that ended the thread, or None."""
         return self._failure
 
     def add(self, name: str, take: Take, every_s: float = 0.0) -> None:
-        """Add a source whose entities were made with `pump.signal`; taken from in the order of adding.
+        """Add a source whose entities use `pump.signal`; sources are served in the order of adding.
 
         Args:
-            name: for the sink, and for the deadlock watch.
-            take: what it has.
-            every_s: the least time from one batch to the next; what comes meanwhile waits for the end of it.
+            name: the source's name for the sink and the deadlock watch.
+            take: takes a batch from the source.
+            every_s: the least time from one batch to the next; samples that arrive meanwhile wait.
         """
         work = self._activities.work(f"AdminEventDispatcher ({name})")
         with self._lock:
@@ -75,7 +75,7 @@ class Pump:
         self.signal.set()
 
     def remove(self, name: str) -> None:
-        """Forget a source; when this returns, nothing is being taken from it."""
+        """Remove a source; when this returns, the pump no longer takes from it."""
         with self._lock:
             source = self._sources.pop(name, None)
         if source is not None:
@@ -88,7 +88,7 @@ class Pump:
     def _run(self) -> None:
         try:
             while not self._stopping:
-                # A wait has an end so that a signal lost to a bug costs a second and not for ever.
+                # The wait is limited so that a signal that a bug lost costs only a second.
                 self.signal.wait(self._patience_s())
                 self._round()
         except Exception as error:
@@ -114,13 +114,13 @@ class Pump:
                         source.due_s = time.monotonic() + source.every_s
 
     def _patience_s(self) -> float:
-        """How long to wait for the signal: a source that had to wait does not ask again."""
+        """Return how long to wait for the signal: at most until the first waiting source is due."""
         with self._lock:
             dues = [source.due_s for source in self._sources.values() if source.due_s > -math.inf]
         return max(0.0, min([_LONGEST_WAIT_S, *(due_s - time.monotonic() for due_s in dues)]))
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """End the thread, then the signal. Close the sources afterwards.
+        """End the thread and close the signal. Close the sources afterwards.
 
         Raises:
             RuntimeError: the thread did not end in time, or it had failed; the cause says why.

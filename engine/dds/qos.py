@@ -1,4 +1,4 @@
-"""Quality of service as values: what we ask of our own endpoints, what others announce, what fits what."""
+"""Quality of service as values: of our own endpoints, of discovered ones, and whether two match."""
 
 from __future__ import annotations
 
@@ -22,45 +22,69 @@ _MAX_PARTITIONS: Final = 4096
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EndpointQos:
-    """The policies of one reader or writer, as we create it or as another announces it.
+    """The policies of one reader or writer, of our own or as announced by another participant.
 
-    Durations are nanoseconds, `abi.INFINITE_NS` for infinite. `history_depth` is `KEEP_ALL` (0) for all.
-    `resource_limits` are max_samples, max_instances and max_samples_per_instance of an endpoint that is
-    announced; ours have none. The `service_...` fields are DURABILITY_SERVICE and mean something on writers
-    only. `batching` is ours alone: a writer collects samples for one network message until it is full or
-    flushed.
+    `abi.INFINITE_NS` stands for an infinite duration. The `service_...` fields are DURABILITY_SERVICE, which
+    means something on writers only.
     """
 
     reliable: bool = True
+    """RELIABILITY: RELIABLE, or else BEST_EFFORT."""
     blocking_ns: int = 100_000_000
+    """RELIABILITY max_blocking_time, nanoseconds."""
     durability: DurabilityKind = DurabilityKind.VOLATILE
+    """DURABILITY kind."""
     history_depth: int = 1
+    """HISTORY depth; `KEEP_ALL` (0) for all."""
     by_source_timestamp: bool = False
+    """DESTINATION_ORDER: BY_SOURCE_TIMESTAMP, or else BY_RECEPTION_TIMESTAMP."""
     exclusive: bool = False
+    """OWNERSHIP: EXCLUSIVE, or else SHARED."""
     strength: int = 0
+    """OWNERSHIP_STRENGTH."""
     deadline_ns: int = abi.INFINITE_NS
+    """DEADLINE period, nanoseconds."""
     latency_budget_ns: int = 0
+    """LATENCY_BUDGET, nanoseconds."""
     lifespan_ns: int = abi.INFINITE_NS
+    """LIFESPAN, nanoseconds; read from announced writers, never set on our own."""
     liveliness: int = 0
+    """LIVELINESS kind: 0 AUTOMATIC, 1 MANUAL_BY_PARTICIPANT, 2 MANUAL_BY_TOPIC."""
     liveliness_lease_ns: int = abi.INFINITE_NS
+    """LIVELINESS lease duration, nanoseconds."""
     presentation: int = 0
+    """PRESENTATION access scope: 0 INSTANCE, 1 TOPIC, 2 GROUP."""
     coherent: bool = False
+    """PRESENTATION coherent_access."""
     ordered: bool = False
+    """PRESENTATION ordered_access."""
     autodispose: bool = True
+    """WRITER_DATA_LIFECYCLE autodispose_unregistered_instances."""
     batching: bool = False
+    """Whether one of our writers collects samples until a network message is full or flushed."""
     name: str = ""
+    """ENTITY_NAME; empty for none."""
     transport_priority: int = 0
+    """TRANSPORT_PRIORITY of a writer."""
     partitions: tuple[str, ...] = ()
+    """PARTITION names; empty for the default partition."""
     representations: tuple[int, ...] = ()
+    """DATA_REPRESENTATION, such as `XCDR1` and `XCDR2`, the preferred one first; empty for the default."""
     resource_limits: tuple[int, int, int] = (-1, -1, -1)
+    """max_samples, max_instances and max_samples_per_instance of an announced endpoint; -1 for no limit."""
     service_cleanup_delay_ns: int = 0
+    """service_cleanup_delay, nanoseconds."""
     service_history_depth: int = 1
+    """History depth of the group's set; `KEEP_ALL` (0) for all."""
     service_max_samples: int = -1
+    """Limit for the samples of the group's set; -1 for none."""
     service_max_instances: int = -1
+    """Limit for the instances of the group's set; -1 for none."""
     service_max_samples_per_instance: int = -1
+    """Limit for the samples of each instance of the group's set; -1 for none."""
 
     def of_group(self) -> GroupQos:
-        """What a group takes over from its first writer, where topic discovery is silent."""
+        """Return the policies that a group adopts from its first writer, if topic discovery has none."""
         cleanup = self.service_cleanup_delay_ns
         return GroupQos(
             durability=self.durability,
@@ -76,9 +100,9 @@ class EndpointQos:
 
 
 def incompatibilities(offered: EndpointQos, requested: EndpointQos) -> tuple[str, ...]:
-    """The policies because of which a writer and a reader do not match (DDS 1.4, 2.2.3), with both values.
+    """Return the policies that keep a writer and a reader from matching (DDS 1.4, 2.2.3), with both values.
 
-    Partitions and types are not policies in this sense and are not looked at.
+    Partitions and types are not compared.
     """
     found = []
 
@@ -134,7 +158,7 @@ def _representations(qos: EndpointQos) -> str:
 
 @contextlib.contextmanager
 def new_qos() -> Iterator[int]:
-    """An empty C QoS object that lives as long as the block."""
+    """Make an empty C QoS object that lives as long as the block."""
     qos = abi.create_qos()
     try:
         yield qos
@@ -144,7 +168,7 @@ def new_qos() -> Iterator[int]:
 
 @contextlib.contextmanager
 def endpoint_qos(values: EndpointQos) -> Iterator[int]:
-    """The values as a C QoS object for a reader or a writer; its partitions belong on the group entity."""
+    """Make the C QoS object of a reader or writer; partitions belong on its subscriber or publisher."""
     with new_qos() as qos:
         keep_all = values.history_depth == KEEP_ALL
         abi.qset_reliability(qos, int(values.reliable), values.blocking_ns)
@@ -185,7 +209,7 @@ def endpoint_qos(values: EndpointQos) -> Iterator[int]:
 
 @contextlib.contextmanager
 def group_qos(values: EndpointQos) -> Iterator[int]:
-    """The part of the values that belongs on a publisher or a subscriber: partitions and presentation."""
+    """Make the C QoS object of a publisher or subscriber: partitions and presentation."""
     with new_qos() as qos:
         if values.partitions:
             names = [name.encode() for name in values.partitions]
@@ -196,7 +220,7 @@ def group_qos(values: EndpointQos) -> Iterator[int]:
 
 
 def read_endpoint_qos(qos: int) -> EndpointQos:
-    """The policies of a discovered endpoint."""
+    """Read the policies of a discovered endpoint."""
     reliability, blocking = ctypes.c_int(), ctypes.c_int64()
     durability, order, ownership = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     strength = ctypes.c_int32()
@@ -251,7 +275,7 @@ def read_endpoint_qos(qos: int) -> EndpointQos:
 
 
 def _name(qos: int) -> str:
-    """The name that an endpoint tells of itself; empty for none."""
+    """Read the entity name of an endpoint; empty for none."""
     name = ctypes.c_void_p()
     if not abi.qget_entity_name(qos, ctypes.byref(name)) or not name.value:
         return ""
@@ -279,7 +303,7 @@ def _durability_service(qos: int) -> tuple[int, int, tuple[int, int, int]]:
 
 
 def _partitions(qos: int) -> tuple[str, ...]:
-    """The partition names; empty for the default partition."""
+    """Read the partition names; empty for the default partition."""
     count, array = ctypes.c_uint32(), ctypes.c_void_p()
     if not abi.qget_partition(qos, ctypes.byref(count), ctypes.byref(array)) or not array.value:
         return ()

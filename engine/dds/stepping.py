@@ -1,4 +1,4 @@
-"""Writing into a process: one step after the other, to readers that are there and that may be slow."""
+"""Writing the samples of a delivery, step by step, to matched readers that may be slow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def match(writers: Iterable[RawWriter], willing: set[bytes], timeout_s: float) -> str:
-    """Wait until the readers match all writers; else what is wrong."""
+    """Wait until the readers match all writers; return the problem, or nothing."""
     deadline = time.monotonic() + timeout_s
     for writer in writers:
         if not writer.wait_for_readers(willing, deadline - time.monotonic()):
@@ -34,12 +34,12 @@ def _unmatched(writer: RawWriter, expected: set[bytes]) -> str:
 
 
 def wait_for_acks(writers: Iterable[RawWriter], period_s: float, deadline: float) -> bool:
-    """Wait for so long, at most until the deadline, until all readers have acknowledged everything."""
+    """Wait up to `period_s`, at most until the deadline, for all acknowledgements of all readers."""
     return all(writer.wait_for_acks(min(period_s, deadline - time.monotonic())) for writer in writers)
 
 
 def _freeing(steps: Iterable[Step]) -> Iterator[Step]:
-    """Unregister each instance after its samples: a reader that takes them can then forget it."""
+    """Unregister each instance after its samples, so that a reader that has taken them can forget it."""
     for key, history in itertools.groupby(steps, lambda step: step.sample.key):
         last = None
         for last in history:
@@ -52,7 +52,14 @@ def _freeing(steps: Iterable[Step]) -> Iterator[Step]:
 def write_all(
     writers: tuple[RawWriter, ...], steps: Iterable[Step], deadline: float, *, frees: bool
 ) -> tuple[int, str]:
-    """Write in order until the end or the deadline; how many, and what went wrong."""
+    """Write in order until the end or the deadline; return the number of samples, and the problem.
+
+    Args:
+        writers: the writer for instances without a living writer, then the one for the others.
+        steps: the samples.
+        deadline: monotonic time.
+        frees: whether to unregister each instance after its samples.
+    """
     sent = 0
     goes, stays, *_ = writers
     for sample, is_written in _freeing(steps) if frees else steps:

@@ -1,7 +1,7 @@
-"""Topics on which readers with durable subscriptions and persistence services talk.
+"""Topics between persistence services and readers with durable subscriptions.
 
-A reader says its state on one topic; what it wrote last is there for services that come later. Services
-answer in a partition that is the reader's own, with batches.
+A reader publishes its state on one topic, whose last sample later services receive. Services answer with
+batches in the reader's own partition.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.dds.wiretypes import State
 from engine.dds.writer import RawWriter
 
 PARTITION: Final = "persistencePartition"
-"""Of everything that persistence services say."""
+"""Partition of all topics of persistence services."""
 STATES: Final = "p_subscriber"
 ANSWERS: Final = "p_pending"
 
@@ -40,15 +40,16 @@ _QOS: Final = EndpointQos(
 
 
 def reader_id(session: bytes, number: int) -> str:
-    """How a reader calls itself, from the 16 bytes of its session."""
+    """Return the id of a reader, from the 16 bytes of its session."""
     return f"{session.hex()}-{number}"
 
 
 class StateWriter:
-    """Where a reader says its state.
+    """Publishes the state of a reader.
 
     Args:
-        participant, signal: where it lives, and what is set when services come and go.
+        participant: where the writer lives.
+        signal: set when services come and go.
         reader: from `reader_id`.
     """
 
@@ -61,11 +62,11 @@ class StateWriter:
         self._services: frozenset[bytes] = frozenset()
 
     def write(self, state: bytes, time_ns: int) -> None:
-        """Say it; errors as for `RawWriter.write`."""
+        """Publish the state; errors as for `RawWriter.write`."""
         self._writer.write(cdr.pack_named(self._reader, state), time_ns)
 
     def services(self) -> frozenset[bytes]:
-        """GUIDs of the participants that hear it now."""
+        """Return the GUIDs of the participants that receive the state now."""
         status = ctypes.c_uint32()
         abi.take_status(self._writer.entity, ctypes.byref(status), abi.PUBLICATION_MATCHED)
         if status.value:
@@ -73,36 +74,36 @@ class StateWriter:
         return self._services
 
     def close(self) -> None:
-        """Services see that the reader is gone. Idempotent."""
+        """Delete the writer; services see the end of the reader. Idempotent."""
         self._signal.detach(self._writer.entity)
         self._writer.close()
         self._topic.close()
 
 
 def open_states(participant: NodeParticipant, signal: Signal) -> CaptureReader:
-    """Where a service hears the states of readers; `unpack_state` reads the payloads."""
+    """Open a service's reader of reader states; `unpack_state` reads the payloads."""
     topic = Topic.of_class(participant, STATES, State)
     return CaptureReader(participant, topic, limit=_LIMIT, qos=_QOS, signal=signal)
 
 
 def unpack_state(payload: bytes) -> tuple[str, bytes]:
-    """The reader and its state.
+    """Return the reader and its state.
 
     Raises:
-        Malformed: the bytes are none, or the reader's name is none.
+        Malformed: the bytes are not a state, or the name is not a reader's id.
     """
     name, state = cdr.unpack_named(payload)
     reader = name.decode("ascii", "replace")
     if not _READER_ID.fullmatch(reader):
-        raise cdr.Malformed("no id of a reader")
+        raise cdr.Malformed("not an id of a reader")
     return reader, state
 
 
 def answers_to(participant: NodeParticipant, reader: str, target: bytes) -> BulkSender:
-    """Sends answers to one reader; `target` is the GUID of its participant."""
+    """Open a sender of answers to one reader; `target` is the GUID of its participant."""
     return BulkSender(participant, [f"{PARTITION}.{reader}"], [target], ANSWERS)
 
 
 def open_answers(participant: NodeParticipant, signal: Signal, reader: str) -> BulkReceiver:
-    """Where a reader gets answers."""
+    """Open a reader's receiver of answers."""
     return BulkReceiver(participant, f"{PARTITION}.{reader}", signal=signal, topic=ANSWERS)

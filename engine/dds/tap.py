@@ -33,26 +33,26 @@ _MAX_MATCHES: Final = 4096
 class CaptureReader:
     """A reader that keeps what arrives in a bounded queue.
 
-    A full queue refuses the next sample, and Cyclone DDS offers it again until it is taken: the writer's
-    own cache fills, and the writer slows down. Nothing is lost and the order stays. The reader
-    acknowledges what is in the queue; that is memory, not disk. While it is full nothing is heard of the
-    writers either: if that lasts longer than their lease, they are taken for gone, and matched anew later.
+    A full queue refuses the next sample, and Cyclone DDS offers it again until it is accepted: the writer's
+    own cache fills, and the writer slows down. Nothing is lost and the order stays. The reader acknowledges
+    samples once they are in the queue, which is memory, not disk. While the queue is full, the writers'
+    heartbeats are not read either: after their lease they count as lost, and match again later.
 
     Args:
         participant: where the reader lives.
         topic: from `open_topic`.
         partitions: `*` is every partition, the default one included. The partition of a sample is that
             of its writer, which discovery tells.
-        limit: samples that the queue holds.
-        capacity_bytes: bytes that the queue holds, rounded up to a power of two. Samples above 32 KiB are
-            counted apart and may hold as much again.
-        exclusive: ownership of the topic; it must be the writers'.
-        durability: what writers must offer at least; no history is asked for.
+        limit: size of the queue in samples.
+        capacity_bytes: size of the queue in bytes, rounded up to a power of two. Samples above 32 KiB are
+            counted separately and may take the same amount again.
+        exclusive: ownership of the topic; it must equal the writers'.
+        durability: the least durability that writers must offer; the reader requests no history.
         reliable: False also matches best-effort writers, and may lose samples of reliable ones.
-        qos: all policies at once, instead of the above; for readers other than captures.
+        qos: all policies, instead of the five above; for readers other than captures.
         signal: set when the queue is no longer empty.
-        in_python: use the queue in Python even where the fast one is available.
-        hears: False accepts and forgets what comes, until `listen`.
+        in_python: use the queue in Python even if the fast one is available.
+        hears: False drops samples until `listen`.
     """
 
     def __init__(
@@ -105,25 +105,25 @@ class CaptureReader:
 
     @property
     def fill(self) -> float:
-        """How full the queue is, 0 to 1; large samples beside it do not count."""
+        """Filled part of the queue, 0 to 1, without samples above 32 KiB."""
         return self._queue.fill
 
     @property
     def rejected(self) -> int:
-        """How often the full queue refused a sample, which Cyclone DDS then offered again."""
+        """Number of times that the full queue refused a sample, which Cyclone DDS then offered again."""
         return self._queue.rejected
 
     @property
     def unreported(self) -> int:
-        """Writers whose end could not even be queued; discovery still tells of it."""
+        """Number of ends of writers that did not fit into the queue; discovery still reports them."""
         return self._queue.unreported
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the signal; True when something may be in the queue."""
+        """Wait for the signal; return True if there may be something in the queue."""
         return bool(len(self) or self._signal.wait(timeout_s) or len(self))
 
     def wake(self) -> None:
-        """Let a thread that waits return."""
+        """Make a waiting thread return."""
         self._signal.set()
 
     def drain(self, limit: int = 10_000) -> list[Captured]:
@@ -131,11 +131,15 @@ class CaptureReader:
         return [] if self._closed else self._queue.drain(limit)
 
     def drain_runs(self, limit: int = 10_000) -> tuple[int, list[Captured | CapturedRun]]:
-        """The same, but many writes that are alike come as one `CapturedRun`; how many records, and they."""
+        """Drain like `drain`, but with consecutive writes of equal size as one `CapturedRun`.
+
+        Returns:
+            The number of records, and the records and runs.
+        """
         return (0, []) if self._closed else self._queue.drain_runs(limit)
 
     def matched_writers(self) -> dict[bytes, bytes]:
-        """Writer GUID to participant GUID of the writers that match now, at most 4096; network order."""
+        """Return writer GUID to participant GUID of the matched writers, at most 4096, in network order."""
         handles = (ctypes.c_uint64 * _MAX_MATCHES)()
         count = check(
             abi.matched_publications(self.entity, handles, _MAX_MATCHES),
@@ -151,13 +155,13 @@ class CaptureReader:
         return found
 
     def listen(self) -> None:
-        """From now on keep what comes."""
+        """Start to keep samples."""
         self._queue.listen(hears=True)
 
     def end(self) -> None:
-        """Delete the reader, and forget what comes; what is queued can still be drained. Idempotent.
+        """Delete the reader and keep nothing more; queued records can still be drained. Idempotent.
 
-        When this returns, what this reader kept has reached all other readers of this process, too.
+        When this returns, all other readers of this process have received the samples in the queue, too.
         """
         with self._lock:
             if self._has_ended:
@@ -167,7 +171,7 @@ class CaptureReader:
         abi.delete(self._subscriber)
 
     def close(self) -> None:
-        """Delete the reader; what is still queued is dropped. Not while another thread drains. Idempotent."""
+        """Delete the reader and drop its queue. Do not call it while another thread drains. Idempotent."""
         with self._lock:
             if self._closed:
                 return

@@ -1,4 +1,4 @@
-"""Topics of types that we only know by description, whether or not anybody writes them now."""
+"""Topics of types that are known by description only, whether or not they have writers now."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _REMEMBERED_TYPES: Final = 4096
 
 
 class _OpaqueType:
-    """Stands in for a Python type class: Cyclone's type support reads these attributes and nothing else.
+    """A substitute for a Python type class: Cyclone's type support reads only these attributes.
 
-    Cyclone DDS compares types by calling back into Python, unless it gets the same object; `_opaque_type`
+    Cyclone DDS compares types by calling into Python, unless it gets the same object; `_opaque_type`
     therefore makes one object for each description.
     """
 
@@ -50,7 +50,7 @@ def _opaque_type(description: TypeDescription) -> _OpaqueType:
 
 
 class Topic:
-    """A topic entity of our own; readers and writers are created on it.
+    """A local topic entity; readers and writers are created on it.
 
     Attributes:
         entity: the handle.
@@ -69,17 +69,17 @@ class Topic:
 
     @classmethod
     def of_class(cls, participant: NodeParticipant, topic_name: str, class_: type) -> Topic:
-        """A topic of one of our own IDL classes."""
+        """Open a topic of one of our own IDL classes."""
         return open_topic(participant, topic_name, description_of(class_))
 
     def close(self) -> None:
-        """Delete the topic; close its readers and writers before. Idempotent."""
+        """Delete the topic; close its readers and writers first. Idempotent."""
         abi.delete(self.entity)
         self._participant.disown(self.entity)
 
 
 def description_of(class_: type) -> TypeDescription:
-    """The type of one of our own IDL classes."""
+    """Return the type of one of our own IDL classes."""
     class_.__idl__.populate()  # type: ignore[attr-defined]  # every IDL class has it
     class_.__idl__.fill_type_data()  # type: ignore[attr-defined]  # put there by IdlStruct
     idl = class_.__idl__  # type: ignore[attr-defined]  # put there by IdlStruct
@@ -89,13 +89,13 @@ def description_of(class_: type) -> TypeDescription:
 
 
 def open_topic(participant: NodeParticipant, topic_name: str, description: TypeDescription) -> Topic:
-    """A topic with exactly this type; the type id on the wire is the original's.
+    """Open a topic with exactly this type; the type id on the wire is the original's.
 
     Two types under one topic name give two topics that do not match each other's readers and writers.
 
     Raises:
         BrokenType: the description is damaged.
-        DdsError: Cyclone DDS refuses the type. The known case are recursive types.
+        DdsError: Cyclone DDS refuses the type, for example a recursive one.
     """
     check_description(description)
     action = f"create the topic '{topic_name}' of type '{description.name}'"

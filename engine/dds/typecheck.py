@@ -1,8 +1,8 @@
-"""Whether a type description is whole. Cyclone DDS trusts what it is given and would end the process.
+"""A check that a type description is intact. A damaged one would make Cyclone DDS end the process.
 
 A TypeMapping carries each type with the identifier that is computed from its bytes (XTypes 1.3, 7.3.4.8:
-the first 14 bytes of their MD5 digest). So damage shows, wherever the description was kept meanwhile. This
-finds accidents, not attacks: whoever can make a type can make a harmful one with fitting identifiers.
+the first 14 bytes of their MD5 digest), so damage in storage or transfer is visible. The check finds
+accidents, not attacks: an attacker can make a harmful type with fitting identifiers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.dataset.groups import TypeDescription
 from engine.dds.errors import BAD_PARAMETER, DdsError
 
 MAX_TYPES: Final = 4096
-"""Types in one description; more is refused."""
+"""Limit for the types in one description."""
 
 _MINIMAL: Final = 0xF1
 _COMPLETE: Final = 0xF2
@@ -28,7 +28,7 @@ _USED: Final = re.compile(rb"\x14\x00\x00\x00([\xf1\xf2].{14})", re.DOTALL)
 
 
 class BrokenType(DdsError):
-    """A type description is damaged. The text says where."""
+    """A type description is damaged at the place that the text names."""
 
     def __init__(self, text: str) -> None:
         super().__init__(BAD_PARAMETER, text)
@@ -50,7 +50,7 @@ def check_description(description: TypeDescription) -> None:
         raise BrokenType(f"the type mapping of '{description.name}' is damaged: {error}") from None
     used = _USED.findall(description.information)
     if {identifier[0] for identifier in used} != {_MINIMAL, _COMPLETE}:
-        raise BrokenType(f"the type information of '{description.name}' names no type")
+        raise BrokenType(f"the type information of '{description.name}' does not name a type")
     for identifier in used:
         if identifier not in held:
             raise BrokenType(
@@ -59,7 +59,7 @@ def check_description(description: TypeDescription) -> None:
 
 
 def _identifiers_in(mapping: bytes) -> set[bytes]:
-    """Walk through the minimal types, the complete types, and the pairs of both (TypeMapping)."""
+    """Check the minimal types, the complete types, and the pairs of both (TypeMapping)."""
     held: set[bytes] = set()
     at = 0
     for kind in (_MINIMAL, _COMPLETE):
@@ -78,7 +78,7 @@ def _identifiers_in(mapping: bytes) -> set[bytes]:
 
 
 def _sequence(mapping: bytes, at: int) -> tuple[int, int, int]:
-    """Begin of the first element, end, and number of elements."""
+    """Return begin of the first element, end, and number of elements."""
     at += -at % 4
     (size,) = _U32.unpack_from(mapping, at)
     (count,) = _U32.unpack_from(mapping, at + 4)
@@ -89,17 +89,17 @@ def _sequence(mapping: bytes, at: int) -> tuple[int, int, int]:
 
 
 def _check_type(mapping: bytes, at: int, end: int, kind: int, held: set[bytes]) -> int:
-    """Check one type, and return where the next begins."""
+    """Check one type, and return the offset of the next."""
     identifier = mapping[at : at + _IDENTIFIER_BYTES]
     begin = at + _IDENTIFIER_BYTES
     begin += -begin % 4
     (size,) = _U32.unpack_from(mapping, begin)
     behind = begin + 4 + size
     if behind > end or identifier[:1] != bytes((kind,)):
-        raise BrokenType(f"no type at {at}")
-    # MD5 is what the standard prescribes; it protects nothing here.
+        raise BrokenType(f"there is no type at {at}")
+    # The standard prescribes MD5; it is not used for protection here.
     digest = hashlib.md5(mapping[begin:behind], usedforsecurity=False).digest()
     if digest[:_HASH_BYTES] != identifier[1:]:
-        raise BrokenType(f"the type at {at} is not what its identifier says")
+        raise BrokenType(f"the type at {at} does not fit its identifier")
     held.add(identifier)
     return int(behind)

@@ -1,4 +1,4 @@
-"""Types of discovered endpoints: from what an endpoint announces to a type that can be stored."""
+"""Types of discovered endpoints: from the announced reference to a description that can be stored."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _MINIMAL: Final = 0
 _COMPLETE: Final = 1
 _HASH_BYTES: Final = 14
 MAX_DESCRIPTION_BYTES: Final = 4 << 20
+"""Larger type descriptions are refused; the largest seen in practice have a few kilobytes."""
 ATTEMPTS: Final = 3
 ATTEMPT_S: Final = 2.0
 PAUSE_S: Final = 0.2
 LOOK_UP_S: Final = ATTEMPTS * (ATTEMPT_S + PAUSE_S)
-"""How long a look-up may take, at most."""
-"""A type description above this size is refused; the largest seen in practice are a few kilobytes."""
+"""Limit for one look-up."""
 
 
 class TypeRef:
     """The TypeInformation of an endpoint, copied out of the discovery data.
 
     Attributes:
-        identity: the equivalence hashes of the complete and the minimal type; equal for equal types, so
-            that one resolution serves all endpoints of a type.
+        identity: the equivalence hashes of the complete and the minimal type, which are equal for equal
+            types: one resolution serves all endpoints of a type.
     """
 
     __slots__ = ("_pointer", "identity")
@@ -40,7 +40,7 @@ class TypeRef:
 
     @classmethod
     def of_endpoint(cls, builtin_endpoint: int) -> TypeRef | None:
-        """From the address of a built-in sample; None when the endpoint announces no type."""
+        """Copy it from the built-in sample at an address; None if the endpoint announces no type."""
         borrowed = ctypes.c_void_p()
         code = abi.endpoint_type(builtin_endpoint, ctypes.byref(borrowed))
         if code != 0 or not borrowed.value:
@@ -50,14 +50,14 @@ class TypeRef:
 
     @classmethod
     def of_description(cls, description: TypeDescription) -> TypeRef | None:
-        """Of a type that was resolved before; None when the description is damaged."""
+        """Make the reference of a type that was resolved before; None if the description is damaged."""
         information = description.information
         pointer = abi.read_type(information, len(information))
         return cls(pointer) if pointer else None
 
     @property
     def pointer(self) -> int:
-        """The C object; valid while this reference lives."""
+        """Address of the C object, valid while this reference lives."""
         return self._pointer
 
     def __eq__(self, other: object) -> bool:
@@ -86,7 +86,7 @@ def _hash(type_information: int, kind: int) -> bytes:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Resolution:
-    """The outcome of `resolve_type`: a type, or the reason why there is none."""
+    """Result of `resolve_type`: a type, or the reason for its lack."""
 
     type: TypeDescription | None
     reason: str = ""
@@ -100,10 +100,10 @@ def resolve_type(
     attempt_timeout_s: float = ATTEMPT_S,
     pause_s: float = PAUSE_S,
 ) -> Resolution:
-    """Ask the network for a type. Blocks; call it in a worker thread.
+    """Request a type from the network. This blocks; call it in a worker thread.
 
-    An owner that dies or does not answer is tried again up to `attempts` times; another participant that
-    uses the type may answer instead.
+    It repeats the request up to `attempts` times if the owner dies or does not answer; another participant
+    that uses the type may answer instead.
     """
     error: DdsError | None = None
     for attempt in range(attempts):

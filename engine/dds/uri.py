@@ -1,4 +1,4 @@
-"""Cyclone DDS settings as the XML text that its configuration takes."""
+"""Cyclone DDS settings as XML text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr, unescape
 
-# Deliveries are short and have one reader: asking often for acknowledgements costs nothing there, and the
-# default (100 ms) is longer than most deliveries.
+# Deliveries are short and have one reader: frequent requests for acknowledgements cost little, and the
+# default period (100 ms) is longer than most deliveries.
 _QUICK_HEARTBEAT = '<HeartbeatInterval min="2ms" minsched="2ms" max="100ms">5ms</HeartbeatInterval>'
 
 DEFAULT_MAX_PARTICIPANT_INDEX = 120
-"""Processes per machine that unicast discovery can find, applications included."""
+"""Limit for the processes of a machine that unicast discovery finds, applications included."""
 
 _MAX_FILE_BYTES: Final = 1 << 20
 _PART: Final = re.compile(r"<.*?</CycloneDDS\s*>|[^,<]+", re.DOTALL | re.IGNORECASE)
@@ -35,20 +35,20 @@ def cyclone_uri(
     tag: str = "",
     environment: Mapping[str, str] = os.environ,
 ) -> str:
-    """The settings of a node: CYCLONEDDS_URI where it is set, the parameters otherwise.
+    """Return the settings of a node: CYCLONEDDS_URI if it is set, otherwise from the parameters.
 
     Args:
-        interfaces: names or IP addresses of network interfaces; loopback only unless told otherwise.
+        interfaces: names or IP addresses of network interfaces; loopback by default.
         multicast: `false`, `true`, `spdp` or another value of General/AllowMulticast.
         peers: addresses that are asked for participants where multicast does not reach them.
         max_auto_participant_index: the number of participants per address that unicast discovery pings.
-        lease_s: after this silence the others take this participant for lost.
-        spdp_interval_ms: period of announcements. The default of Cyclone DDS needs 25 s to meet again
-            after a cut between unicast peers; 500 ms need less than one second.
-        receive_buffer_bytes: wanted socket receive buffer. It is a maximum: a kernel that allows less
-            gives less, where a minimum would make the participant fail.
-        tag: only participants with the same domain tag meet; empty is the usual, and a tag of its own.
-        environment: where CYCLONEDDS_URI is looked up.
+        lease_s: others count this participant as lost after this silence.
+        spdp_interval_ms: period of announcements. With Cyclone's default, unicast peers need 25 s to meet
+            again after a cut; with 500 ms, less than one second.
+        receive_buffer_bytes: wanted socket receive buffer. It is set as a maximum: a kernel that allows
+            less gives less, while a minimum would make the participant fail.
+        tag: only participants with equal domain tags meet; empty is Cyclone's default tag.
+        environment: environment variables, with CYCLONEDDS_URI.
     """
     given = environment.get("CYCLONEDDS_URI", "").strip()
     if given:
@@ -69,9 +69,9 @@ def cyclone_uri(
 
 
 def settings_text(uri: str) -> str:
-    """The XML that a CYCLONEDDS_URI stands for: a list of files and XML fragments, without comments.
+    """Return the XML of a CYCLONEDDS_URI, a list of files and XML fragments, without comments.
 
-    A file that cannot be read is left out: Cyclone DDS refuses it with a message of its own.
+    It skips unreadable files: Cyclone DDS refuses them with its own message.
     """
     texts = []
     for part in _PART.findall(uri):
@@ -85,7 +85,7 @@ def settings_text(uri: str) -> str:
 
 
 def domain_tag(uri: str) -> str:
-    """The domain tag in the settings; empty for none. Of several the last one counts."""
+    """Return the domain tag in the settings, the last of several; empty for none."""
     found = _TAG.findall(settings_text(uri))
     return unescape(found[-1].strip()) if found else ""
 
@@ -99,10 +99,10 @@ def directed_uri(
     *,
     others: Iterable[str] = (),
 ) -> str:
-    """Settings of a domain whose participants reach one other participant only, or those that are named.
+    """Return settings of a domain whose participants reach only the target, and `others`.
 
-    `ParticipantIndex none` keeps the others from finding us at a well-known port, and
-    `AddLocalhost=false` keeps us from finding them.
+    With `ParticipantIndex none`, other participants do not find this one at a well-known port; with
+    `AddLocalhost=false`, this one does not find them.
 
     Args:
         address: the target's metatraffic locator, as `host:port`.
@@ -128,9 +128,9 @@ def directed_uri(
 
 
 def private_uri() -> str:
-    """Settings of a domain that talks to nobody: it stays in this process.
+    """Return settings of a domain that stays in this process.
 
-    The wire domain id is one that no application can use by a plain id of 0 to 230.
+    Its wire domain id, 231, lies above the ids of applications, 0 to 230.
     """
     return _document(
         interfaces=("lo",),
@@ -151,10 +151,10 @@ def _document(
     receive_buffer_bytes: int,
     internal: str = "",
 ) -> str:
-    """The parts that all our participants share.
+    """Return the settings with the parts that all our participants share.
 
     Messages of up to 65500 bytes with 16000-byte fragments doubled the measured rate on Ethernet frames;
-    the retransmit settings keep replay to a late joiner from stalling.
+    without the retransmit settings, deliveries to late joiners stall.
     """
     return (
         '<CycloneDDS><Domain Id="any"><General><Interfaces>'

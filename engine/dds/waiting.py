@@ -1,4 +1,4 @@
-"""Waiting without polling: one wait set, woken by readers, by taps and by other threads."""
+"""Waiting without polling: one wait set that readers, taps and other threads wake."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FOREVER_SLICE_S = 3600.0
 
 
 class Signal:
-    """A flag that one thread awaits and that anybody sets.
+    """A flag that one thread awaits and any thread sets.
 
-    It is a guard condition in a wait set of Cyclone DDS: a wait costs nothing, holds no interpreter lock,
-    and can be ended from a callback of Cyclone DDS, from another thread and by a reader that has data.
+    It is a guard condition in a wait set of Cyclone DDS: a wait costs nothing and does not hold the
+    interpreter lock; a callback of Cyclone DDS, another thread or a reader with data ends it.
     """
 
     def __init__(self, participant: NodeParticipant) -> None:
@@ -32,27 +32,26 @@ class Signal:
         participant.adopt(self._waitset, self)
 
     def attach(self, entity: int, statuses: int = abi.DATA_AVAILABLE) -> None:
-        """Let statuses of a reader or writer set the flag too; the default is data of a reader.
+        """Make statuses of a reader or writer set the flag, too; the default is data of a reader.
 
-        A status stays until it is taken, data until they are taken; so long `wait` returns at once.
+        While a status or data are not taken, `wait` returns at once.
         """
         check(abi.set_status_mask(entity, statuses), "watch an entity")
         check(abi.waitset_attach(self._waitset, entity, 0), "attach an entity")
 
     def detach(self, entity: int) -> None:
-        """End what `attach` began; harmless when the entity is gone."""
+        """Undo `attach`; harmless if the entity was deleted."""
         abi.waitset_detach(self._waitset, entity)
 
     def set(self) -> None:
-        """Wake the waiting thread, or let its next wait return at once."""
+        """Wake the waiting thread, or make its next wait return at once."""
         if not self._closed:
             abi.set_guard(self.guard, True)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the flag is set or a reader has data; clear the flag.
+        """Wait until the flag is set or a reader has data, and clear the flag; return False if not in time.
 
-        Returns:
-            False when the time is over. None as `timeout_s` waits for ever, in slices of an hour.
+        Without `timeout_s` it waits for an hour.
         """
         timeout_s = _FOREVER_SLICE_S if timeout_s is None else max(0.0, timeout_s)
         woken = abi.waitset_wait(self._waitset, None, 0, round(timeout_s * 1e9))
@@ -62,7 +61,7 @@ class Signal:
         return bool(woken > 0)
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until the condition holds, asking again after each wake; False if not in time."""
+        """Wait until the condition holds, checking it after each wake; return False if not in time."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             left = deadline - time.monotonic()
@@ -72,7 +71,7 @@ class Signal:
         return True
 
     def close(self) -> None:
-        """Idempotent. A thread that still waits returns."""
+        """Close the signal; a waiting thread returns. Idempotent."""
         with self._lock:
             if self._closed:
                 return

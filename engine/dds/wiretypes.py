@@ -1,6 +1,6 @@
-"""The types of our own topics. Every one carries bytes; `engine.dds.cdr` packs and unpacks them.
+"""The types of ospltool's own topics. Each carries bytes, which `engine.dds.cdr` packs and unpacks.
 
-The field types are evaluated when the module loads: the wheel cannot resolve them as text.
+The field types are evaluated when the module loads: the wheel cannot resolve them from text.
 """
 
 # The base class comes without types; its class keyword cannot be checked.
@@ -16,7 +16,7 @@ from cyclonedds.idl.types import int32, sequence, uint8
 @dataclass
 @final
 class State(IdlStruct, typename="ospltool.State"):
-    """What a sender says of itself now: one instance for each sender."""
+    """The current state of a sender; one instance for each sender."""
 
     sender: str
     key("sender")
@@ -26,7 +26,7 @@ class State(IdlStruct, typename="ospltool.State"):
 @dataclass
 @final
 class Message(IdlStruct, typename="ospltool.Message"):
-    """One message of a sender; no instances."""
+    """One message of a sender; without key."""
 
     sender: str
     payload: sequence[uint8]
@@ -35,7 +35,7 @@ class Message(IdlStruct, typename="ospltool.Message"):
 @dataclass
 @final
 class Batch(IdlStruct, typename="ospltool.Batch"):
-    """One batch of an alignment stream; no instances."""
+    """One batch of an alignment stream; without key."""
 
     payload: sequence[uint8]
 
@@ -43,7 +43,7 @@ class Batch(IdlStruct, typename="ospltool.Batch"):
 @dataclass
 @final
 class SelfCheck(IdlStruct, typename="ospltool.SelfCheck"):
-    """What the check of memory layouts writes."""
+    """A sample of the check of memory layouts."""
 
     number: int32
     key("number")

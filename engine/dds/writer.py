@@ -19,25 +19,25 @@ _MAX_MATCHES: Final = 4096
 
 
 def key_payload(key: bytes) -> bytes:
-    """The payload of a dispose or unregister, from the XCDR2 key bytes of an instance.
+    """Make the payload of a dispose or unregister from the XCDR2 key bytes of an instance.
 
-    A captured dispose has its payload already. This is for an instance whose own dispose we never saw: the
-    key bytes are the key fields serialized as XCDR2, so the header says XCDR2 whatever representation the
-    samples of the instance have.
+    A captured dispose has its own payload. This is for an instance whose dispose was not captured: the key
+    bytes are the key fields serialized as XCDR2, so the header says XCDR2, whichever representation the
+    instance's samples have.
     """
     return KEY_HEADER + key
 
 
 class RawWriter:
-    """Writes CDR bytes, header included, as they are.
+    """Writes CDR bytes, header included, unchanged.
 
-    A writer may be used from several threads; samples of one thread keep their order. The writer of a
-    reliable KEEP_ALL topic blocks while its readers are behind, up to `qos.blocking_ns`.
+    Several threads may use a writer; samples of one thread keep their order. A reliable KEEP_ALL writer
+    blocks while its readers are behind, for up to `qos.blocking_ns`.
 
     Args:
         participant: where the writer lives.
         topic: from `open_topic`.
-        qos: its policies; partitions included.
+        qos: its policies, partitions included.
     """
 
     def __init__(self, participant: NodeParticipant, topic: Topic, qos: EndpointQos) -> None:
@@ -82,11 +82,15 @@ class RawWriter:
         check(abi.unregister_at(self.entity, ctypes.byref(sample), source_time_ns), self._action)
 
     def put(self, status: int, key: bytes, payload: bytes, source_time_ns: int) -> None:
-        """Write what was captured: `status` as in `engine.dataset.sample`; errors as for `write`.
+        """Write a captured sample; errors as for `write`.
 
-        A dispose without data is written from `key` where there is one, because a payload may come from a
-        writer of another representation. A sample that is both a dispose and an unregister is
-        written as a dispose followed by an unregister.
+        A sample that is both a dispose and an unregister is written as a dispose followed by an unregister.
+
+        Args:
+            status: bits of `engine.dataset.sample`.
+            key: the instance's key bytes, used for an unregister that comes with data.
+            payload: CDR with its header; the key only without `DATA`.
+            source_time_ns: the sample's timestamp.
         """
         if status & DATA:
             (self.writedispose if status & DISPOSE else self.write)(payload, source_time_ns)
@@ -96,11 +100,11 @@ class RawWriter:
             self.unregister(key_payload(key) if status & DATA else payload, source_time_ns)
 
     def flush(self) -> None:
-        """Send what is still collected for one network message."""
+        """Send the samples that are collected for a network message."""
         abi.write_flush(self.entity)
 
     def wait_for_acks(self, timeout_s: float) -> bool:
-        """Wait until every matched reliable reader has acknowledged everything written; False if not in time.
+        """Wait until all matched reliable readers have acknowledged everything; return False if not in time.
 
         Raises:
             DdsError: the writer is closed.
@@ -109,17 +113,17 @@ class RawWriter:
         return _reached(code, f"wait for acknowledgements of topic '{self.topic.name}'")
 
     def matched(self) -> set[int]:
-        """Instance handles of the readers that match now, at most 4096."""
+        """Return the instance handles of the matched readers, at most 4096."""
         handles = (ctypes.c_uint64 * _MAX_MATCHES)()
         count = check(abi.matched_subscriptions(self.entity, handles, _MAX_MATCHES), self._action)
         return set(handles[: min(count, _MAX_MATCHES)])
 
     def matched_guids(self) -> set[bytes]:
-        """GUIDs of the readers that match now, network order."""
+        """Return the GUIDs of the matched readers, in network order."""
         return set(self.matched_readers())
 
     def matched_readers(self) -> dict[bytes, bytes]:
-        """Reader GUID to participant GUID of the readers that match now, network order."""
+        """Return reader GUID to participant GUID of the matched readers, in network order."""
         found = {}
         for handle in self.matched():
             data = abi.matched_subscription_data(self.entity, handle)
@@ -130,15 +134,15 @@ class RawWriter:
         return found
 
     def wait_matched(self, count: int, timeout_s: float) -> bool:
-        """Wait until at least `count` readers match; False if not in time."""
+        """Wait until at least `count` readers match; return False if not in time."""
         return self.wait_until(lambda: len(self.matched()) >= count, timeout_s)
 
     def wait_for_readers(self, readers: set[bytes], timeout_s: float) -> bool:
-        """Wait until all of these readers, by GUID, match; False if not in time."""
+        """Wait until all of these readers, by GUID, match; return False if not in time."""
         return self.wait_until(lambda: readers <= self.matched_guids(), timeout_s)
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until the condition holds, asked again whenever a reader comes, goes or is refused."""
+        """Wait until the condition holds, checking it whenever a reader comes, goes or is refused."""
         statuses = abi.PUBLICATION_MATCHED | abi.OFFERED_INCOMPATIBLE_QOS
         taken = ctypes.c_uint32()
 
@@ -151,13 +155,13 @@ class RawWriter:
             return signal.wait_until(check_again, timeout_s)
 
     def incompatible_policy(self) -> tuple[int, int]:
-        """How many readers were refused for their QoS, and the id of the last policy that refused one."""
+        """Return the number of readers with incompatible QoS, and the id of the last policy at fault."""
         status = abi.IncompatibleQosStatus()
         check(abi.offered_incompatible(self.entity, ctypes.byref(status)), self._action)
         return status.total_count, status.last_policy_id
 
     def close(self) -> None:
-        """Delete the writer. Readers then see its instances without a writer. Idempotent."""
+        """Delete the writer; readers then see its instances without a writer. Idempotent."""
         with self._lock:
             if self._closed:
                 return

@@ -1,4 +1,4 @@
-"""The store's own thread: it opens the store, verifies it, and carries out what the runtime hands over."""
+"""The store's thread: it opens and verifies the store, and writes the changes of the runtime."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from engine.tracing.tracer import Tracer
 
 RETRY_S: Final = 1.0
-"""Pause before a disk that refused is tried again."""
+"""Pause before the next attempt after the disk refused."""
 _BLOCK_BYTES: Final = 512  # of st_blocks, whatever the file system's own blocks are
 GATHER_S: Final = 0.02
-"""How long a change may wait for others that are written in the same transaction, if nobody waits for it."""
+"""Time that a change may wait for others to share its transaction, if nobody waits for it."""
 MEASURE_S: Final = 1.0
-"""How soon after a change it is measured again what the store takes up, and not more often than this."""
+"""Time from a change to the next measurement of the store's size, which is the least time between two."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pace:
-    """How a store is written.
+    """Times and intervals for writing a store.
 
     Attributes:
-        session_s: time from one pause to the next, in which what comes is written (StoreSessionTime).
-        sleep_s: the pause between two sessions, 0 for none (StoreSleepTime).
-        optimize_interval: samples after which free space is given back, 0 for never (StoreOptimizeInterval).
+        session_s: time from one pause to the next (StoreSessionTime).
+        sleep_s: pause between two sessions, 0 for none (StoreSleepTime).
+        optimize_interval: samples after which the store frees space, 0 for never (StoreOptimizeInterval).
     """
 
     session_s: float = 20.0
@@ -49,22 +49,22 @@ class Pace:
 
 
 class Disk:
-    """Owns the store. `wake` must be called after something was handed to `persistence`.
+    """Owns the store and its thread. Call `wake` after handing something to `persistence`.
 
-    A store is not opened while its disk is full, for opening writes. Nor can its node do without: what is in
-    the store must be known before it may take part in an election.
+    It does not open a store while the disk is full, because opening writes. The node waits for it: it must
+    know the content of the store before it may take part in an election.
 
     Args:
         directory: the store directory, None for memory.
-        node: the node's name, for whoever finds the store in use.
-        on_result: called on the store's thread when results can be taken back, or opening has news.
-        pace: how it is written.
-        activities: where the thread says what it is busy with.
+        node: the node's name, shown to another process that finds the store in use.
+        on_result: called on the store's thread when there are results, or opening has made progress.
+        activities: registers the thread's work for the deadlock watch.
+        pace: times and intervals for writing.
 
     Attributes:
-        used_bytes: what all files of the store take up on the disk; 0 for memory, or while not known.
-        refusal: why the disk is too full to open the store, which is tried again; empty when it is not.
-        persistence: what the runtime hands its work to, once the store is open.
+        used_bytes: disk space of all files of the store; 0 for memory, or if not known.
+        refusal: the problem of a full disk that delays opening; empty for none.
+        persistence: takes the runtime's changes, once the store is open.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Disk:
 
     @property
     def kind(self) -> str:
-        """What the store is: `memory` or `sqlite`."""
+        """Kind of the store: `memory` or `sqlite`."""
         return "sqlite" if self._directory else "memory"
 
     def start(self) -> None:
@@ -103,21 +103,21 @@ class Disk:
         self._thread.start()
 
     def found(self) -> Found | None:
-        """What the store held; None until it is open and verified.
+        """Return the content of the store; None until it is open and verified.
 
         Raises:
-            StoreError: it cannot be used; the message says why and, where it is in use, by whom.
+            StoreError: it cannot be used; the message has the reason and, if it is in use, the user.
         """
         if self._error is not None:
             raise self._error
         return self._found
 
     def wake(self) -> None:
-        """There is something to do."""
+        """Wake the thread."""
         self._wake.set()
 
     def close(self, timeout_s: float) -> None:
-        """Write what is queued, for at most `timeout_s`, and close; what waits for room is given up."""
+        """Write the queued changes, for at most `timeout_s`, and close; changes without room are given up."""
         self._stopping.set()
         self._wake.set()
         self._thread.join(timeout_s)
@@ -128,7 +128,7 @@ class Disk:
             if store is None:
                 return
             found = read_store(store)
-        except Exception as error:  # whatever it is: the node waits for an answer
+        except Exception as error:  # of any class: the node waits for an answer
             self._error = error
             self._on_result()
             return
@@ -140,12 +140,12 @@ class Disk:
         try:
             self._carry_out(store)
             store.close()
-        except Exception as error:  # whatever it is: a node must not go on without its store
+        except Exception as error:  # of any class: a node must not continue without its store
             self.fault = error
             self._on_result()
 
     def _open(self) -> Store | None:
-        """Open the store as soon as its disk has room for that; None when it is closed before."""
+        """Open the store as soon as its disk has room for that; return None if `close` comes first."""
         while not self._stopping.is_set():
             try:
                 store = open_store(self._directory, self._node)
@@ -182,7 +182,7 @@ class Disk:
             self._wake.clear()
 
     def _gather(self) -> None:
-        """Let changes that come one by one come together: a transaction costs far more than a change."""
+        """Wait for more changes: a transaction costs far more than a change."""
         until_s = time.monotonic() + GATHER_S
         while self.persistence.may_gather and not self._stopping.is_set():
             left_s = until_s - time.monotonic()
@@ -192,22 +192,22 @@ class Disk:
             self._wake.clear()
 
     def _optimize(self, store: Store) -> None:
-        """Let the store give back free space when so much was written that it is time for it."""
+        """Let the store free space once `optimize_interval` samples were written."""
         written, interval = self.persistence.carried_out, self._pace.optimize_interval
         if interval and written - self._optimized >= interval:
             self._optimized = written
-            with contextlib.suppress(StoreError):  # the next write says so if the store cannot be used
+            with contextlib.suppress(StoreError):  # the next write reports a store that cannot be used
                 store.optimize()
 
     def _rest(self) -> None:
-        """Sleep when a session has lasted for long enough; not while the node ends."""
+        """Sleep between two sessions, unless the node ends."""
         pace = self._pace
         if pace.sleep_s and time.monotonic() - self._session_began_s >= pace.session_s:
             self._stopping.wait(pace.sleep_s)
             self._session_began_s = time.monotonic()
 
     def _measure(self) -> None:
-        """See what the store takes up, when that is due."""
+        """Measure the size of the store, when that is due."""
         if self._measure_due_s is not None and time.monotonic() >= self._measure_due_s:
             self.used_bytes, self._measure_due_s = used_bytes(self._directory), None
 
@@ -219,9 +219,9 @@ class Disk:
 
 
 def used_bytes(directory: Path | None) -> int:
-    """What the files of a store take up on the disk, as `du` counts; 0 when that cannot be read.
+    """Return the disk space of a store's files, as `du` counts; 0 if it cannot be read.
 
-    What the node remembers of its past lies beside them and does not count.
+    The files of the node's past, which lie beside them, do not count.
     """
     if directory is None:
         return 0
@@ -234,12 +234,12 @@ def used_bytes(directory: Path | None) -> int:
 
 
 def trace_found(tracer: Tracer, directory: str, found: Found) -> None:
-    """Trace what was found in a store.
+    """Trace the content of a store.
 
     Args:
-        tracer: where events go.
-        directory: of the store, as configured; empty for memory.
-        found: what was found.
+        tracer: takes the events.
+        directory: the store directory as configured; empty for memory.
+        found: the content.
     """
     if not directory:
         tracer.event("store.disabled")
@@ -266,7 +266,7 @@ def trace_found(tracer: Tracer, directory: str, found: Found) -> None:
 
 
 def _trace_origin(tracer: Tracer, found: Found, name: str) -> None:
-    """Whether a complete set is one that this node did not leave as its last."""
+    """Trace the state of a complete set, and whether it was restored from a backup or replaced."""
     summary = found.sets[name][0].summary()
     tracer.event(
         "lifecycle.local-copy", namespace=name, completeness="DAMAGED" if name in found.damage else "COMPLETE"

@@ -1,6 +1,6 @@
-"""Content filters of a node: //OpenSplice/Domain/Filters. What they do not accept is not kept there.
+"""Content filters of a node (//OpenSplice/Domain/Filters); the node keeps only samples that they accept.
 
-Payloads are decoded in groups that have a filter, and in no others.
+The node decodes payloads only in groups that have a filter.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class _TypeGate:
             if not self._decides_by_key:
                 return None
             return self._expression.accepts(decode(self._type, status, payload))
-        except Exception:  # the wheel raises what it likes for bytes of another type
+        except Exception:  # the wheel raises errors of many classes for bytes of another type
             return False
 
 
 class ContentFilters:
-    """The filters of a configuration; of those that match a group, the first one applies.
+    """The filters of a configuration; the first that matches a group applies.
 
     Args:
-        filters: as configured; each has been parsed before.
-        tracer: is told of those that have no effect.
+        filters: the configured filters, valid expressions.
+        tracer: takes the events of filters without effect.
     """
 
     def __init__(self, filters: Iterable[ContentFilter], tracer: Tracer) -> None:
@@ -72,11 +72,11 @@ class ContentFilters:
                 tracer.event("filter.ignored", place=each.origin, cause=each.why_ignored)
 
     def gate(self, description: GroupDescription) -> Gate | None:
-        """The filter of a group; None where none applies.
+        """Return the filter of a group; None if none applies.
 
         Raises:
-            FilterRefused: it does not fit the group's type; the text has file, line and the column in the
-                condition.
+            FilterRefused: the filter does not fit the group's type; the text has file, line, and the column
+                in the condition.
         """
         for each in self._filters:
             if any(element.contains(description.group) for element in each.elements):
@@ -89,14 +89,14 @@ class ContentFilters:
         return None
 
     def left_of(self, found: Found, renew: Callable[[], None]) -> Found:
-        """What the filters leave of stored sets; a filter may be newer than the store.
+        """Apply the filters to stored sets, because a filter may be newer than the store.
 
         Args:
-            found: what the store held. It is not changed.
-            renew: is called again and again meanwhile.
+            found: the content of the store. It is not changed.
+            renew: called repeatedly meanwhile.
 
         Raises:
-            FilterRefused: a filter does not fit a type that the store knows; the text names the group, too.
+            FilterRefused: a filter does not fit a stored type; the text names the group, too.
         """
         sets = {}
         for name, (data, descriptions) in found.sets.items():

@@ -1,4 +1,4 @@
-"""What discovery and fellows tell this node, on its way to the runtime."""
+"""News from discovery and fellows, on its way to the runtime."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Incoming:
-    """Tells the runtime. All methods are called on the node's thread.
+    """Passes news to the runtime. All methods are called on the node's thread.
 
     Args:
-        participant: where types are looked up.
-        neighbourhood: makes changes out of what discovery tells.
-        wire: has the taps, and threads for what blocks.
-        runtime: is told.
-        tracer: where events go.
+        participant: looks up types.
+        neighbourhood: turns discovery into changes.
+        wire: has the taps, and threads for blocking work.
+        runtime: takes the news.
+        tracer: takes the events.
         post: runs a callable on the node's thread.
     """
 
@@ -50,7 +50,7 @@ class Incoming:
         self._undecodable: dict[str, int] = {}
 
     def turn(self) -> None:
-        """Let taps follow what is known of topics, and look again at the writers of those that do."""
+        """Continue the moves of taps, and check the writers of taps that request more."""
         for topic, type_id in self._wire.taps.take_raised():
             self._check_offers(self._neighbourhood.offers(topic, type_id))
         for moved in self._wire.taps.turn():
@@ -63,11 +63,11 @@ class Incoming:
             )
 
     def topics_seen(self, batch: Sequence[Any]) -> None:
-        """Take in what topic discovery tells."""
+        """Take in a batch of topic discovery."""
         self._writers_seen(self._neighbourhood.topics_seen(batch))
 
     def discovered(self, batch: Sequence[Any]) -> None:
-        """Take in what discovery tells."""
+        """Take in a batch of discovery and of attachments."""
         changes = self._neighbourhood.take(batch)
         for node, participant, is_attached in changes.fellows:
             if is_attached:
@@ -89,7 +89,7 @@ class Incoming:
         self._wire.keeping.processes_gone(changes.processes_gone)
 
     def _writers_seen(self, changes: Changes) -> None:
-        """Durable writers came and went, or groups of theirs are known better."""
+        """Take in durable writers that came and went, and groups that are known better."""
         for description in changes.groups:
             self._runtime.group_seen(description)
         for writer, groups in changes.writers:
@@ -118,7 +118,7 @@ class Incoming:
         )
 
     def _hosts(self, reader: DurableReader) -> frozenset[str]:
-        """The addresses of a reader's host; one that is heard over loopback only is on ours."""
+        """Return the addresses of a reader's host; a reader with loopback addresses only is on this host."""
         network = beyond_loopback(reader.hosts)
         return frozenset(network) if network else reader.hosts | self._runtime.settings.hosts
 
@@ -143,7 +143,7 @@ class Incoming:
         self._wire.submit(look_up, f"groupCreationThread (type of topic {endpoint.topic})", LOOK_UP_S)
 
     def messages(self, batch: Sequence[Any]) -> None:
-        """Take in protocol messages, each from the node that it names only."""
+        """Take in protocol messages, each only from the node that it names."""
         for received in batch:
             if self._neighbourhood.may_speak_for(received.participant, received.sender_id):
                 self._runtime.message(received.topic, received.sender_id, received.payload)
@@ -152,10 +152,10 @@ class Incoming:
                 self._runtime.holdings.malformed(received.topic, received.sender_id, cause)
 
     def count_undecodable(self, totals: Mapping[str, int]) -> None:
-        """Count and report the samples that the transport could not even take apart.
+        """Count and report the samples that the transport could not decode.
 
         Args:
-            totals: how many there were since the node began, by topic.
+            totals: their number since the start of the node, by topic.
         """
         for topic, total in totals.items():
             count = total - self._undecodable.get(topic, 0)

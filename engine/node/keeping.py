@@ -1,10 +1,10 @@
-"""Instances that readers see ALIVE for as long as their writers live.
+"""Instances that readers must see ALIVE while their writers live.
 
-A reader knows of a writer by the samples that it has heard of it. What it knows from a node only is kept
-ALIVE by a writer of the node, until the original writer unregisters the instance, ends or is lost; then the
-instance becomes what the autodispose of that writer asks for. When a writer comes back that was lost, the
-newest sample of each instance that depends on it is shown again: readers that lost it with its writer, and
-have the very same sample, see it ALIVE in a new generation.
+A reader knows a writer of an instance only by its samples. An instance that it knows only from a node is kept
+ALIVE by a writer of the node, until the original writer unregisters it, ends or is lost; then the instance
+is disposed or not, as that writer's autodispose says. When a lost writer comes back, the node delivers the
+newest sample of each of its instances again: readers that lost the instance with its writer, and have the
+same sample, see it ALIVE in a new generation.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ if TYPE_CHECKING:
     Submit: TypeAlias = Callable[[Callable[[], None], str, float], None]
 
 MAX_LOST: Final = 10_000
-"""Writers that were lost and are remembered, in case they come back."""
+"""Limit for the memory of lost writers, which may come back."""
 MAX_LOOKED_UP: Final = 1_000
-"""Samples of a delivery whose instances are looked up one by one, while everything else waits."""
+"""Limit for the samples of a delivery whose instances the node's thread looks up itself."""
 MAX_LATER: Final = 100_000
-"""Instances of which it is remembered that readers have seen them with a later source time than the set's."""
+"""Limit for remembered instances that readers have with a later source time than the set's."""
 _NO_TIMES: Final[Mapping[bytes, int]] = {}
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 
 
 class Keeping:
-    """What the processes of readers are given, and what stays there. All methods are called on one thread.
+    """Deliveries to readers' processes, and the writers that stay there. One thread calls all methods.
 
     Args:
         directed: opens sessions.
-        neighbourhood: knows who lives.
-        submit: runs something that blocks on a worker thread.
+        neighbourhood: knows the living writers.
+        submit: runs blocking work on a worker thread.
     """
 
     def __init__(self, directed: Directed, neighbourhood: Neighbourhood, submit: Submit) -> None:
@@ -74,12 +74,12 @@ class Keeping:
 
     @property
     def sessions(self) -> int:
-        """Processes in which something is kept."""
+        """Number of processes in which the node keeps instances ALIVE."""
         return sum(process.kept > 0 for process in self._processes.values())
 
     @property
     def writers(self) -> int:
-        """Our writers that keep instances ALIVE."""
+        """Number of the node's writers that keep instances ALIVE."""
         return sum(process.kept for process in self._processes.values())
 
     # Delivery.
@@ -95,7 +95,17 @@ class Keeping:
         how: Again | Instead | None,
         on_rejected: Callable[[Group, int], None] | None = None,
     ) -> None:
-        """Give samples to a reader's process; `done` and `on_rejected` are called on a worker thread."""
+        """Deliver samples to a reader's process.
+
+        Args:
+            reader: the reader.
+            addresses: the process's unicast metatraffic locators.
+            groups: the groups and their samples.
+            done: called with the result, on a worker thread.
+            is_whole: whether the samples are all that is kept of the groups.
+            how: Again or Instead if the reader has had the samples before, None for new ones.
+            on_rejected: called on a worker thread, see `give`.
+        """
         participant = bytes.fromhex(reader.participant)
         process = self._processes.get(participant)
         if process is None:
@@ -145,7 +155,7 @@ class Keeping:
         *,
         is_whole: bool,
     ) -> Portion:
-        """What is given of a group that readers have not had so yet."""
+        """Return the delivery of a group in a form that the readers have not received yet."""
         group = description.group
         has_writer = None if is_whole else self._has_writer(group, rows, living)
         steps = whole(rows, living, self._disposing(group), has_writer)
@@ -155,7 +165,7 @@ class Keeping:
         return Portion(description, _not_before(how.times[group], steps), Mode.INSTEAD)
 
     def _moved(self, crowd: frozenset[tuple[str, str, str]]) -> Iterator[Portion]:
-        """What keeps instances ALIVE that a participant keeps which must retire; readers refuse it."""
+        """Return deliveries that replace the writers of a participant that must retire."""
         for group, description in self._runtime.descriptions.items():
             if (group.topic, group.partition, description.type.type_id) in crowd:
                 steps = written(self._rows(group) or (), self._neighbourhood.living(group))
@@ -164,12 +174,12 @@ class Keeping:
                 )
 
     def _instances(self, topic: str) -> int:
-        """How many instances this node has of a topic, in all partitions."""
+        """Return the number of instances that this node has of a topic, in all partitions."""
         held = [self._held(group) for group in self._runtime.descriptions if group.topic == topic]
         return sum(group_set.instance_count for group_set in held if group_set is not None)
 
     def _disposing(self, group: Group) -> frozenset[bytes]:
-        """The writers of a group that are gone and had autodispose."""
+        """Return the lost writers of a group that had autodispose."""
         return frozenset(
             writer for writer, (groups, autodispose) in self._lost.items() if autodispose and group in groups
         )
@@ -189,10 +199,10 @@ class Keeping:
         if process.put(job, failed):
             self._submit(process.work, "resendQueue (delivery to a process of readers)", TIMEOUT_S)
 
-    # What happens to writers and readers.
+    # Changes of writers and readers.
 
     def processes_gone(self, participants: Iterable[bytes]) -> None:
-        """Participants left or were lost."""
+        """Forget participants that left or were lost."""
         for participant in participants:
             process = self._processes.pop(participant, None)
             if process is not None and process.leave():
@@ -201,13 +211,13 @@ class Keeping:
                 kept.discard(participant)
 
     def was_away(self, sample: Sample) -> bool:
-        """Whether the writer of a sample was lost, and readers on this host may have missed it, too."""
+        """Tell whether a sample's writer was lost: readers on this host may have missed the sample, too."""
         writer = sample.writer
         is_unheard = writer not in self._writers and sample.source_time_ns > self._began_ns
         return is_unheard or writer in self._lost or writer in self._back
 
     def changed(self, changes: Changes) -> None:
-        """Writers came and went."""
+        """Take in writers that came and went."""
         autodispose = {each.endpoint.guid: each.endpoint.endpoint_qos.autodispose for each in changes.offers}
         for writer, groups in changes.writers:
             if groups:
@@ -249,7 +259,7 @@ class Keeping:
                     self._end(group, functools.partial(_one, key, time_ns), disposes=False, closes=False)
 
     def _end(self, group: Group, ended: Callable[[], Iterable[End]], disposes: bool, *, closes: bool) -> None:
-        """Instances of a group have lost their last writer."""
+        """End instances of a group that have lost their last writer."""
         description = self._runtime.descriptions[group]
         later = self._later.get(group, _NO_TIMES)
 
@@ -265,12 +275,12 @@ class Keeping:
             del self._kept[group]
 
     def _show_again(self, groups: tuple[Group, ...], writer: bytes) -> None:
-        """A writer is back that had been lost: so have readers on this host lost it."""
+        """Deliver the groups of a returned writer again: readers on this host lost it, too."""
         self._runtime.serving.returned(writer)
         for group in groups:
             state = self._runtime.core.name_space_of(group)
             rows = self._rows(group)
-            shown = set()  # what one reader of a process is given, all of them get
+            shown = set()  # all readers of a process get a delivery to one of them
             for reader in self._runtime.core.in_charge_of(state.name) if state and rows else ():
                 is_first = reader.participant not in shown
                 if rows and is_first and is_given(group, reader.topic, reader.partitions):
@@ -279,7 +289,7 @@ class Keeping:
                     self._runtime.serving.show_again(reader, [(description, rows)], Again(writer))
 
     def taken_over(self, reader: ReaderKey) -> None:
-        """Who kept a reader's instances ALIVE is gone, and this node is in charge of it."""
+        """Keep a reader's instances ALIVE, because the node that did so is gone."""
         groups = []
         for group, description in sorted(self._runtime.descriptions.items()):
             if is_given(group, reader.topic, reader.partitions) and self._neighbourhood.living(group):
@@ -289,7 +299,7 @@ class Keeping:
         self._runtime.serving.show_again(reader, groups, Again(b""))
 
     def handed_over(self, reader: ReaderKey) -> None:
-        """Another node keeps a reader's instances ALIVE: this one need not, but for other readers there."""
+        """Stop keeping a reader's instances ALIVE, as another node does, except for others of its process."""
         participant = bytes.fromhex(reader.participant)
         process = self._processes.get(participant)
         ours = [
@@ -315,7 +325,7 @@ class Keeping:
     # The sets.
 
     def _has_writer(self, group: Group, rows: Rows, living: frozenset[bytes]) -> Callable[[bytes], bool]:
-        """Whether instances of which only a part is given are written, by all that is kept of them now."""
+        """Return a function that tells whether an instance has a living writer, by all its kept samples."""
         if len(rows) <= MAX_LOOKED_UP:
             keys = {sample.key for sample in rows}
             alive = {key for key in keys if is_written(self._history(group, key), living)}
@@ -324,7 +334,7 @@ class Keeping:
 
         @functools.cache
         def found() -> set[bytes]:
-            """On the worker's thread: it takes as long as all of the group."""
+            """Find them on the worker's thread: that takes as long as reading the whole group."""
             return {history[0].key for history in instances(kept) if is_written(history, living)}
 
         return lambda key: key in found()
@@ -362,7 +372,7 @@ def _shown_again(
 
 
 def _not_before(times: Mapping[bytes, int], steps: Iterable[Step]) -> Iterator[Step]:
-    """Steps with the source time that readers have of an instance, where that is later."""
+    """Give steps the source time that readers have for the instance, if that is later."""
     for step in steps:
         sample = step.sample
         time_ns = times.get(sample.key, sample.source_time_ns)
@@ -388,4 +398,4 @@ def _one(key: bytes, time_ns: int) -> tuple[End]:
 
 
 def _ignore(_: DdsError) -> None:
-    """A process that cannot be reached loses what is kept there by itself."""
+    """Do nothing: a process that cannot be reached loses its writers by itself."""

@@ -1,4 +1,4 @@
-"""One node: everything put together, and the one thread on which the runtime lives."""
+"""One node: its assembly, and the one thread of its runtime."""
 
 from __future__ import annotations
 
@@ -58,44 +58,44 @@ TOPICS: Final = (
 
 
 WAITING_PERIOD_S: Final = 10.0
-"""How often a node reports that it waits for room to open its store."""
+"""Period of reports that the node waits for room to open its store."""
 
 
 class ConfigurationRefused(Exception):
-    """The node cannot run with this configuration in this system; starting it again would not help."""
+    """The node cannot run with this configuration in this system; a restart would not help."""
 
 
 class NodeFault(Exception):
-    """A part of the node cannot be used, or ended by itself; the node cannot go on without it."""
+    """A part that the node needs cannot be used, or failed."""
 
 
 class Lease(Protocol):
-    """What a supervised node owes its supervisor (see `engine.supervisor.link`)."""
+    """The duties of a supervised node towards its supervisor (see `engine.supervisor.link`)."""
 
     def renew(self) -> None:
-        """The node is alive."""
+        """Tell that the node is alive."""
 
     def report(self, state: str, **details: object) -> None:
-        """The node is in another state."""
+        """Report the state of the node."""
 
     def is_lost(self, timeout_s: float = 0) -> bool:
-        """The supervisor is gone."""
+        """Tell whether the supervisor is gone."""
 
 
 class SystemClock:
     """The real clocks."""
 
     def monotonic(self) -> float:
-        """Seconds since any moment."""
+        """Return the monotonic time in seconds."""
         return time.monotonic()
 
     def wall_ns(self) -> int:
-        """Nanoseconds since 1970 UTC."""
+        """Return nanoseconds since 1970 UTC."""
         return time.time_ns()
 
 
 def _pace(configuration: Configuration) -> Pace:
-    """How the store of a node is written."""
+    """Return times and intervals for writing the node's store."""
     persistent = configuration.persistent
     if persistent is None:
         return Pace()
@@ -106,17 +106,17 @@ class Node:
     """One running durability service.
 
     Args:
-        configuration: what the file says.
+        configuration: the settings.
         name: the human name of the node.
-        tracer: where events go; the node publishes them for consoles, too.
-        environ: where CYCLONEDDS_URI is looked up.
-        lease: the supervisor's side, None without a supervisor.
-        carried: what this process has held before it moved to another network interface.
-        past: what the node remembers; consoles are shown it.
+        tracer: takes the events; the node publishes them for consoles, too.
+        environ: environment variables, with CYCLONEDDS_URI.
+        lease: the link to the supervisor, None without one.
+        carried: data of this process from before it moved to another network interface.
+        past: remembered events, which consoles show.
 
     Attributes:
-        carries: why `run` has returned, if it was in order to begin anew on another network interface: what
-            the next `Node` has to be given. None where the node ended for good.
+        carries: data for the next `Node`, if `run` returned to move to another network interface; None if the
+            node ended for good.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Node:
         self._threads = Threads(configuration, tracer)
 
     def _open_store(self) -> Found | None:
-        """Open and verify the store, however long its disk is full; None when told to end before."""
+        """Open and verify the store, waiting while its disk is full; return None if told to end first."""
         domain, persistent = self._configuration.domain, self._configuration.persistent
         directory = persistent.store_directory if persistent else ""
         self._disk.start()
@@ -178,7 +178,7 @@ class Node:
         return None
 
     def _begin(self, found: Found) -> None:
-        """Join the domain with what the store held."""
+        """Join the domain with the content of the store."""
         configuration, name, node = self._configuration, self._name, found.report.node_id
         self._found = found
         before = self._past.open(self._shell.activities.work(ACTIVITY, withholds=False))
@@ -223,7 +223,7 @@ class Node:
         self._threads.look()
 
     def _announced(self, names: EntityNames) -> Announced:
-        """What the endpoints of a protocol say of themselves."""
+        """Return names and priorities of a protocol's endpoints."""
         network = self._configuration.network
         heartbeat, alignment = network.heartbeat_priority, self._configuration.alignment.transport_priority
         priorities = {
@@ -235,7 +235,7 @@ class Node:
         return Announced(names.publisher, names.subscriber, network.transport_priority, priorities)
 
     def _assemble(self, name: str) -> None:
-        """The runtime, and what brings it news and shows it."""
+        """Make the runtime, its inputs, and its display for consoles."""
         configuration = self._configuration
         filters = ContentFilters(configuration.filters, self._tracer)
         try:
@@ -290,7 +290,7 @@ class Node:
         self._shell.stack.callback(self._tracer.subscribe(self._showing.event, Level.FINE))
 
     def _serve_clients(self) -> ClientService | None:
-        """The service for clients, if the configuration has one."""
+        """Make the service for clients, if the configuration has one."""
         names = self._configuration.client_durability
         if names is None:
             return None
@@ -314,13 +314,13 @@ class Node:
 
     def _listen(self) -> None:
         listen = self._shell.listen
-        # Topics come before the writers of them.
+        # Topics come before their writers.
         listen("topics", self._shell.topics.take, self._incoming.topics_seen)
         listen("discovery", self._shell.discovery.take, self._incoming.discovered)
         listen("channel", self._channel.take, self._incoming.messages)
         listen("attachment", self._channel.take_changes, self._incoming.discovered)
         listen("streams", self._streams.take, self._streams.arrived)
-        # The turn itself looks at the taps.
+        # The node's turn drains the taps.
         listen("taps", lambda: [True] if self._wire.taps.has_news() else [], every_s=GATHER_S)
         self._shell.rely_on(self._disk, self._wire, self._pulse)
         self._shell.pump.start()
@@ -338,18 +338,18 @@ class Node:
         watch.start()
 
     def request_stop(self, reason: str) -> None:
-        """End in order. May be called from a signal handler and from any thread."""
+        """Request an orderly end. Any thread and a signal handler may call this."""
         self._shell.request_stop(reason)
 
     # The node's thread.
 
     def run(self) -> None:
-        """Serve until `request_stop` or until the supervisor is gone; returns when all is closed.
+        """Serve until `request_stop` or the loss of the supervisor; return when all is closed.
 
         Raises:
-            ConfigurationRefused: the system around this node makes its configuration impossible.
-            NodeFault: the store or Cyclone DDS cannot be used, or a part of the node ended by itself. A full
-                disk is waited for.
+            ConfigurationRefused: the configuration is impossible in this system.
+            NodeFault: the store or Cyclone DDS cannot be used, or a part of the node failed. With a full disk
+                the node waits.
         """
         try:
             check_layouts()
@@ -391,7 +391,7 @@ class Node:
                     self._streams.turn()
                     self._incoming.turn()
                     self._capture.turn()
-                    self._shell.carry_out()  # what has come meanwhile: nobody is judged before it is read
+                    self._shell.carry_out()  # read all messages before judging fellows
                     due = self._runtime.turn()
                     if self._clients:
                         due = min(due, self._clients.work())
@@ -418,14 +418,14 @@ class Node:
                 self._lease.report("TERMINATED", node=self._found.report.node_id)
 
     def _tell_flushed(self, unwritten: int, elapsed_ns: int) -> None:
-        """Of the samples that were not on the disk when this node was told to end, which are now."""
+        """Trace how many of the samples that were not on disk at the request to end are now."""
         left = self._disk.persistence.queued_changes
         self._tracer.event("store.flushed", samples=unwritten - left, elapsed_ns=elapsed_ns)
         if left:
             self._tracer.event("store.not-flushed", samples=left)
 
     def _patience_s(self, due: float) -> float:
-        """Seconds to wait for news until the next turn."""
+        """Return the time to wait for news until the next turn."""
         if self._streams.is_waiting:
             return 0.0
         now = self._clock.monotonic()
@@ -459,14 +459,14 @@ class Node:
             self._threads.look()
 
     def _say(self, state: str, **details: object) -> None:
-        """Tell the supervisor, and with it `ospltool status`, how the node is, where that has changed."""
+        """Report the state of the node to the supervisor, and so to `ospltool status`, if it changed."""
         said = (state, details)
         if self._lease and said != self._said and not self._is_moving:
             self._said = said
             self._lease.report(state, **details)
 
     def _renew(self) -> None:
-        """Renew the lease, on the watch's thread; a supervisor that is gone ends the node."""
+        """Renew the lease, on the watch's thread; end the node if the supervisor is gone."""
         if self._lease is None:
             return
         self._lease.renew()

@@ -1,4 +1,4 @@
-"""The processes of readers: what each of them is given one after the other, over one session."""
+"""The processes of readers, each with one session and a queue of deliveries."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     Failed = Callable[[DdsError], None]
 
 MAX_KEPT_SESSIONS: Final = 192
-"""Processes in which instances are kept ALIVE; each has a Cyclone DDS domain, with five threads."""
+"""Limit for processes with instances kept ALIVE; each needs a Cyclone DDS domain with five threads."""
 MAX_KEPT_WRITERS: Final = 100_000
-"""Writers in all of them; beyond either bound instances are NOT_ALIVE_NO_WRITERS after a delivery."""
+"""Limit for the writers in all of them; beyond either limit delivered instances are NOT_ALIVE_NO_WRITERS."""
 
 
 class Process:
-    """One process, its session while that is needed, and what waits for it."""
+    """One process, its session while it is needed, and the deliveries that wait."""
 
     def __init__(self, opens: Callable[[], DirectedSession]) -> None:
         self._opens = opens
@@ -36,7 +36,7 @@ class Process:
         self.crowd: frozenset[tuple[str, str, str]] = frozenset()
 
     def put(self, job: Job, failed: Failed) -> bool:
-        """Let a job wait for its turn; True when somebody must call `work` on a worker thread."""
+        """Queue a job; return True if the caller must have `work` called on a worker thread."""
         with self._lock:
             self._waiting.append((job, failed))
             if self._is_running:
@@ -45,7 +45,7 @@ class Process:
             return True
 
     def leave(self) -> bool:
-        """The process is gone: what waits fails soon; True when somebody must call `work`."""
+        """Note that the process is gone, so that jobs fail soon; return True if `work` must be called."""
         self._is_gone = True
         self._abandon_if_gone()
         with self._lock:
@@ -55,7 +55,7 @@ class Process:
             return True
 
     def work(self) -> None:
-        """Carry out what waits, one after the other, and close the session if nothing stays; blocks."""
+        """Carry out the jobs in order, and close the session if no writer stays. It blocks."""
         while (task := self._next()) is not None:
             task()
 

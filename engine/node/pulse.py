@@ -1,10 +1,10 @@
-"""Heartbeats that do not wait for the node's work: a thread of their own sends them.
+"""Heartbeats on their own thread, which do not wait for the node's work.
 
-The node's thread says what its heartbeat is, and it goes out at once, whatever else waits to be sent. While
-that thread is busy with one piece of work for longer than a heartbeat period, its last heartbeat is sent
-again, with the serial number that it has: to fellows that is a sign of life and no news. A thread that is
-busy for longer than the deadlock watch allows is taken for hung, and its node falls silent, so that no
-heartbeat outlives a dead node for longer than that (docs/protocol.md, Life signs).
+The node's thread provides the heartbeat, which is sent at once, ahead of all other messages. While that
+thread is busy with one piece of work for longer than a heartbeat period, the pulse repeats the last heartbeat
+with its old serial number: for fellows a sign of life without news. If the thread is busy for longer than the
+deadlock watch allows, it counts as hung and the pulse falls silent, so that heartbeats do not outlive a dead
+node for longer than that (docs/protocol.md, Life signs).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from engine.dds.activity import Work
 
 LATE: Final = 1.25
-"""Heartbeat periods after which the node's own heartbeat is late, and the last one is sent again."""
+"""Heartbeat periods after which the node's heartbeat is late, and the last one is repeated."""
 
 
 class Pulse:
     """Sends the heartbeats of a node.
 
     Args:
-        send: sends one to all fellows; may block, and raise DdsError.
-        work: what the node's thread is busy with.
-        sending: what the heartbeats' thread is busy with.
+        send: sends a heartbeat to all fellows; may block, and raise DdsError.
+        work: the work of the node's thread.
+        sending: the work of the heartbeats' thread.
         period_s: the heartbeat period.
-        patience_s: a thread that is busy for longer is hung.
+        patience_s: limit for one piece of work; beyond it the node's thread counts as hung.
 
     Attributes:
-        repeated: heartbeats that were sent again because the node's thread was busy.
-        fault: what ended the thread, None while it runs.
+        repeated: number of heartbeats repeated because the node's thread was busy.
+        fault: the error that ended the thread, or None.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Pulse:
         self._thread.start()
 
     def beat(self, heartbeat: bytes) -> None:
-        """Send the node's heartbeat; one that has not been sent yet is not sent any more."""
+        """Send the node's heartbeat; it replaces one that was not sent yet."""
         with self._changed:
             self._newest = heartbeat
             self._changed.notify()
@@ -73,13 +73,13 @@ class Pulse:
                     with self._sending:
                         self._send(heartbeat)
                 except DdsTimeout:
-                    continue  # a fellow does not keep up; the next heartbeat is due soon enough
+                    continue  # a fellow is behind; the next heartbeat is due soon
         except DdsError as error:
             if not self._is_ending:
                 self.fault = error
 
     def _next(self) -> bytes:
-        """Wait for what is to be sent next; nothing when it is over."""
+        """Wait for the next heartbeat to send; return nothing at the end."""
         with self._changed:
             while True:
                 if self._newest is not self._sent:
@@ -92,7 +92,7 @@ class Pulse:
                     return self._sent
 
     def _is_busy(self) -> bool:
-        """Whether the node's thread works and cannot say anything itself."""
+        """Tell whether the node's thread is busy, but not hung."""
         since_s = self._work.since_s
         return since_s is not None and time.monotonic() - since_s <= self._patience_s
 

@@ -1,7 +1,7 @@
-"""A host that gets its address late: a node that chooses its interface itself moves to the one that came up.
+"""The move to a network interface that comes up late, for nodes that choose their interface themselves.
 
-Cyclone DDS takes its network interfaces when a domain is made and never again. So the node ends in order,
-takes its data along, and begins anew in the same process.
+Cyclone DDS reads its network interfaces only when a domain is created. So the node ends in order, and a new
+one starts in the same process with its data.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from engine.runtime.startup import Found
 
 PERIOD_S: Final = 1.0
-"""How often the interfaces are looked at."""
+"""Period of checks of the interfaces."""
 LOOKS: Final = 2
-"""Looks in a row that must find the same: an interface comes up in several steps."""
+"""Consecutive checks that must find the same interface: it comes up in several steps."""
 
 
 class InterfaceWatch:
-    """Tells when the interface that AUTO means is another one than the node uses.
+    """Finds out when AUTO means another interface than the one that the node uses.
 
-    An interface that is down, or has lost its address, is no reason to move: a cable is plugged in again.
+    A node does not move because its interface is down or has lost its address: that may be a pulled cable.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class InterfaceWatch:
         self._times = 0
 
     def look(self, now: float) -> str:
-        """The interface to move to, by name and address; empty where there is no reason."""
+        """Return name and address of the interface to move to; empty if the node should stay."""
         if now < self._due_s:
             return ""
         self._due_s = now + PERIOD_S
@@ -56,7 +56,7 @@ class InterfaceWatch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Carried:
-    """Complete sets that a node takes along, by name-space: they need not be on a disk."""
+    """Complete sets that a node takes along in memory, by name-space."""
 
     sets: dict[str, tuple[DataSet, list[GroupDescription]]] = dataclasses.field(default_factory=dict)
     stored: dict[str, StoredSet] = dataclasses.field(default_factory=dict)
@@ -64,7 +64,7 @@ class Carried:
 
     @classmethod
     def of(cls, runtime: Runtime) -> Carried:
-        """What a runtime holds at its end."""
+        """Collect the sets of a runtime at its end."""
         carried = cls()
         for name, data in runtime.spaces.items():
             state = data.state
@@ -86,7 +86,7 @@ class Carried:
         return carried
 
     def added_to(self, found: Found) -> Found:
-        """What a store held, with these sets in the place of its own."""
+        """Return the content of a store with these sets in place of its own."""
         parts = {name: part for name, part in found.parts.items() if name not in self.sets}
         return dataclasses.replace(
             found,

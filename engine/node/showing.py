@@ -1,4 +1,4 @@
-"""What a node shows to consoles: snapshots of its state, every event that it traces, and its past."""
+"""The data of a node for consoles: snapshots of its state, its traced events, and its past."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ TOPICS: Final = (
     ChannelTopic(EVENTS_TOPIC, is_state=False, reads=False),
     ChannelTopic(PAST_TOPIC, is_state=True, reads=False),
 )
-"""What a node opens to show itself."""
+"""The topics for consoles."""
 SNAPSHOT_PAUSE_S: Final = 0.25
 PAST_PAUSE_S: Final = 1.0
-"""The past is published when it has grown, and not more often than this: who is there has the events."""
+"""Least time between two publications of the past; consoles that are connected get the events anyway."""
 
 
 class Showing:
-    """Publishes snapshots and events.
+    """Publishes snapshots, events and the past.
 
     Args:
-        runtime: whose state is shown.
+        runtime: has the state.
         wire: publishes it.
-        identity: what of the process does not change.
+        identity: the facts of the process that do not change.
         clock: the node's.
-        disk_bytes: how much the store takes up on the disk now.
-        past: what the node remembers.
+        disk_bytes: returns the size of the store on disk.
+        past: remembered events.
 
     Attributes:
-        due_s: when the next snapshot is due.
+        due_s: time of the next snapshot, monotonic.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Showing:
             self._wire.publish(PAST_TOPIC, monitor.encode(self._past.shown(shown.id, shown.name)))
 
     def event(self, record: Record) -> None:
-        """Publish an event; the tracer calls it on whatever thread traces."""
+        """Publish an event; the tracer calls this on the thread that traces."""
         event = monitor.NodeEvent(
             node=self._runtime.settings.node,
             node_name=self._runtime.settings.name,
@@ -112,13 +112,13 @@ def capture_of_process() -> monitor.CaptureView:
 
 
 def identity_of(configuration: Configuration, store_kind: str, found: Found, started_ns: int) -> Identity:
-    """What of this process and its configuration does not change.
+    """Return the facts of the process and its configuration that do not change.
 
     Args:
-        configuration: of the node.
+        configuration: the node's.
         store_kind: `memory` or `sqlite`.
-        found: what was found in the store.
-        started_ns: when the node began, nanoseconds since 1970 UTC.
+        found: the content of the store.
+        started_ns: start of the node, nanoseconds since 1970 UTC.
     """
     persistent = configuration.persistent
     return Identity(

@@ -1,4 +1,4 @@
-"""Batches of alignment streams, from Cyclone DDS into the runtime, no faster than the runtime takes them."""
+"""Batches of alignment streams, from Cyclone DDS into the runtime, at the runtime's pace."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from engine.runtime.runtime import Runtime
 
 MAX_BYTES_WAITING: Final = 32 << 20
-"""Bytes of streams that may wait for the node's thread."""
+"""Limit for the bytes of streams that wait for the node's thread."""
 TURN_S: Final = 0.01
-"""So long streams are taken in before the node looks at everything else again."""
+"""Time for streams in one turn of the node."""
 
 
 class Streams:
-    """What fellows stream to this node.
+    """Streams from fellows to this node.
 
     Args:
-        receiver: where it arrives.
-        runtime: takes it.
+        receiver: receives the batches.
+        runtime: takes them.
         clock: the node's.
     """
 
@@ -36,7 +36,7 @@ class Streams:
         self._waiting: collections.deque[bytes] = collections.deque()
 
     def take(self) -> list[Received]:
-        """On the pump's thread: no more than can be dealt with soon; what stays pushes senders back."""
+        """Take batches on the pump's thread, unless too many wait; the rest makes senders wait."""
         if self._bytes_taken - self._bytes_done >= MAX_BYTES_WAITING:
             return []
         taken = self._receiver.take()
@@ -47,15 +47,15 @@ class Streams:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is something that `turn` would take in."""
+        """Whether `turn` has something to do."""
         return bool(self._waiting)
 
     def arrived(self, batch: Sequence[Any]) -> None:
-        """Keep what the pump took until `turn`."""
+        """Keep batches of the pump until `turn`."""
         self._waiting.extend(received.payload for received in batch if received.payload is not None)
 
     def turn(self) -> None:
-        """Take in what has come of streams, for a moment: heartbeats must come and go meanwhile."""
+        """Pass batches to the runtime for at most `TURN_S`, so that heartbeats are not delayed."""
         until = self._clock.monotonic() + TURN_S
         while self._waiting and self._clock.monotonic() < until:
             payload = self._waiting.popleft()

@@ -1,8 +1,8 @@
 """Scheduling of the threads of a node, those of Cyclone DDS included (deployment guide 5.5).
 
-Linux schedules threads, so class and priority are set for each thread of the process, found in
-/proc/self/task: threads of Python by their Python name, native ones by the name that they gave themselves.
-What class and priority mean is in `engine.config.scheduling`.
+Linux schedules threads, so the node sets class and priority of each thread in /proc/self/task: it knows
+Python's threads by their Python name, native ones by the name that they gave themselves.
+`engine.config.scheduling` explains class and priority.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ SETTING_OF: Final = {
     "persistentData": PERSISTENT,
     "watch": WATCHDOG,
 }
-"""Which setting applies to the threads whose names begin so.
+"""Setting for the threads whose names have this prefix.
 
-Alignee: what receives from fellows and takes it in. Aligner: what sends sets to fellows, readers and clients.
-Heartbeat: what sends heartbeats and other small messages, and the timed events of Cyclone DDS. The guide
-gives the statusThread to Watchdog, the schema what sends heartbeats to Heartbeat; here the status is the
-heartbeat. All other threads follow Domain/Service/Scheduling.
+Alignee: threads that receive from fellows. Aligner: threads that send sets to fellows, readers and clients.
+Heartbeat: threads that send heartbeats and other small messages, and the timed events of Cyclone DDS. The
+guide assigns the statusThread to Watchdog, the schema the sender of heartbeats to Heartbeat; here the status
+is the heartbeat. All other threads follow Domain/Service/Scheduling.
 """
 
 _TASKS: Final = Path("/proc/self/task")
@@ -58,16 +58,16 @@ _RIGHTS: Final = (
 
 
 def schedule_of(tid: int) -> Schedule:
-    """How a thread is scheduled now; 0 is the calling one."""
+    """Return the scheduling of a thread; 0 is the calling one."""
     priority = os.sched_getparam(tid).sched_priority
     return Schedule(os.sched_getscheduler(tid), priority, os.getpriority(os.PRIO_PROCESS, tid))
 
 
 def _apply(wanted: Schedule, tid: int) -> None:
-    """Schedule a thread so.
+    """Set the scheduling of a thread.
 
     Raises:
-        OSError: the kernel refuses; nothing or only a part was changed.
+        OSError: the kernel refuses; a part may have been changed.
     """
     now = schedule_of(tid)
     if (now.policy, now.priority) != (wanted.policy, wanted.priority):
@@ -77,11 +77,11 @@ def _apply(wanted: Schedule, tid: int) -> None:
 
 
 class Threads:
-    """All threads of this process: gives each its name for `top -H`, and its scheduling.
+    """The threads of this process; it gives each its name for `top -H`, and its scheduling.
 
     Args:
-        configuration: of the node.
-        tracer: where it says what it did, and what the system does not permit.
+        configuration: the node's.
+        tracer: takes the events of changes and refusals.
     """
 
     def __init__(self, configuration: Configuration, tracer: Tracer) -> None:
@@ -106,7 +106,7 @@ class Threads:
         self._asked = {path for path, used in self._wanted.items() if used != process}
 
     def look(self) -> None:
-        """Name and schedule the threads that have come since the last look."""
+        """Name and schedule the threads that started since the last call."""
         found = {int(path.name) for path in _TASKS.iterdir()}
         new = found - self._known
         self._known = found
@@ -135,7 +135,7 @@ class Threads:
         begins = next((one for one in SETTING_OF if name.startswith(one)), "")
         setting = SETTING_OF.get(begins, SERVICE)
         wanted = self._wanted.get(setting, self._base)
-        if wanted == self._base:  # the file asks no more of this thread than of the whole process
+        if wanted == self._base:  # the thread gets the scheduling of the whole process
             setting = SERVICE
         try:
             _apply(wanted, tid)

@@ -1,4 +1,4 @@
-"""The way out of a node on Cyclone DDS. Whatever may block happens on threads of this module."""
+"""The output of a node over Cyclone DDS. Blocking calls run on threads of this module."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ if TYPE_CHECKING:
     from engine.runtime.ports import Again, Instead
 
 WORKERS: Final = 8
-"""Streams, deliveries and type look-ups that may run at once; more wait for a free thread."""
+"""Limit for concurrent streams, deliveries and type look-ups; more wait for a free thread."""
 MAX_UNSENT: Final = 20_000
-"""Protocol and monitor messages that may wait for their turn; monitor messages are dropped first."""
+"""Protocol and monitor messages that may wait; beyond it monitor messages are dropped."""
 MAX_UNKEPT_SHOWN: Final = 100
-"""Durable writers that the monitor shows as not kept."""
+"""Limit for the writers that consoles show as not kept."""
 BATCH_TIMEOUT_S: Final = 30.0
 SHARED_TIMEOUT_S: Final = 2.0
-"""A stream to several fellows ends when one stays behind for so long; each then asks for the rest alone."""
+"""A stream to several fellows ends if one stays behind for this time; each then requests the rest alone."""
 MATCH_TIMEOUT_S: Final = 5.0
 MARGIN_S: Final = 10.0
-"""What the deadlock watch grants a worker beyond the time-outs of what it does."""
+"""Time that the deadlock watch grants a worker beyond the time-outs of its work."""
 DELIVERIES_SHOWN: Final = 100
-"""Deliveries that consoles see; older ones are in the trace."""
+"""Limit for the deliveries that consoles show; older ones are in the trace."""
 
 
 class DeliveredCallback(Protocol):
-    """Takes the answer to a delivery."""
+    """Takes the result of a delivery."""
 
     def __call__(self, reader: ReaderKey, result: Delivered, *, whole: bool) -> None:
         """See `engine.runtime.serving.Serving.delivered`."""
@@ -63,12 +63,18 @@ class DdsWire:
     """`engine.runtime.ports.Wire` on Cyclone DDS.
 
     Args:
-        post: runs a callable on the node's own thread; everything that comes back goes through it.
-        interface: the interface over which late joiners are reached that the routes do not tell of.
+        participant: the node's participant in the applications' domain.
+        channel: sends the protocol messages.
+        neighbourhood: knows the participants of fellows and readers.
+        signal: set when a tap has records.
+        post: runs a callable on the node's thread; all results go through it.
+        node: id of the node, as hexadecimal text.
+        partition: partition of the protocol; those of streams begin with it.
+        interface: the interface for late joiners without a route.
         tag: the domain tag of the applications.
-        pulse: sends heartbeats, past everything else that waits.
+        pulse: sends heartbeats, ahead of all other messages.
         announced: name and TRANSPORT_PRIORITY of the writers of streams.
-        activities: where its threads say what they are busy with.
+        activities: registers the work of its threads for the deadlock watch.
     """
 
     def __init__(
@@ -114,14 +120,14 @@ class DdsWire:
     # engine.runtime.ports.Wire
 
     def send(self, topic: str, payload: bytes) -> None:
-        """Queue a protocol message for the sender thread, which keeps the order; heartbeats go at once."""
+        """Queue a protocol message for the sender thread, which keeps the order; send heartbeats at once."""
         if topic == STATUS_TOPIC:
             self._pulse.beat(payload)
         else:
             self._unsent.put((topic, payload))
 
     def publish(self, topic: str, payload: bytes) -> None:
-        """Queue a monitor message, unless so many wait that it would be old news."""
+        """Queue a monitor message, unless `MAX_UNSENT` messages wait."""
         if self._unsent.qsize() < MAX_UNSENT:
             self._unsent.put((topic, payload))
         else:
@@ -130,14 +136,14 @@ class DdsWire:
     def send_stream(
         self, name_space: str, fellows: tuple[str, ...], batches: Iterator[bytes], samples: int
     ) -> None:
-        """Stream on a worker thread."""
+        """Stream batches to fellows, on a worker thread; see `Wire.send_stream`."""
         participants = [self._neighbourhood.participant_of(fellow) for fellow in fellows]
         targets = [participant for participant in participants if participant is not None]
         what = f"sampleRequestHandler (set of {name_space} to {', '.join(fellows)})"
         self._submit(what, BATCH_TIMEOUT_S, self._stream, name_space, fellows, targets, batches, samples)
 
     def send_note(self, fellow: str, note: bytes) -> None:
-        """Send on a worker thread."""
+        """Send a note to a fellow, on a worker thread."""
         target = self._neighbourhood.participant_of(fellow)
         if target is not None:
             what = f"sampleRequestHandler (what is held, to {fellow})"
@@ -155,7 +161,7 @@ class DdsWire:
         whole: bool,
         how: Again | Instead | None = None,
     ) -> None:
-        """Deliver on a worker thread."""
+        """Deliver samples to a reader's process, on a worker thread; see `Wire.deliver`."""
         participant = bytes.fromhex(reader.participant)
         seen = self._neighbourhood.participants.get(participant)
         if not groups:
@@ -193,18 +199,18 @@ class DdsWire:
             )
 
     def deliveries(self) -> tuple[DeliveryView, ...]:
-        """The last deliveries, oldest first."""
+        """Return the last deliveries, oldest first."""
         return tuple(self._deliveries)
 
     def unkept(self) -> tuple[UnkeptView, ...]:
-        """The durable writers that are there and are not kept, some of many."""
+        """Return the durable writers that are not kept, at most `MAX_UNKEPT_SHOWN`."""
         return tuple(
             UnkeptView(one.writer, one.topic, ", ".join(one.partitions), one.why.value, one.text)
             for one in itertools.islice(self._neighbourhood.unkept, MAX_UNKEPT_SHOWN)
         )
 
     def _show(self, reader: ReaderKey, began_ns: int, result: Delivered | None, problem: str = "") -> None:
-        """Keep a delivery for consoles, in place of what was shown while it ran."""
+        """Record a delivery for consoles; the final record replaces the running one."""
         shown = DeliveryView(
             participant=reader.participant,
             topic=reader.topic,
@@ -224,17 +230,17 @@ class DdsWire:
     # Threads.
 
     def submit(self, work: Callable[[], None], name: str, patience_s: float) -> None:
-        """Run something that blocks on a worker thread.
+        """Run blocking work on a worker thread.
 
         Args:
-            work: what to run; it calls `engine.dds.activity.moved` if it takes longer than its patience.
-            name: of the activity, for the deadlock watch.
-            patience_s: for how long it may block, at most.
+            work: the work; it calls `engine.dds.activity.moved` if it takes longer than its patience.
+            name: the activity's name for the deadlock watch.
+            patience_s: limit for blocking.
         """
         self._submit(name, patience_s, work)
 
     def _submit(self, name: str, patience_s: float, work: Callable[..., None], *arguments: object) -> None:
-        """What a worker does not expect must not end in silence: whoever waits for it would wait for ever."""
+        """Run work on a worker thread; an unexpected error ends the node, which would wait for ever."""
 
         def run() -> None:
             try:
@@ -254,7 +260,7 @@ class DdsWire:
                 with self._sending:
                     self._channel.publish(topic, self._node, payload)
             except DdsTimeout:
-                self._unsent.put(item)  # a fellow that does not keep up must not cost the others a message
+                self._unsent.put(item)  # a slow fellow must not cost the others a message
             except DdsError as error:
                 if not self._participant.closed:
                     self.fault = error
@@ -274,7 +280,7 @@ class DdsWire:
         try:
             sender = self._bulk_sender(partitions, targets)
             try:
-                sender.wait_targets(MATCH_TIMEOUT_S)  # who is missing asks again
+                sender.wait_targets(MATCH_TIMEOUT_S)  # missing fellows ask again
                 for batch in batches:
                     sender.send(batch, patience_s)
                     moved()
@@ -283,11 +289,11 @@ class DdsWire:
             finally:
                 sender.close()
         except DdsError:
-            samples = sent = 0  # the alignee hears nothing more and asks again
+            samples = sent = 0  # the alignee gets nothing more and asks again
         self._post(lambda: self.on_stream_sent(name_space, fellows, samples, sent))
 
     def _note(self, fellow: str, target: bytes, note: bytes) -> None:
-        with contextlib.suppress(DdsError):  # who waits for it asks for the whole set in the end
+        with contextlib.suppress(DdsError):  # a fellow that waits in vain requests the whole set
             sender = self._bulk_sender([receiver_partition(self._partition, fellow)], [target])
             try:
                 sender.wait_targets(MATCH_TIMEOUT_S)
@@ -302,7 +308,7 @@ class DdsWire:
         return BulkSender(self._participant, partitions, targets, name=announced.writer, priority=priority)
 
     def close(self, timeout_s: float) -> None:
-        """Send what is queued, for at most `timeout_s`, and end the threads."""
+        """Send the queued messages, for at most `timeout_s`, and end the threads."""
         self._unsent.put(None)
         self._sender.join(timeout_s)
         self._pulse.close(timeout_s)
@@ -311,9 +317,9 @@ class DdsWire:
 
 
 def _nothing() -> None:
-    """A task that only wakes the node."""
+    """Do nothing: the task that only wakes the node."""
 
 
 def receiver_partition(partition: str, node: str) -> str:
-    """The partition in which a node listens for streams."""
+    """Return the partition in which a node receives streams."""
     return f"{partition}.{node}"

@@ -1,1 +1,1 @@
-"""Where sets live: memory and SQLite behind one small interface."""
+"""Stores of sets: memory and SQLite behind one small interface."""

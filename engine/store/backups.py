@@ -1,7 +1,7 @@
-"""What a back-up says of itself: which set took its place, by whose doing, when and why.
+"""The note on a back-up: which set replaced it, by whose action, when and why.
 
-A back-up is a former complete set of a name-space that stays in the store when another set takes its place
-without containing it (deployment guide 5.2.3.3). The note is the mark of its set version.
+A back-up is a former complete set of a name-space that stays in the store when another set that does not
+contain it takes its place (deployment guide 5.2.3.3). The note is the mark of its set version.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPLACED_MARK: Final = "replaced"
-"""Under what name a store remembers that a command put another set in the place of a node's."""
+"""Key of the mark by which a store remembers that a command replaced a node's set."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Replaced:
-    """Why a set was replaced.
+    """The replacement of a set.
 
     Attributes:
         by: the node or the command that replaced it.
-        at_ns: when, nanoseconds since 1970 UTC.
+        at_ns: time, nanoseconds since 1970 UTC.
         why: the reason, in words.
         before: samples of the set that was replaced.
         after: samples of the set that took its place.
@@ -43,17 +43,17 @@ class Replaced:
     mark: str = ""
 
     def to_mark(self) -> str:
-        """The note as the mark of a set version."""
+        """Return the note as the mark of a set version."""
         return json.dumps(plain.to_plain(self))
 
 
 def surplus(kept: Sequence[T]) -> Sequence[T]:
-    """Of the back-ups of a name-space, oldest first, those that go when one more comes."""
+    """Return the back-ups of a name-space, given oldest first, that one more displaces."""
     return kept[: max(0, len(kept) - MAX_BACKUPS + 1)]
 
 
 def replaced(mark: str) -> Replaced | None:
-    """The note of a back-up's mark; None where an earlier release left it without one."""
+    """Read the note in a back-up's mark; None if an earlier release wrote none."""
     try:
         note: Replaced = plain.from_json(Replaced, mark.encode())
     except ValueError:

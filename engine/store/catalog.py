@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TOO_LARGE: Final = 1 << 62
-"""No store is opened or written to so often."""
+"""Bound of plausible counters: no store is opened or written so often."""
 
 
 @dataclasses.dataclass(slots=True)
 class GroupRow:
-    """A group of one version: its number in the file, and what of it is on disk."""
+    """A group of one version: its number in the file, and its watermark."""
 
     id: int
     description: GroupDescription
@@ -34,7 +34,7 @@ class GroupRow:
 
 @dataclasses.dataclass(slots=True)
 class Version:
-    """A set version as the open store knows it; `damage` is what reading the small tables found."""
+    """A set version of an open store; `damage` was found in the small tables."""
 
     number: int
     name_space: str
@@ -45,11 +45,11 @@ class Version:
     damage: list[Damage] = dataclasses.field(default_factory=list)
 
     def stored(self) -> Summary:
-        """Roll-up of the groups."""
+        """Return the roll-up of the groups."""
         return roll_up((group, row.stored) for group, row in self.groups.items())
 
     def info(self) -> SetInfo:
-        """What others may know of it."""
+        """Return the public description."""
         rows = [self.groups[key] for key in sorted(self.groups)]
         groups = tuple(GroupInfo(row.description, row.stored) for row in rows)
         stored = self.stored()
@@ -58,9 +58,9 @@ class Version:
 
 @dataclasses.dataclass(slots=True)
 class Catalog:
-    """All versions by number, the numbers of the groups still to be swept, and what was found.
+    """All versions by number, the numbers of dropped groups to sweep, and findings.
 
-    `unusable` are the numbers of the versions whose entry is damaged.
+    `unusable` has the numbers of the versions with a damaged entry.
     """
 
     versions: dict[int, Version] = dataclasses.field(default_factory=dict)
@@ -70,10 +70,10 @@ class Catalog:
 
 
 def read_node(connection: sqlite3.Connection, path: Path) -> tuple[str, int, int, bool]:
-    """Id and incarnation of the node, transactions so far, and whether the last run closed the store.
+    """Read id and incarnation of the node, transactions so far, and whether the last run closed the store.
 
     Raises:
-        StoreDamaged: there is no such entry, or none that can be right.
+        StoreDamaged: the entry is missing or impossible.
     """
     row = connection.execute("SELECT id, incarnation, commits, closed FROM node").fetchone()
     if row is None:
@@ -86,7 +86,7 @@ def read_node(connection: sqlite3.Connection, path: Path) -> tuple[str, int, int
 
 
 def read_catalog(connection: sqlite3.Connection) -> Catalog:
-    """Read the small tables; a row that fails its check is a finding, and damage of its version."""
+    """Read the small tables; a row that fails its check becomes a finding, or damage of its version."""
     catalog = Catalog()
     for number, name_space, state, mark, check in connection.execute(
         "SELECT version, name_space, state, mark, row_check FROM set_version ORDER BY version"
@@ -142,7 +142,7 @@ def _take_group(catalog: Catalog, types: dict[int, TypeDescription], row: _Group
 
 
 def new_version(connection: sqlite3.Connection, name_space: str) -> Version:
-    """Write the entry of a version that starts to fill."""
+    """Write the entry of a version that begins to fill."""
     number = connection.execute(
         "INSERT INTO set_version (name_space, state, mark, row_check) VALUES ('', '', '', x'')"
     ).lastrowid
@@ -174,7 +174,7 @@ def write_group(
     type_ = description.type
     content = (type_.name, type_.information, type_.mapping, int(type_.keyed))
     digest = row_check(*content)
-    connection.execute(  # a damaged entry of the same type is made good by the way
+    connection.execute(  # this repairs a damaged entry of the same type
         "INSERT INTO type_description (digest, name, information, mapping, keyed) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (digest) DO UPDATE SET name = excluded.name, information = excluded.information,"
         " mapping = excluded.mapping, keyed = excluded.keyed",
@@ -198,7 +198,7 @@ def write_group(
 
 
 def write_watermark(connection: sqlite3.Connection, version: int, row: GroupRow) -> None:
-    """Write what of a group is on disk, with the check of the whole entry."""
+    """Write the watermark of a group, with the check of the whole entry."""
     stored = row.stored
     watermark = (stored.count, stored.digest.to_bytes(16), stored.newest_ns)
     check = row_check(row.id, version, *row.description.group, row.type_number, row.qos_text, *watermark)

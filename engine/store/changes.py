@@ -1,4 +1,4 @@
-"""What is waiting to be written: changes brought to their net effect, and the writer of a new version."""
+"""Changes on their way to the disk: their net effect, and the writer of a new version."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Net:
-    """What a sequence of changes of one group comes to.
+    """The net effect of a sequence of changes of one group.
 
-    A sample that came and went within the sequence is `passing`: it is written nowhere, and taken for absent.
+    A sample that came and went within the sequence is `passing`: it is not written, and presumed absent.
     """
 
     __slots__ = ("added", "description", "evicted", "passing")
@@ -30,7 +30,7 @@ class Net:
         self.passing: dict[bytes, Sample] = {}
 
     def add(self, sample: Sample) -> None:
-        """A sample came."""
+        """Add a sample."""
         digest = sample.digest
         if self.evicted:
             self.evicted.pop(digest, None)
@@ -39,7 +39,7 @@ class Net:
         self.added[digest] = sample
 
     def extend(self, samples: Samples) -> None:
-        """Many samples came; fast while none went."""
+        """Add many samples; fast while none was evicted."""
         if self.evicted or self.passing:
             for sample in samples:
                 self.add(sample)
@@ -47,7 +47,7 @@ class Net:
             self.added.update([(sample.digest, sample) for sample in samples])
 
     def evict(self, sample: Sample) -> None:
-        """A sample went."""
+        """Evict a sample."""
         digest = sample.digest
         if self.added.pop(digest, None) is not None:
             self.passing[digest] = sample
@@ -55,26 +55,26 @@ class Net:
             self.evicted[digest] = sample
 
     def sort_out(self, here: set[bytes]) -> None:
-        """Leave only what changes something, given the digests that are in the store already."""
+        """Keep only effective changes, given the digests that the store has."""
         self.added = {digest: sample for digest, sample in self.added.items() if digest not in here}
         gone = {**self.evicted, **self.passing}
         self.evicted = {digest: sample for digest, sample in gone.items() if digest in here}
         self.passing = {}
 
     def samples(self) -> list[Sample]:
-        """All samples that the sequence named."""
+        """Return all samples of the sequence."""
         return [*self.added.values(), *self.evicted.values(), *self.passing.values()]
 
 
 class Piece(NamedTuple):
-    """Samples of a group that all come, each for the first time."""
+    """Samples to add to a group, each presumed new."""
 
     description: GroupDescription
     added: Rows
 
 
 def net_changes(changes: Sequence[Change]) -> dict[Group, Net]:
-    """The net effect of a sequence of changes on each group."""
+    """Return the net effect of a sequence of changes on each group."""
     nets: dict[Group, Net] = {}
     for description, added, evicted in changes:
         group = description.group
@@ -90,13 +90,13 @@ def net_changes(changes: Sequence[Change]) -> dict[Group, Net]:
 
 
 class Filled(Protocol):
-    """A set version, as far as a writer must know it."""
+    """The facts of a set version that a writer needs."""
 
     number: int
     name_space: str
 
     def stored(self) -> Summary:
-        """Roll-up of the groups."""
+        """Return the roll-up of the groups."""
         ...
 
 
@@ -104,7 +104,7 @@ V = TypeVar("V", bound=Filled)
 
 
 class FillingSet(Generic[V]):
-    """A writer; see `engine.store.interface.SetWriter` for what each call means."""
+    """A writer; see `engine.store.interface.SetWriter` for the calls."""
 
     __slots__ = ("_add", "_version")
 
@@ -126,7 +126,7 @@ class FillingSet(Generic[V]):
 
     @property
     def stored(self) -> Summary:
-        """Roll-up of what was added so far."""
+        """Roll-up of the samples added so far."""
         return self._version.stored()
 
     def add(self, description: GroupDescription, samples: Samples, evicted: Sequence[Sample] = ()) -> None:

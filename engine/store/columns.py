@@ -1,7 +1,7 @@
-"""Samples of a store in columns, verified: for whoever takes many and has no use for each as an object.
+"""Verified samples of a store in columns, for callers that read many and need no objects.
 
-Twice as fast as one by one while nothing is damaged. At the first thing that is not right, the group is read
-and verified one by one, so that both ways find the same.
+This is twice as fast as reading one by one. At the first damage, the rest of the group is read and verified
+one by one, so that both ways find the same.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
 
 ROWS: Final = 1024
-"""So many samples are in memory at once; with more they are no longer in the processor's cache."""
+"""Samples in memory at once; more would not fit into the processor's cache."""
 
 _MASK: Final = (1 << 128) - 1
 
 
 def in_columns(samples: Iterable[Sample]) -> Iterator[Columns]:
-    """The same samples in columns."""
+    """Put samples into columns."""
     left = iter(samples)
     while rows := list(itertools.islice(left, ROWS)):
         yield Columns(*zip(*rows, strict=True))
@@ -41,13 +41,13 @@ def sound_columns(
     expected: Summary,
     one_by_one: Callable[[], Iterator[Sample]],
 ) -> Iterator[Columns]:
-    """The sound samples of a group.
+    """Read the sound samples of a group.
 
     Args:
         connection: the file.
         group_id: the group's number in the file.
-        expected: what there is of it when all is sound.
-        one_by_one: verifies the rows of the group one by one, and notes what is damaged.
+        expected: the group's watermark.
+        one_by_one: verifies the rows of the group one by one, and notes damage.
     """
     passed = digest_sum = newest_ns = 0
     try:
@@ -63,7 +63,7 @@ def sound_columns(
         if are_all and newest_ns <= expected.newest_ns:
             return
     except (sqlite3.DatabaseError, TypeError, ValueError, OverflowError, struct.error):
-        pass  # the other way says what it is
+        pass  # reading one by one notes the damage
     yield from in_columns(itertools.islice(one_by_one(), passed, None))
 
 

@@ -1,4 +1,4 @@
-"""Opening the database file: what to do with one that is damaged, and what an unclean end may have left."""
+"""Opening the database file: a damaged one is put aside, and an unclean end is checked."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from engine.store.files import Record
 
 _MAX_LINES: Final = 10
-"""Lines of SQLite's structure check that are reported of each table."""
+"""Limit for the reported lines of SQLite's structure check of each table."""
 _MAX_SET_ASIDE: Final = 100
-"""Damaged files that are kept under another name before opening gives up."""
+"""Limit for damaged files that are kept under another name; then opening fails."""
 
 
 def open_database(path: Path, findings: list[str]) -> sqlite3.Connection:
-    """Connect; a file that is no readable database any more is put aside, for a fellow has the data."""
+    """Connect; put aside a file that is not a readable database, because a fellow has the data."""
     try:
         return _probe(path)
     except StoreDamaged as damage:
@@ -50,11 +50,11 @@ def _probe(path: Path) -> sqlite3.Connection:
 
 
 def put_aside(path: Path) -> str:
-    """Keep a damaged database, which is not open, and its log under another name; returns the name.
+    """Rename a damaged database, which is not open, and its log; return the new name.
 
     Raises:
         StoreFull: there is no space for another name.
-        StoreFailed: it cannot be renamed, or too many lie there already.
+        StoreFailed: it cannot be renamed, or too many were put aside before.
     """
     for number in range(1, _MAX_SET_ASIDE + 1):
         aside = path.with_name(f"{DAMAGED}{number}")
@@ -67,13 +67,13 @@ def put_aside(path: Path) -> str:
                 if log.exists():
                     log.rename(aside.with_name(aside.name + suffix))
         except OSError as error:
-            raise refused(path, error, "can not be put aside: ") from error
+            raise refused(path, error, "cannot be put aside: ") from error
         return aside.name
     raise StoreFailed(f"{path}: {_MAX_SET_ASIDE} damaged stores lie beside it already; remove some")
 
 
 def lost_tail(record: Record, commits: int) -> list[str]:
-    """What the ledger says of transactions that the database does not have."""
+    """Return the finding about transactions that are in the ledger but not in the database."""
     missing = record.commits - commits
     if missing <= 0:
         return []
@@ -82,7 +82,7 @@ def lost_tail(record: Record, commits: int) -> list[str]:
 
 
 def check_structure(connection: sqlite3.Connection) -> list[str]:
-    """Look into the small tables after an unclean end; the samples are looked into when they are loaded."""
+    """Check the small tables after an unclean end; samples are checked when they are loaded."""
     findings = ["the last run did not close the store"]
     for table in schema.SMALL_TABLES:
         for (line,) in connection.execute(f"PRAGMA quick_check('{table}')").fetchmany(_MAX_LINES):

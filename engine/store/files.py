@@ -1,4 +1,4 @@
-"""The two small files beside the database: who has the store open, and how far it once was."""
+"""The two small files beside the database: the lock, and the ledger that counts its transactions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DATABASE: Final = "store.sqlite"
 DAMAGED: Final = f"{DATABASE}.damaged-"
-"""Begins the names of databases that were put aside; a number follows."""
+"""Prefix of the names of databases that were put aside; a number follows."""
 LOCK: Final = "store.lock"
 LEDGER: Final = "store.ledger"
 
@@ -29,18 +29,17 @@ _WHOLE_FILE: Final = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class Lock:
-    """Holds a store directory for one opener; the kernel lets go of it when the process dies.
+    """Holds a store directory for one process; the kernel releases it when the process dies.
 
-    The lock is on the open file (so a second opening in the same process meets it too) and not on its
-    existence, so a file left behind by a dead process is no
-    obstacle. Its content says who holds it, for the message of the one who comes second.
+    The lock is on the open file, so a second opening in the same process fails, too, and a file that a dead
+    process left is no obstacle. Its content names the holder, for the error message of a second opener.
     """
 
     def __init__(self, path: Path, node: str) -> None:
         """Take the lock.
 
         Raises:
-            LockedStore: somebody living has it.
+            LockedStore: a living process has it.
             StoreFull: there is no space to make the file.
             StoreFailed: the file cannot be made or locked.
         """
@@ -63,19 +62,19 @@ class Lock:
             os.pwrite(self._file, json.dumps(note).encode(), 0)
 
     def release(self) -> None:
-        """Let the next one in; the file stays, for removing it would race with an opener."""
+        """Release the lock; the file stays, because removing it would race with an opener."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, 0)
         os.close(self._file)
 
 
 def lock_holder(path: Path) -> tuple[int, str, int] | None:
-    """Pid, node name and opening time (ns since 1970 UTC) of a lock's living holder; None when it is free.
+    """Return pid, node name and opening time (ns since 1970 UTC) of a lock's holder; None if it is free.
 
-    Asking does not take the lock, not even for a moment.
+    This never takes the lock.
 
     Raises:
-        StoreFailed: the file is there and cannot be read.
+        StoreFailed: the file exists and cannot be read.
     """
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -109,7 +108,7 @@ def _locked(path: Path, pid: int, node: str, since_ns: int) -> LockedStore:
 
 
 class Record(NamedTuple):
-    """How far a store was: its node's id, its opening, its number of committed transactions."""
+    """Progress of a store: its node's id, the number of its opening, its committed transactions."""
 
     node_id: str
     incarnation: int
@@ -124,9 +123,9 @@ _CHECK_BYTES: Final = 16
 class Ledger:
     """Counts commits outside the database.
 
-    A database whose write-ahead log lost its tail to a flipped bit opens as if those transactions had never
-    been. The count here tells that they were. It is written after each commit and not synchronised: after a
-    power failure it may lag behind the database, which means nothing, but it is never ahead of a sound one.
+    A database whose write-ahead log lost its tail to a flipped bit opens without those transactions. The
+    count here shows that they existed. It is written after each commit and not synchronised: after a power
+    failure it may lag behind the database, which is harmless, but it is never ahead of a sound one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -142,7 +141,7 @@ class Ledger:
             raise refused(path, error) from error
 
     def read(self) -> Record | None:
-        """The last record; None when there is none or it is damaged."""
+        """Return the last record; None if there is none or it is damaged."""
         raw = os.pread(self._file, _RECORD.size + _CHECK_BYTES, 0)
         body, check = raw[: _RECORD.size], raw[_RECORD.size :]
         if len(body) < _RECORD.size or _check(body) != check:
@@ -151,13 +150,13 @@ class Ledger:
         return Record(node_id.hex(), incarnation, commits) if magic == _MAGIC else None
 
     def write(self, record: Record) -> None:
-        """Note how far the store is. A failure is passed over: the commit itself is safe."""
+        """Write a record. A failure is ignored: the commit itself is safe."""
         body = _RECORD.pack(_MAGIC, bytes.fromhex(record.node_id), record.incarnation, record.commits)
         with contextlib.suppress(OSError):
             os.pwrite(self._file, body + _check(body), 0)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._file)
 
 

@@ -1,8 +1,7 @@
-"""The header of a database: the same in all our stores but for counters, so it can be written anew.
+"""The header of a database, which is equal in all stores but for counters, so it can be replaced.
 
 SQLite refuses a file whose first bytes are damaged, although all samples may be sound. A command that only
-looks at a store reads a copy with a new header then. The layout is that of the SQLite file format,
-section 1.3.
+reads a store then uses a copy with a new header. For the layout see the SQLite file format, section 1.3.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _ROLLBACK, _LOG = 1, 2
 
 
 def is_damaged(path: Path) -> bool:
-    """Whether what is the same in the headers of all our stores is something else here."""
+    """Tell whether the constant part of the header differs."""
     with path.open("rb") as file:
         content = file.read(BYTES)
     if len(content) < BYTES:
@@ -37,7 +36,7 @@ def is_damaged(path: Path) -> bool:
 
 
 def mend(path: Path, *, has_log: bool) -> None:
-    """Write a new header into a copy of a store; with a log, what the log says of it counts."""
+    """Write a new header into a copy of a store; if there is a log, a header in it takes precedence."""
     with path.open("r+b") as file:
         pages = file.seek(0, 2) // PAGE_BYTES
         how = _LOG if has_log else _ROLLBACK

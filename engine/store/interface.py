@@ -1,13 +1,13 @@
-"""What the engine asks of a place where sets live; memory and SQLite both answer it.
+"""The interface of stores of sets; memory and SQLite both implement it.
 
 A *set version* is one copy of a name-space's data. At most one version per name-space is complete and at
 most one is filling; the complete one stays until the filling one takes its place in a single transaction,
-which is the back-up set of deployment guide 5.4.4. One that is filling when its node ends stays, too. At most
-`MAX_BACKUPS` former complete sets are kept beside them (5.2.3.3). A version is identified by a number that is
-never used again in one store.
+which is the back-up set of deployment guide 5.4.4. A version that is filling when its node ends stays, too.
+The store keeps up to `MAX_BACKUPS` former complete sets beside them (5.2.3.3). A version has a number that
+the store never uses again.
 
-A store belongs to the thread that opened it. It starts no threads and waits for nothing but the disk, so
-that its owner decides where the waiting happens; another thread opens its own read-only view instead.
+A store belongs to the thread that opened it. It starts no threads and waits only for the disk; another
+thread opens its own read-only view instead.
 """
 
 from __future__ import annotations
@@ -31,38 +31,38 @@ if TYPE_CHECKING:
 
 
 class StoreError(Exception):
-    """Anything that keeps a store from doing what was asked; nothing acknowledged is lost by it."""
+    """A store could not do what was requested; acknowledged data are not lost."""
 
 
 class StoreFull(StoreError):
-    """No space is left. The transaction did not happen; the same call works again when space returns."""
+    """No space is left. The transaction did not happen; the same call works once there is space."""
 
 
 class StoreFailed(StoreError):
-    """The medium refused: an I/O error, a read-only file system, missing permission. Nothing was changed."""
+    """The medium refused: an I/O error, a read-only file system, a missing permission. Nothing changed."""
 
 
 def refused(path: Path, error: OSError, what: str = "") -> StoreFull | StoreFailed:
-    """The store error that an error of the operating system stands for."""
+    """Return the store error for an error of the operating system."""
     kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreFailed
     return kind(f"{path}: {what}{error.strerror}")
 
 
 class StoreDamaged(StoreError):
-    """The file is not a readable store any more."""
+    """The file is no longer a readable store."""
 
 
 class StoreRefused(StoreError):
-    """The store is sound but not for us: a newer format, or not a store of ospltool at all."""
+    """The store cannot be used here: a newer format, or not a store of ospltool."""
 
 
 class LockedStore(StoreRefused):
-    """Another node has the store open; the message says which.
+    """Another node, which the message names, has the store open.
 
     Attributes:
-        pid: process id of the holder, 0 when its note could not be read.
+        pid: process id of the holder, 0 if its note could not be read.
         node: name of the holder.
-        since_ns: when it opened the store, nanoseconds since 1970 UTC.
+        since_ns: time of its opening, nanoseconds since 1970 UTC.
     """
 
     def __init__(self, message: str, pid: int, node: str, since_ns: int) -> None:
@@ -73,7 +73,7 @@ class LockedStore(StoreRefused):
 
 
 class SetState(enum.StrEnum):
-    """What a set version is good for."""
+    """Use of a set version."""
 
     COMPLETE = "complete"
     FILLING = "filling"
@@ -82,7 +82,7 @@ class SetState(enum.StrEnum):
 
 
 class Soundness(enum.StrEnum):
-    """Whether the samples of a set version are known to be what was once written."""
+    """Result of verifying the samples of a set version."""
 
     UNVERIFIED = "unverified"
     INTACT = "intact"
@@ -90,7 +90,7 @@ class Soundness(enum.StrEnum):
 
 
 class Damage(NamedTuple):
-    """One thing that is not as it was written: where, and what is wrong with it."""
+    """One damaged thing: its place, and what is wrong."""
 
     place: str
     reason: str
@@ -100,7 +100,7 @@ class Damage(NamedTuple):
 
 
 MAX_BACKUPS: Final = 2
-"""Back-ups of a name-space that a store keeps; one more drops the oldest."""
+"""Limit for the back-ups of a name-space; one more drops the oldest."""
 
 Marks: TypeAlias = "Mapping[str, str | None]"
 """Values to remember for a name-space, by key; None forgets one."""
@@ -109,7 +109,7 @@ MAX_DAMAGE_KEPT: Final = 1_000
 
 
 class DamageLog:
-    """Collects damage; of more than `MAX_DAMAGE_KEPT` the first are kept and all are counted."""
+    """Collects damage: it counts all and keeps the first `MAX_DAMAGE_KEPT`."""
 
     __slots__ = ("count", "first")
 
@@ -125,7 +125,7 @@ class DamageLog:
 
 
 class Fellow(NamedTuple):
-    """A fellow of the last run: 128-bit id as 32 hexadecimal characters, name, role."""
+    """A remembered fellow: 128-bit id as 32 hexadecimal characters, name, role."""
 
     id: str
     name: str
@@ -133,9 +133,9 @@ class Fellow(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What one call of `GroupSet.apply` or `remove_instance` did to a group.
+    """The effect of one call of `GroupSet.apply` or `remove_instance` on a group.
 
-    `added` is None when samples only went away.
+    `added` is None if samples were only evicted.
     """
 
     description: GroupDescription
@@ -145,7 +145,7 @@ class Change(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A group of a set version with its stored watermark: what of it is on disk."""
+    """A group of a set version with its watermark: the summary of its samples on disk."""
 
     description: GroupDescription
     stored: Summary
@@ -157,9 +157,9 @@ class SetInfo:
 
     Attributes:
         version: number of this version, larger than every earlier one.
-        mark: what the owner wrote at `commit_complete`, such as a merge id.
+        mark: the mark given to `commit_complete`, such as a merge id.
         stored: roll-up of all groups.
-        groups: in the order of their names.
+        groups: the groups in the order of their names.
         soundness: see `Store.load`.
     """
 
@@ -179,15 +179,15 @@ class SetInfo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OpenReport:
-    """What opening found.
+    """The result of opening a store.
 
     Attributes:
         node_id: 32 hexadecimal characters, made at the first start and kept from then on.
-        incarnation: counts the openings, from 1.
-        clean_shutdown: the last run closed the store; True at the first start.
-        findings: what verification noticed, in words; empty when there is nothing to say.
-        fellows: the fellows that were known at the end of the last run, by name-space.
-        is_damaged: something that was on disk cannot be read or is not there any more.
+        incarnation: number of the opening, from 1.
+        clean_shutdown: whether the last run closed the store; True at the first start.
+        findings: problems found, in words.
+        fellows: the fellows known at the end of the last run, by name-space.
+        is_damaged: whether stored data are unreadable or missing.
     """
 
     node_id: str
@@ -199,7 +199,7 @@ class OpenReport:
 
 
 class SetWriter(Protocol):
-    """Fills one new set version; each call is one transaction of its own."""
+    """Fills one new set version; each call is a transaction."""
 
     @property
     def name_space(self) -> str:
@@ -213,52 +213,52 @@ class SetWriter(Protocol):
 
     @property
     def stored(self) -> Summary:
-        """Roll-up of what was added so far."""
+        """Roll-up of the samples added so far."""
         ...
 
     def add(self, description: GroupDescription, samples: Samples, evicted: Sequence[Sample] = ()) -> None:
-        """Put samples into a group and take the evicted out; without samples, declare the group.
+        """Add samples to a group and remove the evicted ones; without samples, declare the group.
 
         Raises:
-            StoreError: nothing of this call was stored; the writer can be used again.
+            StoreError: this call stored nothing; the writer can be used again.
         """
         ...
 
 
 class Store(Protocol):
-    """Sets, and what a node must remember besides them."""
+    """A store of sets, and of values and fellows that a node must remember."""
 
     @property
     def report(self) -> OpenReport:
-        """What opening found."""
+        """The result of opening."""
         ...
 
     def name_spaces(self) -> tuple[str, ...]:
-        """The name-spaces of which there is a set or a remembered value."""
+        """Return the name-spaces with a set or a remembered value."""
         ...
 
     def sets(self, name_space: str) -> tuple[SetInfo, ...]:
-        """All versions, oldest first."""
+        """Return all versions, oldest first."""
         ...
 
     def complete_set(self, name_space: str) -> SetInfo | None:
-        """The complete version, which may be empty; None when there never was one."""
+        """Return the complete version, which may be empty; None if there never was one."""
         ...
 
     def newest_until(self, name_space: str, limit_ns: int) -> int | None:
-        """Quality of the complete set without the samples stamped later than `limit_ns`.
+        """Return the quality of the complete set without the samples later than `limit_ns`.
 
         Returns:
-            None when there is no complete set or it is not known to be intact; 0 when nothing is that old.
+            None without a complete set that is known to be intact; 0 if no sample is that old.
         """
         ...
 
     def begin_set(self, name_space: str) -> SetWriter:
-        """Start a new version; one that was still filling is abandoned."""
+        """Begin a new version; one that was filling is abandoned."""
         ...
 
     def filling(self, name_space: str) -> SetWriter | None:
-        """Goes on with the version that is filling, which a former run may have begun; None without one."""
+        """Continue the version that is filling, which a former run may have begun; None without one."""
         ...
 
     def commit_complete(
@@ -271,16 +271,23 @@ class Store(Protocol):
     ) -> SetInfo:
         """Make the writer's version the complete one and drop the previous, in one transaction.
 
-        What `marks` says is remembered in the same transaction; see `mark`. With `keep_previous` the
-        previous one stays as a back-up under that mark; of more back-ups than `MAX_BACKUPS` the oldest is
-        dropped.
+        Args:
+            writer: from `begin_set` or `filling`.
+            mark: the mark of the version.
+            keep_previous: keep the previous version as a back-up with this mark; beyond `MAX_BACKUPS` the
+                oldest back-up is dropped.
+            marks: values to remember in the same transaction; see `mark`.
         """
         ...
 
     def restore_backup(self, version: int, mark: str, keep_previous: str, marks: Marks = NO_MARKS) -> SetInfo:
-        """Make a back-up the complete set again; the present one takes its place as a back-up, so marked.
+        """Make a back-up the complete set again; the present one becomes a back-up.
 
-        What `marks` says is remembered in the same transaction; see `mark`.
+        Args:
+            version: number of the back-up.
+            mark: its new mark.
+            keep_previous: the mark of the new back-up.
+            marks: values to remember in the same transaction; see `mark`.
 
         Raises:
             LookupError: there is no such back-up.
@@ -288,7 +295,7 @@ class Store(Protocol):
         ...
 
     def drop_backup(self, version: int) -> None:
-        """Drop a back-up, so that `tidy` can give its space back.
+        """Drop a back-up, so that `tidy` can free its space.
 
         Raises:
             LookupError: there is no such back-up.
@@ -296,22 +303,26 @@ class Store(Protocol):
         ...
 
     def abandon(self, writer: SetWriter) -> None:
-        """Drop a version that is still filling."""
+        """Drop a version that is filling."""
         ...
 
     def append(
         self, name_space: str, changes: Sequence[Change], marks: Marks = NO_MARKS
     ) -> dict[Group, Summary]:
-        """Bring live changes, in their order, to the complete set as one transaction.
+        """Apply changes, in their order, to the complete set as one transaction.
 
-        What `marks` says is remembered in the same transaction; see `mark`.
+        Adding a sample that is there, or evicting one that is not, changes nothing.
+
+        Args:
+            name_space: the name-space.
+            changes: the changes.
+            marks: values to remember in the same transaction; see `mark`.
 
         Returns:
-            The new watermark of each group named in `changes`, once all of them are on disk. A sample that
-            is there already, or not there when it is evicted, changes nothing.
+            The new watermark of each group in `changes`, once all of them are on disk.
 
         Raises:
-            StoreError: none of the changes is stored.
+            StoreError: none of the changes was stored.
             LookupError: there is no complete set.
         """
         ...
@@ -319,66 +330,70 @@ class Store(Protocol):
     def load(
         self, name_space: str, damage: DamageLog, version: int | None = None
     ) -> Iterator[tuple[GroupDescription, Iterator[Rows]]]:
-        """Read a version (the complete one by default), each group in pieces, oldest sample first.
+        """Read a version, each group in pieces, oldest sample first.
 
-        What is read is the version as it is when reading starts, whatever is appended meanwhile. Every
-        sample's digest is computed again; a sample that fails goes to `damage` instead of the caller.
-        When everything was read and found as the watermarks promise, the version is intact from then on.
-        A group's samples must be used up before the next group is asked for. A damaged group description
-        takes its samples with it.
+        It reads the version as it is at the start, without later changes. It verifies the digest of every
+        sample; a damaged sample goes to `damage` instead of the caller. If everything was read and equals the
+        watermarks, the version counts as intact from then on. The samples of a group must be consumed before
+        the next group is requested. Samples of a group with a damaged description are not read.
+
+        Args:
+            name_space: the name-space.
+            damage: collects damage.
+            version: number of the version; the complete one by default.
         """
         ...
 
     def remember_fellows(self, name_space: str, fellows: Iterable[Fellow]) -> None:
-        """Replace the fellows known to a name-space."""
+        """Replace the remembered fellows of a name-space."""
         ...
 
     def mark(self, name_space: str, marks: Marks) -> None:
-        """Remember values of a name-space, such as its elements, in one transaction; None forgets one."""
+        """Remember values for a name-space, such as its elements, in one transaction; None forgets one."""
         ...
 
     def marks(self, name_space: str) -> dict[str, str]:
-        """What was remembered with `mark`."""
+        """Return the values remembered with `mark`."""
         ...
 
     def begin_anew(self) -> str:
-        """Put a damaged medium aside and go on with one without sets; what was remembered stays.
+        """Put a damaged medium aside and continue with one without sets; remembered values stay.
 
-        Until each name-space has a complete set again, the next opening says that something is missing.
+        Until each name-space has a complete set again, the next opening reports the loss.
 
         Returns:
-            The name under which the damaged one is kept.
+            The name of the damaged medium from now on.
 
         Raises:
-            StoreError: it cannot be put aside, or has been once since it was opened.
+            StoreError: it cannot be put aside, or this happened once since the opening.
         """
         ...
 
     def tidy(self) -> bool:
-        """Give back some of the space of dropped versions, a bounded piece of work.
+        """Free some of the space of dropped versions, a bounded piece of work; return True if more is left.
 
-        Writing does a little of it too. Returns True when more is left.
+        Writing does a little of this, too.
         """
         ...
 
     def optimize(self) -> bool:
-        """Give free space inside the store back to the disk; returns whether that was worth doing.
+        """Give free space inside the store back to the disk; return whether that was worth doing.
 
-        It rewrites the whole store, so it is done only where a good part of it is free, and only while the
-        disk has room for a second copy.
+        It rewrites the whole store, so it does this only if a good part is free and the disk has room for a
+        second copy.
 
         Raises:
-            StoreError: it did not work; the store is as it was.
+            StoreError: it failed; the store is unchanged.
         """
         ...
 
     def close(self) -> None:
-        """End in order; the next opening reports a clean shutdown. A second call does nothing."""
+        """Close the store, so that the next opening reports a clean shutdown. Idempotent."""
         ...
 
 
 def roll_up(groups: Iterable[tuple[Group, Summary]]) -> Summary:
-    """The summary of a whole version: what `DataSet.summary` says of the same samples."""
+    """Return the summary of a whole version, equal to `DataSet.summary` of the same samples."""
     count = digest = newest_ns = 0
     for group, stored in groups:
         count += stored.count
@@ -388,7 +403,7 @@ def roll_up(groups: Iterable[tuple[Group, Summary]]) -> Summary:
 
 
 def unfinished(name_space: str, count: int) -> str:
-    """The finding for a version that was still filling when its node ended."""
+    """Return the finding for a version that was filling when its node ended."""
     return (
         f"name-space {name_space!r}: an alignment was interrupted; its {count} samples are compared at the "
         "next one, and the last complete set stays"

@@ -1,8 +1,8 @@
-"""The store for nodes without a store directory, for simulation, and the one to compare others with.
+"""The store for nodes without a store directory and for simulation, and the reference for tests.
 
-What a `Medium` holds survives the store that is opened on it, as a disk survives a process; a store that is
-not closed is a process that was killed. A medium can be made to fail, so that a simulated cluster meets the
-same faults as a real one.
+The content of a `Medium` survives the store that is opened on it, as a disk survives a process; a store that
+is not closed stands for a killed process. A medium can be made to fail, so that a simulated cluster meets
+the same faults as a real one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _MASK: Final = (1 << 128) - 1
 _PIECE: Final = 4096
-"""Samples that are read at once."""
+"""Samples of one piece."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -72,12 +72,19 @@ class _Version:
 
 
 class Medium:
-    """What survives: the stand-in for a store directory.
+    """The substitute for a store directory, which survives its stores.
 
     Attributes:
-        node_id: of the node that lives here.
-        capacity_bytes: payload bytes that fit; None for no limit. A write beyond it is `StoreFull`.
-        failing: while True every write is `StoreFailed`.
+        node_id: id of the node.
+        capacity_bytes: limit for payload bytes, None for none; a write beyond it raises `StoreFull`.
+        failing: whether every write raises `StoreFailed`.
+        incarnation: number of openings.
+        closed: whether the last store was closed.
+        last_version: number of the last set version.
+        used_bytes: payload bytes in use.
+        versions: set versions by number.
+        fellows: remembered fellows by name-space.
+        marks: remembered values by name-space and key.
     """
 
     def __init__(self, node_id: str, capacity_bytes: int | None = None) -> None:
@@ -93,7 +100,7 @@ class Medium:
         self.marks: dict[str, dict[str, str]] = {}
 
     def check_writable(self, more_bytes: int = 0) -> None:
-        """Meet the faults that are set.
+        """Raise the fault that is set, if any.
 
         Raises:
             StoreFull: `more_bytes` do not fit.
@@ -105,7 +112,7 @@ class Medium:
             raise StoreFull(f"memory medium: {more_bytes} more bytes do not fit in {self.capacity_bytes}")
 
     def flip(self, name_space: str, digest: bytes) -> bool:
-        """Damage one sample of the complete set as a flipped bit would; False when it is not there."""
+        """Damage one sample of the complete set as a flipped bit would; return False if it is not there."""
         for version in self.versions.values():
             if version.name_space == name_space and version.state is SetState.COMPLETE:
                 for group in version.groups.values():
@@ -117,14 +124,14 @@ class Medium:
         return False
 
     def remember(self, name_space: str, marks: Marks) -> None:
-        """Remember values of a name-space; None forgets one."""
+        """Remember values for a name-space; None forgets one."""
         known = {**self.marks.get(name_space, {}), **marks}
         self.marks[name_space] = {key: value for key, value in known.items() if value is not None}
         if not self.marks[name_space]:
             del self.marks[name_space]
 
     def drop(self, version: _Version) -> None:
-        """Forget a version and the space that it used."""
+        """Remove a version and free its space."""
         del self.versions[version.number]
         for group in version.groups.values():
             self.used_bytes -= sum(len(sample.payload) for sample in group.rows.values())
@@ -163,7 +170,7 @@ def _in_pieces(samples: Iterator[Sample]) -> Iterator[Rows]:
 
 
 class MemoryStore:
-    """A store on a `Medium`; see `engine.store.interface.Store` for what each call means."""
+    """A store on a `Medium`; see `engine.store.interface.Store` for the calls."""
 
     def __init__(self, medium: Medium) -> None:
         medium.check_writable()
@@ -181,12 +188,12 @@ class MemoryStore:
         medium.closed = False
 
     def name_spaces(self) -> tuple[str, ...]:
-        """The name-spaces of which there is a set or a remembered value."""
+        """Return the name-spaces with a set or a remembered value."""
         named = {version.name_space for version in self._medium.versions.values()}
         return tuple(sorted(named.union(self._medium.fellows, self._medium.marks)))
 
     def sets(self, name_space: str) -> tuple[SetInfo, ...]:
-        """All versions, oldest first."""
+        """Return all versions, oldest first."""
         versions = self._medium.versions.values()
         return tuple(version.info() for version in versions if version.name_space == name_space)
 
@@ -200,12 +207,12 @@ class MemoryStore:
         return None
 
     def complete_set(self, name_space: str) -> SetInfo | None:
-        """The complete version, or None."""
+        """Return the complete version, or None."""
         version = self._complete(name_space)
         return version.info() if version else None
 
     def newest_until(self, name_space: str, limit_ns: int) -> int | None:
-        """Newest source timestamp up to a limit, of an intact complete set."""
+        """Return the newest source timestamp up to a limit, of an intact complete set."""
         version = self._complete(name_space)
         if version is None or version.soundness is not Soundness.INTACT:
             return None
@@ -213,7 +220,7 @@ class MemoryStore:
         return max((time_ns for time_ns in times if time_ns <= limit_ns), default=0)
 
     def begin_set(self, name_space: str) -> SetWriter:
-        """Start a new version."""
+        """Begin a new version."""
         self._medium.check_writable()
         former = self._find(name_space, SetState.FILLING)
         if former is not None:
@@ -224,7 +231,7 @@ class MemoryStore:
         return FillingSet(version, self._add)
 
     def filling(self, name_space: str) -> SetWriter | None:
-        """Goes on with the version that is filling."""
+        """Continue the version that is filling."""
         version = self._find(name_space, SetState.FILLING)
         return FillingSet(version, self._add) if version else None
 
@@ -287,18 +294,18 @@ class MemoryStore:
     def _backup(self, number: int) -> _Version:
         version = self._medium.versions.get(number)
         if version is None or version.state is not SetState.KEPT:
-            raise LookupError(f"set version {number} is no back-up")
+            raise LookupError(f"set version {number} is not a back-up")
         return version
 
     def abandon(self, writer: SetWriter) -> None:
-        """Drop a version that is still filling."""
+        """Drop a version that is filling."""
         self._medium.check_writable()
         self._medium.drop(self._filling(writer))
 
     def append(
         self, name_space: str, changes: Sequence[Change], marks: Marks = NO_MARKS
     ) -> dict[Group, Summary]:
-        """Bring live changes to the complete set."""
+        """Apply changes to the complete set."""
         version = self._complete(name_space)
         if version is None:
             raise LookupError(f"there is no complete set of name-space {name_space!r}")
@@ -335,7 +342,7 @@ class MemoryStore:
         version.soundness = Soundness.INTACT if damage.count == before else Soundness.DAMAGED
 
     def remember_fellows(self, name_space: str, fellows: Iterable[Fellow]) -> None:
-        """Replace the fellows known to a name-space."""
+        """Replace the remembered fellows of a name-space."""
         self._medium.check_writable()
         self._medium.fellows[name_space] = tuple(sorted(fellows))
 
@@ -345,23 +352,23 @@ class MemoryStore:
         self._medium.remember(name_space, marks)
 
     def marks(self, name_space: str) -> dict[str, str]:
-        """What was remembered with `mark`."""
+        """Return the values remembered with `mark`."""
         return dict(self._medium.marks.get(name_space, {}))
 
     def begin_anew(self) -> str:
-        """Nothing in memory needs that."""
+        """Refuse: a medium in memory is never damaged as a whole."""
         raise StoreFailed("memory medium: it cannot be damaged as a whole")
 
     def tidy(self) -> bool:
-        """Nothing is left over in memory."""
+        """Do nothing: memory has nothing to free."""
         return False
 
     def optimize(self) -> bool:
-        """Nothing: memory has no file that could shrink."""
+        """Do nothing: memory has no file that could shrink."""
         return False
 
     def close(self) -> None:
-        """End in order."""
+        """Close the store."""
         if self._open:
             self._open = False
             self._medium.closed = True

@@ -1,4 +1,4 @@
-"""Opening a store, whichever it is."""
+"""Opening a store of either kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def random_node_id() -> str:
-    """128 random bits as 32 hexadecimal characters."""
+    """Return 128 random bits as 32 hexadecimal characters."""
     return secrets.token_hex(16)
 
 
@@ -24,9 +24,9 @@ def open_store(path: Path | None, node: str, new_node_id: Callable[[], str] = ra
     """Open the store in a directory, or one in memory that ends with the process.
 
     Args:
-        path: the store directory, made when it is not there; None for memory.
-        node: the node's name, for the message to whoever finds the store in use.
-        new_node_id: where a node id comes from at the first start.
+        path: the store directory, made if it does not exist; None for memory.
+        node: the node's name, shown to another process that finds the store in use.
+        new_node_id: makes a node id at the first start.
 
     Raises:
         StoreError: see `engine.store.sqlite.SqliteStore`.

@@ -1,4 +1,4 @@
-"""What a store remembers besides its sets: values by key (marks), and fellows."""
+"""Remembered values by key (marks) and remembered fellows of a store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def read_marks(
     connection: sqlite3.Connection, name_space: str | None = None
 ) -> list[tuple[str, str, str, bool]]:
-    """Name-space, key and value of the marks of one name-space or all, and whether the check is right."""
+    """Read name-space, key and value of the marks of one name-space or all, and whether each is sound."""
     rows = connection.execute(
         "SELECT name_space, key, value, row_check FROM mark WHERE ?1 IS NULL OR name_space = ?1",
         (name_space,),
@@ -28,7 +28,7 @@ def read_marks(
 
 
 def read_fellows(connection: sqlite3.Connection) -> tuple[dict[str, tuple[Fellow, ...]], int]:
-    """The remembered fellows by name-space, and how many more have a damaged entry."""
+    """Read the remembered fellows by name-space, and the number of damaged entries."""
     fellows: dict[str, list[Fellow]] = {}
     damaged = 0
     for space, id_, name, role, check in connection.execute(
@@ -42,7 +42,7 @@ def read_fellows(connection: sqlite3.Connection) -> tuple[dict[str, tuple[Fellow
 
 
 def write_marks(connection: sqlite3.Connection, name_space: str, marks: Marks) -> None:
-    """Remember values of a name-space, in the caller's transaction; None forgets one."""
+    """Remember values for a name-space, in the caller's transaction; None forgets one."""
     for key, value in marks.items():
         if value is None:
             connection.execute("DELETE FROM mark WHERE name_space = ? AND key = ?", (name_space, key))

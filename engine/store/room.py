@@ -1,7 +1,7 @@
-"""Room on the disk for what is in the write-ahead log only.
+"""Room on the disk for the content of the write-ahead log.
 
-What was committed must fit into the database file at any time. A log that filled the disk could not be
-carried over any more, and nothing that is dropped from the file would give its space back.
+Committed data must fit into the database file at any time. If the log filled the disk, it could not be copied
+into the file any more, and dropping data from the file would not free space.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RESERVE_BYTES: Final = 1 << 20
-"""What a transaction that lets the file grow leaves free, for those that remove something."""
+"""Space that a transaction that lets the file grow leaves for those that remove something."""
 
 
 class Room(NamedTuple):
-    """What the file still has to grow by, with the open transaction, and what is free."""
+    """The growth that the file still needs, with the open transaction, and the free space."""
 
     growth_bytes: int
     free_bytes: int
@@ -32,7 +32,7 @@ class Room(NamedTuple):
 
     @property
     def is_ample(self) -> bool:
-        """Whether there is so much that the log need not be carried over now."""
+        """Whether the log need not be copied into the file now."""
         return self.free_bytes >= 4 * self.growth_bytes + 2 * RESERVE_BYTES
 
 
@@ -40,7 +40,7 @@ AMPLE: Final = Room(0, 1 << 62)
 
 
 def room_on_disk(connection: sqlite3.Connection, path: Path) -> Room:
-    """The room for a transaction that is about to be committed; ample where nobody can tell."""
+    """Return the room for a transaction that is about to be committed; ample if it cannot be found out."""
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     try:
         disk = os.statvfs(path.parent)
@@ -51,7 +51,7 @@ def room_on_disk(connection: sqlite3.Connection, path: Path) -> Room:
 
 
 def has_room_for_copy(path: Path, pages: int) -> bool:
-    """Whether the disk can hold so many pages twice more: in a temporary file and in the log."""
+    """Tell whether the disk has room for `pages` twice: in a temporary file and in the log."""
     try:
         disk = os.statvfs(path.parent)
     except OSError:

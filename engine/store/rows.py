@@ -1,4 +1,4 @@
-"""Samples in and out of the table, many to a statement (see `engine.store.statements`)."""
+"""Reading and writing the table of samples, many with each statement (see `engine.store.statements`)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 _MASK: Final = (1 << 128) - 1
 _STATEMENT_BYTES: Final = 8 << 20
-"""Payloads of one statement, unless one of them is larger."""
+"""Limit for the payload bytes of one statement, unless a single payload is larger."""
 _ROWS_PER_PAGE: Final = 4096
 
 
 class Unexpected(Exception):
-    """Samples were there, or not there, against expectation."""
+    """Samples were present, or missing, against expectation."""
 
 
 class SampleTable:
@@ -32,17 +32,17 @@ class SampleTable:
         self._connection = connection
 
     def change(self, group_id: int, stored: Summary, added: Rows, evicted: Rows) -> Summary:
-        """Put samples in and take samples out; returns the summary after it.
+        """Add and remove samples; return the new summary.
 
         Args:
             group_id: number of the group in the file.
             stored: its summary before.
-            added: samples to put in, each once.
-            evicted: samples to take out; none of `added`.
+            added: samples to add, each once.
+            evicted: samples to remove; none of `added`.
 
         Raises:
-            Unexpected: one of `added` was there already, or one of `evicted` was not. The caller must
-                undo the transaction, ask `present`, and do it again.
+            Unexpected: one of `added` was present, or one of `evicted` was not. The caller must undo the
+                transaction, call `present`, and repeat it.
         """
         inserted = self._insert(group_id, added)
         deleted = self._delete(group_id, evicted)
@@ -55,7 +55,7 @@ class SampleTable:
         )
 
     def present(self, group_id: int, samples: Sequence[Sample]) -> set[bytes]:
-        """The digests of those samples that are in the table."""
+        """Return the digests of the samples that are in the table."""
         here: set[bytes] = set()
         for places in _pieces(Rows.of(samples)):
             found = self._connection.execute(*statements.present(group_id, places))
@@ -75,7 +75,7 @@ class SampleTable:
         )
 
     def newest_until(self, group_id: int, limit_ns: int) -> int:
-        """Newest source timestamp of a group that is not later than the limit; 0 when there is none."""
+        """Return the newest source timestamp of a group up to the limit; 0 if there is none."""
         (newest_ns,) = self._connection.execute(
             "SELECT max(source_time_ns) FROM sample WHERE sample_group = ? AND source_time_ns <= ?",
             (group_id, limit_ns),
@@ -83,7 +83,7 @@ class SampleTable:
         return newest_ns or 0
 
     def sweep(self, group_id: int, limit: int) -> int:
-        """Remove up to `limit` of a dropped group's samples; returns how many."""
+        """Remove up to `limit` of a dropped group's samples; return their number."""
         return self._connection.execute(
             "DELETE FROM sample WHERE sample_group = ?1 AND (source_time_ns, digest) IN"
             " (SELECT source_time_ns, digest FROM sample WHERE sample_group = ?1 LIMIT ?2)",
@@ -92,7 +92,7 @@ class SampleTable:
 
 
 def _pieces(samples: Rows) -> Iterator[Sequence[tuple[int, bytes]]]:
-    """Where the samples are, for one statement each."""
+    """Return the places of the samples, in pieces for one statement each."""
     largest = statements.SIZES[0]
     for places in samples.places(largest):
         done = 0
@@ -105,10 +105,10 @@ def _pieces(samples: Rows) -> Iterator[Sequence[tuple[int, bytes]]]:
 def raw_pages(
     connection: sqlite3.Connection, group_id: int, size: int
 ) -> Iterator[list[tuple[int, bytes, int, bytes, int, bytes, bytes]]]:
-    """The rows of a group as they are in the table, oldest first, not looked at, `size` at once.
+    """Read the rows of a group unverified, oldest first, in pages of `size`.
 
     Raises:
-        sqlite3.DatabaseError: the table cannot be followed any further.
+        sqlite3.DatabaseError: the rest of the table cannot be read.
     """
     cursor = connection.execute(_FORWARD, (group_id,))
     while rows := cursor.fetchmany(size):
@@ -118,10 +118,17 @@ def raw_pages(
 def read_group(
     connection: sqlite3.Connection, group_id: int, expected: int, place: str, damage: DamageLog
 ) -> Iterator[Sample]:
-    """All samples of a group, oldest first.
+    """Read all samples of a group, oldest first.
 
-    Where the table cannot be followed any further before `expected` samples were seen, the rest is read
-    from the other end, newest first, as far as that goes.
+    If the table becomes unreadable before `expected` samples were seen, the rest is read from the other end,
+    newest first, up to the damage.
+
+    Args:
+        connection: the file.
+        group_id: number of the group in the file.
+        expected: number of samples by the watermark.
+        place: the group's name in `damage`.
+        damage: collects damage.
     """
     seen = 0
     last = b""
@@ -148,15 +155,15 @@ def _scan(
             passed += len(rows)
             yield from (_unsigned(Sample._make(row)) for row in rows)
     except sqlite3.DatabaseError as error:
-        damage.add(place, f"a part of it can not be read: {error}")
+        damage.add(place, f"part of it cannot be read: {error}")
     else:
         return
-    try:  # what was fetched together with the fault is fetched again, one by one
+    try:  # fetch the rows of the failed page again, one by one
         for number, row in enumerate(connection.execute(query, (group_id,))):
             if number >= passed:
                 yield _unsigned(Sample._make(row))
     except sqlite3.DatabaseError:
-        return  # it is noted
+        return  # noted above
 
 
 _SELECT: Final = f"SELECT {statements.COLUMNS} FROM sample WHERE sample_group = ?"  # noqa: S608  # constants only

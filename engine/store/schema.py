@@ -1,8 +1,8 @@
-"""The SQLite file: its tables, its settings, and what its errors mean.
+"""The SQLite file: its tables, its settings, and the meaning of its errors.
 
-Samples lie in the order in which they are read and, nearly, written: by group, then source time, then
+Samples are stored in the order in which they are read and, nearly, written: by group, then source time, then
 digest. A group's number belongs to one set version, so that a version can be dropped by its groups'
-numbers. Small rows carry a check of their own; samples carry their digest.
+numbers. Small rows have a check; samples have their digest.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 APPLICATION_ID: Final = 0x6F73706C
-"""Marks the file as ours ("ospl"), for `file` and for `check_format`."""
+"""Identifies a store of ospltool ("ospl"), for `file` and for `check_format`."""
 FORMAT_VERSION: Final = 1
 
 PAGE_BYTES: Final = 16_384
 """Measured: bulk writing is a third faster than with 4 KiB pages."""
 CHECKPOINT_PAGES: Final = 4_000
-"""The write-ahead log is carried over to the file at 64 MiB; less costs a third of the speed."""
+"""Size at which the write-ahead log is copied into the file, 64 MiB; less costs a third of the speed."""
 CACHE_KIB: Final = 16_384
 BUSY_MS: Final = 5_000
 SHARED_BYTES: Final = 32_768
-"""What SQLite needs beside the log at the least, in a file of its own (`-shm`)."""
+"""Least space that SQLite needs for its `-shm` file."""
 
 DROPPED: Final = "dropped"
-"""State of a version whose samples are being removed; nobody sees it."""
+"""State of a version whose samples are being removed; it is never shown."""
 
 TABLES: Final = """
 CREATE TABLE node (
@@ -66,17 +66,17 @@ CREATE TABLE fellow (
 """
 
 SMALL_TABLES: Final = ("node", "set_version", "type_description", "sample_group", "mark", "fellow")
-"""All but the samples: cheap to check at every unclean start."""
+"""All tables but the samples': cheap to check at every unclean start."""
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open for writing, in the one way that is right for a store. Only its owner can read a new one.
+    """Open for writing with the settings of a store. Only its owner can read a new file.
 
     Raises:
-        StoreFailed: this SQLite has no JSON functions, in which `engine.store.statements` writes.
+        StoreFailed: this SQLite has no JSON functions, which `engine.store.statements` needs.
         sqlite3.Error: see `typed`.
     """
-    with contextlib.suppress(OSError):  # it is there, or SQLite says what is wrong; the logs take its mode
+    with contextlib.suppress(OSError):  # it exists, or SQLite reports the error; the logs get its mode
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MS / 1000)
     try:
@@ -95,11 +95,11 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def check_format(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file has our tables (False: it is empty).
+    """Tell whether the file has the tables of a store (False: it is empty).
 
     Raises:
-        StoreRefused: it is somebody else's database, or a newer format.
-        StoreDamaged: its tables have other columns than ours.
+        StoreRefused: it is another product's database, or a newer format.
+        StoreDamaged: its tables have other columns.
         sqlite3.Error: it cannot be read.
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -121,7 +121,7 @@ def check_format(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _columns(connection: sqlite3.Connection) -> frozenset[tuple[str, str, str, int, int]]:
-    """Table, name, type, NOT NULL and place in the primary key of every column of a database."""
+    """Read table, name, type, NOT NULL and place in the primary key of all columns of a database."""
     rows = connection.execute(
         'SELECT t.name, c.name, c.type, c."notnull", c.pk'
         " FROM sqlite_schema AS t, pragma_table_info(t.name) AS c"
@@ -147,7 +147,7 @@ def create(connection: sqlite3.Connection, node_id: str) -> None:
 
 
 def row_check(*fields: str | bytes | int) -> bytes:
-    """The check of a small row: 8 bytes over its fields and their boundaries."""
+    """Compute the check of a small row: 8 bytes over its fields and their boundaries."""
     return hashlib.blake2b(repr(fields).encode(), digest_size=8).digest()
 
 
@@ -168,13 +168,13 @@ def _check_functions(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("SELECT value FROM json_each('[0]')").fetchall()
     except sqlite3.OperationalError as error:
         if "no such table" not in str(error):
-            raise  # the file cannot be read, which is not for want of functions
+            raise  # the file cannot be read for another reason
         found = f"SQLite {sqlite3.sqlite_version} is built without JSON functions"
         raise StoreFailed(f"{path}: {found}; 3.38 and later have them") from error
 
 
 def typed(error: sqlite3.Error, path: Path) -> StoreError | None:
-    """The store error that an SQLite error stands for; None when it is a bug in ospltool."""
+    """Return the store error for an SQLite error; None for a bug in ospltool."""
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
     may_be_full = primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)

@@ -1,7 +1,7 @@
 """The store on disk: one SQLite file in write-ahead mode, synchronous FULL, one process at a time.
 
-A call that writes is one transaction and returns when it is on disk. If it fails, nothing of it is there
-and the store goes on: the next call may work, as it does when a full disk has room again.
+A call that writes is one transaction and returns when it is on disk. If it fails, it has no effect, and the
+store stays usable: the next call may work, for example when a full disk has room again.
 """
 
 from __future__ import annotations
@@ -57,30 +57,30 @@ if TYPE_CHECKING:
     from engine.store.interface import Change, DamageLog, Fellow, Marks, SetInfo, SetWriter
 
 MISSING: Final = "missing"
-"""Mark of a name-space whose set went with a damaged file and has not been written anew."""
+"""Mark of a name-space whose set was lost with a damaged file and has not been written again."""
 _SWEEP_SAMPLES: Final = 4_000
-"""Samples of dropped versions that each writing transaction removes: a few milliseconds."""
+"""Samples of dropped versions that each writing transaction removes, in a few milliseconds."""
 WORTH_REWRITING: Final = 0.25
-"""Part of the file that must be free before it is rewritten to give the space back."""
+"""Part of the file that must be free before it is rewritten to free the space."""
 _GROUP_COST: Final = 4
-"""What removing a group counts as, in samples."""
+"""Cost of removing a group, in samples."""
 
 
 class SqliteStore:
-    """A store in a directory; see `engine.store.interface.Store` for what each call means."""
+    """A store in a directory; see `engine.store.interface.Store` for the calls."""
 
     def __init__(self, directory: Path, node: str, new_node_id: Callable[[], str]) -> None:
         """Open a store, or make one.
 
         Args:
-            directory: made when it is not there.
-            node: name of the node, for the one who finds the store locked.
-            new_node_id: gives 32 hexadecimal characters; asked at the first start only.
+            directory: made if it does not exist.
+            node: name of the node, shown to another process that finds the store locked.
+            new_node_id: makes 32 hexadecimal characters; called at the first start only.
 
         Raises:
             LockedStore: another node has it open.
-            StoreRefused: a newer format, or a database that is no store.
-            StoreFull: no space to note the opening.
+            StoreRefused: a newer format, or a database that is not a store.
+            StoreFull: no space to record the opening.
             StoreFailed: the directory cannot be used.
         """
         try:
@@ -109,7 +109,7 @@ class SqliteStore:
         self._open = True
 
     def _exchange_file(self) -> str:
-        """Put the database aside and open an empty one; returns the name of the former."""
+        """Put the database aside and open an empty one; return the former's new name."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
         try:
@@ -130,7 +130,7 @@ class SqliteStore:
                 lost = lost_tail(record, self._commits)
                 findings += lost
                 losses += len(lost)
-            elif record is not None:  # which has a check of its own
+            elif record is not None:  # the ledger has a check, so its id counts
                 findings.append(
                     f"the file says node {self._node_id}, the ledger {record.node_id}, which stays"
                 )
@@ -162,7 +162,7 @@ class SqliteStore:
         )
 
     def _drop_unusable(self, catalog: Catalog) -> None:
-        """Sweep versions whose entry is damaged; what they may have been is missing until it is rewritten."""
+        """Sweep versions with a damaged entry; name-spaces without a complete set are marked as missing."""
         for number in catalog.unusable:
             write_version(self._connection, Version(number, "", SetState.FILLING), schema.DROPPED)
         complete = {one.name_space for one in catalog.versions.values() if one.state is SetState.COMPLETE}
@@ -207,17 +207,17 @@ class SqliteStore:
             raise schema.typed(error, self._path) or StoreFailed(f"{self._path}: {error}") from error
 
     def _make_room(self) -> None:
-        """Carry the log over to the file, so that the next attempt can write over it."""
+        """Copy the log into the file, so that the next attempt can overwrite it."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def name_spaces(self) -> tuple[str, ...]:
-        """The name-spaces of which there is a set or a remembered value."""
+        """Return the name-spaces with a set or a remembered value."""
         with self._reading():
             return name_spaces(self._connection, self._versions)
 
     def sets(self, name_space: str) -> tuple[SetInfo, ...]:
-        """All versions, oldest first."""
+        """Return all versions, oldest first."""
         return tuple(v.info() for v in self._versions.values() if v.name_space == name_space)
 
     def _find(self, name_space: str, state: SetState) -> Version | None:
@@ -227,12 +227,12 @@ class SqliteStore:
         return None
 
     def complete_set(self, name_space: str) -> SetInfo | None:
-        """The complete version, or None."""
+        """Return the complete version, or None."""
         version = self._find(name_space, SetState.COMPLETE)
         return version.info() if version else None
 
     def newest_until(self, name_space: str, limit_ns: int) -> int | None:
-        """Newest source timestamp up to a limit, of an intact complete set."""
+        """Return the newest source timestamp up to a limit, of an intact complete set."""
         version = self._find(name_space, SetState.COMPLETE)
         if version is None or version.soundness is not Soundness.INTACT:
             return None
@@ -240,7 +240,7 @@ class SqliteStore:
         return max((self._table.newest_until(row.id, limit_ns) for row in rows), default=0)
 
     def begin_set(self, name_space: str) -> SetWriter:
-        """Start a new version."""
+        """Begin a new version."""
         former = self._find(name_space, SetState.FILLING)
         with self._transaction():
             if former is not None:
@@ -252,7 +252,7 @@ class SqliteStore:
         return FillingSet(version, self._add)
 
     def filling(self, name_space: str) -> SetWriter | None:
-        """Goes on with the version that is filling."""
+        """Continue the version that is filling."""
         version = self._find(name_space, SetState.FILLING)
         return FillingSet(version, self._add) if version else None
 
@@ -266,7 +266,7 @@ class SqliteStore:
         self, version: Version, description: GroupDescription, samples: Samples, evicted: Sequence[Sample]
     ) -> None:
         self._filling(version.number)
-        if not evicted:  # nearly always nothing of it is here yet
+        if not evicted:  # nearly always all samples are new
             with contextlib.suppress(Unexpected):
                 self._write_once(version, {description.group: Piece(description, Rows.of(samples))})
                 return
@@ -323,11 +323,11 @@ class SqliteStore:
     def _backup(self, number: int) -> Version:
         version = self._versions.get(number)
         if version is None or version.state is not SetState.KEPT:
-            raise LookupError(f"set version {number} is no back-up")
+            raise LookupError(f"set version {number} is not a back-up")
         return version
 
     def abandon(self, writer: SetWriter) -> None:
-        """Drop a version that is still filling."""
+        """Drop a version that is filling."""
         version = self._filling(writer.version)
         with self._transaction():
             write_version(self._connection, version, schema.DROPPED)
@@ -340,7 +340,7 @@ class SqliteStore:
     def append(
         self, name_space: str, changes: Sequence[Change], marks: Marks = NO_MARKS
     ) -> dict[Group, Summary]:
-        """Bring live changes to the complete set."""
+        """Apply changes to the complete set."""
         version = self._find(name_space, SetState.COMPLETE)
         if version is None:
             raise LookupError(f"there is no complete set of name-space {name_space!r}")
@@ -386,7 +386,7 @@ class SqliteStore:
         return row
 
     def _sweep(self) -> int:
-        """Remove a piece of the dropped versions, in the caller's transaction; returns groups finished."""
+        """Remove a piece of the dropped versions, in the caller's transaction; return the finished groups."""
         finished = 0
         room = _SWEEP_SAMPLES
         while room > 0 and finished < len(self._dropped):
@@ -409,9 +409,9 @@ class SqliteStore:
         return finished
 
     def begin_anew(self) -> str:
-        """Put a damaged file aside and go on with an empty one."""
+        """Put a damaged file aside and continue with an empty one."""
         if not self._may_begin_anew:
-            raise StoreFailed(f"{self._path}: it was begun anew before, and is damaged again")
+            raise StoreFailed(f"{self._path}: it was replaced once before, and is damaged again")
         self._may_begin_anew = False
         db = self._connection
         with self._reading():
@@ -468,7 +468,7 @@ class SqliteStore:
         version.soundness = Soundness.INTACT if damage.count == before else Soundness.DAMAGED
 
     def remember_fellows(self, name_space: str, fellows: Iterable[Fellow]) -> None:
-        """Replace the fellows known to a name-space."""
+        """Replace the remembered fellows of a name-space."""
         with self._transaction():
             self._connection.execute("DELETE FROM fellow WHERE name_space = ?", (name_space,))
             write_fellows(self._connection, {name_space: fellows})
@@ -479,17 +479,17 @@ class SqliteStore:
             write_marks(self._connection, name_space, marks)
 
     def marks(self, name_space: str) -> dict[str, str]:
-        """What was remembered with `mark`; a damaged value is left out."""
+        """Return the values remembered with `mark`, without damaged ones."""
         with self._reading():
             return {key: value for _, key, value, sound in read_marks(self._connection, name_space) if sound}
 
     def close(self) -> None:
-        """End in order; a disk that refuses to note it makes it an end without order, which loses nothing."""
+        """Close the store; if the disk refuses to record it, the end counts as unclean, without loss."""
         if not self._open:
             return
         self._open = False
         try:
-            for _ in range(2):  # a full disk may have room once the log is carried over
+            for _ in range(2):  # a full disk may have room once the log is copied
                 with contextlib.suppress(StoreError), self._transaction():
                     self._connection.execute("UPDATE node SET closed = 1")
                     break

@@ -1,10 +1,10 @@
-"""SQL that carries many samples in few values: SQLite itself takes the columns apart.
+"""SQL that passes many samples in few values: SQLite itself splits the columns.
 
 A statement gets the bytes of a block as one value and the source times as a JSON array, and cuts each field
-out by its position. With a value for each field of each row it would cost three times as much processor time,
-most of it under the interpreter lock, for which the node's thread waits. Python's sqlite3 also gives that
-lock up at every step of a statement and waits to get it back: one-row statements beside one busy thread were
-measured at 1,000 rows a second.
+out by its position. A value for each field of each row would cost three times as much processor time, most of
+it under the interpreter lock, for which the node's thread waits. Python's sqlite3 also releases that lock at
+every step of a statement and waits for it again: one-row statements beside one busy thread reached 1,000 rows
+a second.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _NUMBER: Final = b"%%%dd" % _DIGITS
 _WRITER_BYTES: Final = 16
 _DIGEST: Final = f"substr(:digests, key * {DIGEST_BYTES} + 1, {DIGEST_BYTES})"
 SIZES: Final = tuple(1 << power for power in range(10, -1, -1))
-"""How many places a statement can name: few different sizes, so that few statements are prepared."""
+"""Numbers of places in a statement: few different sizes, so that few statements are prepared."""
 
 Statement = tuple[str, dict[str, Any] | list[Any]]
 """SQL and its values."""
 
 
 def insert(group_id: int, block: Block) -> Statement:
-    """Put in those samples of a block that are not there yet.
+    """Make the statement that adds the missing samples of a block.
 
-    A sequence number beyond what SQLite's integers hold is kept as its signed twin.
+    A sequence number beyond SQLite's integers is kept as its signed twin.
     """
     keys, payloads = block.key_texts, block.payload_texts
     values: dict[str, Any] = {"group_id": group_id, "times": f"[{','.join(map(str, block.times_ns()))}]"}
@@ -59,12 +59,12 @@ def insert(group_id: int, block: Block) -> Statement:
 
 
 def delete(group_id: int, places: Sequence[tuple[int, bytes]]) -> Statement:
-    """Take out the samples of these source times and digests; as many as one of `SIZES` says."""
+    """Make the statement that removes the samples at these places, whose number is one of `SIZES`."""
     return _delete(len(places)), [group_id, *itertools.chain.from_iterable(places)]
 
 
 def present(group_id: int, places: Sequence[tuple[int, bytes]]) -> Statement:
-    """The digests of those samples that are there; of as many as one of `SIZES` says."""
+    """Make the query for the digests present at these places, whose number is one of `SIZES`."""
     return _present(len(places)), [group_id, *itertools.chain.from_iterable(places)]
 
 
@@ -79,22 +79,22 @@ def _present(count: int) -> str:
 
 
 def _in_places(count: int) -> str:
-    """Values here: with a JSON array, SQLite 3.40 takes twice as long to delete."""
+    """Name the places by values: with a JSON array, SQLite 3.40 takes twice as long to delete."""
     pairs = ",".join(f"(?{2 * number + 2},?{2 * number + 3})" for number in range(count))
-    # IN (VALUES ...) alone makes SQLite walk through the whole group
+    # with IN (VALUES ...) alone SQLite scans the whole group
     places = f"SELECT column1, column2 FROM (VALUES {pairs})"  # noqa: S608  # placeholders only
     return f"sample_group = ?1 AND (source_time_ns, digest) IN ({places})"
 
 
 def _numbers(numbers: Iterable[int]) -> bytes:
-    """A column of numbers, in which each can be found by its place."""
+    """Pack numbers into a column in which each is found by its position."""
     column = tuple(numbers)
     return (_NUMBER * len(column)) % column
 
 
 @functools.cache
 def _insert(columns: frozenset[str]) -> str:
-    """With these columns, which are not written where all their entries are alike."""
+    """Make the statement for a block with these columns; others have equal entries and are not passed."""
     fields = (
         "value",
         f"substr(:writers, key * :writer_step + 1, {_WRITER_BYTES})",

@@ -1,4 +1,4 @@
-"""The one loop that decides whether stored samples are what was once written; both stores use it."""
+"""The loop that verifies stored samples; both stores use it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,20 @@ if TYPE_CHECKING:
 
 _MASK: Final = (1 << 128) - 1
 _UNFIT: Final = (TypeError, ValueError, OverflowError, struct.error)
-"""What `digest_of` raises for a field that has another type or range than a sample's."""
+"""Exceptions of `digest_of` for a field of a wrong type or range."""
 
 
 def sound_samples(
     group: Group, expected: Summary, rows: Iterable[Sample], damage: DamageLog
 ) -> Iterator[Sample]:
-    """Pass on the samples whose digest is right, and hold the whole group against its watermark."""
+    """Pass on the samples with the right digest, and compare the whole group with its watermark.
+
+    Args:
+        group: the group, named in `damage`.
+        expected: its watermark.
+        rows: its stored samples.
+        damage: collects damage.
+    """
     count = bad = digest_sum = newest_ns = 0
     for sample in rows:
         time_ns, writer, sequence, digest, status, key, payload = sample

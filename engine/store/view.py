@@ -1,7 +1,7 @@
-"""Looking at a store without being its node: reads only, leaves no file behind, waits for nobody.
+"""Reading a store beside its node, without writing, leaving files or waiting.
 
-A view is a snapshot: what a running node writes afterwards is not in it. While it is open the node's
-write-ahead log cannot shrink, so a view should not be kept for longer than reading takes.
+A view is a snapshot without later writes of a running node. While it is open the node's write-ahead log
+cannot shrink, so close a view after reading.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class StoreView:
             path: a store directory, or the database file itself.
 
         Raises:
-            StoreRefused: there is no ospltool store, or it is of a newer format.
-            StoreDamaged: it cannot be read at all.
+            StoreRefused: there is no ospltool store, or it has a newer format.
+            StoreDamaged: it cannot be read.
             StoreFailed: the file cannot be opened.
         """
         self.path = path / DATABASE if path.is_dir() else path
@@ -89,7 +89,7 @@ class StoreView:
     def _connect(self) -> sqlite3.Connection:
         log = self.path.with_name(self.path.name + "-wal")
         used = self.path.name == DATABASE and lock_holder(self.path.with_name(LOCK)) is not None
-        # While a node has the store open, the log and its index exist anyway: reading leaves nothing behind.
+        # While a node has the store open, the log and its index exist anyway: reading leaves no files.
         if used and not self._is_mended:
             return sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True, isolation_level=None)
         has_log = log.exists() and bool(log.stat().st_size)
@@ -126,30 +126,30 @@ class StoreView:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What reading the small tables noticed."""
+        """Problems found in the header and the small tables."""
         mended = (f"{self.path}: its header is damaged; a copy with a new one is read",) * self._is_mended
         return (*mended, *self._catalog.findings)
 
     def node(self) -> tuple[str, int, bool]:
-        """The node's id, its incarnation, and whether it closed the store."""
+        """Return the node's id, its incarnation, and whether it closed the store."""
         node_id, incarnation, _, closed = read_node(self._connection, self.path)
         return node_id, incarnation, closed
 
     def name_spaces(self) -> tuple[str, ...]:
-        """The name-spaces of which there is a set or a remembered value."""
+        """Return the name-spaces with a set or a remembered value."""
         return name_spaces(self._connection, self._catalog.versions)
 
     def sets(self, name_space: str | None = None) -> tuple[SetInfo, ...]:
-        """All versions, oldest first, of one name-space or of all."""
+        """Return all versions, oldest first, of one name-space or of all."""
         versions = self._catalog.versions.values()
         return tuple(v.info() for v in versions if name_space is None or v.name_space == name_space)
 
     def marks(self, name_space: str) -> dict[str, str]:
-        """What the node remembered for a name-space."""
+        """Return the remembered values of a name-space."""
         return {key: value for _, key, value, _ in read_marks(self._connection, name_space)}
 
     def fellows(self) -> dict[str, tuple[Fellow, ...]]:
-        """The fellows that the node remembered, by name-space."""
+        """Return the remembered fellows, by name-space."""
         return read_fellows(self._connection)[0]
 
     def load(self, version: int, damage: DamageLog) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
@@ -166,7 +166,7 @@ class StoreView:
     def load_columns(
         self, version: int, damage: DamageLog
     ) -> Iterator[tuple[GroupDescription, Iterator[Columns]]]:
-        """The same samples and the same damage as `load`, in columns.
+        """Read and verify like `load`, with the samples in columns.
 
         Raises:
             LookupError: there is no such version.
@@ -202,7 +202,7 @@ class StoreView:
 
 
 def name_spaces(connection: sqlite3.Connection, versions: dict[int, Version]) -> tuple[str, ...]:
-    """The name-spaces of which there is a set or a remembered value."""
+    """Return the name-spaces with a set or a remembered value."""
     named = {version.name_space for version in versions.values()}
     marked = {space for space, _, _, is_sound in read_marks(connection) if is_sound}
     return tuple(sorted(named | marked | read_fellows(connection)[0].keys()))
@@ -214,33 +214,30 @@ def _unreadable(error: sqlite3.Error, path: Path) -> Exception:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoreSummary:
-    """A store in short.
-
-    Attributes:
-        path: the database file.
-        node_id: 32 hexadecimal characters.
-        incarnation: number of the last opening.
-        closed: the last run ended in order, or is still running.
-        holder: pid, node name and opening time (ns since 1970 UTC) of the node that has it open.
-        file_bytes: size of the database and its log.
-        sets: every visible set version.
-        marks: remembered values by name-space.
-        findings: what reading the small tables noticed.
-    """
+    """A summary of a store."""
 
     path: str
+    """The database file."""
     node_id: str
+    """Id of the node, 32 hexadecimal characters."""
     incarnation: int
+    """Number of the last opening."""
     closed: bool
+    """Whether the last run ended in order, or is still running."""
     holder: tuple[int, str, int] | None
+    """Pid, node name and opening time (ns since 1970 UTC) of the node that has it open."""
     file_bytes: int
+    """Size of the database and its log."""
     sets: tuple[SetInfo, ...]
+    """All visible set versions."""
     marks: dict[str, dict[str, str]]
+    """Remembered values by name-space."""
     findings: tuple[str, ...]
+    """Problems found in the header and the small tables."""
 
 
 def store_summary(path: Path) -> StoreSummary:
-    """What is in a store, without reading its samples.
+    """Summarise a store without reading its samples.
 
     Raises:
         StoreError: see `StoreView`.

@@ -1,4 +1,4 @@
-"""The splice-daemon's part: starts a node, watches its lease, applies its FailureAction, stops it in order.
+"""The splice-daemon's part: start a node, watch its lease, apply its FailureAction, stop it in order.
 
-Nothing in here imports DDS: the supervisor must live on when a node cannot.
+No module here imports DDS: the supervisor must survive faults of the node.
 """

@@ -1,8 +1,8 @@
-"""`python -m engine.supervisor`: a supervisor of its own session, made by `ospltool start`.
+"""`python -m engine.supervisor`: a supervisor in its own session, started by `ospltool start`.
 
-It reads its launch as JSON on standard input and says how the start goes on standard output: one record for
-each change, as JSON, or `{"refused": "<why>"}`. The process that was started ends at once; its child is the
-supervisor, which belongs to nobody.
+It reads its launch as JSON from standard input and reports the start on standard output: one record for each
+change, as JSON, or `{"refused": "<why>"}`. The started process ends at once; its child is the supervisor,
+which has no parent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Progress:
-    """The pipe to whoever waits for the start; nobody need be there any more."""
+    """The pipe to the process that waits for the start, if it still does."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -39,7 +39,7 @@ class Progress:
 
 
 def main() -> int:
-    """Become a supervisor; returns its exit code."""
+    """Become a supervisor; return its exit code."""
     launch = Launch.from_json(sys.stdin.read())
     progress = Progress(os.dup(1))
     if os.fork():
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def _redirect_streams(directory: NodeDirectory) -> None:
-    """Let go of the terminal: standard streams become nothing and the supervisor's log."""
+    """Release the terminal: redirect standard input to /dev/null and output to the supervisor's log."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     log = os.open(directory.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):

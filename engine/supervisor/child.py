@@ -1,4 +1,4 @@
-"""A node process with the pipes that tie it to its supervisor."""
+"""A node process with the pipes to its supervisor."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _READ_BYTES: Final = 65536
 class NodeProcess:
     """One run of a node.
 
-    The node is the leader of a process group of its own, so that Ctrl-C in a terminal reaches the
-    supervisor alone, which then stops the node in order.
+    The node leads its own process group, so that Ctrl-C in a terminal reaches only the supervisor, which then
+    stops the node in order.
 
     Args:
-        launch: what to start.
+        launch: the node to start.
         environ: its environment.
         directory: its OSPLTOOL_RUN_DIR.
-        output: where its standard streams go; None for those of this process.
+        output: target of its standard streams; None for those of this process.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the node cannot be started.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class NodeProcess:
         self.identity: ProcessIdentity | None = identify(self._process.pid)
 
     def renewals(self) -> str | None:
-        """The last state that came with a renewal since the last call; None when there was no renewal."""
+        """Return the state of the last renewal since the last call; None if there was none."""
         try:
             data = os.read(self.lease, _READ_BYTES)
         except BlockingIOError:
@@ -87,16 +87,16 @@ class NodeProcess:
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the node by force, with what it may have started."""
+        """Kill the node and its process group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def ended(self) -> int | None:
-        """The exit code, negative for a signal; None while it runs."""
+        """Return the exit code, negative for a signal; None while the node runs."""
         return self._process.poll()
 
     def close(self) -> None:
-        """Let go of the pipes; only for a node that has ended."""
+        """Close the pipes of a node that has ended."""
         self._close(self.lease, self._alive, self.handle)
 
     def _send(self, number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""Starting and stopping nodes from outside: what `ospltool start` and `ospltool stop` do."""
+"""Starting and stopping nodes, for `ospltool start` and `ospltool stop`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from engine.supervisor.rundir import NodeDirectory
 
 STOP_MARGIN_S: Final = 5.0
-"""How much longer than the ServiceTerminatePeriod a stop may take: the supervisor has to end as well."""
+"""Time beyond the ServiceTerminatePeriod in which a stopped node's supervisor must end."""
 
 _READ_BYTES: Final = 65536
 _MAX_PROGRESS_BYTES: Final = 1 << 20
@@ -33,12 +33,11 @@ _MAX_PROGRESS_BYTES: Final = 1 << 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Start:
-    """How a start went.
+    """Result of a start.
 
     Attributes:
-        record: what the supervisor said last; None when it has said nothing.
-        refusal: why there is no supervisor, empty when there is one.
-        is_running: the node has left the state INIT.
+        record: the supervisor's last record, or None.
+        refusal: reason why there is no supervisor; empty if there is one.
     """
 
     record: Record | None
@@ -51,14 +50,14 @@ class Start:
 
     @property
     def has_failed(self) -> bool:
-        """Whether there is no node, and none will come."""
+        """Whether the start ended without a running node."""
         return bool(self.refusal) or (self.record is not None and self.record.phase in FINAL)
 
 
 def start(launch: Launch, environ: Mapping[str, str], timeout_s: float) -> Start:
-    """Start a supervisor of its own session, and wait until its node runs, has failed, or time is over.
+    """Start a supervisor in its own session; wait for up to `timeout_s` until its node runs or has failed.
 
-    A start that is still going on when time is over goes on.
+    After that time the start continues in the background.
     """
     process = subprocess.Popen(
         module_command("engine.supervisor"),
@@ -67,13 +66,13 @@ def start(launch: Launch, environ: Mapping[str, str], timeout_s: float) -> Start
         env=module_environ(environ),
         start_new_session=True,
     )
-    with process:  # it ends as soon as it has made the supervisor, a process of no parent
+    with process:  # it ends as soon as it has forked the supervisor
         assert process.stdin is not None
         assert process.stdout is not None
         try:
             process.stdin.write(launch.to_json().encode())
             process.stdin.close()
-        except BrokenPipeError:  # it says why on stderr
+        except BrokenPipeError:  # its stderr has the reason
             return Start(None, "the supervisor could not be started")
         record: Record | None = None
         try:
@@ -85,14 +84,14 @@ def start(launch: Launch, environ: Mapping[str, str], timeout_s: float) -> Start
                     return Start(record)
         except TimeoutError:
             return Start(record)
-    return Start(record, "" if record is not None else "the supervisor ended without a word")
+    return Start(record, "" if record is not None else "the supervisor ended without a message")
 
 
 def _messages(descriptor: int, deadline: float) -> Iterator[dict[str, Any]]:
-    """The supervisor's messages until it closes the pipe.
+    """Read the supervisor's messages until it closes the pipe.
 
     Raises:
-        TimeoutError: the time has come.
+        TimeoutError: the deadline has passed.
     """
     os.set_blocking(descriptor, False)
     buffer = b""
@@ -110,7 +109,7 @@ def _messages(descriptor: int, deadline: float) -> Iterator[dict[str, Any]]:
 
 
 class Stop(enum.Enum):
-    """How a stop went."""
+    """Result of a stop."""
 
     STOPPED = "stopped"
     WAS_NOT_RUNNING = "was not running"
@@ -123,17 +122,17 @@ def stop(directory: NodeDirectory, timeout_s: float | None = None) -> Stop:
 
 
 def stop_all(directories: Sequence[NodeDirectory], timeout_s: float | None = None) -> list[Stop]:
-    """Stop nodes in order, side by side, and wait for them.
+    """Stop nodes in order, all at the same time, and wait for them.
 
-    The record of a node that had died is forgotten with this.
+    This also forgets the record of a node that had died.
 
     Args:
         directories: the nodes' directories.
-        timeout_s: how long to wait; by default each node's ServiceTerminatePeriod and `STOP_MARGIN_S`.
+        timeout_s: limit for waiting; by default each node's ServiceTerminatePeriod and `STOP_MARGIN_S`.
 
     Returns:
-        How each stop went. `STILL_STOPPING` when time is over; such a node goes on stopping, and its
-        supervisor ends it by force after its ServiceTerminatePeriod.
+        The result for each node. With `STILL_STOPPING` the wait timed out; the node continues to stop, and
+        its supervisor kills it after its ServiceTerminatePeriod.
     """
     began = time.monotonic()
     stopping = [_Stopping(directory) for directory in directories]
@@ -141,7 +140,7 @@ def stop_all(directories: Sequence[NodeDirectory], timeout_s: float | None = Non
 
 
 class _Stopping:
-    """One node that has been told to stop: by its supervisor, or directly when that is gone."""
+    """One node that was told to stop: by its supervisor, or directly if that is gone."""
 
     def __init__(self, directory: NodeDirectory) -> None:
         self._directory = directory
@@ -170,7 +169,7 @@ class _Stopping:
 
     @staticmethod
     def _wait_for_orphan(node: ProcessIdentity, deadline: float, force_at: float) -> Stop:
-        """Nobody but us ends a node by force that has outlived its supervisor."""
+        """Wait for a node without supervisor, and kill it after its time: nobody else would."""
         if node.wait(deadline - time.monotonic()):
             return Stop.STOPPED
         if time.monotonic() < force_at:

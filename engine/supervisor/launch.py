@@ -1,4 +1,4 @@
-"""What a supervisor must be told to supervise a node; made by `ospltool start` from the configuration."""
+"""The instructions for a supervisor, which `ospltool start` makes from the configuration."""
 
 from __future__ import annotations
 
@@ -18,74 +18,76 @@ if TYPE_CHECKING:
 
 
 class LaunchError(ValueError):
-    """Text that describes no launch."""
+    """A text is not a launch."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Launch:
-    """One node to be started.
-
-    Attributes:
-        directory: the node's directory below the run directory.
-        command: the node's program and arguments.
-        working_directory: where it runs; relative paths of a configuration start here, as in OpenSplice.
-        uri: the configuration as it was given; `configuration` its resolved path.
-        domain_name, domain_id, role, store: what the configuration says.
-        expiry_s: Domain/Lease/ExpiryTime.
-        terminate_period_s: Domain/ServiceTerminatePeriod.
-        action: FailureAction of the durability service.
-        report_append, report_verbosity: Domain/Report; None where the environment decides.
-    """
+    """One node to be started."""
 
     directory: str
+    """The node's directory below the run directory."""
     command: tuple[str, ...]
+    """The node's program and arguments."""
     working_directory: str
+    """Its working directory, the base of relative paths of a configuration, as in OpenSplice."""
     uri: str
+    """The configuration as given."""
     configuration: str
+    """Its resolved path."""
     domain_name: str
+    """Domain/Name."""
     domain_id: int
+    """Domain/Id."""
     role: str
+    """Domain/Role."""
     store: str
+    """The store directory; empty without persistency."""
     expiry_s: float
+    """Domain/Lease/ExpiryTime."""
     terminate_period_s: float
+    """Domain/ServiceTerminatePeriod."""
     action: Action
+    """FailureAction of the durability service."""
     report_append: bool | None = None
+    """Domain/Report append; None lets the environment decide."""
     report_verbosity: str | None = None
+    """Domain/Report verbosity; None lets the environment decide."""
 
     @property
     def rules(self) -> Rules:
-        """The settings that the supervisor decides by."""
+        """The settings for the supervisor's decisions."""
         return Rules(self.expiry_s, self.terminate_period_s, self.action)
 
     def to_json(self) -> str:
-        """This launch as JSON."""
+        """Return this launch as JSON."""
         return json.dumps(plain.to_plain(self))
 
     @classmethod
     def from_json(cls, text: str) -> Launch:
-        """The launch that `to_json` wrote.
+        """Read the launch that `to_json` wrote.
 
         Raises:
-            LaunchError: it is something else.
+            LaunchError: the text is something else.
         """
         try:
             launch: Launch = plain.from_plain(cls, json.loads(text))
         except (plain.PlainFault, ValueError, RecursionError) as error:
-            raise LaunchError(f"no launch: {error}") from error
+            raise LaunchError(f"not a launch: {error}") from error
         return launch
 
 
 def module_command(module: str, *arguments: str) -> tuple[str, ...]:
-    """The command that runs a module of ospltool with this interpreter.
+    """Return the command that runs a module of ospltool with this interpreter.
 
-    `-P` keeps the working directory out of the module path: a file `engine.py` in the directory of an
-    application must not become the node.
+    `-P` keeps the working directory out of the module path: a file `engine.py` of an application must not
+    become the node.
     """
     return (sys.executable, "-P", "-m", module, *arguments)
 
 
 def module_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for `module_command`: as given, with the place where our packages are."""
+    """Return the environment for `module_command`: the given one, with our packages in PYTHONPATH."""
     root = str(pathlib.Path(engine.__path__[0]).parent)
     paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != root]
     return {**environ, "PYTHONPATH": os.pathsep.join([root, *paths])}

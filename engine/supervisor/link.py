@@ -1,12 +1,12 @@
-"""The node's side of its supervisor.
+"""The node's link to its supervisor.
 
 The supervisor starts the node with these variables:
 
-- OSPLTOOL_RUN_DIR: the node's directory, where it puts `state.json`.
-- OSPLTOOL_LEASE_FD: a pipe to write to. Each line renews the lease and says the service state; a node that
-  writes nothing for ExpiryTime is taken for dead.
-- OSPLTOOL_SUPERVISOR_FD: a pipe that never has data. Its end of file says that the supervisor is gone, and
-  the node then ends in order.
+- OSPLTOOL_RUN_DIR: the node's directory, for `state.json`.
+- OSPLTOOL_LEASE_FD: a pipe to write to. Each line renews the lease and names the service state; a node that
+  writes nothing for ExpiryTime counts as dead.
+- OSPLTOOL_SUPERVISOR_FD: a pipe that never has data. Its end of file means that the supervisor is gone; the
+  node then ends in order.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SUPERVISOR_FD: Final = "OSPLTOOL_SUPERVISOR_FD"
 
 
 class LinkError(ValueError):
-    """The variables of the supervisor are there but cannot be used."""
+    """The variables of the supervisor cannot be used."""
 
 
 class SupervisorLink:
-    """What a supervised node does for its supervisor. Safe to call from any thread."""
+    """The duties of a supervised node towards its supervisor. Safe to call from any thread."""
 
     def __init__(self, directory: pathlib.Path, lease: int, supervisor: int) -> None:
         self._directory = directory
@@ -50,10 +50,10 @@ class SupervisorLink:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> SupervisorLink | None:
-        """The link of this process; None when it was started without a supervisor.
+        """Return the link of this process; None if it was started without a supervisor.
 
         Raises:
-            LinkError: only a part of the variables is there, or a descriptor is not open.
+            LinkError: a variable is missing, or a descriptor is not open.
         """
         values = [environ.get(name) for name in (RUN_DIR, LEASE_FD, SUPERVISOR_FD)]
         if values == [None, None, None]:
@@ -67,17 +67,16 @@ class SupervisorLink:
             raise LinkError(f"{LEASE_FD}={lease}, {SUPERVISOR_FD}={supervisor}: {error}") from error
 
     def renew(self) -> None:
-        """Say that the node is alive. Never blocks: a supervisor that stands still reads it later."""
+        """Renew the lease. Never blocks: a stopped supervisor reads it later."""
         try:
             os.write(self._lease, f"{self._state}\n".encode("ascii", "replace"))
         except (BlockingIOError, BrokenPipeError):
-            return  # a full pipe holds renewals enough; a closed one shows as `is_lost`
+            return  # a full pipe holds enough renewals; a closed one shows as `is_lost`
 
     def report(self, state: str, **details: object) -> None:
-        """Say in which service state the node is, or other details of it, which must be JSON values.
+        """Report the service state of the node, and details, which must be JSON values; renew the lease.
 
-        This renews the lease too. A directory that cannot be written to stops nothing: the supervisor
-        learns the state from the lease.
+        If the directory cannot be written, the supervisor still learns the state from the lease.
         """
         with self._writing, contextlib.suppress(OSError):
             if state != self._state or not self._since_ns:
@@ -87,15 +86,15 @@ class SupervisorLink:
         self.renew()
 
     def end(self, cause: str) -> None:
-        """Say why the node is about to end by itself: the supervisor and `status` show it."""
+        """Report why the node is about to end by itself; the supervisor and `status` show it."""
         self.report(self._state, fault=cause)
 
     def fileno(self) -> int:
-        """The descriptor that becomes readable when the supervisor is gone."""
+        """Return the descriptor that becomes readable when the supervisor is gone."""
         return self._supervisor
 
     def is_lost(self, timeout_s: float = 0) -> bool:
-        """Whether the supervisor is gone, waiting for that up to `timeout_s`."""
+        """Wait up to `timeout_s` for the loss of the supervisor; tell whether it is gone."""
         poll = select.poll()
         poll.register(self._supervisor, select.POLLIN)
         return bool(poll.poll(timeout_s * 1000))

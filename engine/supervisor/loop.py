@@ -1,4 +1,4 @@
-"""The supervisor's event loop: signals, the node's lease and the node's end in, commands out."""
+"""The supervisor's event loop: it turns signals, renewals and the node's end into commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine.supervisor.launch import Launch
 
 MAX_CAUSE: Final = 500
-"""Characters of what a node said last that are kept."""
+"""Limit for the characters of a node's last message."""
 STOP_SIGNALS: Final = (
     signal.SIGTERM,
     signal.SIGINT,
@@ -34,7 +34,7 @@ STOP_SIGNALS: Final = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-"""Signals that stop the node in order; only SIGKILL ends a supervisor without that."""
+"""Signals that stop the node in order; only SIGKILL ends a supervisor without this."""
 
 
 class Supervisor:
@@ -43,9 +43,9 @@ class Supervisor:
     Args:
         launch: the node.
         environ: its environment.
-        observe: called with every change of what the supervisor has to say.
-        to_terminal: leave the node's standard streams those of this process (foreground), instead of
-            writing them to node.log.
+        observe: called with the record at every change.
+        to_terminal: let the node share the standard streams of this process (foreground), instead of writing
+            them to node.log.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class Supervisor:
         self._record = self._first_record()
 
     def run(self) -> int:
-        """Run until the node has ended for good; returns the exit code for this process.
+        """Run until the node has ended for good; return the exit code for this process.
 
-        Must be called in the main thread, while the lock of the node's directory is held.
+        Call it in the main thread, while the lock of the node's directory is held.
         """
         with self._signals() as signals, self._selector:
             self._selector.register(signals, selectors.EVENT_READ)
@@ -93,7 +93,7 @@ class Supervisor:
             state = node.renewals()
             if state is not None:
                 self._obey(self._watch.renewed(now, state))
-            elif node.has_closed_lease:  # it cannot renew any more, and will be found out when the lease ends
+            elif node.has_closed_lease:  # it cannot renew any more; the lease will expire
                 self._selector.unregister(node.lease)
         if node is not None and node.handle in ready:
             self._node_ended(node, now)
@@ -197,7 +197,7 @@ class Supervisor:
     @staticmethod
     @contextlib.contextmanager
     def _signals() -> Iterator[socket.socket]:
-        """A socket that has a byte, the number, for every stop signal that came in."""
+        """Open a socket that gets a byte, the number, for every stop signal."""
         receiving, sending = socket.socketpair()
         receiving.setblocking(False)
         sending.setblocking(False)

@@ -1,4 +1,4 @@
-"""What a supervisor writes for people: its log, and records in ospl-info.log and ospl-error.log."""
+"""Texts of a supervisor for people: its log, and records in ospl-info.log and ospl-error.log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CONTEXT = "The OpenSplice domain service"
 
 
 class Narrator:
-    """Writes a line for each change, and a report for those that an operator must know of."""
+    """Writes a line for each change, and a report for changes that an operator must know."""
 
     def __init__(self, launch: Launch, environ: Mapping[str, str]) -> None:
         self._last = ""
@@ -43,7 +43,7 @@ class Narrator:
             self._log(str(error))
 
     def __call__(self, record: Record) -> None:
-        """Tell what has changed."""
+        """Write a change."""
         reason = f": {record.reason}" if record.reason else ""
         text = f"{record.domain_name} ({record.configuration}) {record.phase}{reason}"
         if record.node is not None:

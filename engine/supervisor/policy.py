@@ -1,15 +1,15 @@
-"""What the supervisor decides, as a state machine without clock, process or signal.
+"""The decisions of the supervisor, as a state machine without clock, process or signal.
 
-The node renews a lease. When it stays silent longer than Domain/Lease/ExpiryTime, or ends although nobody
-told it to, the FailureAction of its Domain/Service entry applies:
+The node renews a lease. If it is silent for longer than Domain/Lease/ExpiryTime, or ends without a request,
+the FailureAction of its Domain/Service entry applies:
 
-- skip: it is left alone; a node that has ended stays ended.
-- kill: it is ended by force.
-- restart: it is ended by force and started again, `RESTART_LIMIT` times within `RESTART_WINDOW_S` at most.
-- systemhalt: everything of this domain on this machine is stopped, the supervisor included.
+- skip: the supervisor leaves it alone; a node that has ended stays ended.
+- kill: the supervisor kills it.
+- restart: the supervisor kills it and starts it again, at most `RESTART_LIMIT` times in `RESTART_WINDOW_S`.
+- systemhalt: the supervisor stops everything of this domain on this machine, itself included.
 
-A node that is told to stop has the ServiceTerminatePeriod for it; only then it is ended by force. A node
-that ends with `EXIT_CONFIGURATION` would do so again and is never restarted.
+A node that is told to stop has the ServiceTerminatePeriod for it, and is killed after that. A node that ends
+with `EXIT_CONFIGURATION` would do so again and is never restarted.
 
     STARTING --left INIT--> RUNNING --stop--> STOPPING --exit--> ENDED
         |                      |                 ^
@@ -27,9 +27,9 @@ import enum
 from typing import Final
 
 START_GRACE_S: Final = 120.0
-"""How long a node may take from its start to its first renewal, when ExpiryTime is shorter.
+"""Limit from the start of a node to its first renewal, if ExpiryTime is shorter.
 
-A machine that starts many programs at once is slow, and who is killed while it starts begins anew.
+A machine that starts many programs at once is slow, and a node killed at its start begins from zero.
 """
 
 RESTART_LIMIT: Final = 5
@@ -56,7 +56,7 @@ class Action(enum.StrEnum):
 
 
 class Phase(enum.StrEnum):
-    """Where a supervised node is."""
+    """Phase of a supervised node."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -71,7 +71,7 @@ FINAL: Final = frozenset({Phase.ENDED, Phase.DIED})
 
 
 class Command(enum.Enum):
-    """What the supervisor must do now."""
+    """Action of the supervisor."""
 
     START = "start the node"
     TERMINATE = "tell the node to stop"
@@ -81,7 +81,7 @@ class Command(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rules:
-    """The settings that matter to the supervisor; times in seconds."""
+    """The supervisor's settings; times in seconds."""
 
     expiry_s: float
     terminate_period_s: float
@@ -89,21 +89,21 @@ class Rules:
 
     @property
     def first_lease_s(self) -> float:
-        """How long the first renewal may take."""
+        """Limit for the first renewal."""
         return max(self.expiry_s, START_GRACE_S)
 
 
 class Watch:
-    """Decides for one node. Every call takes the monotonic time and returns what to do, in order.
+    """Decides for one node. Every call takes the monotonic time and returns the commands, in order.
 
     Attributes:
-        phase: where the node is.
-        reason: why it is in this phase, in words for people; empty while it runs and responds.
-        failure: how it failed last, also after it has recovered.
-        failures: how often it failed.
-        restarts: how often the node was started again.
-        is_unresponsive: its lease has expired and it was left alone (skip).
-        exit_code: what the supervisor ends with, once the phase is final.
+        phase: the node's phase.
+        reason: reason for the phase, for people; empty while the node runs and responds.
+        failure: the last failure, also after recovery.
+        failures: number of failures.
+        restarts: number of restarts.
+        is_unresponsive: whether its lease has expired and it was left alone (skip).
+        exit_code: exit code of the supervisor, once the phase is final.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -124,7 +124,7 @@ class Watch:
         return self._start(now)
 
     def renewed(self, now: float, state: str) -> list[Command]:
-        """The node renewed its lease, in this service state."""
+        """Take in a renewal of the lease, in this service state."""
         if self.phase is Phase.STARTING and state not in ("", INITIAL_STATE):
             self.phase = Phase.RUNNING
             self.reason = ""
@@ -136,7 +136,13 @@ class Watch:
         return []
 
     def exited(self, now: float, exit_code: int, cause: str = "") -> list[Command]:
-        """The node process has ended; a negative code is the signal that ended it, `cause` its last word."""
+        """Take in the end of the node process.
+
+        Args:
+            now: monotonic time.
+            exit_code: the exit code, negative for a signal.
+            cause: the node's last message.
+        """
         how = f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
         if self.phase is Phase.STOPPING:
             if exit_code:
@@ -159,14 +165,14 @@ class Watch:
         return self._end(Phase.DIED, EXIT_DIED)
 
     def start_failed(self, now: float, cause: str) -> list[Command]:
-        """The node process could not be started at all."""
+        """Take in that the node process could not be started."""
         self._fail(f"the node could not be started: {cause}")
         if self.rules.action is Action.RESTART:
             return self._restart(now)
         return self._end(Phase.DIED, EXIT_DIED)
 
     def stop(self, now: float, reason: str) -> list[Command]:
-        """Somebody wants the node to stop; once it is stopping nothing changes any more."""
+        """Stop the node, unless it is stopping already."""
         if self.phase in (Phase.STARTING, Phase.RUNNING):
             self.reason = reason
             self.phase = Phase.STOPPING
@@ -178,7 +184,7 @@ class Watch:
         return []
 
     def timer(self, now: float) -> list[Command]:
-        """Do what is due; nothing when `next_timer` has not come."""
+        """Return the commands that are due; none before `next_timer`."""
         if self._deadline is None or now < self._deadline:
             return []
         self._deadline = None
@@ -191,7 +197,7 @@ class Watch:
         return self._expire(now)
 
     def next_timer(self) -> float | None:
-        """When `timer` must be called, None for never."""
+        """Return the time for the next call of `timer`, None for never."""
         return self._deadline
 
     def _expire(self, now: float) -> list[Command]:

@@ -1,4 +1,4 @@
-"""Processes that are surely the ones we mean: a recycled id is never waited for and never signalled."""
+"""Identities of processes: a recycled process id is never waited for or signalled."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _START_FIELD: Final = 19  # of the fields after the command name; field 22 of pr
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process: its id, and when it was started (clock ticks since the boot that `boot` names)."""
+    """A process: its id, and its start (clock ticks since the boot that `boot` names)."""
 
     pid: int
     start_ticks: int
     boot: str
 
     def is_alive(self) -> bool:
-        """Whether exactly this process still runs; a zombie does not."""
+        """Tell whether exactly this process still runs; a zombie does not."""
         return identify(self.pid) == self
 
     def is_stopped(self) -> bool:
-        """Whether it runs but stands still because of a signal (SIGSTOP), or is held by a debugger."""
+        """Tell whether it is stopped by a signal (SIGSTOP) or a debugger."""
         return self.is_alive() and _state(self.pid) in ("T", "t")
 
     def send(self, number: signal.Signals) -> bool:
-        """Send a signal; False when the process is gone.
+        """Send a signal; return False if the process is gone.
 
         Raises:
-            PermissionError: the process belongs to somebody else.
+            PermissionError: the process belongs to another user.
         """
         with self._handle() as handle:
             if handle is None:
@@ -49,7 +49,7 @@ class ProcessIdentity:
             return True
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until the process has ended; False when it has not in time."""
+        """Wait until the process has ended; return False if not in time."""
         with self._handle() as handle:
             if handle is None:
                 return True
@@ -59,7 +59,7 @@ class ProcessIdentity:
 
     @contextlib.contextmanager
     def _handle(self) -> Iterator[int | None]:
-        """A descriptor of the process, which cannot come to mean another one; None when it is gone."""
+        """Open a descriptor of the process, which never means another one; None if it is gone."""
         try:
             handle = os.pidfd_open(self.pid)
         except (ProcessLookupError, ValueError):
@@ -72,7 +72,7 @@ class ProcessIdentity:
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """The identity of a running process, None when there is none."""
+    """Return the identity of a running process, None if there is none."""
     fields = _stat(pid)
     if not fields or fields[0] in ("Z", "X"):
         return None
@@ -80,13 +80,13 @@ def identify(pid: int) -> ProcessIdentity | None:
 
 
 def _state(pid: int) -> str:
-    """The letter for the state of a process, empty when there is none."""
+    """Return the letter for the state of a process; empty if there is none."""
     fields = _stat(pid)
     return fields[0] if fields else ""
 
 
 def _stat(pid: int) -> list[str]:
-    """What proc_pid_stat(5) says of a process after its name, empty when there is none."""
+    """Return the fields of proc_pid_stat(5) after the name; empty if there is no such process."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

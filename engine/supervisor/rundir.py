@@ -1,14 +1,14 @@
-"""Where the nodes of one user on this machine are found: the run directory.
+"""The run directory, with the nodes of one user on this machine.
 
     $OSPLTOOL_RUNDIR, else $XDG_RUNTIME_DIR/ospltool, else /tmp/ospltool-<uid>
       <key of a node>/
-        lock             held by the supervisor as long as it lives
-        supervisor.json  what the supervisor says (`Record`)
-        state.json       what the node says
+        lock             held by the supervisor while it lives
+        supervisor.json  the supervisor's report (`Record`)
+        state.json       the node's report
         supervisor.log   standard streams of the supervisor
         node.log         standard streams of the node; node.log.1 those of the run before
 
-Whoever can write here can have us signal processes, so the directory must be ours alone.
+A user who can write here can make us signal processes, so the directory must belong to the user alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_ENDED: Final = 64
-"""How many ended nodes are remembered; the oldest are forgotten first."""
+"""Limit for remembered ended nodes; the oldest are forgotten first."""
 
 _MAX_FILE_BYTES: Final = 1 << 20
 _KEY_LENGTH: Final = 16
@@ -42,53 +42,59 @@ _LOCK_PAUSE_S: Final = 0.05
 
 
 class RunDirectoryError(OSError):
-    """The run directory cannot be used; the message says why and which path."""
+    """The run directory cannot be used; the message has reason and path."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
-    """What a supervisor says about its node and itself.
-
-    Attributes:
-        uri: the configuration as it was given.
-        configuration: its resolved path.
-        store: the store directory, empty without persistency.
-        terminate_period_s: ServiceTerminatePeriod.
-        phase, reason, restarts, is_unresponsive: see `engine.supervisor.policy.Watch`.
-        started_ns: when the supervisor started, nanoseconds since 1970 UTC; `changed_ns`: the last change.
-        supervisor, node: the processes; `node` is None while there is none.
-        exit_code: of the supervisor, once the phase is final.
-        failure, failed_ns: how the node failed last, and when in nanoseconds since 1970 UTC; 0 for never.
-    """
+    """A supervisor's report about its node and itself; times are nanoseconds since 1970 UTC."""
 
     uri: str
+    """The configuration as given."""
     configuration: str
+    """Its resolved path."""
     domain_name: str
+    """Domain/Name."""
     domain_id: int
+    """Domain/Id."""
     role: str
+    """Domain/Role."""
     store: str
+    """The store directory; empty without persistency."""
     terminate_period_s: float
+    """Domain/ServiceTerminatePeriod."""
     phase: Phase
+    """The node's phase."""
     reason: str
+    """Reason for the phase; empty while the node runs and responds."""
     restarts: int
+    """Number of restarts."""
     is_unresponsive: bool
+    """Whether the lease has expired and the node was left alone (skip)."""
     started_ns: int
+    """Start of the supervisor."""
     changed_ns: int
+    """Last change of this report."""
     supervisor: ProcessIdentity
+    """The supervisor's process."""
     node: ProcessIdentity | None = None
+    """The node's process, or None."""
     exit_code: int = 0
+    """Exit code of the supervisor, once the phase is final."""
     failure: str = ""
+    """The node's last failure; empty for none."""
     failed_ns: int = 0
+    """Time of that failure; 0 for none."""
 
 
 def node_key(configuration: str, domain_name: str, store: str) -> str:
-    """The name of a node's directory: the same for the same configuration file, domain name and store."""
+    """Return the name of a node's directory, which depends on configuration file, domain name and store."""
     joined = "\0".join((configuration, domain_name, store))
     return hashlib.sha256(joined.encode("utf-8", "surrogateescape")).hexdigest()[:_KEY_LENGTH]
 
 
 def location(environ: Mapping[str, str]) -> pathlib.Path:
-    """Where the run directory is by these environment variables."""
+    """Return the path of the run directory by these environment variables."""
     if explicit := environ.get("OSPLTOOL_RUNDIR"):
         return pathlib.Path(explicit).absolute()
     if runtime := environ.get("XDG_RUNTIME_DIR"):
@@ -100,7 +106,7 @@ class RunDirectory:
     """The run directory of the user who runs this process.
 
     Raises:
-        RunDirectoryError: it cannot be made, or is not ours alone.
+        RunDirectoryError: it cannot be made, or does not belong to the user alone.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -118,15 +124,15 @@ class RunDirectory:
             raise RunDirectoryError(f"{path}: others may enter it; chmod 700 it, or set OSPLTOOL_RUNDIR")
 
     def node(self, key: str) -> NodeDirectory:
-        """The directory of a node, which need not exist."""
+        """Return the directory of a node, which need not exist."""
         return NodeDirectory(self.path / key)
 
     def nodes(self) -> list[NodeDirectory]:
-        """The directories that are there, in the order of their names."""
+        """Return the existing directories, in the order of their names."""
         return [NodeDirectory(path) for path in sorted(self.path.iterdir()) if path.is_dir()]
 
     def forget_old(self) -> int:
-        """Remove the oldest of the ended nodes beyond `MAX_ENDED`; returns how many were removed."""
+        """Remove the oldest of the ended nodes beyond `MAX_ENDED`; return their number."""
         ended: list[tuple[int, NodeDirectory]] = []
         for directory in self.nodes():
             record = directory.record()
@@ -153,7 +159,7 @@ class NodeDirectory:
         return self.path / "supervisor.log"
 
     def make(self) -> None:
-        """Make the directory if it is not there.
+        """Make the directory if it does not exist.
 
         Raises:
             RunDirectoryError: it cannot be made.
@@ -165,7 +171,7 @@ class NodeDirectory:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[bool]:
-        """Hold the lock that says "a supervisor lives here"; yields False when another one has it.
+        """Hold the lock that means "a supervisor lives here"; yield False if another one has it.
 
         Raises:
             RunDirectoryError: the lock file cannot be made.
@@ -175,7 +181,7 @@ class NodeDirectory:
             descriptor = self._locked()
             if descriptor is not None:
                 break
-            time.sleep(_LOCK_PAUSE_S)  # who forgets an ended node holds it for a moment
+            time.sleep(_LOCK_PAUSE_S)  # a process that forgets an ended node holds it for a moment
         try:
             yield descriptor is not None
         finally:
@@ -201,11 +207,11 @@ class NodeDirectory:
         return None
 
     def write_record(self, record: Record) -> None:
-        """Replace what the supervisor says, in one step."""
+        """Replace the supervisor's report atomically."""
         write_json(self.path / "supervisor.json", plain.to_plain(record))
 
     def record(self) -> Record | None:
-        """What the supervisor said last; None when it said nothing that can be read."""
+        """Return the supervisor's last report; None without a readable one."""
         try:
             record: Record = plain.from_plain(Record, read_json(self.path / "supervisor.json"))
         except plain.PlainFault:
@@ -213,16 +219,16 @@ class NodeDirectory:
         return record
 
     def state(self) -> dict[str, Any]:
-        """What the node said last, empty when it said nothing that can be read."""
+        """Return the node's last report; empty without a readable one."""
         found = read_json(self.path / "state.json")
         return found if isinstance(found, dict) else {}
 
     def clear_state(self) -> None:
-        """Forget what an earlier run of the node said."""
+        """Remove the report of an earlier run of the node."""
         (self.path / "state.json").unlink(missing_ok=True)
 
     def forget(self) -> bool:
-        """Remove everything; False when a supervisor lives here."""
+        """Remove the directory; return False if a supervisor lives here."""
         with self.lock() as is_ours:
             if is_ours:
                 shutil.rmtree(self.path, ignore_errors=True)
@@ -230,14 +236,14 @@ class NodeDirectory:
 
 
 def write_json(path: pathlib.Path, value: object) -> None:
-    """Replace a file by one line of JSON, so that a reader sees the old or the new one, never a part."""
+    """Replace a file by one line of JSON, so that a reader sees the old or the new one, never a mixture."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(value, separators=(",", ":")) + "\n", encoding="utf-8")
     temporary.replace(path)
 
 
 def read_json(path: pathlib.Path) -> Any:
-    """The value in one of our files, None when there is none that can be read."""
+    """Return the value in a JSON file, None without a readable one."""
     try:
         with path.open("rb") as file:
             return json.loads(file.read(_MAX_FILE_BYTES))

@@ -1,4 +1,4 @@
-"""How a node is, from what its supervisor and it said last and from which of the two still run."""
+"""State of a node, from the last reports of node and supervisor and from which of the two still run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPERATIONAL_STATE: Final = "COMPLETE"
 
 
 class Condition(enum.StrEnum):
-    """How a node is. The value completes the sentence `system with domain name "x" …`."""
+    """Condition of a node. The value completes the sentence `system with domain name "x" …`."""
 
     OPERATIONAL = "is operational"
     STARTING = "is starting"
@@ -40,47 +40,44 @@ ALIVE: Final = frozenset(
 
 
 RESPONDING: Final = ALIVE - {Condition.UNRESPONSIVE}
-"""The conditions of a node that does what it should, as far as can be told."""
+"""The conditions of a node that shows no fault."""
 
 _LAST_STATES: Final = ("TERMINATING", "TERMINATED")
-"""States that a node that has ended may still be said to be in: it said so as its last word."""
+"""States in the last report of a node that has ended."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """One node of this machine.
-
-    Attributes:
-        directory: its directory below the run directory.
-        record: what its supervisor said last.
-        condition: how it is.
-        state: its service state; empty when this run of it never said one, or died without a last word.
-        state_since_ns: since when, nanoseconds since 1970 UTC, 0 when unknown.
-        reason: why it is in this condition, empty when there is nothing to say.
-        is_orphan: its supervisor is gone but the node still runs; it is about to end.
-        store_problem: why its store refuses data, or cannot be opened for want of room; empty when it works.
-        unstored: how many samples are in memory only while the store refuses.
-        waits_for: what keeps it from being operational and does not end by itself; empty for nothing.
-        parts: of which name-spaces it has a part only, in words; empty for none.
-        refused: of which groups it keeps nothing because of a content filter, in words; empty for none.
-        capture: what takes samples in: `compiled` or `python`; empty while it has not said.
-        capture_reason: why it is not the compiled library; empty when it is.
-    """
+    """One node of this machine."""
 
     directory: NodeDirectory
+    """Its directory below the run directory."""
     record: Record
+    """The supervisor's last report."""
     condition: Condition
+    """Its condition."""
     state: str
+    """Its service state; empty if this run never reported one, or died without a last report."""
     state_since_ns: int
+    """Begin of that state, nanoseconds since 1970 UTC; 0 if unknown."""
     reason: str
+    """Reason for the condition; may be empty."""
     is_orphan: bool = False
+    """Whether its supervisor is gone and the node still runs; it is about to end."""
     store_problem: str = ""
+    """Reason why its store refuses data, or cannot be opened for lack of room; empty for none."""
     unstored: int = 0
+    """Number of samples in memory only, while the store refuses."""
     waits_for: str = ""
+    """Obstacle to being operational that does not end by itself; empty for none."""
     parts: str = ""
+    """Name-spaces of which it has only a part, in words; empty for none."""
     refused: str = ""
+    """Groups of which it keeps nothing because of a content filter, in words; empty for none."""
     capture: str = ""
+    """Queue of captured samples: `compiled` or `python`; empty until the node reports it."""
     capture_reason: str = ""
+    """Reason why the compiled library is not used; empty if it is."""
 
     @property
     def sentence(self) -> str:
@@ -97,7 +94,7 @@ class NodeStatus:
         )
 
     def _past_words(self) -> str:
-        """How a node that is well again failed, and when."""
+        """Return the last failure of a recovered node, with its time."""
         record = self.record
         if not record.failed_ns or self.reason:
             return ""
@@ -115,7 +112,7 @@ class NodeStatus:
 
 
 def status_of(directory: NodeDirectory) -> NodeStatus | None:
-    """The status of a node; None when nothing is known about it."""
+    """Return the status of a node; None if its supervisor left no readable report."""
     record = directory.record()
     if record is None:
         return None
@@ -131,7 +128,7 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
     is_said_by_it = record.node is not None and said.get("pid") == record.node.pid and record.node.is_alive()
     state, since_ns = said.get("state"), said.get("time_ns")
     if not isinstance(state, str) or not (is_said_by_it or state in _LAST_STATES):
-        state, since_ns = "", 0  # of a run before, or of one that is dead
+        state, since_ns = "", 0  # of an earlier run, or of a dead one
     condition = _condition(record, state, is_supervised=is_supervised)
     stopped = _stopped(record) if condition in (Condition.OPERATIONAL, Condition.STARTING) else ""
     if stopped:
@@ -155,7 +152,7 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
 
 
 def _stopped(record: Record) -> str:
-    """Which process of a node stands still, in words; empty for none. Its lease may end only much later."""
+    """Name a stopped process of a node; empty for none. Its lease may end only much later."""
     if record.node is not None and record.node.is_stopped():
         return "the node process is stopped (SIGSTOP, or a debugger)"
     if record.supervisor.is_stopped():

@@ -1,1 +1,1 @@
-"""The trace of a node: what can be said (catalogue), how it is written, and who hears it."""
+"""The trace of a node: the catalogue of events, the formats, and the outputs and subscribers."""

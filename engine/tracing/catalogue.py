@@ -1,4 +1,4 @@
-"""The catalogue of trace events: what each means, and how to tell them apart in a trace.
+"""The catalogue of trace events: the meaning of each, and how to recognise it in a trace.
 
 The data is `events.toml` beside this module. The level of an event is not part of a trace line, as in
 OpenSplice: `Catalogue.match` finds the event of a line's text, and with it level and explanation.
@@ -57,31 +57,28 @@ class UnknownEventError(KeyError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EventType:
-    """One kind of event.
-
-    Attributes:
-        id: the area and the event, as in `election.basis`.
-        level: how much it matters.
-        thread: the activity that speaks.
-        text: the message, with named fields in braces.
-        meaning: what happened and what to do about it.
-        fields: the names of the fields in `text`, in order.
-        report: the type of record that it makes in ospl-info.log or ospl-error.log, if any.
-        report_text: the description in that record.
-    """
+    """One kind of event."""
 
     id: str
+    """The area and the event, as in `election.basis`."""
     level: Level
+    """Its importance."""
     thread: str
+    """The activity that reports it, one of `THREADS`."""
     text: str
+    """The message, with named fields in braces."""
     meaning: str
+    """Explanation of the event and what to do about it."""
     fields: tuple[str, ...]
+    """The names of the fields in `text`, in order."""
     report: ReportType | None
+    """Type of its record in ospl-info.log or ospl-error.log, None for no record."""
     report_text: str
+    """The description in that record."""
 
 
 class Catalogue:
-    """All kinds of events, by id."""
+    """The kinds of events, by id."""
 
     def __init__(self, types: Mapping[str, EventType]) -> None:
         self._types = dict(types)
@@ -103,7 +100,7 @@ class Catalogue:
         return len(self._types)
 
     def match(self, text: str) -> tuple[EventType, dict[str, str]] | None:
-        """The event that a message was made from, with its fields as they were before they were escaped."""
+        """Find the event of a message, with the unescaped values of its fields."""
         if not self._patterns:
             ranked = sorted(self, key=lambda kind: -_literal_length(kind.text))
             self._patterns = tuple((_pattern_of(kind.text), kind) for kind in ranked)
@@ -116,7 +113,7 @@ class Catalogue:
 
 @functools.cache
 def catalogue() -> Catalogue:
-    """The events of this service."""
+    """Return the events of this service."""
     source = importlib.resources.files(__package__).joinpath("events.toml").read_text(encoding="utf-8")
     return Catalogue({kind.id: kind for kind in _read(tomllib.loads(source))})
 
@@ -138,7 +135,7 @@ def _read(areas: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterator[Even
 
 
 def field_names(template: str) -> tuple[str, ...]:
-    """The names of the fields of a message template, in order."""
+    """Return the names of the fields of a message template, in order."""
     return tuple(field for _, field, _, _ in string.Formatter().parse(template) if field is not None)
 
 

@@ -1,7 +1,7 @@
-"""Text from files and networks, made safe for a trace and for a terminal, and back.
+"""Escapes that make text from files and networks safe for a trace and a terminal, and their reversal.
 
 Everything that does not print (control characters, line ends, direction marks, broken surrogates) becomes a
-backslash escape, and the backslash itself is doubled, so that the original can always be had back.
+backslash escape, and the backslash itself is doubled, so that `unescape` restores the original.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ESCAPE: Final = re.compile(r"\\(?:([\\nrt])|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-
 
 
 def escape(text: str) -> str:
-    """`text` with everything that does not print as an escape; the same object when there is nothing."""
+    """Return `text` with everything that does not print escaped; the same object if nothing was."""
     if text.isprintable() and "\\" not in text:
         return text
     return "".join(map(_escape_character, text))
@@ -34,7 +34,7 @@ def _escape_character(character: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """The text that `escape` was given; a backslash that begins no escape stays as it is."""
+    """Return the text before `escape`; a backslash that begins no escape stays."""
     return _ESCAPE.sub(_unescape_match, text)
 
 

@@ -1,4 +1,4 @@
-"""How a record is written: as a line of an OpenSplice trace, or as a line of JSON; and a line read back."""
+"""Formats of records: a line of an OpenSplice trace, which can be read back, or a line of JSON."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class TextFormat:
     """Writes `<local time> <seconds>.<nanoseconds> <STATE> (<thread>) -> <message>`.
 
     Args:
-        timestamps: what stands in the two time columns.
+        timestamps: content of the two time columns.
         start_ns: wall clock at the start of the service, for relative times. As in OpenSplice, the first
-            column then shows the offset as if it were a time in 1970.
-        zone: time zone of the first column; the local one when not given. A simulation gives UTC, so that
-            its traces do not depend on the machine.
+            column then shows the offset as a time in 1970.
+        zone: time zone of the first column; the local one by default. A simulation uses UTC, so that its
+            traces do not depend on the machine.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class TextFormat:
         self._local = self._local_time(-1)
 
     def __call__(self, record: Record) -> str:
-        """The record as text: one line, more when it has continuation lines; no line end at the end."""
+        """Format a record as one line and its continuation lines, without a line end at the end."""
         line = f"{record.state} ({record.event.thread}) -> {record.text}"
         if self._timestamps is not Timestamps.OFF:
             time_ns = record.time_ns - self._origin_ns
@@ -73,9 +73,9 @@ class TextFormat:
 
 
 def json_format(record: Record) -> str:
-    """The record as one line of JSON, with the same fields as the catalogue has.
+    """Format a record as one line of JSON, with the fields of the catalogue.
 
-    A receiver sees every value as it was: nothing is escaped but what JSON itself escapes.
+    Values are escaped only as JSON requires.
     """
     data = {
         "sequence": record.sequence,
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a trace, read back. `time_ns` is None in a trace without timestamps."""
+    """A parsed line of a trace. `time_ns` is None in a trace without timestamps."""
 
     time_ns: int | None
     state: str
@@ -111,7 +111,7 @@ class Line:
 
 
 def read_line(line: str) -> Line | None:
-    """The parts of a line that `TextFormat` wrote; None for a continuation line."""
+    """Parse a line that `TextFormat` wrote; None for a continuation line."""
     found = _HEADER.fullmatch(line)
     if found is None:
         return None

@@ -6,7 +6,7 @@ import enum
 
 
 class Level(enum.IntEnum):
-    """How much an event matters. As a verbosity: events of this level and above are written.
+    """Importance of an event. As a verbosity: events of this level and above are written.
 
     Deployment guide, 5.3.5 Tracing, and //OpenSplice/DurabilityService/Tracing/Verbosity.
     """
@@ -22,12 +22,12 @@ class Level(enum.IntEnum):
 
     @classmethod
     def named(cls, name: str) -> Level:
-        """The level of a name in any case; raises ValueError that lists the names."""
+        """Return the level of a name in any case; raise ValueError with the names if it is unknown."""
         return cls[_known_name(name, cls)]
 
 
 class ReportType(enum.IntEnum):
-    """What a record of ospl-info.log or ospl-error.log is; as a verbosity, the least that is written.
+    """Type of a record of ospl-info.log or ospl-error.log; as a verbosity, the least that is written.
 
     Up to `WARNING` a record goes to the information log, from `API_INFO` on to the error log
     (//OpenSplice/Domain/Report).
@@ -45,12 +45,12 @@ class ReportType(enum.IntEnum):
 
     @classmethod
     def named(cls, name: str) -> ReportType:
-        """The type of a name in any case; raises ValueError that lists the names."""
+        """Return the type of a name in any case; raise ValueError with the names if it is unknown."""
         return cls[_known_name(name, cls)]
 
     @classmethod
     def configured(cls, name: str | None) -> ReportType | None:
-        """The type that a configuration names; None where it names none."""
+        """Return the type that a configuration names, if any."""
         return None if name is None else cls.named(name)
 
 

@@ -1,4 +1,4 @@
-"""One traced event as a value, and how the values of its fields are written."""
+"""One traced event as a value, and the formats of its fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECOND_NS: Final = 1_000_000_000
 
 
 class EventFieldsError(TypeError):
-    """An event was traced with other fields than its message has: a bug in ospltool."""
+    """An event was traced with fields that its message does not have: a bug in ospltool."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class Record:
     """An event that happened.
 
     Attributes:
-        sequence: counts the records of one tracer from 1; a gap shows that some were not wanted.
+        sequence: number of the record in its tracer, from 1; a gap shows unwanted records.
         time_ns: wall clock, nanoseconds since 1970 UTC.
         state: the service state at that time, as in the STATE column.
-        event: which event.
+        event: the kind of event.
         fields: the values, by field name.
         text: the message, escaped: it has no control characters.
-        lines: what follows the message without a header of its own, escaped.
+        lines: continuation lines without a header, escaped.
     """
 
     sequence: int
@@ -46,7 +46,7 @@ class Record:
 
 
 def message(event: EventType, fields: Mapping[str, object]) -> str:
-    """The message of an event with its fields filled in and escaped."""
+    """Return the message of an event with the escaped values of its fields."""
     if fields.keys() != set(event.fields):
         wanted = ", ".join(event.fields) or "none"
         raise EventFieldsError(f"{event.id} has fields {wanted}; got {', '.join(fields) or 'none'}")
@@ -54,12 +54,12 @@ def message(event: EventType, fields: Mapping[str, object]) -> str:
 
 
 def fill_in(template: str, fields: Mapping[str, object]) -> str:
-    """A message template of an event with the escaped values of its fields in place."""
+    """Fill a message template of an event with the escaped values of its fields."""
     return template.format_map({name: escape(field_text(name, value)) for name, value in fields.items()})
 
 
 def field_text(name: str, value: object) -> str:
-    """How the value of the field `name` is written in a message, not yet escaped."""
+    """Return the text for the value of the field `name` in a message, not yet escaped."""
     match value:
         case None:
             return "nobody" if name == "master" else "none"
@@ -75,20 +75,20 @@ def field_text(name: str, value: object) -> str:
             return value.hex()
         case list() | set() | frozenset():
             return ",".join(field_text(name, item) for item in value)
-        case tuple() if type(value) is tuple:  # named tuples know how they are written
+        case tuple() if type(value) is tuple:  # named tuples have their own text
             return ",".join(field_text(name, item) for item in value)
         case _:
             return str(value)
 
 
 def seconds_text(duration_ns: int) -> str:
-    """Nanoseconds as seconds with nine decimals, as in `1795222798.472989470`."""
+    """Format nanoseconds as seconds with nine decimals, as in `1795222798.472989470`."""
     seconds, nanoseconds = divmod(abs(duration_ns), _SECOND_NS)
     return f"{'-' if duration_ns < 0 else ''}{seconds}.{nanoseconds:09d}"
 
 
 def json_value(name: str, value: object) -> object:
-    """A field value for JSON: integers that JavaScript would round become strings, times stay integers."""
+    """Convert a field value for JSON: integers that JavaScript would round become strings, but not times."""
     match value:
         case enum.IntEnum():
             return value.name

@@ -1,8 +1,8 @@
 """Records of ospl-info.log and ospl-error.log, in the shape that tools for OpenSplice read.
 
-Up to WARNING a record goes to the information log, the others to the error log. Where the logs are and how
-much goes into them is decided by //OpenSplice/Domain/Report, OSPL_LOGPATH, OSPL_INFOFILE, OSPL_ERRORFILE,
-OSPL_VERBOSITY and OSPL_LOGAPPEND; the configuration wins over the environment.
+Records up to WARNING go to the information log, the others to the error log. Places and verbosity follow
+from //OpenSplice/Domain/Report, OSPL_LOGPATH, OSPL_INFOFILE, OSPL_ERRORFILE, OSPL_VERBOSITY and
+OSPL_LOGAPPEND; the configuration takes precedence over the environment.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SOCKET: Final = re.compile(r"[^/\\]+:\d+")
 
 
 class ReportTargetError(ValueError):
-    """A log cannot be where the environment says it is; the message names the variable."""
+    """A log cannot be at the place in the environment; the message names the variable."""
 
 
 class Reporter:
@@ -46,7 +46,7 @@ class Reporter:
         version: the product version in the Internals line.
         environ: the environment variables.
         clock: wall clock, nanoseconds since 1970 UTC.
-        directory: what a relative OSPL_LOGPATH starts from; it is also the default.
+        directory: base of a relative OSPL_LOGPATH, and its default.
         domain_id: the domain id of the Internals line.
         append: Domain/Report's `append`; None when not configured.
         verbosity: Domain/Report's `verbosity`; None when not configured.
@@ -82,7 +82,7 @@ class Reporter:
         self._error = _LogFile(target_of(environ, "OSPL_ERRORFILE", "ospl-error.log", log_path), start)
         self._lock = threading.Lock()
         self.lost = 0
-        """Records that could not be written."""
+        """Number of records that could not be written."""
 
     def report(
         self,
@@ -97,13 +97,12 @@ class Reporter:
         """Write one record.
 
         Args:
-            kind: the type; records below the verbosity are left out.
-            description: what happened; its lines are kept as lines, everything else that does not print is
-                escaped.
-            context: the part of the product that speaks.
+            kind: the type; records below the verbosity are not written.
+            description: the event; it may have several lines; everything else that does not print is escaped.
+            context: the part of the product that reports.
             code: a number for programs, 0 for none.
-            thread: the name in the Thread line, the calling thread's when not given.
-            source: `<file>/<line>` for the Internals line, the caller's when not given.
+            thread: the name in the Thread line; the calling thread's by default.
+            source: `<file>/<line>` for the Internals line; the caller's by default.
         """
         if kind < self._verbosity or kind is ReportType.NONE:
             return
@@ -119,7 +118,7 @@ class Reporter:
                 self.lost += 1
 
     def attach(self, tracer: Tracer) -> None:
-        """From now on write a record for every traced event that has one."""
+        """Write a record for every later traced event that has one."""
         tracer.subscribe(self._report_event, _has_report)
 
     def close(self) -> None:
@@ -197,10 +196,16 @@ def _caller() -> str:
 
 
 def target_of(environ: Mapping[str, str], variable: str, default: str, log_path: str) -> str:
-    """Where a log goes.
+    """Return the target of a log: a path, `stdout` or `stderr`.
+
+    Args:
+        environ: the environment variables.
+        variable: the variable that names the log.
+        default: file name without that variable.
+        log_path: value of OSPL_LOGPATH.
 
     Raises:
-        ReportTargetError: it cannot go there.
+        ReportTargetError: the target is a socket.
     """
     name = environ.get(variable, "").strip() or default
     if name in ("<stdout>", "<stderr>"):
@@ -213,10 +218,10 @@ def target_of(environ: Mapping[str, str], variable: str, default: str, log_path:
 
 
 def verbosity_of(environ: Mapping[str, str]) -> ReportType:
-    """What OSPL_VERBOSITY says.
+    """Return the value of OSPL_VERBOSITY.
 
     Raises:
-        ReportTargetError: it is no type of report.
+        ReportTargetError: it is not a type of report.
     """
     value = environ.get("OSPL_VERBOSITY", "").strip()
     if not value:
@@ -230,7 +235,7 @@ def verbosity_of(environ: Mapping[str, str]) -> ReportType:
 
 
 def appends(environ: Mapping[str, str]) -> bool:
-    """What OSPL_LOGAPPEND says.
+    """Return the value of OSPL_LOGAPPEND.
 
     Raises:
         ReportTargetError: it is neither true nor false.

@@ -1,4 +1,4 @@
-"""Where trace lines go: a file that grows, or a standard stream."""
+"""Targets of trace lines: a file, or a standard stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pathlib
 
 MAX_FILES: Final = 1_000
-"""Former files that a rotation keeps at most."""
+"""Limit for the former files that a rotation keeps."""
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _ROTATION: Final = re.compile(r"([1-9][0-9]{0,11})([KMG]?)(?::([0-9]{1,4}))?", re.ASCII | re.IGNORECASE)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -22,24 +22,24 @@ _STANDARD_STREAMS: Final = {"stdout": 1, "stderr": 2}
 
 
 class Sink(Protocol):
-    """Takes whole lines. Both calls may raise OSError; the tracer counts what could not be written."""
+    """Takes whole lines. Both calls may raise OSError; the tracer counts lost lines."""
 
     def write(self, line: str) -> None:
-        """Write `line`, which has no line end."""
+        """Write a line, given without its end."""
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Close the target."""
 
 
 class DescriptorSink:
-    """Writes each line to a file descriptor at once, so that nothing is lost when the process is killed.
+    """Writes each line to a file descriptor at once, so that nothing is lost if the process is killed.
 
     Args:
-        descriptor: open for writing; for a file, with O_APPEND, so that a truncated file goes on at its
-            start (logrotate's copytruncate) and several runs do not overwrite each other.
-        synchronous: wait until each line is on the disk (//OpenSplice/DurabilityService/Tracing,
+        descriptor: open for writing; for a file, with O_APPEND, so that writing continues at the start of a
+            truncated file (logrotate's copytruncate) and several runs do not overwrite each other.
+        synchronous: whether to wait until each line is on disk (//OpenSplice/DurabilityService/Tracing,
             attribute `synchronous`).
-        owned: close the descriptor on `close`.
+        owned: whether `close` closes the descriptor.
     """
 
     def __init__(self, descriptor: int, *, synchronous: bool = False, owned: bool = False) -> None:
@@ -49,7 +49,7 @@ class DescriptorSink:
         self._torn = False
 
     def write(self, line: str) -> None:
-        """Write the line and its end; after a line that was cut off, begin on a new one."""
+        """Write the line and its end; after a line that was cut off, begin a new line first."""
         data = f"{line}\n".encode()
         if self._torn:
             data = b"\n" + data
@@ -66,7 +66,7 @@ class DescriptorSink:
             os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Close the descriptor if it is ours; a second call does nothing."""
+        """Close the descriptor if it is owned. Idempotent."""
         if self._owned:
             self._owned = False
             os.close(self._descriptor)
@@ -74,11 +74,11 @@ class DescriptorSink:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rotation:
-    """When a trace file gives way to a new one.
+    """Rotation of a trace file.
 
     Attributes:
         max_bytes: a line that would make the file larger than this begins a new file; at least 1.
-        files: former files that are kept, `FILE.1` being the newest; 0 keeps none.
+        files: number of former files to keep, `FILE.1` being the newest.
     """
 
     max_bytes: int
@@ -86,7 +86,7 @@ class Rotation:
 
     @classmethod
     def parse(cls, text: str) -> Rotation:
-        """A rotation from `SIZE` or `SIZE:FILES`, such as `64M:5`; K, M and G are binary.
+        """Parse `SIZE` or `SIZE:FILES`, such as `64M:5`; K, M and G are binary.
 
         Raises:
             ValueError: the text has another form, or keeps more than `MAX_FILES` files.
@@ -99,17 +99,17 @@ class Rotation:
 
 
 class FileSink:
-    """A trace file. It is opened with the first line that its disk has room for, and may rotate.
+    """A trace file. It is opened with the first line for which the disk has room, and may rotate.
 
-    What cannot be rotated goes on in the present file: no line is lost by it.
+    If a rotation fails, writing continues in the present file.
 
     Args:
-        path: of the file.
+        path: path of the file.
         synchronous: see `DescriptorSink`.
         rotation: None for a file that grows.
 
     Raises:
-        OSError: the file cannot be opened, and not because its disk is full.
+        OSError: the file cannot be opened for a reason other than a full disk.
     """
 
     def __init__(
@@ -132,12 +132,12 @@ class FileSink:
         status = os.fstat(descriptor)
         self._bytes = status.st_size
         if not stat.S_ISREG(status.st_mode):
-            self._rotation = None  # a device or a pipe stays where it is
+            self._rotation = None  # a device or a pipe does not rotate
         self._sink = DescriptorSink(descriptor, synchronous=self._synchronous, owned=True)
         return self._sink
 
     def write(self, line: str) -> None:
-        """Write the line and its end, in a new file if this one is large enough."""
+        """Write the line and its end, in a new file if this one is full."""
         sink = self._sink or self._open()
         if self._rotation is not None:
             size = len(line.encode()) + 1
@@ -156,7 +156,7 @@ class FileSink:
                 self._path.unlink()
             self._open()
         except OSError:
-            self._bytes = 0  # it is tried again when as much again has been written
+            self._bytes = 0  # try again after another `max_bytes`
             return sink
         sink.close()
         assert self._sink is not None
@@ -166,7 +166,7 @@ class FileSink:
         return self._path.with_name(f"{self._path.name}.{number}")
 
     def close(self) -> None:
-        """Close the file; a second call does nothing."""
+        """Close the file. Idempotent."""
         if self._sink is not None:
             self._sink.close()
 
@@ -178,15 +178,15 @@ def open_sink(
     synchronous: bool = False,
     rotation: Rotation | None = None,
 ) -> DescriptorSink | FileSink:
-    """The sink of a configured OutputFile: `stdout` or `stderr` in any case, or a file to append to.
+    """Open the sink of a configured OutputFile: `stdout` or `stderr` in any case, or a file to append to.
 
-    A new file can be read by its owner only: payloads and addresses are nobody else's business.
+    Only its owner can read a new file, because it may contain payloads and addresses.
 
     Args:
         output_file: the configured value.
-        directory: what a relative path starts from.
-        synchronous: see `DescriptorSink`; only for files, a stream has no disk.
-        rotation: only for files.
+        directory: base of a relative path.
+        synchronous: see `DescriptorSink`; for files only.
+        rotation: rotation of a file, None for none.
 
     Raises:
         OSError: the file cannot be opened.

@@ -1,7 +1,7 @@
-"""Takes events from every part of a node and hands them to whoever wants them.
+"""The tracer: it takes events from every part of a node and passes them to outputs and subscribers.
 
-An event that nobody wants costs one dictionary lookup. Tracing never stops a node: a line that cannot be
-written is counted and reported in the same trace when it can be written again.
+An unwanted event costs one dictionary lookup. Tracing never stops a node: the tracer counts lines that it
+cannot write, and reports them in the same trace once it can write again.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 INITIAL_STATE: Final = "INIT"
 RECENT_RECORDS: Final = 2000
-"""How many of the last records a tracer keeps in memory when it is not told otherwise."""
+"""Default number of the last records that a tracer keeps in memory."""
 
 
 @dataclasses.dataclass(slots=True)
 class Output:
-    """A sink with the format and the verbosity of what goes into it.
+    """A sink with the format and the verbosity of its lines.
 
     Attributes:
-        lost: lines that could not be written since the last one that could.
-        cause: why the last of them could not.
+        lost: number of lines lost since the last one that was written.
+        cause: the error of the last lost line.
     """
 
     sink: Sink
@@ -50,15 +50,15 @@ class Output:
 class Tracer:
     """The trace of one node.
 
-    Safe to call from any thread. Outputs and the memory of recent records see all events in one order;
-    subscribers are called on the thread that traced, outside the lock, and must not block: two threads may
-    reach them in another order, `Record.sequence` has the true one.
+    Safe to call from any thread. Outputs and the memory of recent records get all events in one order.
+    Subscribers are called on the thread that traced, outside the lock, and must not block: events of two
+    threads may reach them in another order than that of `Record.sequence`.
 
     Args:
         clock: wall clock, nanoseconds since 1970 UTC.
-        outputs: where lines go.
-        recent_level: records of this level and above are kept in memory, whatever the outputs want.
-        recent_limit: how many are kept; the oldest go first.
+        outputs: the sinks of lines.
+        recent_level: records of this level and above are kept in memory, independent of the outputs.
+        recent_limit: number of records to keep in memory.
         state: the service state before the first change.
     """
 
@@ -90,11 +90,11 @@ class Tracer:
         return self._state
 
     def enter(self, state: str) -> None:
-        """Change the service state; both sides of the change are traced, as in OpenSplice."""
+        """Change the service state, and trace leaving and entering, as OpenSplice does."""
         with self._lock:
             if state == self._state:
                 return
-            # Two blank lines set the states apart in OpenSplice's traces, and its readers expect them.
+            # Two blank lines separate the states in OpenSplice's traces, and its tools expect them.
             self.event_with_lines("lifecycle.leaving-state", ("", ""))
             self._state = state
             self.event("lifecycle.entering-state")
@@ -104,7 +104,7 @@ class Tracer:
 
         Raises:
             UnknownEventError: the catalogue has no such event.
-            EventFieldsError: the fields are not those of the event (only found when somebody wants it; a
+            EventFieldsError: the fields are not those of the event (only found if the event is wanted; a
                 test of the whole source finds it always).
         """
         kind = self._wanted.get(event_id)
@@ -114,7 +114,7 @@ class Tracer:
             self._catalogue[event_id]
 
     def event_with_lines(self, event_id: str, lines: Iterable[str], /, **fields: object) -> None:
-        """Trace an event that has continuation lines below it, as the configuration at the start."""
+        """Trace an event with continuation lines, such as the configuration at the start."""
         kind = self._wanted.get(event_id)
         if kind is not None:
             self._publish(kind, fields, tuple(map(escape, lines)))
@@ -122,15 +122,15 @@ class Tracer:
             self._catalogue[event_id]
 
     def wants(self, event_id: str) -> bool:
-        """Whether anybody wants this event now; for callers whose fields are costly to compute."""
+        """Tell whether this event is wanted now, for callers whose fields are costly to compute."""
         return event_id in self._wanted
 
     def subscribe(
         self, callback: Subscriber, wanted: Level | Callable[[EventType], bool] = Level.INFO
     ) -> Callable[[], None]:
-        """Have `callback` called with every record of a level and above, or of chosen events.
+        """Call `callback` with every record of a level and above, or of chosen events.
 
-        A callback that raises is removed, and that is traced. Returns the call that ends the subscription.
+        A callback that raises is removed, and that is traced. Return the call that ends the subscription.
         """
         token = object()
         with self._lock:
@@ -139,12 +139,12 @@ class Tracer:
         return lambda: self._unsubscribe(token)
 
     def recent(self) -> tuple[Record, ...]:
-        """The last records, oldest first."""
+        """Return the last records, oldest first."""
         with self._lock:
             return tuple(self._recent)
 
     def close(self) -> None:
-        """Close the outputs; events that come later are kept in memory only. May be called again."""
+        """Close the outputs; later events are kept in memory only. Idempotent."""
         with self._lock:
             if self._closed:
                 return
@@ -190,7 +190,7 @@ class Tracer:
     def _call(self, token: object, callback: Subscriber, record: Record) -> None:
         try:
             callback(record)
-        except Exception as error:  # one listener's fault must not end the node it listens to
+        except Exception as error:  # a fault of a subscriber must not end the node
             self._unsubscribe(token)
             self.event("trace.subscriber-failed", cause=f"{type(error).__name__}: {error}")
 

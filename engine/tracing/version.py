@@ -8,7 +8,7 @@ import importlib.metadata
 
 @functools.cache
 def product_version() -> str:
-    """The installed version; `0+source` when the packages are imported without being installed."""
+    """Return the installed version; `0+source` if the packages are not installed."""
     try:
         return importlib.metadata.version("ospltool")
     except importlib.metadata.PackageNotFoundError:

@@ -9,7 +9,7 @@ from engine.dataset.sample import DATA
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions
 from engine.dds.client_protocol.decoding import decode_history
-from engine.dds.client_protocol.limits import Limits
+from engine.dds.client_protocol.limits import HistoryLimits
 from engine.dds.client_protocol.messages import (
     INFINITE,
     UNLIMITED,
@@ -196,7 +196,7 @@ class History:
 
         A server of another product is asked without limits: it leaves out whole instances.
         """
-        limits, none = fetch.selection.limits, Limits()
+        limits, none = fetch.selection.limits, HistoryLimits()
         each = UNLIMITED if fetch.selection.condition else limits.max_samples_per_instance
         return HistoryRequest(
             request=RequestId(self._session.id, send.number),

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Generic, TypeVar
 
 from engine.dataset.instance_states import InstanceState, ViewState
-from engine.dds.client_protocol.limits import Limits
+from engine.dds.client_protocol.limits import HistoryLimits
 from engine.dds.client_protocol.messages import UNLIMITED, ErrorCode
 from ospltool.client.content import ContentFilter
 from ospltool.client.errors import InvalidLimit, InvalidTimeRange
@@ -106,10 +106,10 @@ class HistorySelection:
                 raise InvalidLimit(f"{name} is {value}; the least is -1, which stands for no limit", code)
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> HistoryLimits:
         """The same without the condition."""
-        none = Limits()
-        return Limits(
+        none = HistoryLimits()
+        return HistoryLimits(
             none.start_ns if self.start_ns is None else self.start_ns,
             none.end_ns if self.end_ns is None else self.end_ns,
             self.max_samples,

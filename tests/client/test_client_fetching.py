@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from engine.dataset.sample import DATA, NO_WRITER, UNREGISTER, Sample, make_sample
-from engine.dds.client_protocol.limits import Limits
+from engine.dds.client_protocol.limits import HistoryLimits
 from engine.dds.client_protocol.messages import Completeness, ErrorCode, Link
 from ospltool.client import HistorySelection, InvalidLimit, InvalidTimeRange
 from ospltool.client.fetching import GRACE_S, HOLD_S, PAUSE_S, Fetch, Send
@@ -265,19 +265,19 @@ def test_nothing_is_asked_while_nobody_is_there() -> None:
 @pytest.mark.parametrize(
     ("limits", "expected"),
     [
-        (Limits(), "a1 a2 a3 a4 a5 b6 b7 c8"),
-        (Limits(start_ns=3, end_ns=6), "a3 a4 a5 b6"),
-        (Limits(max_samples_per_instance=1), "a5 b7 c8"),
-        (Limits(max_instances=2), "b6 b7 c8"),
-        (Limits(max_samples=3), "b6 b7 c8"),
-        (Limits(max_samples=2, max_samples_per_instance=1), "b7 c8"),
-        (Limits(end_ns=7, max_instances=1), "b6 b7"),
-        (Limits(max_samples=0), ""),
-        (Limits(max_instances=0), ""),
-        (Limits(max_samples_per_instance=0), ""),
+        (HistoryLimits(), "a1 a2 a3 a4 a5 b6 b7 c8"),
+        (HistoryLimits(start_ns=3, end_ns=6), "a3 a4 a5 b6"),
+        (HistoryLimits(max_samples_per_instance=1), "a5 b7 c8"),
+        (HistoryLimits(max_instances=2), "b6 b7 c8"),
+        (HistoryLimits(max_samples=3), "b6 b7 c8"),
+        (HistoryLimits(max_samples=2, max_samples_per_instance=1), "b7 c8"),
+        (HistoryLimits(end_ns=7, max_instances=1), "b6 b7"),
+        (HistoryLimits(max_samples=0), ""),
+        (HistoryLimits(max_instances=0), ""),
+        (HistoryLimits(max_samples_per_instance=0), ""),
     ],
 )
-def test_limits_keep_the_newest(limits: Limits, expected: str) -> None:
+def test_limits_keep_the_newest(limits: HistoryLimits, expected: str) -> None:
     names = ["a1", "a2", "a3", "a4", "a5", "b6", "b7", "c8"]
     samples = [sample(int(name[1]), name[0].encode()) for name in names]
     got = " ".join(f"{one.key.decode()}{one.source_time_ns}" for one in limits.select(reversed(samples)))
@@ -294,7 +294,7 @@ def test_services_may_limit_samples_of_an_instance_before_the_client_does(
     made: list[tuple[int, bytes]], each: int, cut: int
 ) -> None:
     samples = [sample(time_ns, key) for time_ns, key in made]
-    limits = Limits(max_samples_per_instance=each)
+    limits = HistoryLimits(max_samples_per_instance=each)
     parts = [*limits.select(samples[:cut]), *limits.select(samples[cut:])]
     assert sorted(limits.select(parts)) == sorted(limits.select(samples))
 

@@ -1,4 +1,4 @@
-"""OpenSplice's client-durability protocol: topics, types, QoS, messages, and what we add to them.
+"""OpenSplice's client-durability protocol: topics, types, QoS, messages, and ospltool's additions.
 
 Nodes serve it (`engine.client_service`), applications use it (`ospltool.client`).
 """

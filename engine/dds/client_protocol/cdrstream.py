@@ -1,4 +1,4 @@
-"""Plain CDR (XCDR1) of final types: aligned primitives, strings, sequences; both byte orders are read."""
+"""Plain CDR (XCDR1) of final types: aligned primitives, strings, sequences. It reads both byte orders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from engine.dds.cdr import HEADER, Malformed
 
 MAX_ELEMENTS: Final = 10_000
-"""Elements of a sequence of strings or structures in a message; a longer one is refused."""
+"""Limit for the elements of a sequence of strings or structures; a longer one is refused."""
 _ORDERS: Final = {b"\x00\x00": ">", b"\x00\x01": "<"}
 
 
@@ -18,8 +18,8 @@ def _packed(order: str, layout: str) -> struct.Struct:
     return struct.Struct(order + layout)
 
 
-class Reader:
-    """Reads one message from its start, or from `at` bytes behind its header; every fault is `Malformed`."""
+class CdrReader:
+    """Reads one message, from `at` bytes behind its header; it raises `Malformed` for every fault."""
 
     __slots__ = ("_at", "_data", "_order")
 
@@ -32,7 +32,7 @@ class Reader:
         self._at = at
 
     def take(self, layout: str, alignment: int) -> tuple[int, ...]:
-        """Primitives without padding between them; `layout` as for `struct`, without byte order."""
+        """Read primitives without padding between them; `layout` as for `struct`, without byte order."""
         self._at += -self._at % alignment
         packed = _packed(self._order, layout)
         try:
@@ -43,34 +43,34 @@ class Reader:
         return values
 
     def u16(self) -> int:
-        """An unsigned 16-bit number."""
+        """Read an unsigned 16-bit number."""
         return self.take("H", 2)[0]
 
     def u32(self) -> int:
-        """An unsigned 32-bit number."""
+        """Read an unsigned 32-bit number."""
         return self.take("I", 4)[0]
 
     def count(self) -> int:
-        """The number of elements of a sequence."""
+        """Read the number of elements of a sequence."""
         count = self.u32()
         if count > min(MAX_ELEMENTS, len(self._data) - self._at):
             raise Malformed(f"{count} elements announced in {len(self._data) - self._at} bytes")
         return count
 
     def raw(self, size: int) -> bytes:
-        """So many bytes."""
+        """Read `size` bytes."""
         if self._at + size > len(self._data):
-            raise Malformed(f"{size} octets announced, {len(self._data) - self._at} there")
+            raise Malformed(f"{size} bytes announced, {len(self._data) - self._at} there")
         found = bytes(self._data[self._at : self._at + size])
         self._at += size
         return found
 
     def octets(self) -> bytes:
-        """A sequence of bytes."""
+        """Read a sequence of bytes."""
         return self.raw(self.u32())
 
     def text(self) -> str:
-        """A string; the NULL of OpenSplice is an empty one."""
+        """Read a string; OpenSplice's NULL becomes an empty one."""
         found = self.octets()
         try:
             return found.removesuffix(b"\0").decode()
@@ -78,7 +78,7 @@ class Reader:
             raise Malformed("a string is not UTF-8") from None
 
 
-class Writer:
+class CdrWriter:
     """Writes one message, little-endian."""
 
     __slots__ = ("_data",)
@@ -87,38 +87,38 @@ class Writer:
         self._data = bytearray()
 
     def put(self, layout: str, alignment: int, *values: int) -> None:
-        """Primitives without padding between them; `layout` as for `struct`, without byte order."""
+        """Write primitives without padding between them; `layout` as for `struct`, without byte order."""
         self._data += bytes(-len(self._data) % alignment)
         self._data += struct.pack("<" + layout, *values)
 
     def u16(self, value: int) -> None:
-        """An unsigned 16-bit number."""
+        """Write an unsigned 16-bit number."""
         self.put("H", 2, value)
 
     def u32(self, value: int) -> None:
-        """An unsigned 32-bit number."""
+        """Write an unsigned 32-bit number."""
         self.put("I", 4, value)
 
     def raw(self, octets: bytes) -> None:
-        """Bytes as they are."""
+        """Write bytes without their length."""
         self._data += octets
 
     def octets(self, octets: bytes) -> None:
-        """A sequence of bytes."""
+        """Write a sequence of bytes."""
         self.u32(len(octets))
         self._data += octets
 
     def text(self, text: str) -> None:
-        """A string with its terminating zero."""
+        """Write a string with its terminating zero."""
         self.octets(text.encode() + b"\0")
 
     def __len__(self) -> int:
         return len(self._data)
 
     def body(self) -> bytes:
-        """What was written, without a header."""
+        """Return the bytes without a header."""
         return bytes(self._data)
 
     def message(self) -> bytes:
-        """What was written, with its encapsulation header, padded to four bytes."""
+        """Return the bytes with an encapsulation header, padded to four bytes."""
         return b"".join((HEADER, self._data, bytes(-len(self._data) % 4)))

@@ -6,7 +6,7 @@ import struct
 from typing import Final
 
 from engine.dds.cdr import HEADER, Malformed
-from engine.dds.client_protocol.cdrstream import Reader
+from engine.dds.client_protocol.cdrstream import CdrReader
 from engine.dds.client_protocol.messages import (
     ID_BYTES,
     Bead,
@@ -21,7 +21,7 @@ from engine.dds.client_protocol.messages import (
 )
 
 _QUICK: Final = struct.Struct("<4x8x8s8sI4x8s8sIH16s2xiII68x")
-"""Header to policies of a message with one sample for one request."""
+"""A message with one sample for one request, from its header to the policies."""
 
 
 def decode_state_request(payload: bytes) -> StateRequest:
@@ -30,7 +30,7 @@ def decode_state_request(payload: bytes) -> StateRequest:
     Raises:
         Malformed: the bytes are not one.
     """
-    reader = Reader(payload)
+    reader = CdrReader(payload)
     version = _version(reader)
     return StateRequest(
         version=version,
@@ -49,7 +49,7 @@ def decode_state(payload: bytes) -> State:
     Raises:
         Malformed: the bytes are not one.
     """
-    reader = Reader(payload)
+    reader = CdrReader(payload)
     _version(reader)
     server, requests = _id(reader), _requests(reader)
     groups = []
@@ -65,7 +65,7 @@ def decode_history_request(payload: bytes) -> HistoryRequest:
     Raises:
         Malformed: the bytes are not one.
     """
-    reader = Reader(payload)
+    reader = CdrReader(payload)
     version, request, topic = _version(reader), _request(reader), reader.text()
     partitions, wanted, durability = _texts(reader), reader.u16(), _reader_durability(reader)
     start, end = _time(reader), _time(reader)
@@ -101,7 +101,7 @@ def decode_history(payload: bytes) -> History:
     quick = _quick_bead(payload)
     if quick is not None:
         return quick
-    reader = Reader(payload)
+    reader = CdrReader(payload)
     _version(reader)
     server, requests, kind = _id(reader), _requests(reader), reader.u16()
     content: Bead | Link
@@ -115,7 +115,7 @@ def decode_history(payload: bytes) -> History:
 
 
 def _quick_bead(payload: bytes) -> History | None:
-    """What nearly every message is: one sample, for one request, little-endian. None for any other."""
+    """Decode the usual message fast: one sample for one request, little-endian. None for any other."""
     if payload[:2] != HEADER[:2] or len(payload) < _QUICK.size:
         return None
     prefix, suffix, count, client, more, number, kind, writer, seconds, nanoseconds, sequence = (
@@ -123,7 +123,7 @@ def _quick_bead(payload: bytes) -> History | None:
     )
     if count != 1 or kind != 0:
         return None
-    reader = Reader(payload, _QUICK.size - len(HEADER))
+    reader = CdrReader(payload, _QUICK.size - len(HEADER))
     partitions, what = _texts(reader), reader.u16()
     reader.raw(ID_BYTES)
     bead = Bead(writer, Time(seconds, nanoseconds), sequence, partitions, what, reader.u16(), reader.octets())
@@ -131,7 +131,7 @@ def _quick_bead(payload: bytes) -> History | None:
     return History(prefix[::-1] + suffix[::-1], (request,), bead, _extensions(reader))
 
 
-def _bead(reader: Reader) -> Bead:
+def _bead(reader: CdrReader) -> Bead:
     writer, source_time, sequence = reader.raw(ID_BYTES), _time(reader), reader.u32()
     reader.take("3iB3x2iBB2x4I3I2Ii", 4)  # the policies of its writer
     partitions, kind = _texts(reader), reader.u16()
@@ -139,40 +139,40 @@ def _bead(reader: Reader) -> Bead:
     return Bead(writer, source_time, sequence, partitions, kind, reader.u16(), reader.octets())
 
 
-def _version(reader: Reader) -> int:
+def _version(reader: CdrReader) -> int:
     return reader.take("HHBB", 2)[0]
 
 
-def _id(reader: Reader) -> bytes:
+def _id(reader: CdrReader) -> bytes:
     return b"".join(value.to_bytes(8, signed=True) for value in reader.take("qq", 8))
 
 
-def _request(reader: Reader) -> RequestId:
+def _request(reader: CdrReader) -> RequestId:
     return RequestId(_id(reader), reader.u32())
 
 
-def _requests(reader: Reader) -> tuple[RequestId, ...]:
+def _requests(reader: CdrReader) -> tuple[RequestId, ...]:
     return tuple(_request(reader) for _ in range(reader.count()))
 
 
-def _ids(reader: Reader) -> tuple[bytes, ...]:
+def _ids(reader: CdrReader) -> tuple[bytes, ...]:
     return tuple(_id(reader) for _ in range(reader.count()))
 
 
-def _texts(reader: Reader) -> tuple[str, ...]:
+def _texts(reader: CdrReader) -> tuple[str, ...]:
     return tuple(reader.text() for _ in range(reader.count()))
 
 
-def _time(reader: Reader) -> Time:
+def _time(reader: CdrReader) -> Time:
     return Time(*reader.take("iI", 4))
 
 
-def _extensions(reader: Reader) -> dict[str, bytes]:
+def _extensions(reader: CdrReader) -> dict[str, bytes]:
     return {reader.text(): reader.octets() for _ in range(reader.count())}
 
 
-def _reader_durability(reader: Reader) -> int:
-    """Read the reader's policies and keep one."""
+def _reader_durability(reader: CdrReader) -> int:
+    """Read the reader's policies and return its durability."""
     durability = reader.take("i", 4)[0]
     reader.take("4I3I", 4)
     reader.take("iiIB", 4)

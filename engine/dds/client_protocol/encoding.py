@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from engine.dds.client_protocol.cdrstream import Writer
+from engine.dds.client_protocol.cdrstream import CdrWriter
 from engine.dds.client_protocol.messages import ID_BYTES, INFINITE, MAJOR_VERSION, ZERO
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _VENDOR: Final = (1, 16)
 
 def encode_state_request(message: StateRequest) -> bytes:
     """The message as a sample of its topic."""
-    writer = Writer()
+    writer = CdrWriter()
     _put_version(writer, message.version)
     _put_request(writer, message.request)
     writer.text(message.topic)
@@ -30,7 +30,7 @@ def encode_state_request(message: StateRequest) -> bytes:
 
 def encode_state(message: State) -> bytes:
     """The message as a sample of its topic."""
-    writer = Writer()
+    writer = CdrWriter()
     put_answer_head(writer, message.server, message.requests)
     writer.u32(len(message.groups))
     for group in message.groups:
@@ -44,7 +44,7 @@ def encode_state(message: State) -> bytes:
 
 def encode_history_request(message: HistoryRequest) -> bytes:
     """The message as a sample of its topic."""
-    writer = Writer()
+    writer = CdrWriter()
     _put_version(writer, message.version)
     _put_request(writer, message.request)
     writer.text(message.topic)
@@ -64,8 +64,8 @@ def encode_history_request(message: HistoryRequest) -> bytes:
 
 
 def encode_link(server: bytes, request: RequestId, link: Link, extensions: Mapping[str, bytes]) -> bytes:
-    """The end of an answer as a sample of its topic."""
-    writer = Writer()
+    """Encode the end of an answer as a sample of its topic."""
+    writer = CdrWriter()
     put_answer_head(writer, server, (request,))
     writer.u16(1)
     writer.u32(link.count)
@@ -75,8 +75,8 @@ def encode_link(server: bytes, request: RequestId, link: Link, extensions: Mappi
     return writer.message()
 
 
-def put_answer_head(writer: Writer, server: bytes, requests: tuple[RequestId, ...]) -> None:
-    """Version, server and requests."""
+def put_answer_head(writer: CdrWriter, server: bytes, requests: tuple[RequestId, ...]) -> None:
+    """Write version, server and requests."""
     _put_version(writer, MAJOR_VERSION)
     _put_id(writer, server)
     writer.u32(len(requests))
@@ -84,42 +84,42 @@ def put_answer_head(writer: Writer, server: bytes, requests: tuple[RequestId, ..
         _put_request(writer, request)
 
 
-def _put_extensions(writer: Writer, extensions: Mapping[str, bytes]) -> None:
-    """Names and values."""
+def _put_extensions(writer: CdrWriter, extensions: Mapping[str, bytes]) -> None:
+    """Write names and values."""
     writer.u32(len(extensions))
     for name, value in extensions.items():
         writer.text(name)
         writer.octets(value)
 
 
-def _put_version(writer: Writer, major: int) -> None:
+def _put_version(writer: CdrWriter, major: int) -> None:
     writer.put("HHBB", 2, major, 0, *_VENDOR)
 
 
-def _put_id(writer: Writer, id_: bytes) -> None:
+def _put_id(writer: CdrWriter, id_: bytes) -> None:
     prefix = int.from_bytes(id_[:8], signed=True)
     writer.put("qq", 8, prefix, int.from_bytes(id_[8:ID_BYTES], signed=True))
 
 
-def _put_request(writer: Writer, request: RequestId) -> None:
+def _put_request(writer: CdrWriter, request: RequestId) -> None:
     _put_id(writer, request.client)
     writer.u32(request.number)
 
 
-def _put_ids(writer: Writer, ids: tuple[bytes, ...]) -> None:
+def _put_ids(writer: CdrWriter, ids: tuple[bytes, ...]) -> None:
     writer.u32(len(ids))
     for id_ in ids:
         _put_id(writer, id_)
 
 
-def _put_texts(writer: Writer, texts: tuple[str, ...]) -> None:
+def _put_texts(writer: CdrWriter, texts: tuple[str, ...]) -> None:
     writer.u32(len(texts))
     for text in texts:
         writer.text(text)
 
 
-def _put_reader_qos(writer: Writer, durability: int) -> None:
-    """The policies that all our readers have; servers look at the durability alone."""
+def _put_reader_qos(writer: CdrWriter, durability: int) -> None:
+    """Write the policies that all our readers have; servers use only the durability."""
     writer.put("i", 4, durability)
     writer.put("iIiI", 4, *INFINITE, *ZERO)  # deadline, latency budget
     writer.put("iiI", 4, 0, *INFINITE)  # liveliness

@@ -1,4 +1,4 @@
-"""The endpoints of the protocol: topics, partitions and QoS, as OpenSplice has them."""
+"""The endpoints of the protocol: topics, partitions and QoS, as OpenSplice defines them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TOPIC_SCOPE: Final = 1
 
 
 def open_protocol_topic(participant: NodeParticipant, name: str) -> Topic:
-    """One of the four topics."""
+    """Open one of the four topics."""
     return Topic.of_class(participant, name, _TYPES[name])
 
 
@@ -43,7 +43,16 @@ def open_reader(
     limit: int = 10_000,
     name: str = "",
 ) -> CaptureReader:
-    """A reader of one of the four topics; a full queue of `limit` samples pushes back on the sender."""
+    """Open a reader of one of the four topics.
+
+    Args:
+        participant: where the reader lives.
+        topic: from `open_protocol_topic`.
+        partitions: the partitions to read.
+        signal: set when there is something to take.
+        limit: size of the queue in samples; a full queue makes senders wait.
+        name: the reader's entity name, which tools show.
+    """
     qos = EndpointQos(history_depth=KEEP_ALL, partitions=partitions, representations=(XCDR1,), name=name)
     return CaptureReader(participant, topic, limit=limit, qos=qos, signal=signal)
 
@@ -57,7 +66,16 @@ def open_writer(
     name: str = "",
     priority: int = 0,
 ) -> RawWriter:
-    """A writer of one of the four topics; a write blocks for at most three seconds."""
+    """Open a writer of one of the four topics; a write blocks for at most three seconds.
+
+    Args:
+        participant: where the writer lives.
+        topic: from `open_protocol_topic`.
+        partitions: the partitions to write.
+        batching: whether samples are collected until a network message is full or flushed.
+        name: the writer's entity name, which tools show.
+        priority: TRANSPORT_PRIORITY.
+    """
     qos = EndpointQos(
         blocking_ns=_BLOCKING_NS,
         history_depth=KEEP_ALL,

@@ -1,7 +1,7 @@
-"""What we add to the protocol, in its own places for additions; who does not know it is not disturbed.
+"""ospltool's additions to the protocol, in its fields for extensions; other products skip them.
 
-A message carries one addition: `ospltool`, a JSON object, or with a sample `ospltool.sample`, which
-tells what the protocol has no place for: exact status, whole sequence number, encapsulation, key, and the
+A message carries one addition: `ospltool`, a JSON object, or with a sample `ospltool.sample`, which has
+what the protocol has no field for: exact status, whole sequence number, encapsulation, key, and the
 history depth of the sample's group.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds.cdr import HEADER, Malformed
-from engine.dds.client_protocol.cdrstream import Writer
+from engine.dds.client_protocol.cdrstream import CdrWriter
 from engine.dds.client_protocol.encoding import put_answer_head
 from engine.dds.client_protocol.messages import Bead, Format, Kind, RequestId, Time
 
@@ -41,12 +41,12 @@ _NO_LIMIT_NS: Final = (0x7FFFFFFF, 0x7FFFFFFF)
 
 
 def pack(**values: object) -> dict[str, bytes]:
-    """Our addition to a message."""
+    """Pack values as ospltool's addition to a message."""
     return {NAME: json.dumps(values, separators=(",", ":")).encode()}
 
 
 def unpack(extensions: Mapping[str, bytes]) -> dict[str, Any] | None:
-    """Our addition in a message, None where the sender is not of this product.
+    """Return ospltool's addition to a message, None if the sender is another product.
 
     Raises:
         Malformed: it is not a JSON object.
@@ -57,32 +57,32 @@ def unpack(extensions: Mapping[str, bytes]) -> dict[str, Any] | None:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise Malformed("our addition is no JSON") from None
+        raise Malformed("the ospltool extension is not JSON") from None
     if not isinstance(found, dict):
-        raise Malformed("our addition is no JSON object")
+        raise Malformed("the ospltool extension is not a JSON object")
     return found
 
 
 class SampleEncoder:
-    """Writes the samples of one group as parts of the answer to one request.
+    """Encodes the samples of one group as parts of the answer to one request.
 
     Args:
         server: our node id.
-        request: what is answered.
-        group: whose samples.
-        qos: its policies.
-        ours: the client is of this product; others get no addition.
+        request: the request to answer.
+        group: the group of the samples.
+        qos: the group's policies.
+        ours: whether the client is of this product; others get no addition.
     """
 
     def __init__(self, server: bytes, request: RequestId, group: Group, qos: GroupQos, *, ours: bool) -> None:
-        head = Writer()
+        head = CdrWriter()
         put_answer_head(head, server, (request,))
         head.u16(0)
         self._head = head.body()
         self._depth = qos.history_depth
         self._ours = ours
-        # Everything up to the payload has its place: what is alike in all samples is made once.
-        middle = Writer()
+        # All fields before the payload have fixed places: parts common to all samples are encoded once.
+        middle = CdrWriter()
         middle.raw(bytes(len(self._head) + _HASH_BYTES))
         middle.put("iII", 4, 0, 0, 0)
         start = len(middle)
@@ -96,12 +96,12 @@ class SampleEncoder:
         self._second = struct.Struct(f"<{padding}xH16sH{-after % 4}xI")
 
     def encode(self, sample: Sample, earlier: bytes = b"") -> bytes:
-        """One sample.
+        """Encode one sample.
 
         Args:
-            sample: what.
-            earlier: for a client of another product, whose dispose carries a whole sample: the body of an
-                earlier write of the same instance, empty where there is none.
+            sample: the sample.
+            earlier: the body of an earlier write of the instance, empty if there is none. Clients of other
+                products expect a whole sample in a dispose.
         """
         payload = sample.payload
         time = Time.of_ns(sample.source_time_ns)
@@ -125,7 +125,7 @@ class SampleEncoder:
         return b"".join(parts)
 
 
-def _put_qos(writer: Writer, qos: GroupQos) -> None:
+def _put_qos(writer: CdrWriter, qos: GroupQos) -> None:
     writer.put("3iB", 4, 1, int(qos.exclusive), int(qos.by_source_timestamp), 0)
     writer.put("2iBB", 4, int(qos.durability), 0, 0, 0)
     writer.put("iIiI", 4, 0, 0, *_NO_LIMIT_NS)
@@ -134,9 +134,9 @@ def _put_qos(writer: Writer, qos: GroupQos) -> None:
 
 
 def sample_of(bead: Bead, extensions: Mapping[str, bytes]) -> tuple[Sample, int | None]:
-    """The sample that a bead carries, and the history depth of its group (0 for all) where that is told.
+    """Return the sample in a bead and, from an ospltool server, its group's history depth (0 for all).
 
-    A sample of another product's server comes without its key: `key` is empty then.
+    A sample from another product's server has no key: `key` is empty then.
 
     Raises:
         Malformed: the bead is damaged.
@@ -150,7 +150,7 @@ def sample_of(bead: Bead, extensions: Mapping[str, bytes]) -> tuple[Sample, int 
         header = _BIG_ENDIAN_HEADER if bead.format == Format.BIG_ENDIAN else HEADER
         return make_sample(time_ns, bead.writer, status, b"", header + bead.payload), None
     if len(extra) < _EXTRA.size:
-        raise Malformed("our addition to a sample is cut off")
+        raise Malformed("the ospltool extension of a sample is cut off")
     status, depth, sequence, header = _EXTRA.unpack_from(extra)
     if not status or status > DATA | DISPOSE | UNREGISTER:
         raise Malformed(f"a sample of status {status}")

@@ -1,4 +1,4 @@
-"""Which samples of a set a request with limits is about: always the newest (deployment guide, 5.4.7)."""
+"""Limits of a request for history; they select the newest samples (deployment guide, 5.4.7)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LAST_NS: Final = (1 << 63) - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of source times, both included, and how much at most; -1 for no limit."""
+class HistoryLimits:
+    """Bounds of source times, both included, and maximum counts; -1 for no limit."""
 
     start_ns: int = _FIRST_NS
     end_ns: int = _LAST_NS
@@ -27,10 +27,10 @@ class Limits:
     max_samples_per_instance: int = UNLIMITED
 
     def select(self, samples: Iterable[Sample]) -> list[Sample]:
-        """The samples to give, instance by instance, each oldest first.
+        """Return the selected samples, instance by instance, each oldest first.
 
-        First the time range, then the newest samples of each instance, then the instances with the newest
-        samples, then the newest samples of all. An order among equal times is the one of `Sample`.
+        It applies the time range, then selects the newest samples of each instance, then the instances with
+        the newest samples, then the newest samples of all. The order of `Sample` decides among equal times.
         """
         instances: dict[bytes, list[Sample]] = {}
         for sample in samples:

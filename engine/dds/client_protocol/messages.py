@@ -16,13 +16,13 @@ UNLIMITED: Final = -1
 """No limit for samples, instances or samples per instance."""
 MAJOR_VERSION: Final = 1
 ID_BYTES: Final = 16
-"""Of a client, a server, a writer or a key hash."""
+"""Size of the id of a client, server or writer, and of a key hash."""
 _SECOND_NS: Final = 1_000_000_000
 _MAX_SECONDS: Final = 0x7FFFFFFF
 
 
 class Completeness(enum.IntEnum):
-    """How much of a set a server has."""
+    """Completeness of a server's set."""
 
     UNKNOWN = 0
     INCOMPLETE = 1
@@ -30,7 +30,7 @@ class Completeness(enum.IntEnum):
 
 
 class Format(enum.IntEnum):
-    """How payloads are wanted or are."""
+    """Byte order of payloads, as requested or sent."""
 
     ANY = 0
     BIG_ENDIAN = 1
@@ -38,7 +38,7 @@ class Format(enum.IntEnum):
 
 
 class Kind(enum.IntEnum):
-    """What a sample does."""
+    """Kind of a sample."""
 
     WRITE = 0
     DISPOSE = 1
@@ -48,7 +48,7 @@ class Kind(enum.IntEnum):
 
 
 class ErrorCode(enum.IntEnum):
-    """Why an answer carries no data; the numbers of the real service."""
+    """Reason for an answer without data; the numbers are OpenSplice's."""
 
     OK = 0
     INCOMPATIBLE_VERSION = 1
@@ -71,19 +71,19 @@ class ErrorCode(enum.IntEnum):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the request itself is at fault, so that asking again or asking another is no use."""
+        """Whether the request itself is invalid, so that repeating it is useless."""
         return ErrorCode.OK < self <= ErrorCode.INVALID_MAX_SAMPLES_PER_INSTANCE or self is ErrorCode.INVALID
 
 
 class Time(NamedTuple):
-    """A time or a duration as it travels. It ends in January 2038."""
+    """A time or a duration as sent; times end in January 2038."""
 
     seconds: int
     nanoseconds: int
 
     @classmethod
     def of_ns(cls, value_ns: int) -> Time:
-        """From nanoseconds; what is out of range becomes the nearest that is in it."""
+        """Convert nanoseconds; values out of range become the nearest bound."""
         seconds, nanoseconds = divmod(value_ns, _SECOND_NS)
         if seconds >= _MAX_SECONDS:
             return INFINITE
@@ -91,17 +91,17 @@ class Time(NamedTuple):
 
     @property
     def ns(self) -> int:
-        """As nanoseconds."""
+        """Its value in nanoseconds."""
         return self.seconds * _SECOND_NS + self.nanoseconds
 
     @property
     def is_open(self) -> bool:
-        """Whether it stands for no bound: infinite or invalid."""
+        """Whether it means "no bound": infinite or invalid."""
         return self in (INFINITE, INVALID_TIME)
 
     @property
     def is_sound(self) -> bool:
-        """Whether it is a time or an open bound."""
+        """Whether it is a valid time or an open bound."""
         return self.is_open or (self.seconds >= 0 and self.nanoseconds < _SECOND_NS)
 
 
@@ -111,7 +111,7 @@ ZERO: Final = Time(0, 0)
 
 
 class RequestId(NamedTuple):
-    """A request: the 16 bytes of its client, and the client's own number for it."""
+    """Id of a request: the 16 bytes of its client, and the client's number for the request."""
 
     client: bytes
     number: int
@@ -119,7 +119,7 @@ class RequestId(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StateRequest:
-    """A client asks how complete groups are. No `servers`: everybody answers."""
+    """A client's question about the completeness of groups. Without `servers`, all servers answer."""
 
     request: RequestId
     topic: str
@@ -132,7 +132,7 @@ class StateRequest:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupState:
-    """How complete one group is at a server."""
+    """Completeness of one group at a server."""
 
     partition: str
     topic: str
@@ -141,7 +141,7 @@ class GroupState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class State:
-    """A server answers a state request or, without `requests`, tells what has changed."""
+    """A server's answer to a state request or, without `requests`, its notice of a change."""
 
     server: bytes
     requests: tuple[RequestId, ...]
@@ -151,34 +151,42 @@ class State:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HistoryRequest:
-    """A client asks for historical data.
-
-    Attributes:
-        partitions: expressions.
-        durability: of the reader, as a number of the DURABILITY policy.
-        start, end: bounds of source times, both included.
-        alignment_partitions: where the client listens for the answer.
-        servers: who shall answer; empty: whoever is responsible.
-        timeout: how long a server may hold the request until its set is complete.
-    """
+    """A client's request for historical data."""
 
     request: RequestId
+    """Its id."""
     topic: str
+    """Topic name."""
     partitions: tuple[str, ...]
+    """Partition expressions of the groups."""
     format: int = Format.ANY
+    """Wanted byte order, a `Format`."""
     durability: int = 2
+    """The reader's durability, as a number of the DURABILITY policy."""
     start: Time = ZERO
+    """Lower bound of source times, included."""
     end: Time = INFINITE
+    """Upper bound of source times, included."""
     sql_filter: str = ""
+    """Condition on fields; empty for all samples."""
     sql_parameters: tuple[str, ...] = ()
+    """Values for the parameters of `sql_filter`."""
     max_samples: int = UNLIMITED
+    """Limit for the samples in all."""
     max_instances: int = UNLIMITED
+    """Limit for the instances."""
     max_samples_per_instance: int = UNLIMITED
+    """Limit for the samples of each instance."""
     alignment_partitions: tuple[str, ...] = ()
+    """Partitions in which the client reads the answer."""
     servers: tuple[bytes, ...] = ()
+    """Ids of the servers that shall answer; empty for the responsible ones."""
     timeout: Time = ZERO
+    """Limit for holding the request until the server's set is complete."""
     extensions: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    """Additions by name."""
     version: int = MAJOR_VERSION
+    """Major version of the protocol."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -196,7 +204,7 @@ class Bead:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Link:
-    """The end of an answer: how many samples it had, and what `ErrorCode` they stand for."""
+    """The end of an answer: its number of samples, `Completeness` and `ErrorCode`."""
 
     count: int
     completeness: int

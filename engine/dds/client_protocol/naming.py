@@ -1,8 +1,8 @@
-"""Samples by name: what a client asks about, what a node answers for each, and samples that are handed over.
+"""Names of samples in questions of clients, the node's verdict on each, and samples that are handed over.
 
 The name of a sample is its writer, source time, status, instance and content digest. A node computes the
-same digest from what it captured or was aligned with, so it can say of each name whether it has exactly that
-sample. These blocks travel as additions (see `extensions`) beside the JSON.
+same digest from captured and aligned samples, so it knows for each name whether it has exactly that sample.
+These blocks travel as additions (see `extensions`) beside the JSON.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ VERDICTS: Final = "ospltool.verdicts"
 SAMPLES: Final = "ospltool.samples"
 """Addition to a request to keep samples: packed samples."""
 ANSWERS: Final = 2
-"""Version of the answers about samples; nodes that do not say it answer about something weaker."""
+"""Version of the answers about samples; nodes that do not send it promise less."""
 MAX_NAMES: Final = 4_096
-"""Names in one question."""
+"""Limit for the names in one question."""
 MAX_BLOCK_BYTES: Final = 256 << 10
-"""Bytes of names or samples in one message; a single sample may be larger."""
+"""Limit for the bytes of names or samples in one message; a single sample may be larger."""
 
 _GUID_BYTES: Final = 16
 _NAME: Final = struct.Struct(f"<{_GUID_BYTES}sqB{DIGEST_BYTES}sI")
@@ -41,12 +41,12 @@ _STATUSES: Final = DATA | DISPOSE | UNREGISTER
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class SampleName:
-    """One write, dispose or unregister of one writer.
+    """The name of one write, dispose or unregister of one writer.
 
     Attributes:
         source_time_ns: nanoseconds since 1970 UTC.
         writer: the writer's GUID, 16 bytes in network order.
-        digest: 16 bytes over all that the sample is.
+        digest: 16 bytes over the whole sample.
         status: `DATA`, `DISPOSE` and `UNREGISTER` bits.
         key: the instance, as XCDR2 key bytes; empty for a topic without keys.
     """
@@ -59,7 +59,7 @@ class SampleName:
 
     @classmethod
     def of(cls, sample: Sample) -> SampleName:
-        """The name of a sample."""
+        """Return the name of a sample."""
         return cls(sample.source_time_ns, sample.writer, sample.digest, sample.status, sample.key)
 
     def __str__(self) -> str:
@@ -67,31 +67,31 @@ class SampleName:
 
 
 class Verdict(enum.IntEnum):
-    """What a node says of one sample in one or more groups; of several groups, the lowest counts."""
+    """A node's verdict on one sample in one or more groups; the lowest verdict of the groups counts."""
 
     MISSING = 0
-    """It is not here."""
+    """The node does not have it."""
     REFUSED = 1
-    """It was here, and is too large to be kept."""
+    """The node received it, but it is too large to be kept."""
     IN_MEMORY = 2
-    """It is in the set, and must reach the disk yet, or the set is not complete."""
+    """It is in the set, but not yet on disk, or the set is not complete."""
     DELETED = 3
-    """It is not here, and will not be: it is at most as new as what `delete_historical_data` deleted."""
+    """`delete_historical_data` deletes it: its source time is not later than the deletion's."""
     SUPERSEDED = 4
-    """Samples that are kept as they must be leave no place for it (HISTORY depth and limits of the group)."""
+    """Samples that take precedence leave no place for it (HISTORY depth and limits of the group)."""
     HELD = 5
-    """It is in the complete set, in memory, where this group belongs on this node."""
+    """It is in the complete set, in memory, and this node keeps the group in memory only."""
     STORED = 6
-    """It is in the complete set and on the disk."""
+    """It is in the complete set and on disk."""
 
     @property
     def is_kept(self) -> bool:
-        """Whether the node has done for it all that its policy and the writer's QoS demand."""
+        """Whether the node has done everything that its policy and the writer's QoS demand."""
         return self >= Verdict.SUPERSEDED
 
 
 def pack_names(names: Iterable[SampleName]) -> bytes:
-    """Names as a block."""
+    """Pack names into a block."""
     parts: list[bytes] = []
     for one in names:
         head = _NAME.pack(one.writer, one.source_time_ns, one.status, one.digest, len(one.key))
@@ -100,7 +100,7 @@ def pack_names(names: Iterable[SampleName]) -> bytes:
 
 
 def unpack_names(block: bytes) -> tuple[SampleName, ...]:
-    """The names in a block.
+    """Unpack the names in a block.
 
     Raises:
         Malformed: it is damaged, or has more than `MAX_NAMES`.
@@ -120,7 +120,7 @@ def unpack_names(block: bytes) -> tuple[SampleName, ...]:
 
 
 def pack_samples(samples: Iterable[Sample]) -> bytes:
-    """Samples as a block; sequence numbers do not travel."""
+    """Pack samples into a block, without their sequence numbers."""
     parts: list[bytes] = []
     for one in samples:
         head = _SAMPLE.pack(one.writer, one.source_time_ns, one.status, len(one.key), len(one.payload))
@@ -129,7 +129,7 @@ def pack_samples(samples: Iterable[Sample]) -> bytes:
 
 
 def unpack_samples(block: bytes) -> list[Sample]:
-    """The samples in a block, with their digests.
+    """Unpack the samples in a block, with their digests.
 
     Raises:
         Malformed: it is damaged.
@@ -151,7 +151,7 @@ def unpack_samples(block: bytes) -> list[Sample]:
 
 
 def first_names(names: Sequence[SampleName]) -> int:
-    """How many of the names fit into one question, at least one."""
+    """Return how many of the names fit into one question, at least one."""
     size = 0
     for count, one in enumerate(names[:MAX_NAMES]):
         size += _NAME.size + len(one.key)
@@ -161,11 +161,11 @@ def first_names(names: Sequence[SampleName]) -> int:
 
 
 def unpack_verdicts(block: bytes, count: int) -> tuple[Verdict, ...]:
-    """The verdicts on so many names.
+    """Unpack the verdicts on `count` names.
 
     Raises:
-        Malformed: there are others.
+        Malformed: the number differs, or a verdict is unknown.
     """
     if len(block) != count or any(value > Verdict.STORED for value in block):
-        raise Malformed("the verdicts are not about what was asked")
+        raise Malformed("the verdicts do not fit the question")
     return tuple(map(Verdict, block))
