@@ -1,7 +1,7 @@
-"""OpenSplice XML to typed settings, with the place of every value.
+"""Typed settings from OpenSplice XML, with the place of every value.
 
-`load` gives a node its configuration or refuses with everything that is wrong; `read_document` and
-`interpret` are the two halves of it for tools that look at the file itself.
+`load` returns a node's configuration or raises an error with all problems; `read_document` and `interpret`
+are its two halves, for tools that need the file itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Bounds on what is compared with what: expressions, and how many of them a file may have.
+"""Bounds on the number and length of expressions in a file.
 
-Whether two expressions overlap takes time in proportion to both their lengths, and every one is compared with
-every other. Real configurations have a few short ones; beyond these bounds a file is refused before anything
-is compared.
+Comparing two expressions takes time in proportion to both lengths, and each is compared with all others. Real
+configurations have a few short ones; a file beyond these bounds is refused before any comparison.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def check_bounds(document: Document) -> None:
     """Refuse a document with too many or too long expressions.
 
     Raises:
-        ConfigError: with the first place that is beyond a bound.
+        ConfigError: a bound is exceeded; it has the first place.
     """
     counts = dict.fromkeys(_COUNTS, 0)
     cost = _Cost()
@@ -71,7 +70,7 @@ def check_bounds(document: Document) -> None:
 
 
 class _Cost:
-    """The work of comparing every expression with all before it."""
+    """The cost of comparing each expression with all before it."""
 
     def __init__(self) -> None:
         self.total = 0

@@ -1,4 +1,4 @@
-"""Builds the parts of a configuration, one method for each part of the documentation."""
+"""Typed settings from a document, one method for each part of the documentation."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from engine.core.namespaces import Element
 from engine.dataset.content import Expression, ExpressionFault
 
 MAX_DOMAIN_ID = 230
-"""Highest domain that the ports of DDSI leave room for; the schema of OpenSplice allows more."""
+"""Highest domain id for which DDSI has ports; the schema of OpenSplice allows more."""
 
 _SERVICE = "DurabilityService"
 _CHARACTER: Final = re.compile(r"&[^;&]*;|.", re.DOTALL)
-"""A character of a value as the file has it: entities stand for one."""
+"""A character of a value in the file; an entity is one character."""
 
 
 class SettingsBuilder:
     """Builds the parts of a configuration.
 
-    `problems` has what only the meaning shows, `without_effect` what does nothing because of other settings.
+    `problems` has problems beyond the schema, `without_effect` settings that others make ineffective.
     """
 
     def __init__(self, reader: SettingsReader, document: Document) -> None:
@@ -55,7 +55,7 @@ class SettingsBuilder:
         self.document = document
 
     def domain(self, role: str | None) -> DomainSettings:
-        """//OpenSplice/Domain; `role` replaces that of the file unless it is None."""
+        """Read //OpenSplice/Domain; `role`, unless None, replaces that of the file."""
         read = self.read
         domain_id = read.whole("Domain/Id")
         node = read.node("Domain/Id")
@@ -94,7 +94,7 @@ class SettingsBuilder:
         )
 
     def network(self) -> NetworkSettings:
-        """//OpenSplice/DurabilityService/Network."""
+        """Read //OpenSplice/DurabilityService/Network."""
         base = f"{_SERVICE}/Network"
         priority = self._transport_priority
         return NetworkSettings(
@@ -106,14 +106,14 @@ class SettingsBuilder:
         )
 
     def _transport_priority(self, path: str) -> int:
-        """TRANSPORT_PRIORITY of an element of Network; where it has none, that of Network itself."""
+        """Read TRANSPORT_PRIORITY of an element of Network; its default is that of Network itself."""
         attribute, above = f"{path}@transport_priority", f"{_SERVICE}/Network@transport_priority"
         if attribute == above or self.read.has(attribute) or not self.read.has(above):
             return self.read.whole(attribute)
         return self.read.inherited(attribute, above)
 
     def alignment(self) -> AlignmentSettings:
-        """…/Network/Alignment."""
+        """Read …/Network/Alignment."""
         read = self.read
         base = f"{_SERVICE}/Network/Alignment"
         return AlignmentSettings(
@@ -127,7 +127,7 @@ class SettingsBuilder:
         )
 
     def wait_for_attachment(self) -> WaitForAttachment | None:
-        """…/Network/WaitForAttachment, when the file has it."""
+        """Read …/Network/WaitForAttachment, if the file has it."""
         base = f"{_SERVICE}/Network/WaitForAttachment"
         node = self.read.node(base)
         if node is None:
@@ -136,7 +136,7 @@ class SettingsBuilder:
         return WaitForAttachment(count, self.read.texts(node.named("ServiceName")))
 
     def persistent(self) -> PersistentSettings | None:
-        """…/Persistent, when the file has it; without it nothing is stored."""
+        """Read …/Persistent, if the file has it; without it nothing is stored."""
         base = f"{_SERVICE}/Persistent"
         node = self.read.node(base)
         if node is None:
@@ -158,7 +158,7 @@ class SettingsBuilder:
         )
 
     def entity_names(self) -> EntityNames:
-        """…/EntityNames."""
+        """Read …/EntityNames."""
         base = f"{_SERVICE}/EntityNames"
         return EntityNames(
             self.read.text(f"{base}/Publisher"),
@@ -167,7 +167,7 @@ class SettingsBuilder:
         )
 
     def client_durability(self, above: EntityNames) -> EntityNames | None:
-        """The names of client durability; its partition defaults to that of the service itself."""
+        """Read the names of client durability; its partition defaults to that of the service."""
         base = f"{_SERVICE}/ClientDurability"
         if self.read.node(base) is None or not self.read.flag(f"{base}@enabled"):
             return None
@@ -180,14 +180,14 @@ class SettingsBuilder:
         )
 
     def watchdog(self) -> WatchdogSettings:
-        """…/Watchdog."""
+        """Read …/Watchdog."""
         base = f"{_SERVICE}/Watchdog"
         return WatchdogSettings(
             self.read.flag(f"{base}@deadlockDetection"), self.read.scheduling(f"{base}/Scheduling")
         )
 
     def tracing(self) -> TracingSettings:
-        """Tracing is off without an OutputFile; an empty one means the documented name."""
+        """Read …/Tracing; it is off without an OutputFile, and an empty one means the documented name."""
         base = f"{_SERVICE}/Tracing"
         output = self.read.text(f"{base}/OutputFile") if self.read.node(f"{base}/OutputFile") else None
         return TracingSettings(
@@ -199,7 +199,7 @@ class SettingsBuilder:
         )
 
     def ddsi(self, is_configured: bool) -> DdsiSettings:
-        """The parts of the DDSI2 service from which Cyclone settings are derived."""
+        """Read the parts of the DDSI2 service that determine Cyclone settings."""
         base = "DDSI2Service"
         peers = self.read.nodes(f"{base}/Discovery/Peers/Peer")
         peers += self.read.nodes(f"{base}/Discovery/Peers/Group/Peer")
@@ -213,7 +213,7 @@ class SettingsBuilder:
         )
 
     def durable_policies(self) -> tuple[DurablePolicy, ...]:
-        """//OpenSplice/Domain/DurablePolicies."""
+        """Read //OpenSplice/Domain/DurablePolicies."""
         path = "Domain/DurablePolicies/Policy"
         return tuple(
             DurablePolicy(
@@ -225,7 +225,7 @@ class SettingsBuilder:
         )
 
     def filters(self) -> tuple[ContentFilter, ...]:
-        """//OpenSplice/Domain/Filters."""
+        """Read //OpenSplice/Domain/Filters."""
         path = "Domain/Filters/Filter"
         found = []
         for node in self.read.nodes(path):
@@ -247,7 +247,7 @@ class SettingsBuilder:
         return tuple(found)
 
     def _note_shadowed(self, topics: list[Node], earlier: list[Element]) -> None:
-        """Note what never comes to its turn: of several filters the first that matches a group applies."""
+        """Note topics that an earlier filter covers: the first filter that matches a group applies."""
         for child in topics:
             partition, topic = Element.parse(child.text)
             is_shadowed = any(
@@ -258,7 +258,7 @@ class SettingsBuilder:
                 self.without_effect.append(WithoutEffect(entry, child, ((child.path, child.value),)))
 
     def scheduling_in_vain(self, configuration: Configuration) -> None:
-        """Note the Scheduling that Linux does not have in an ordinary process."""
+        """Note Scheduling elements that are impossible in an ordinary process of Linux."""
         places = {node.value.position: node for node in self.document.root.walk() if node.value}
         for _, asked, _, fault in schedules(configuration, ORDINARY):
             node = places.get(Position(asked.origin.line, asked.origin.column))
@@ -266,12 +266,12 @@ class SettingsBuilder:
                 self._have_no_effect(node, [(node.path, node.value)], fault)
 
     def _have_no_effect(self, thing: Node | Attribute, values: list[tuple[str, Value]], reason: str) -> None:
-        """Mark values; the node itself says at its start what it does instead."""
+        """Note values that the node reports itself at its start."""
         entry = Entry(values[0][0], Fate.NOT_NEEDED, WITHOUT_WARNING, reason=reason)
         self.without_effect.append(WithoutEffect(entry, thing, tuple(values)))
 
     def _check_condition(self, node: Node, content: str) -> None:
-        """Refuse a condition that cannot be parsed, at the place in the file where it goes wrong."""
+        """Refuse a condition that cannot be parsed, at the place of the fault in the file."""
         written = node.attribute("content")
         try:
             if content.strip():
@@ -279,7 +279,7 @@ class SettingsBuilder:
         except ExpressionFault as fault:
             assert written is not None
             place = _place_in(written.value, fault.column)
-            message = f"the condition of the Filter is not understood: {fault}"
+            message = f"cannot parse the condition of the Filter: {fault}"
             subject = f"{node.path}@content"
             self.problems.append(problem(self.document, Kind.FILTER, message, place, subject))
 
@@ -289,7 +289,7 @@ class SettingsBuilder:
             Element.parse(child.text)
         except ValueError as error:
             fault = str(error)
-        if not fault and "." not in child.text:  # else it would be a partition, and filter nothing
+        if not fault and "." not in child.text:  # without a dot it is a partition, and filters nothing
             fault = f"PartitionTopic {quoted(child.text)} names no topic; write PARTITION.TOPIC, such as *.T"
         if fault:
             span = child.value.span if child.value else child.tag_span
@@ -298,7 +298,7 @@ class SettingsBuilder:
 
 
 def _place_in(value: Value, column: int) -> Span:
-    """From a character of a value to its end in the file; the whole value where variables were expanded."""
+    """Return the span from a column of a value to its end; the whole value if variables were expanded."""
     if value.uses:
         return value.span
     text = value.source.text(value.span)

@@ -1,9 +1,9 @@
 """Environment variables in configuration values, by the rules of OpenSplice.
 
-`${VAR}` is the variable or, when it is not set, nothing. `${VAR:-x}` is `x` when the variable is unset or
-empty, `${VAR:+x}` is `x` when it is neither, `${VAR:?x}` refuses the configuration with the message `x` when
-it is unset or empty. `x` is expanded in turn and may hold further braces. A backslash takes the character
-after it as it is. A bare `$VAR` stays as it is written.
+`${VAR}` is the variable or, if it is not set, nothing. `${VAR:-x}` is `x` if the variable is unset or empty,
+`${VAR:+x}` is `x` if it is neither, `${VAR:?x}` refuses the configuration with the message `x` if it is unset
+or empty. `x` is expanded in turn and may contain further braces. A backslash escapes the next character. A
+bare `$VAR` stays unchanged.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from engine.config.problems import quoted
 
 MAX_NESTING = 16
-"""Variables within alternatives within alternatives; deeper is refused."""
+"""Limit for the nesting of variables in alternatives."""
 
 MAX_EXPANDED_CHARS = 65_536
-"""Longest value that an expansion may produce; longer is refused."""
+"""Limit for the characters of an expanded value."""
 
 
 class ExpansionFault(ValueError):
-    """An expansion that cannot be carried out; `offset` counts characters from the start of the text."""
+    """An expansion failed; `offset` counts characters from the start of the text."""
 
     def __init__(self, offset: int, message: str) -> None:
         super().__init__(message)
@@ -31,10 +31,10 @@ class ExpansionFault(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Use:
-    """One variable as it is used in a text; `start` and `end` are offsets in the unexpanded text.
+    """One use of a variable; `start` and `end` are offsets in the unexpanded text.
 
-    `operator` is empty for `${VAR}`, otherwise the character after the colon. `is_set` says whether the
-    environment has the variable at all.
+    `operator` is empty for `${VAR}`, otherwise the character after the colon. `is_set` tells whether the
+    environment has the variable.
     """
 
     name: str
@@ -45,13 +45,13 @@ class Use:
 
     @property
     def vanishes(self) -> bool:
-        """Whether it expands to nothing only because the variable was forgotten."""
+        """Whether it expands to nothing because the variable is not set."""
         return not self.is_set and not self.operator
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Expanded:
-    """An expanded text and the variables that were looked at on the way, in order of appearance."""
+    """An expanded text and the variables used in it, in order of appearance."""
 
     text: str
     uses: tuple[Use, ...] = ()
@@ -61,8 +61,8 @@ def expand(raw: str, environ: Mapping[str, str]) -> Expanded:
     """Expand all variables of `raw`.
 
     Raises:
-        ExpansionFault: an expansion that is not closed or malformed, a `:?` whose variable is missing, more
-            nesting than MAX_NESTING or a result longer than MAX_EXPANDED_CHARS.
+        ExpansionFault: an expansion is not closed or malformed, the variable of a `:?` is missing, the
+            nesting exceeds MAX_NESTING, or the result exceeds MAX_EXPANDED_CHARS.
     """
     if "$" not in raw and "\\" not in raw:
         return Expanded(raw)
@@ -79,7 +79,7 @@ _NAME = re.compile(r"[^:}]*")
 
 
 class _Expander:
-    """One run over one text, in which every character is looked at once."""
+    """The expansion of one text, in a single pass."""
 
     def __init__(self, raw: str, environ: Mapping[str, str]) -> None:
         self.raw = raw
@@ -88,7 +88,7 @@ class _Expander:
         self.produced = 0
 
     def expand(self, at: int, depth: int) -> tuple[str, int]:
-        """The expansion from `at` on, and where it ends: at the end, or, in an alternative, at its brace."""
+        """Expand from `at` on; return the text and its end: that of the text, or an alternative's brace."""
         parts: list[str] = []
         nesting = 0
         while at < len(self.raw):
@@ -119,7 +119,7 @@ class _Expander:
         return text
 
     def _variable(self, start: int, depth: int) -> tuple[str, int]:
-        """What the variable at `start` expands to, and where it ends."""
+        """Expand the variable at `start`; return the text and the variable's end."""
         if depth == MAX_NESTING:
             raise ExpansionFault(start, f"variables are nested more than {MAX_NESTING} deep")
         found = _NAME.match(self.raw, start + 2)
@@ -152,7 +152,7 @@ class _Expander:
         return text, end + 1
 
     def _skip(self, at: int) -> int:
-        """Where an alternative that is not used ends: at its closing brace, or at the end of the text."""
+        """Return the end of an unused alternative: its closing brace, or the end of the text."""
         nesting = 0
         for found in _BRACE.finditer(self.raw, at):
             if found.group() == "{":

@@ -1,8 +1,8 @@
-"""What becomes of every element and attribute of the schema on a node: the one table of it.
+"""The table of what a node does with every element and attribute of the schema.
 
-The data stand in `fates.tsv`. A line holds for one path, or with `/**` for an element with all below it; the
-most specific line counts. An element that only holds others needs no line. A test holds the table complete
-against the schema and against what the code reads, and docs/settings.md is made of it.
+The data are in `fates.tsv`. A line applies to one path, or with `/**` to an element with all below it; the
+most specific line counts. An element that only contains others needs no line. A test compares the table with
+the schema and with the settings that the code reads, and docs/settings.md is generated from it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from engine.config.tree import Value
 
 SECTIONS = ("Domain", "DurabilityService")
-"""The parts of the schema that concern a node."""
+"""The parts of the schema that apply to a node."""
 
 WITHOUT_WARNING = "~"
-"""As `accepted`: no value has an effect, and none is worth a WARNING at the start of a node."""
+"""As `accepted`: no value has an effect, and none causes a WARNING at the start of a node."""
 _ANY = "*"
 _BELOW = "/**"
 
 
 class Fate(enum.StrEnum):
-    """What a node does with a setting."""
+    """Treatment of a setting by a node."""
 
     WORKS = "works"
     NOT_NEEDED = "not needed here"
@@ -46,13 +46,12 @@ class Entry:
     """The fate of settings.
 
     Attributes:
-        path: the schema path of the line, which is what is reported.
-        fate: what a node does.
-        accepted: values that ask for nothing but what a node does anyway, separated by `|`; `*` for any,
-            `~` for any that is reported all the same, but not at the start; `=` and a path for the value
-            that is set there.
-        test: the test that shows that it works.
-        reason: why it is not needed, or refused.
+        path: the schema path of the line, for reports.
+        fate: the treatment.
+        accepted: values that describe what a node does anyway, separated by `|`; `*` for any, `~` for any
+            that is reported, but not at the start; `=` and a path for the value that is set there.
+        test: the test that shows that the setting works.
+        reason: reason why it is not needed, or refused.
     """
 
     path: str
@@ -63,9 +62,9 @@ class Entry:
 
 
 class WithoutEffect(NamedTuple):
-    """Something in a file that has no effect on a node, or that it refuses.
+    """An element or attribute of a file that has no effect on a node, or that it refuses.
 
-    `thing` is what the entry stands for, `values` are the values in it that the node does not follow.
+    `thing` is the element or attribute of the entry, `values` are its values that the node ignores.
     """
 
     entry: Entry
@@ -74,18 +73,18 @@ class WithoutEffect(NamedTuple):
 
     @property
     def warns(self) -> bool:
-        """Whether the node says so at its start."""
+        """Whether the node reports it at its start."""
         return self.entry.accepted != WITHOUT_WARNING
 
     @property
     def path(self) -> str:
-        """The schema path of `thing`."""
+        """Schema path of `thing`."""
         return self.entry.path if isinstance(self.thing, Node) else self.values[0][0]
 
 
 @functools.cache
 def lines() -> Mapping[str, Entry]:
-    """The lines of the table as they are written."""
+    """Read the lines of the table."""
     text = resources.files("engine.config").joinpath("fates.tsv").read_text("utf-8")
     rows = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
     return {row[0]: _entry(*(row + [""] * 5)[:5]) for row in rows}
@@ -97,13 +96,13 @@ def _entry(path: str, fate: str, accepted: str, test: str, reason: str) -> Entry
 
 @functools.cache
 def fates() -> Mapping[str, Entry]:
-    """The entry of every path of the schema that has one, in the order of the schema."""
+    """Return the entries of all paths of the schema that have one, in the order of the schema."""
     found = ((path, fate_of(path)) for path in engine_schema().paths())
     return {path: entry for path, entry in found if entry is not None}
 
 
 def fate_of(path: str) -> Entry | None:
-    """The most specific line for a path; None for an element that only holds others."""
+    """Return the most specific line for a path; None for an element that only contains others."""
     entry = lines().get(path)
     while entry is None and path:
         entry = lines().get(path + _BELOW)
@@ -112,12 +111,12 @@ def fate_of(path: str) -> Entry | None:
 
 
 def without_effect(domain: Node | None, section: Node | None, service: str) -> list[WithoutEffect]:
-    """What the file of a node sets that the node does not follow, in document order.
+    """Return the settings in a node's file that the node does not follow, in document order.
 
     Args:
         domain: the Domain element.
         section: the DurabilityService element of the node.
-        service: its name; what Domain/Service says of other services does not concern the node.
+        service: its name; Domain/Service elements of other services are skipped.
     """
     sections = [each for each in (domain, section) if each is not None]
     found: dict[int, WithoutEffect] = {}
@@ -134,7 +133,7 @@ def without_effect(domain: Node | None, section: Node | None, service: str) -> l
 
 
 def marked(settings: list[Setting], ignored: list[WithoutEffect]) -> tuple[Setting, ...]:
-    """Settings with a mark at those that have no effect, and with those that nobody read because of that."""
+    """Mark the settings without effect, and add those that were not read for that reason."""
     reasons = {
         (documented(path), value.position): (value, each.entry.reason)
         for each in ignored
@@ -155,7 +154,7 @@ def marked(settings: list[Setting], ignored: list[WithoutEffect]) -> tuple[Setti
 def _values(
     node: Node, service: str, above: tuple[Node, ...]
 ) -> Iterator[tuple[str, Value, Node | Attribute, tuple[Node, ...]]]:
-    """Every value with its path, what has it, and the elements around it."""
+    """Return every value with its path, its element or attribute, and the elements around it."""
     if node.path == "Domain/Service" and (name := node.attribute("name")) and name.text != service:
         return
     around = (*above, node)
@@ -168,7 +167,7 @@ def _values(
 
 
 def _is_accepted(entry: Entry, path: str, value: Value, sections: list[Node]) -> bool:
-    """Whether a value asks for nothing but what the node does anyway."""
+    """Tell whether a value describes what the node does anyway."""
     if entry.accepted == _ANY:
         return True
     item = engine_schema()[path]
@@ -187,7 +186,7 @@ def _meant(item: Item, text: str) -> object:
 
 
 def _text_at(path: str, sections: list[Node]) -> str:
-    """The text at a path, or the default of the schema."""
+    """Return the text at a path, or the default of the schema."""
     element, _, attribute = path.partition("@")
     top, _, rest = element.partition("/")
     node = next((each.find(rest) for each in sections if each.path == top), None)

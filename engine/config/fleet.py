@@ -1,8 +1,9 @@
-"""The nodes of one deployment, and what is expected of it: `fleet.toml`.
+"""The fleet file `fleet.toml`: the nodes of one deployment, and the copies expected of its name-spaces.
 
-One format for start, check, simulate, record, top, health and status: `[[node]]` tables with `name`, `file`
+start, check, simulate, record, top, health and status read it: `[[node]]` tables with `name`, `file`
 (relative to the fleet file), and optionally `role`, `env = {}` and `domain`; `[[name-space]]` tables with
-`name`, `copies`, `on-disk` and `domain`; `domain` for all of them. To watch only, no `file` is needed.
+`name`, `copies`, `on-disk` and `domain`; `domain` for all of them. Commands that only watch need no
+`file`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from engine.config.problems import ConfigError, Kind, Problem, quoted
 from engine.config.reader import path_of_uri, read_bytes
 
 MAX_NODES = 1000
-"""Most nodes of one fleet file."""
+"""Limit for the nodes of one fleet file."""
 
 MAX_DOMAIN = 230
 _KEYS = frozenset({"domain", "node", "name-space"})
@@ -30,11 +31,11 @@ _AT = re.compile(r"\s*\(at line (\d+), column (\d+)\)$")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FleetNode:
-    """One node.
+    """One node of a fleet.
 
-    `file` is a path or URI ready to be opened, empty where the fleet is only watched; `role` None leaves the
-    role of the file, `domain` None its domain; `env` has variables on top of those of the process; `line` is
-    that of the table in the fleet file.
+    `file` is a path or URI to open, empty if the fleet is only watched; with `role` None the role of the file
+    counts, with `domain` None its domain; `env` has variables added to those of the process; `line` is that
+    of the table in the fleet file.
     """
 
     name: str
@@ -45,13 +46,13 @@ class FleetNode:
     domain: int | None = None
 
     def environ(self, base: Mapping[str, str]) -> dict[str, str]:
-        """The variables that the node's file sees: those of the fleet file over those of `base`."""
+        """Return the environment for the node's file: `base` with the variables of the fleet file."""
         return {**base, **self.env}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FleetSpace:
-    """How many nodes shall hold a name-space (`copies`), and how many of them on disk; 0 for not said.
+    """The number of nodes that shall have a name-space (`copies`), and of those on disk; 0 for unspecified.
 
     `domain` None means every domain of the fleet.
     """
@@ -64,22 +65,22 @@ class FleetSpace:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fleet:
-    """A deployment; the nodes stand in the order of the file and have different names."""
+    """A deployment; the nodes have different names, in the order of the file."""
 
     path: str
     nodes: tuple[FleetNode, ...]
     name_spaces: tuple[FleetSpace, ...] = ()
 
     def node(self, name: str) -> FleetNode | None:
-        """The node of that name."""
+        """Return the node of that name."""
         return next((node for node in self.nodes if node.name == name), None)
 
 
 def load_fleet(path: str | Path, *, only_watched: bool = False) -> Fleet:
-    """Read a fleet file. One that is only watched need not say which files its nodes have.
+    """Read a fleet file; with `only_watched`, nodes need no `file`.
 
     Raises:
-        ConfigError: it cannot be read, is not TOML, or describes no usable fleet; all problems are named.
+        ConfigError: the file cannot be read, is not TOML, or is not a usable fleet; it has all problems.
     """
     name = path_of_uri(str(path))
     data = read_bytes(name)
@@ -105,7 +106,7 @@ def _toml_problem(path: str, text: str, message: str) -> Problem:
 
 
 class _Places:
-    """Where tables and their keys stand: TOML readers do not tell. Line and column count from 1."""
+    """Lines and columns of tables and keys, from 1, which TOML readers do not report."""
 
     def __init__(self, text: str) -> None:
         self._tables: dict[str, list[int]] = {}
@@ -119,12 +120,12 @@ class _Places:
                 self._keys.setdefault((table, found[1].strip('"')), (number, found.start(1) + 1))
 
     def table(self, name: str, index: int) -> int:
-        """The line of a table of an array; 1 when it is written in another way."""
+        """Return the line of a table of an array; 1 if it is written in another form."""
         lines = self._tables.get(name, [])
         return lines[index] if index < len(lines) else 1
 
     def key(self, table: int, name: str) -> tuple[int, int]:
-        """Line and column of a key of the table in a line, 0 for the top; else the table's own."""
+        """Return line and column of a key of the table in line `table`, 0 for the top; or the table's own."""
         return self._keys.get((table, name), (max(table, 1), 1))
 
 
@@ -138,7 +139,7 @@ class _Reader:
     def fleet(self, table: dict[str, Any]) -> Fleet:
         for key in table:
             if key not in _KEYS:
-                words = "a fleet has domain, [[node]] and [[name-space]]"
+                words = "a fleet file allows domain, [[node]] and [[name-space]]"
                 self._found(Kind.UNKNOWN_ELEMENT, f"unknown key {quoted(key)}; {words}", *self._top(key))
         domain = self._domain(table, 0)
         entries = table.get("node")

@@ -1,4 +1,4 @@
-"""From a URI to the typed configuration of one node."""
+"""Loading the typed configuration of one node from a URI."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ _SERVICE = "DurabilityService"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Interpreted:
-    """A document as one node understands it.
+    """A document in the interpretation of one node.
 
-    Where `problems` is not empty no node starts on it; `configuration` then has defaults in the places that
-    could not be read, so that the check can still look at the rest. `schema_problems` is everything in the
-    file that the schema does not allow, whether an ospltool node minds or not. `in_vain` is what would have
-    an effect without other settings.
+    With `problems` a node does not start; `configuration` then has defaults in unreadable places, so that the
+    check can look at the rest. `schema_problems` has everything that the schema does not allow, whether or
+    not it prevents an ospltool node from starting. `in_vain` has settings that others make ineffective.
     """
 
     configuration: Configuration
@@ -45,12 +44,12 @@ def load(
 
     Args:
         uri: a `file://` URI or a path.
-        environ: the variables that `${VAR}` sees.
+        environ: the variables for `${VAR}`.
         role: replaces //OpenSplice/Domain/Role, as a fleet file may do.
         service: the name of the DurabilityService element to use.
 
     Raises:
-        ConfigError: with every problem that was found; a node must not start then.
+        ConfigError: a node must not start; it has all problems.
     """
     interpreted = interpret(read_document(uri, environ), role=role, service=service)
     if interpreted.problems:
@@ -59,11 +58,10 @@ def load(
 
 
 def interpret(document: Document, *, role: str | None = None, service: str = "durability") -> Interpreted:
-    """What a document means for the node that runs `service`, and everything that keeps it from starting.
+    """Interpret a document for the node that runs `service`, and collect all problems.
 
     Raises:
-        ConfigError: the root element is not OpenSplice, so that nothing means anything, or the expressions
-            are beyond the bounds of what can be compared.
+        ConfigError: the root element is not OpenSplice, or the expressions exceed the bounds.
     """
     problems = list(document.problems)
     found = list(schema_problems(document, engine_schema()))
@@ -129,7 +127,7 @@ def _refusal(document: Document, found: WithoutEffect) -> Problem:
 
 
 def _service_section(document: Document, service: str, problems: list[Problem]) -> Node | None:
-    """The DurabilityService element of that name."""
+    """Find the DurabilityService element of that name."""
     nodes = document.root.named(_SERVICE)
     named = [node for node in nodes if (name := node.attribute("name")) and name.text == service]
     if len(named) == 1:
@@ -153,7 +151,7 @@ def _service_section(document: Document, service: str, problems: list[Problem]) 
 
 
 def _ddsi_section(document: Document) -> Node | None:
-    """The DDSI2 or DDSI2E service of an enabled Domain/Service, or else the first one of the file."""
+    """Find the first DDSI2 or DDSI2E service that no Domain/Service disables."""
     services = document.root.named("DDSI2Service") + document.root.named("DDSI2EService")
     disabled = {
         name.text
@@ -167,7 +165,7 @@ def _ddsi_section(document: Document) -> Node | None:
 
 
 def _matters(found: Problem, document: Document, section: Node | None) -> bool:
-    """Whether a node must not start because of what the schema check found."""
+    """Tell whether a problem of the schema check prevents the node from starting."""
     subject = found.subject.removeprefix("//OpenSplice").lstrip("/")
     if subject == _SERVICE:  # several sections for several services are documented
         return found.kind is not Kind.REPEATED_ELEMENT

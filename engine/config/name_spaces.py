@@ -1,4 +1,4 @@
-"""Name-spaces and policies of one file, and what makes them unusable (guide 5.2.2, 5.2.3)."""
+"""Name-spaces and policies of one file, and their problems (guide 5.2.2, 5.2.3)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from engine.core.namespaces import (
 
 _BASE = "DurabilityService/NameSpaces"
 BUILT_IN_PARTITION = "__BUILT-IN PARTITION__"
-"""The partition of the topics that DDS itself publishes; an ospltool node leaves them to Cyclone DDS."""
+"""The partition of built-in topics, which an ospltool node leaves to Cyclone DDS."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class _Defined:
 
 
 class NameSpaceReader:
-    """Reads //OpenSplice/DurabilityService/NameSpaces; `problems` has what no node could work with.
+    """Reads //OpenSplice/DurabilityService/NameSpaces; `problems` prevent a node from starting.
 
-    `without_effect` has what does nothing because of other settings.
+    `without_effect` has settings that others make ineffective.
     """
 
     def __init__(self, document: Document, reader: SettingsReader) -> None:
@@ -54,10 +54,10 @@ class NameSpaceReader:
         self._reader = reader
 
     def read(self, filters: Iterable[ContentFilter] = ()) -> NameSpaces:
-        """The name-spaces and policies, as far as they have a meaning.
+        """Read the name-spaces and policies; unusable parts become problems.
 
         Args:
-            filters: the content filters of the node, which make it the last to become a master.
+            filters: the content filters of the node, which lower its masterPriority.
         """
         nodes = self._reader.nodes(f"{_BASE}/NameSpace")
         defined = [self._name_space(node, len(nodes) - 1 - at) for at, node in enumerate(nodes)]
@@ -85,7 +85,7 @@ class NameSpaceReader:
         self.problems.append(problem(self._document, kind, message, node.tag_span, node.path, hint, place))
 
     def _name_space(self, node: Node, following: int) -> _Defined:
-        """One NameSpace; one without a name is called as OpenSplice does, by how many follow it."""
+        """Read one NameSpace; without a name it gets OpenSplice's, with the number of those that follow."""
         path = f"{_BASE}/NameSpace"
         given = node.attribute("name")
         deprecated = ("durabilityKind", "alignmentKind")
@@ -95,7 +95,7 @@ class NameSpaceReader:
         self._reader.record(f"{path}@name", name, given.value.raw if given else None, origin)
         elements = [element for child in node.children if (element := self._element(child))]
         if not elements:
-            message = f"name-space '{name}' contains nothing"
+            message = f"name-space '{name}' has no elements"
             self._found(Kind.EMPTY_NAME_SPACE, message, node, "give it a Partition or a PartitionTopic")
         name_space = NameSpace(name, tuple(sorted(set(elements))))
         return _Defined(name_space, node, self._private_policy(node, name) if is_deprecated else None)
@@ -114,7 +114,7 @@ class NameSpaceReader:
             return None
 
     def _private_policy(self, node: Node, name: str) -> Policy:
-        """The policy of a NameSpace in the deprecated notation; its defaults are those of the schema."""
+        """Read the policy of a NameSpace in the deprecated notation, with the defaults of the schema."""
         path = f"{_BASE}/NameSpace"
         alignment = self._reader.text(f"{path}@alignmentKind", node)
         is_aligner = alignment == "Initial_And_Aligner"
@@ -144,7 +144,7 @@ class NameSpaceReader:
             ),
         )
         if policy.may_be_master and not policy.may_lead_others:
-            self._priority_in_vain(node, f"a node with alignee {policy.alignee} is no master of others")
+            self._priority_in_vain(node, f"a node with alignee {policy.alignee} is never master of others")
         return policy
 
     def _priority_in_vain(self, node: Node, reason: str, accepted: str = "") -> None:
@@ -156,7 +156,7 @@ class NameSpaceReader:
     def _note_filtered(
         self, defined: list[_Defined], policies: list[tuple[Policy, Node]], filtered: tuple[Element, ...]
     ) -> None:
-        """Mark a masterPriority that a content filter lowers; the node says so itself at its start."""
+        """Note a masterPriority that a content filter lowers; the node reports it itself at its start."""
         for policy, node in policies:
             lowered = [
                 quoted(each.name_space.name)
@@ -180,7 +180,7 @@ class NameSpaceReader:
                 self._found(Kind.DUPLICATE_NAME, message, each.node, hint, earlier.node)
 
     def _check_overlap(self, defined: list[_Defined]) -> None:
-        """Overlapping name-spaces cannot be agreed upon by any two nodes, not even with equal files."""
+        """Refuse overlapping name-spaces: no two nodes can agree on them, not even with equal files."""
         for left, right in itertools.combinations(defined, 2):
             conflict = compare(left.name_space, right.name_space)
             if conflict and left.name_space.name != right.name_space.name:
@@ -191,14 +191,14 @@ class NameSpaceReader:
         for each in defined:
             if find_policy(policies, each.name_space.name) is None:
                 message = f"no Policy matches name-space '{each.name_space.name}'"
-                hint = "without a policy nobody knows who keeps and aligns its data"
+                hint = "a policy must say which nodes keep and align its data"
                 self._found(Kind.NO_POLICY, message, each.node, hint)
 
 
 def conflict_text(conflict: Conflict) -> str:
-    """A conflict in words, with a group that lies in both definitions.
+    """Describe a conflict, with a group that is in both definitions.
 
-    Where any topic, or any partition, would do, `x` stands for it.
+    `x` stands for any topic or partition.
     """
     ours, theirs, witness = conflict.ours, conflict.theirs, conflict.witness
     both = f"name-space '{ours.name}' = {ours} and name-space '{theirs.name}' = {theirs}"

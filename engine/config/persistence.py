@@ -1,7 +1,7 @@
-"""The configuration of a persistence service: XML with its tags, every value with its place.
+"""The configuration of a persistence service in XML, with the place of every value.
 
-Only what concerns synchronization, the QoS that it needs to converge, and durable subscriptions is
-interpreted; other tags of a persistence service are left to their reader.
+ospltool interprets only synchronization, the QoS that it needs to converge, and durable subscriptions; other
+tags of a persistence service have no effect.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ _READ: Final = {
     "history": ((), ("kind", "depth")),
     _ORDER: ((), ("kind",)),
 }
-"""Attributes and elements that are interpreted, by the element that has them; others have no effect."""
+"""Interpreted attributes and elements, by their element; others have no effect."""
 _KEEP_LAST: Final = "KEEP_LAST_HISTORY_QOS"
 _BY_SOURCE: Final = "BY_SOURCE_TIMESTAMP_DESTINATIONORDER_QOS"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """One persistence_group: which topics it stores, and with what QoS.
+    """One persistence_group: its topics, and their QoS.
 
     Attributes:
         name: its name.
         filter: expressions for topics, separated by commas.
-        history_depth: of the writer; None for KEEP_ALL.
-        writer_by_source, reader_by_source: DESTINATION_ORDER is BY_SOURCE_TIMESTAMP.
+        history_depth: history depth of the writer; None for KEEP_ALL.
+        writer_by_source, reader_by_source: whether DESTINATION_ORDER is BY_SOURCE_TIMESTAMP.
         node: the element.
     """
 
@@ -79,10 +79,10 @@ class GroupSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DurableSubscriptionSettings:
-    """One durable subscription that is there from the start, in every partition of its topic.
+    """One durable subscription that exists from the start, in every partition of its topic.
 
     Attributes:
-        name: role_name, which its readers give.
+        name: role_name, which its readers use.
         topic: topic_name.
         quorum: readers that must acknowledge a sample, from 1.
         node: the element.
@@ -105,7 +105,7 @@ class PersistenceService:
     node: Node
 
     def refusals(self) -> list[Problem]:
-        """Why a process cannot do what is configured; such a process must not start."""
+        """Return the reasons why a process with this configuration must not start."""
         found = []
         for group in self.groups:
             if group.history_depth != 1:
@@ -122,24 +122,25 @@ class PersistenceService:
             )
             found.append(_at(self.node, message, '<persistence_group name="all" filter="*"/>'))
         if not self.name or not expressions.is_literal(self.name):
-            found.append(_at(self.node, f"{quoted(self.name)} is no name of a persistence_service", ""))
+            message = f"{quoted(self.name)} is not a valid name of a persistence_service"
+            found.append(_at(self.node, message, ""))
         return found
 
     def without_effect(self) -> list[Problem]:
-        """What of the file nothing is done with, each with its place."""
+        """Return the parts of the file without effect, each with its place."""
         return list(_without_effect(self.node))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Interpreted:
-    """What a document means, with defaults where it is wrong, and everything that is wrong with it."""
+class InterpretedServices:
+    """The services of a document, with defaults in wrong places, and all problems."""
 
     services: tuple[PersistenceService, ...]
     problems: tuple[Problem, ...]
 
 
 def is_persistence_service(document: Document) -> bool:
-    """Whether a document configures persistence services."""
+    """Tell whether a document configures persistence services."""
     root = document.root
     return root.name == SERVICE or (root.name == ROOT and bool(root.named(SERVICE)))
 
@@ -149,11 +150,11 @@ def load(uri: str, environ: Mapping[str, str], name: str = "") -> PersistenceSer
 
     Args:
         uri: a `file://` URI or a path.
-        environ: the variables that `${VAR}` sees.
-        name: which of several; empty for the only one.
+        environ: the variables for `${VAR}`.
+        name: the name of the service; empty for the only one.
 
     Raises:
-        ConfigError: with every problem that was found, each with its line and column.
+        ConfigError: it has all problems, each with line and column.
     """
     document = read_document(uri, environ)
     interpreted = interpret(document)
@@ -169,12 +170,12 @@ def load(uri: str, environ: Mapping[str, str], name: str = "") -> PersistenceSer
     return services[0]
 
 
-def interpret(document: Document) -> Interpreted:
-    """What a document means, whatever is wrong with it."""
+def interpret(document: Document) -> InterpretedServices:
+    """Interpret a document, and collect all problems."""
     reader = _Reader(document)
     services = reader.services()
     problems = sorted((*document.problems, *reader.problems), key=lambda each: (each.line, each.column))
-    return Interpreted(services, tuple(problems))
+    return InterpretedServices(services, tuple(problems))
 
 
 def _without_effect(node: Node) -> Iterator[Problem]:
@@ -208,12 +209,12 @@ def _problem(
 
 
 def _in_participants(service: Node, name: str) -> list[Node]:
-    """Children of that name, of the service itself and of its participant elements."""
+    """Return the children of that name, of the service itself and of its participant elements."""
     return [node for parent in (service, *service.named("participant")) for node in parent.named(name)]
 
 
 class _Reader:
-    """Reads a document and collects what is wrong."""
+    """Reads a document and collects problems."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -245,7 +246,7 @@ class _Reader:
         )
 
     def _only(self, parent: Node, name: str) -> Node | None:
-        """The child of that name, of which there may be one."""
+        """Return the child of that name, of which only one is allowed."""
         nodes = parent.named(name)
         for again in nodes[1:]:
             self._found(
@@ -306,12 +307,12 @@ class _Reader:
         return nodes[0] if nodes else None
 
     def _value(self, section: Node | None, name: str) -> tuple[Node, str] | None:
-        """An element that is there, and its text."""
+        """Return a present element, and its text."""
         node = self._only(section, name) if section is not None else None
         if node is None:
             return None
         if node.value is not None and node.value.is_broken:
-            return None  # the document says so
+            return None  # reported with the document
         if not node.text.strip():
             self._found(Kind.EMPTY_VALUE, node, f"<{name}> has no value")
             return None
@@ -335,7 +336,7 @@ class _Reader:
             return default
         node, text = given
         if not (text.isascii() and text.removeprefix("-").isdecimal()) or len(text) > 20:
-            self._found(Kind.BAD_VALUE, node, f"{quoted(text)} is no whole number")
+            self._found(Kind.BAD_VALUE, node, f"{quoted(text)} is not a whole number")
             return default
         number = int(text)
         if not 1 <= number <= highest:
@@ -367,13 +368,13 @@ class _Reader:
                     continue
                 again = first.setdefault((name, topic), node)
                 if again is not node:
-                    message = f"durable subscription {quoted(name)} of topic {quoted(topic)} is there twice"
+                    message = f"durable subscription {quoted(name)} of topic {quoted(topic)} is defined twice"
                     self._found(Kind.DUPLICATE_NAME, node, message, f"the first is in line {again.line}")
                     continue
                 yield DurableSubscriptionSettings(name, topic, quorum, node)
 
     def _name(self, element: Node, tag: str) -> str:
-        """A name that must be there; empty when it is not, which is said."""
+        """Read a required name; report a missing one and return nothing."""
         if not element.named(tag):
             message = f"a durable subscription needs <{tag}>"
             self._found(Kind.MISSING_ELEMENT, element, message, f"<{tag}>…</{tag}>")
@@ -383,13 +384,13 @@ class _Reader:
             return ""
         node, text = given
         if len(text) > MAX_NAME_CHARS or not text.isprintable():
-            message = f"<{tag}> is no name of 1 to {MAX_NAME_CHARS} printable characters"
+            message = f"<{tag}> is not a name of 1 to {MAX_NAME_CHARS} printable characters"
             self._found(Kind.TOO_LONG if text.isprintable() else Kind.BAD_VALUE, node, message)
             return ""
         return text
 
     def _history(self, group: Node) -> int | None:
-        """The depth of what is kept; DDS has KEEP_LAST 1 where nothing is said, None is KEEP_ALL."""
+        """Read the history depth; the default of DDS is KEEP_LAST 1, None is KEEP_ALL."""
         history = group.find("datawriter_qos/history")
         if history is None:
             return 1

@@ -1,7 +1,7 @@
-"""What can be wrong with a configuration, and where.
+"""Problems of a configuration, with their places.
 
-A `Problem` is a value: the loader raises them all together in one `ConfigError`, the check turns the very
-same values into findings and goes on.
+A `Problem` is a value: the loader raises all of them in one `ConfigError`, and the check turns the same
+values into findings.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 MAX_SHOWN = 80
-"""Longest piece of a file that a message repeats; what is cut off is marked with an ellipsis."""
+"""Limit for the characters of a file that a message quotes; an ellipsis marks the cut."""
 
 
 class Position(NamedTuple):
-    """A place in a file, both counted from 1; the column counts characters, not bytes."""
+    """A place in a file, counted from 1; the column counts characters, not bytes."""
 
     line: int
     column: int
@@ -30,7 +30,7 @@ class Span(NamedTuple):
 
 
 class Kind(enum.StrEnum):
-    """The kinds of problems that the loader finds."""
+    """Kind of a problem that the loader finds."""
 
     UNREADABLE = "unreadable"
     TOO_LARGE = "too-large"
@@ -61,22 +61,26 @@ class Kind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong.
-
-    `subject` is the documentation path of the setting, such as `Policy[@aligner]` below
-    `//OpenSplice/DurabilityService/NameSpaces`; it is empty where no element is concerned. `span` is the
-    range of bytes to underline. `other` is the second place of a problem that has two.
-    """
+    """One problem with its place."""
 
     kind: Kind
+    """Its kind."""
     message: str
+    """Description, without the place."""
     path: str
+    """The file, as given."""
     line: int
+    """Line, from 1."""
     column: int
+    """Column, from 1."""
     span: Span | None = None
+    """Range of bytes to underline."""
     subject: str = ""
+    """Documentation path, such as `//OpenSplice/Domain/Lease`; empty without a setting."""
     hint: str = ""
+    """Advice; may be empty."""
     other: Position | None = None
+    """Second place of a problem that has two."""
 
     def __str__(self) -> str:
         hint = f" ({self.hint})" if self.hint else ""
@@ -84,10 +88,10 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """A configuration that a node must not start on.
+    """A configuration with which a node must not start.
 
-    `problems` has everything that was found, in the order of the file; `path`, `line`, `column` and
-    `message` are those of the first.
+    `problems` has all problems, in the order of the file; `path`, `line`, `column` and `message` are those of
+    the first.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -97,7 +101,7 @@ class ConfigError(Exception):
 
     @property
     def path(self) -> str:
-        """The file of the first problem, as it was given."""
+        """The file of the first problem, as given."""
         return self.problems[0].path
 
     @property
@@ -112,19 +116,19 @@ class ConfigError(Exception):
 
     @property
     def message(self) -> str:
-        """What the first problem is, without its place."""
+        """The description of the first problem, without its place."""
         return self.problems[0].message
 
 
 def printable(text: str) -> str:
-    """`text` with every control character written as an escape, so that a terminal stays safe."""
+    """Return `text` with every control character escaped, so that a terminal stays safe."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def quoted(text: str) -> str:
-    """A piece of a file for a message: safe for a terminal, in single quotes, cut at a stated length."""
+    """Quote a piece of a file for a message: safe for a terminal, and cut after `MAX_SHOWN` characters."""
     if len(text) > MAX_SHOWN:
         return f"'{printable(text[:MAX_SHOWN])}…'"
     return f"'{printable(text)}'"

@@ -1,7 +1,7 @@
-"""From bytes to a document: expat with bounds, and nothing that could be fetched or blown up.
+"""Parsing bytes into a document: expat with bounds, without fetching or expanding entities.
 
 Document types, and with them entities and external references, are refused: OpenSplice configurations have
-none, and they are what makes reading XML of strangers dangerous.
+none, and they make it dangerous to read XML from other sources.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from engine.config.problems import ConfigError, Kind, Problem, Span, quoted
 from engine.config.tree import Attribute, Comment, Document, Node, Source, Value, position_by_counting
 
 MAX_BYTES = 1 << 20
-"""Largest file that is read; real configurations have a few KB."""
+"""Limit for the size of a file; real configurations have a few KB."""
 
 MAX_LINES = 50_000
-"""Most lines of a file."""
+"""Limit for the lines of a file."""
 
 MAX_DEPTH = 64
-"""Deepest nesting of elements; the schema needs 8."""
+"""Limit for the nesting of elements; the schema needs 8."""
 
 MAX_NODES = 10_000
-"""Most elements, attributes and comments of a file."""
+"""Limit for the elements, attributes and comments of a file."""
 
 MAX_NAME_CHARS = 128
-"""Longest name of an element or attribute; the schema's longest has 37."""
+"""Limit for the name of an element or attribute; the schema's longest has 37 characters."""
 
 MAX_EXPANDED_TOTAL_CHARS = 1 << 22
-"""Most characters that all expansions of a file may produce together."""
+"""Limit for the characters of all expansions of a file together."""
 
 _ENCODINGS = {
     "utf-8": "utf-8",
@@ -54,14 +54,14 @@ def read_document(uri: str, environ: Mapping[str, str]) -> Document:
     """Read a `file://` URI or a path.
 
     Raises:
-        ConfigError: it cannot be read, is no well-formed XML, or exceeds a bound.
+        ConfigError: it cannot be read, is not well-formed XML, or exceeds a bound.
     """
     path = path_of_uri(uri)
     return parse(read_bytes(path), path, environ)
 
 
 def path_of_uri(uri: str) -> str:
-    """The path that a `file://` URI or a plain path names; percent escapes of a URI are resolved.
+    """Return the path of a `file://` URI, with percent escapes resolved, or of a plain path.
 
     Raises:
         ConfigError: another scheme, another host, or no path at all.
@@ -69,27 +69,27 @@ def path_of_uri(uri: str) -> str:
     scheme, separator, rest = uri.partition("://")
     if not separator:
         if not uri or "\0" in uri:
-            raise _whole_file(Kind.UNREADABLE, uri, "this is no path of a file")
+            raise _whole_file(Kind.UNREADABLE, uri, "this is not a path of a file")
         return uri
     if scheme.lower() != "file":
         raise _whole_file(
             Kind.UNREADABLE,
             uri,
-            f"only file:// URIs and paths are read, not '{scheme}://'; nothing is fetched",
+            f"only file:// URIs and paths can be read, not '{scheme}://'",
         )
     from urllib.parse import unquote  # only URIs pay for this import
 
     path = unquote(rest.removeprefix("localhost") if rest.startswith("localhost/") else rest)
     if not path or "\0" in path:
-        raise _whole_file(Kind.UNREADABLE, uri, "the URI names no file")
+        raise _whole_file(Kind.UNREADABLE, uri, "the URI does not name a file")
     return path
 
 
 def read_bytes(path: str) -> bytes:
-    """The content of a file, at most MAX_BYTES of it.
+    """Read a file, at most MAX_BYTES and one byte, by which `parse` recognises a larger one.
 
     Raises:
-        ConfigError: the file cannot be read or is larger.
+        ConfigError: the file cannot be read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -106,17 +106,18 @@ def _whole_file(kind: Kind, path: str, message: str) -> ConfigError:
 
 
 def parse(data: bytes, path: str, environ: Mapping[str, str]) -> Document:
-    """Make a document of the bytes of a file; `path` is only named in messages.
+    """Parse the bytes of a file; `path` is for messages only.
 
     Raises:
-        ConfigError: not well-formed, not an encoding that we read, a document type, or beyond a bound.
+        ConfigError: the bytes are not well-formed XML, have an unknown encoding or a document type, or exceed
+            a bound.
     """
     source = _decoded_source(data, path)
     return _Builder(source, environ).build()
 
 
 def _decoded_source(data: bytes, path: str) -> Source:
-    """The source with its encoding known and its bytes proved to be of that encoding."""
+    """Find the encoding of the bytes and check them."""
 
     def refused(offset: int, kind: Kind, message: str) -> ConfigError:
         line, column = position_by_counting(data, offset)
@@ -154,7 +155,7 @@ def _at(source: Source, offset: int, kind: Kind, message: str, hint: str = "") -
 
 
 class _Open:
-    """An element whose end tag has not been seen yet."""
+    """An element whose end tag was not read yet."""
 
     __slots__ = ("attributes", "children", "name", "name_span", "path", "tag_span", "texts")
 
@@ -171,7 +172,7 @@ class _Open:
 
 
 class _Builder:
-    """Builds the tree from the events of expat; raises ConfigError out of its handlers."""
+    """Builds the tree from the events of expat; its handlers raise ConfigError."""
 
     def __init__(self, source: Source, environ: Mapping[str, str]) -> None:
         self.source = source
@@ -250,7 +251,7 @@ class _Builder:
         self.open.append(_Open(name, path, attributes, Span(offset, end), name_span))
 
     def _attributes(self, path: str, flat: list[str], at: int) -> tuple[tuple[Attribute, ...], int]:
-        """The attributes with their places, and the end of the start tag whose name ends at `at`."""
+        """Return the attributes with their places, and the end of the start tag whose name ends at `at`."""
         data = self.source.data
         attributes: list[Attribute] = []
         for index in range(0, len(flat), 2):
@@ -333,7 +334,7 @@ class _Builder:
         return self._value(raw, Span(start, end), element.path)
 
     def _first_text(self, element: _Open, end: int) -> Span:
-        """Where text stands between the children of an element: the first piece of it."""
+        """Find the first text between the children of an element."""
         at = element.tag_span.end
         for child in (*element.children, None):
             until = child.span.start if child else end

@@ -1,9 +1,9 @@
-"""What the Scheduling elements of a file ask of Linux, and whether Linux has it (deployment guide 5.5).
+"""Scheduling elements of a file in terms of Linux, and whether Linux supports them (guide 5.5).
 
 `Realtime` is SCHED_FIFO with the priority of the file (1 to 99). `Timeshare` is SCHED_OTHER, in which a
 higher priority means a lower *nice* value: priority 5 is nice -5, priority -5 is nice 5. `Default` keeps the
-class of the process. A `Relative` priority is added to that of the process, an `Absolute` one is taken as it
-is. A thread for which the file says nothing runs as the process does.
+class of the process. A `Relative` priority is added to that of the process, an `Absolute` one is not. A
+thread without a Scheduling element has the scheduling of the process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PERSISTENT: Final = "DurabilityService/Persistent/Scheduling"
 WATCHDOG: Final = "DurabilityService/Watchdog/Scheduling"
 
 _OTHER, _FIFO, _RR = 0, 1, 2
-"""The policies of Linux by their numbers: a file may be checked on a system that has no names for them."""
+"""Numbers of Linux's policies: a file may be checked on a system that has no names for them."""
 _NAMES: Final = {_FIFO: "SCHED_FIFO", _RR: "SCHED_RR", _OTHER: "SCHED_OTHER"}
 _LEAST_PRIORITY, _MOST_PRIORITY = 1, 99
 _LEAST_NICE, _MOST_NICE = -20, 19
@@ -34,14 +34,14 @@ _LEAST_NICE, _MOST_NICE = -20, 19
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Schedule:
-    """How the kernel schedules a thread; `priority` is that of a real-time policy and 0 otherwise."""
+    """Scheduling of a thread by the kernel; `priority` is that of a real-time policy and 0 otherwise."""
 
     policy: int
     priority: int
     nice: int
 
     def as_asked(self, asked: Scheduling) -> Schedule:
-        """What a Scheduling element asks for in a process that is scheduled as this says."""
+        """Return the scheduling that an element requests in a process with this one."""
         policy = {
             SchedulingClass.DEFAULT: self.policy,
             SchedulingClass.TIMESHARE: _OTHER,
@@ -55,7 +55,7 @@ class Schedule:
 
     @property
     def fault(self) -> str:
-        """Why Linux has no such schedule; empty where it has."""
+        """Reason why Linux does not support it; empty if it does."""
         if self.policy in (_FIFO, _RR):
             if not _LEAST_PRIORITY <= self.priority <= _MOST_PRIORITY:
                 name = _NAMES[self.policy]
@@ -70,11 +70,11 @@ class Schedule:
 
 
 ORDINARY: Final = Schedule(_OTHER, 0, 0)
-"""How a process runs that nobody started otherwise."""
+"""Default scheduling of a process."""
 
 
 def _asked_by(configuration: Configuration) -> dict[str, Scheduling]:
-    """The Scheduling elements that apply to a node, by schema path, that of the whole process first."""
+    """Return the Scheduling elements for a node, by schema path, that of the whole process first."""
     service = configuration.domain.service(configuration.service)
     persistent = configuration.persistent
     found = {
@@ -91,9 +91,10 @@ def _asked_by(configuration: Configuration) -> dict[str, Scheduling]:
 def schedules(
     configuration: Configuration, process: Schedule
 ) -> Iterator[tuple[str, Scheduling, Schedule, str]]:
-    """What becomes of each Scheduling element in a process that runs so, that of the process itself first.
+    """Apply the Scheduling elements in a process with the given scheduling, that of the process itself first.
 
-    Schema path, what is asked for, how its threads run, and why not as asked, where Linux has no such one.
+    Each result has schema path, element, the scheduling of its threads, and the fault that prevents the
+    requested one, if any.
     """
     base = process
     for path, asked in _asked_by(configuration).items():

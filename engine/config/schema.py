@@ -1,6 +1,6 @@
-"""What the OpenSplice configuration schema knows of every element and attribute.
+"""The OpenSplice configuration schema: all elements and attributes.
 
-The data stand in `opensplice.tsv`, one line per element or attribute, in the order of the schema. Paths are
+The data are in `opensplice.tsv`, one line per element or attribute, in the order of the schema. Paths are
 written below the root: `Domain/Name`, `DurabilityService/NameSpaces/Policy@aligner`.
 """
 
@@ -16,7 +16,7 @@ ROOT = "OpenSplice"
 
 
 class Type(enum.StrEnum):
-    """The types of the schema; `ELEMENT` holds other elements and no value."""
+    """The types of the schema; an `ELEMENT` contains other elements and has no value."""
 
     ELEMENT = "element"
     STRING = "string"
@@ -29,35 +29,42 @@ class Type(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Item:
-    """One element or attribute.
-
-    `minimum` and `maximum` are how often an element may occur in its parent (None: without bound); an
-    attribute is required when `minimum` is 1. `low` and `high` are the inclusive range of a number, empty
-    where it is open. `max_length` counts characters, 0 for no bound. A hidden item is deprecated; a
-    commercial one is ignored by the community edition. `name` is the last part of the path and `parent` what
-    comes before it; the parent of a child of the root is empty.
-    """
+    """One element or attribute."""
 
     path: str
+    """Its path below the root."""
     type: Type
+    """Its type."""
     minimum: int
+    """Least number of occurrences in the parent; 1 for a required attribute."""
     maximum: int | None
+    """Largest number of occurrences in the parent; None for no limit."""
     default: str
+    """The documented default, as text."""
     low: str
+    """Lower bound of a number, included; empty for none."""
     high: str
+    """Upper bound of a number, included; empty for none."""
     labels: tuple[str, ...]
+    """Values of an enumeration."""
     max_length: int
+    """Limit for the characters of a string; 0 for none."""
     unit: str
+    """Unit of a number; may be empty."""
     hidden: bool
+    """Whether it is deprecated."""
     commercial: bool
-
+    """Whether the community edition ignores it."""
     is_attribute: bool
+    """Whether it is an attribute."""
     name: str
+    """Last part of the path."""
     parent: str
+    """The path before the name; empty for a child of the root."""
 
 
 class Schema:
-    """All items, and the ways to look them up."""
+    """The items of a schema."""
 
     def __init__(self, items: Iterable[Item]) -> None:
         self._items = {item.path: item for item in items}
@@ -77,29 +84,29 @@ class Schema:
         return path in self._items
 
     def get(self, path: str) -> Item | None:
-        """The item at a path, or None."""
+        """Return the item at a path, or None."""
         return self._items.get(path)
 
     def with_labels(self, path: str, labels: tuple[str, ...]) -> Schema:
-        """A schema in which an enumeration has further labels."""
+        """Return a schema in which an enumeration has further labels."""
         widened = dict(self._items)
         widened[path] = dataclasses.replace(widened[path], labels=widened[path].labels + labels)
         return Schema(widened.values())
 
     def paths(self) -> tuple[str, ...]:
-        """Every path, in the order of the schema."""
+        """Return all paths, in the order of the schema."""
         return tuple(self._items)
 
     def children(self, path: str) -> Mapping[str, Item]:
-        """The elements that may stand in an element, by name."""
+        """Return the elements allowed in an element, by name."""
         return self._children.get(path, {})
 
     def attributes(self, path: str) -> Mapping[str, Item]:
-        """The attributes that an element may have, by name."""
+        """Return the attributes of an element, by name."""
         return self._attributes.get(path, {})
 
     def required(self, path: str) -> Sequence[Item]:
-        """The elements and attributes that an element must have."""
+        """Return the required elements and attributes of an element."""
         return self._required.get(path, ())
 
 
@@ -115,12 +122,12 @@ SERVICE_COMMANDS: Mapping[str, str] = {
     "nwbridge": "NetworkingBridgeService",
     "cmagent": "Agent",
 }
-"""Which element configures the service that a command starts."""
+"""The element that configures the service of a command."""
 
 
 @functools.lru_cache(maxsize=4096)
 def documented(path: str) -> str:
-    """A path as the OpenSplice documentation writes it."""
+    """Write a path as the OpenSplice documentation does."""
     element, at, attribute = path.partition("@")
     whole = f"//{ROOT}/{element}" if element else f"//{ROOT}"
     return f"{whole}[@{attribute}]" if at else whole
@@ -128,16 +135,16 @@ def documented(path: str) -> str:
 
 @functools.cache
 def engine_schema() -> Schema:
-    """The schema with what the documentation has beyond it, and an ospltool node therefore takes.
+    """Return the schema with the documented values that it lacks, which an ospltool node accepts.
 
-    Policy durability Volatile stands in the deployment guide, 5.2.3.2, but OpenSplice itself refuses it.
+    Policy durability Volatile is in the deployment guide, 5.2.3.2, but OpenSplice itself refuses it.
     """
     return schema().with_labels("DurabilityService/NameSpaces/Policy@durability", ("Volatile",))
 
 
 @functools.cache
 def schema() -> Schema:
-    """The schema of OpenSplice 6.9, read once."""
+    """Return the schema of OpenSplice 6.9, read once."""
     text = resources.files("engine.config").joinpath("opensplice.tsv").read_text("utf-8")
     return Schema(_item(line) for line in text.splitlines() if line and not line.startswith("#"))
 

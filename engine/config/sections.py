@@ -1,4 +1,4 @@
-"""Reads typed values out of a document, falls back on documented defaults, and keeps each value's origin."""
+"""Reading typed values from a document, with documented defaults and the origin of each value."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from engine.config.values import ValueFault, default_value, parse_value
 
 
 class SettingsReader:
-    """Looks values up by schema path in the sections that apply to one node.
+    """Finds values by schema path in the sections that apply to one node.
 
-    `sections` has the element that stands for the first part of a path, None where the file has none. A value
-    that its item does not allow reads as the default: whoever must not go on then has been told by the schema
-    check.
+    `sections` has the element for the first part of a path, None if the file has none. A value that its item
+    does not allow reads as the default; the schema check reports it.
     """
 
     def __init__(self, document: Document, known: Schema, sections: Mapping[str, Node | None]) -> None:
@@ -35,31 +34,31 @@ class SettingsReader:
                 self._index(name, section)
 
     def _index(self, name: str, section: Node) -> None:
-        """Note the first element at each path; a section may stand in for one of another name."""
+        """Index the first element at each path; a section may replace one of another name."""
         for node in section.walk():
             path = node.path if section.name == name else name + node.path[len(section.name) :]
             self._first.setdefault(path, node)
 
     def node(self, path: str) -> Node | None:
-        """The first element at a path."""
+        """Return the first element at a path."""
         return self._first.get(path)
 
     def nodes(self, path: str) -> list[Node]:
-        """All elements at a path, in document order."""
+        """Return all elements at a path, in document order."""
         section, _, rest = path.partition("/")
         node = self._sections.get(section)
         return node.find_all(rest) if node else []
 
     def origin(self, node: Node) -> Origin:
-        """The place of an element."""
+        """Return the place of an element."""
         return Origin(self._document.path, node.line, node.column)
 
     def has(self, path: str) -> bool:
-        """Whether the file sets a value at a path; an element without text does not."""
+        """Tell whether the file sets a value at a path; an element without text does not."""
         return self._written(path, None) is not None
 
     def value(self, path: str, within: Node | None = None) -> str | int | float | bool:
-        """The value at a path, and below one particular element when that is given."""
+        """Return the value at a path, within one element if that is given."""
         item = self._known[path]
         written = self._written(path, within)
         value = default_value(item)
@@ -86,11 +85,18 @@ class SettingsReader:
         return found.value if found else None
 
     def record(self, path: str, value: str | int | float | bool, raw: str | None, origin: Origin) -> None:
-        """Note a setting whose value was not read by its path alone."""
+        """Record a setting whose value was not read by its path alone.
+
+        Args:
+            path: schema path.
+            value: the effective value.
+            raw: the text in the file, None for a default.
+            origin: the place of the value.
+        """
         self.settings.append(Setting(documented(path), value, raw, origin))
 
     def texts(self, nodes: Iterable[Node]) -> tuple[str, ...]:
-        """The texts of elements of one kind, each noted at its place."""
+        """Return the texts of elements of one kind, and record each with its place."""
         found = []
         for node in nodes:
             position = node.value.position if node.value else (node.line, node.column)
@@ -100,33 +106,33 @@ class SettingsReader:
         return tuple(found)
 
     def inherited(self, path: str, above: str) -> int:
-        """A whole number that is set at another path, with the origin that it has there."""
+        """Return a whole number that is set at the path `above`, and record it with that origin."""
         setting = next(each for each in self.settings if each.path == documented(above))
         self.record(path, setting.value, setting.raw, setting.origin)
         return int(setting.value)
 
     def text(self, path: str, within: Node | None = None) -> str:
-        """A string or a label."""
+        """Return a string or a label."""
         return str(self.value(path, within))
 
     def flag(self, path: str, within: Node | None = None) -> bool:
-        """A boolean."""
+        """Return a boolean."""
         return bool(self.value(path, within))
 
     def whole(self, path: str, within: Node | None = None) -> int:
-        """A whole number."""
+        """Return a whole number."""
         return int(self.value(path, within))
 
     def number(self, path: str, within: Node | None = None) -> float:
-        """A number, in the unit of the schema."""
+        """Return a number, in the unit of the schema."""
         return float(self.value(path, within))
 
     def expiry(self, path: str) -> Expiry:
-        """An ExpiryTime element with its update_factor."""
+        """Return an ExpiryTime element with its update_factor."""
         return Expiry(self.number(path), self.number(f"{path}@update_factor"))
 
     def scheduling(self, path: str, within: Node | None = None) -> Scheduling:
-        """A Scheduling element."""
+        """Return a Scheduling element."""
         wanted = SchedulingClass(self.text(f"{path}/Class", within))
         of_class = self.settings[-1].origin
         priority = self.whole(f"{path}/Priority", within)

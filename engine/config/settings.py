@@ -1,7 +1,7 @@
 """The typed settings of one node.
 
-Every class stands for one part of //OpenSplice/Domain or //OpenSplice/DurabilityService; defaults are those
-of the documentation. Times are in seconds.
+Each class is one part of //OpenSplice/Domain or //OpenSplice/DurabilityService, with the documented defaults.
+Times are in seconds.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from engine.core.namespaces import Element, NameSpace, Policy
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value comes from.
+    """Origin of a value.
 
-    A place in a file; the documented default when `file` is empty; with line 0 what `file` says, such as
-    `role override`.
+    It is a place in a file; the documented default if `file` is empty; with line 0 the words in `file`, such
+    as `role override`.
     """
 
     file: str = ""
@@ -39,9 +39,9 @@ class Origin:
 class Setting:
     """One effective setting.
 
-    `path` is its place in the documentation, `value` what it means, `raw` the unexpanded text of the file
-    (None for a default). Repeatable elements appear once per occurrence. `ignored` says why a node does not
-    follow the value, and is empty where it does.
+    `path` is its documentation path, `value` the effective value, `raw` the unexpanded text of the file (None
+    for a default). Repeatable elements appear once per occurrence. `ignored` is the reason why a node does
+    not follow the value; empty if it does.
     """
 
     path: str
@@ -53,9 +53,9 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ignored:
-    """An element or attribute of the file that has no effect on a node; `reason` says why.
+    """An element or attribute of the file without effect on a node, for the given `reason`.
 
-    `is_unknown` marks what the schema does not know; it is probably misspelt or misplaced.
+    `is_unknown` marks one that is not in the schema; it is probably misspelt or misplaced.
     """
 
     path: str
@@ -65,7 +65,7 @@ class Ignored:
 
 
 class FailureAction(enum.StrEnum):
-    """What happens to a service that fails (//OpenSplice/Domain/Service/FailureAction)."""
+    """Action after the failure of a service (//OpenSplice/Domain/Service/FailureAction)."""
 
     KILL = "kill"
     RESTART = "restart"
@@ -74,7 +74,7 @@ class FailureAction(enum.StrEnum):
 
 
 class SchedulingClass(enum.StrEnum):
-    """How the operating system is asked to schedule an activity."""
+    """Scheduling class of an activity."""
 
     TIMESHARE = "Timeshare"
     REALTIME = "Realtime"
@@ -82,7 +82,7 @@ class SchedulingClass(enum.StrEnum):
 
 
 class Verbosity(enum.IntEnum):
-    """How much is traced; a higher number traces more."""
+    """Verbosity of the trace; a higher number traces more."""
 
     NONE = 0
     SEVERE = 1
@@ -95,7 +95,7 @@ class Verbosity(enum.IntEnum):
 
 
 class StoreMode(enum.StrEnum):
-    """The kind of OpenSplice store that the file asks for; ospltool nodes have one store of their own."""
+    """Kind of OpenSplice store; ospltool nodes have only their own kind."""
 
     XML = "XML"
     KV = "KV"
@@ -103,7 +103,7 @@ class StoreMode(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scheduling:
-    """Scheduling of one activity; `is_absolute` tells how `priority` is meant, `origin` where it is set."""
+    """Scheduling of one activity; `is_absolute` is the kind of `priority`, `origin` its place."""
 
     scheduling_class: SchedulingClass
     priority: int
@@ -138,32 +138,37 @@ class ServiceEntry:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DomainSettings:
-    """//OpenSplice/Domain.
-
-    `lease` is that of this node's own services towards their supervisor; `daemon_heartbeat` is what the
-    splice-daemon would send. `role` is as in the file or as overridden by the fleet.
-    `report_append` and `report_verbosity` are None where the environment decides.
-    """
+    """//OpenSplice/Domain."""
 
     name: str
+    """Name of the domain."""
     id: int
+    """Domain id, 0 to 230."""
     role: str
+    """Role, from the file or overridden by the fleet."""
     lease: Expiry
+    """Lease of the node towards its supervisor."""
     daemon_heartbeat: Expiry
+    """Lease of the splice-daemon, which ospltool does not have."""
     service_terminate_period_s: float
+    """Time for an orderly end."""
     builtin_topics: bool
+    """BuiltinTopics enabled."""
     report_append: bool | None
+    """Whether reports append to existing logs; None lets the environment decide."""
     report_verbosity: str | None
+    """Least type of reports; None lets the environment decide."""
     services: tuple[ServiceEntry, ...]
+    """The listed services."""
 
     def service(self, name: str) -> ServiceEntry | None:
-        """The first entry of that name."""
+        """Return the first entry of that name."""
         return next((entry for entry in self.services if entry.name == name), None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DurablePolicy:
-    """What this node obtains as a durability client (//OpenSplice/Domain/DurablePolicies/Policy)."""
+    """Data that this node obtains as a durability client (//OpenSplice/Domain/DurablePolicies/Policy)."""
 
     obtain: str
     cache: bool
@@ -174,7 +179,7 @@ class DurablePolicy:
 class ContentFilter:
     """A content filter for durable data (//OpenSplice/Domain/Filters/Filter).
 
-    One with an empty condition, or that applies to nothing, has no effect.
+    A filter with an empty condition, or without topics, has no effect.
     """
 
     content: str
@@ -183,12 +188,12 @@ class ContentFilter:
 
     @property
     def elements(self) -> tuple[Element, ...]:
-        """What it applies to; nothing when it has no effect."""
+        """Partitions and topics to which it applies; empty if it has no effect."""
         return () if self.why_ignored else tuple(map(Element.parse, self.partition_topics))
 
     @property
     def why_ignored(self) -> str:
-        """Why it has no effect; empty where it has one."""
+        """Reason why it has no effect; empty if it has one."""
         if not self.partition_topics:
             return "it has no PartitionTopic"
         return "" if self.content.strip() else "its condition is empty"
@@ -238,10 +243,10 @@ class WaitForAttachment:
 class PersistentSettings:
     """//OpenSplice/DurabilityService/Persistent.
 
-    A relative `store_directory` is meant from the directory in which the node is started, as in OpenSplice.
-    The store is written in sessions of at most `session_time_s`, with `sleep_time_s` between two. After
-    `optimize_interval` written samples the file gives free space back (0: never). At most `queue_size`
-    samples wait for the disk (0: as many as the node has room for).
+    A relative `store_directory` starts from the directory in which the node is started, as in OpenSplice. The
+    store is written in sessions of at most `session_time_s`, with `sleep_time_s` between two. After
+    `optimize_interval` written samples the file frees space (0: never). At most `queue_size` samples wait for
+    the disk (0: the default of the node).
     """
 
     store_directory: str
@@ -255,7 +260,7 @@ class PersistentSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EntityNames:
-    """Names of the entities of the protocol, and the partition that it uses."""
+    """Names of the entities of the protocol, and its partition."""
 
     publisher: str
     subscriber: str
@@ -274,8 +279,8 @@ class WatchdogSettings:
 class TracingSettings:
     """//OpenSplice/DurabilityService/Tracing (guide 5.3.5).
 
-    `output_file` is None when nothing is traced; `stdout` and `stderr` in any case are those streams. A
-    relative file is meant from the directory in which the node is started.
+    `output_file` is None if nothing is traced; `stdout` and `stderr` in any case are those streams. A
+    relative file starts from the directory in which the node is started.
     """
 
     output_file: str | None
@@ -287,9 +292,9 @@ class TracingSettings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DdsiSettings:
-    """What the Cyclone settings are derived from: General and Discovery of the enabled DDSI2 service.
+    """General and Discovery of the enabled DDSI2 service, which determine the Cyclone settings.
 
-    `is_configured` is false when the file has no such service. `network_interface` is an address, a name, or
+    `is_configured` is false if the file has no such service. `network_interface` is an address, a name, or
     `auto`; `allow_multicast` is `true`, `false` or a list such as `spdp,asm`. Peers are in document order.
     """
 
@@ -304,9 +309,9 @@ class DdsiSettings:
 class NameSpaces:
     """//OpenSplice/DurabilityService/NameSpaces (guide 5.2.2, 5.2.3), in document order.
 
-    Name-spaces that hold only built-in topics are set apart in `builtin`: Cyclone DDS distributes that data
-    itself, so no ospltool node aligns it. The origins run in parallel to their values; a private policy of a
-    deprecated NameSpace has the origin of that NameSpace and stands before all others.
+    Name-spaces with only built-in topics are in `builtin`: Cyclone DDS distributes that data itself, so no
+    ospltool node aligns it. The origins are parallel to their values; a private policy of a deprecated
+    NameSpace has the origin of that NameSpace and precedes all others.
     """
 
     name_spaces: tuple[NameSpace, ...]
@@ -318,37 +323,50 @@ class NameSpaces:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Configuration:
-    """Everything that a node needs to know before it starts.
-
-    `settings` lists every setting with its origin, and `ignored` what of the file has no effect. `persistent`
-    is None when the file has no such element, which means that nothing is stored; `client_durability` is None
-    when it is off.
-    """
+    """The complete settings of one node."""
 
     path: str
+    """The file, as given."""
     service: str
+    """Name of the DurabilityService element."""
     domain: DomainSettings
+    """//OpenSplice/Domain."""
     name_spaces: NameSpaces
+    """Name-spaces and policies."""
     network: NetworkSettings
+    """Heartbeats and discovery."""
     alignment: AlignmentSettings
+    """Alignment between nodes."""
     wait_for_attachment: WaitForAttachment | None
+    """Wait for network services; None without it."""
     master_election_wait_s: float
+    """MasterElection/WaitTime."""
     persistent: PersistentSettings | None
+    """The store; None if nothing is stored."""
     entity_names: EntityNames
+    """Names of the protocol's entities."""
     client_durability: EntityNames | None
+    """Names of the entities for durability clients; None if it is off."""
     watchdog: WatchdogSettings
+    """The deadlock watch."""
     tracing: TracingSettings
+    """The trace."""
     ddsi: DdsiSettings
+    """The parts of the DDSI2 service that determine Cyclone settings."""
     durable_policies: tuple[DurablePolicy, ...]
+    """Data obtained as a durability client."""
     filters: tuple[ContentFilter, ...]
+    """Content filters."""
     settings: tuple[Setting, ...]
+    """All settings with their origins."""
     ignored: tuple[Ignored, ...] = ()
+    """Parts of the file without effect."""
 
     def setting(self, path: str) -> Setting | None:
-        """The first setting at a documentation path, such as //OpenSplice/Domain/Role."""
+        """Return the first setting at a documentation path, such as //OpenSplice/Domain/Role."""
         return next((setting for setting in self.settings if setting.path == path), None)
 
     def origin_of(self, path: str) -> Origin:
-        """Where the first setting at a documentation path is set; the default where it is not."""
+        """Return the origin of the first setting at a documentation path; the default if it is not set."""
         setting = self.setting(path)
         return setting.origin if setting else Origin()

@@ -1,7 +1,7 @@
-"""What a file has that the schema does not know and that does not keep a node from starting.
+"""Elements, attributes and texts that are not in the schema and do not prevent a node from starting.
 
-OpenSplice refuses the whole file. A node refuses strangers in its own DurabilityService only, since the rest
-of the file may be for other programs; the others it names at its start, since they have no effect.
+OpenSplice refuses the whole file. A node refuses only those in its own DurabilityService, because the rest of
+the file may be for other programs; it reports the others at its start, because they have no effect.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 STRANGE = frozenset({Kind.UNKNOWN_ELEMENT, Kind.UNKNOWN_ATTRIBUTE, Kind.STRAY_TEXT})
 _READ = ("Domain", "DDSI2Service", "DDSI2EService")
-"""The sections besides DurabilityService of which a node reads something."""
+"""The sections beside DurabilityService that a node reads."""
 
 
 def strangers(document: Document, found: Iterable[Problem]) -> list[Ignored]:
-    """What stands at the top level or in a section that a node reads, and is not in the schema.
+    """Return the unknown parts at the top level or in a section that a node reads.
 
     Args:
         document: the file.
-        found: what the schema check found in it.
+        found: its problems from the schema check.
     """
     return [
         Ignored(each.subject, _reason(each), Origin(document.path, each.line, each.column), is_unknown=True)
@@ -38,7 +38,7 @@ def strangers(document: Document, found: Iterable[Problem]) -> list[Ignored]:
 
 
 def _is_read(found: Problem) -> bool:
-    """Whether a place is at the top level, or in a section of which a node reads something."""
+    """Tell whether a place is at the top level, or in a section that a node reads."""
     top, _, below = found.subject.removeprefix("//OpenSplice").lstrip("/").partition("/")
     section, _, attribute = top.partition("[")
     return section in _READ or (not below and not attribute) or not section
@@ -49,7 +49,7 @@ def _reason(found: Problem) -> str:
 
 
 def as_settings(document: Document, ignored: Iterable[Ignored]) -> Iterator[Setting]:
-    """A row for each unknown element and attribute, for whoever shows the settings of a file."""
+    """Return a setting for each unknown element and attribute, for lists of settings."""
     reasons = {(each.origin.line, each.origin.column): each for each in ignored}
     for node in document.root.walk():
         for path, text, raw, start in _named(node):
@@ -59,7 +59,7 @@ def as_settings(document: Document, ignored: Iterable[Ignored]) -> Iterator[Sett
 
 
 def _named(node: Node) -> Iterator[tuple[str, str, str, int]]:
-    """An element and its attributes: path, value, unexpanded value, and where its name begins."""
+    """Return path, value, unexpanded value and offset of the name of an element and its attributes."""
     yield node.path, node.text, node.value.raw if node.value else "", node.name_span.start
     for attribute in node.attributes:
         path = f"{node.path}@{attribute.name}"

@@ -1,4 +1,4 @@
-"""The document as a tree in which everything knows its place in the file."""
+"""The document as a tree in which every part has its place in the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 def position_by_counting(data: bytes, offset: int) -> Position:
-    """Line and column of one offset in bytes that nothing is known of; the column counts bytes."""
+    """Find line and column of an offset in bytes of unknown encoding; the column counts bytes."""
     before = data[:offset]
     line = 1 + before.count(b"\n") + before.count(b"\r") - before.count(b"\r\n")
     start = max(before.rfind(b"\n"), before.rfind(b"\r")) + 1
@@ -23,7 +23,7 @@ def position_by_counting(data: bytes, offset: int) -> Position:
 
 
 class Source:
-    """The bytes of one file, and the way from an offset to a line and a column."""
+    """The bytes of one file, with the line and column of each offset."""
 
     def __init__(self, path: str, data: bytes, encoding: str = "utf-8") -> None:
         self.path = path
@@ -39,7 +39,7 @@ class Source:
         return self._starts
 
     def position(self, offset: int) -> Position:
-        """Line and column of a byte offset; an offset beyond the end counts as the end."""
+        """Return line and column of a byte offset; an offset beyond the end counts as the end."""
         offset = max(0, min(offset, len(self.data)))
         starts = self._line_starts()
         line = bisect.bisect_right(starts, offset)
@@ -50,7 +50,7 @@ class Source:
         return Position(line, len(before.decode(self.encoding, "replace")) + 1)
 
     def line(self, number: int) -> str:
-        """The text of a line without its end; empty for a line that does not exist."""
+        """Return the text of a line without its end; empty for a line that does not exist."""
         starts = self._line_starts()
         if not 1 <= number <= len(starts):
             return ""
@@ -59,17 +59,17 @@ class Source:
         return text.decode(self.encoding, "replace").rstrip("\r\n")
 
     def text(self, span: Span) -> str:
-        """The characters of a range of bytes."""
+        """Return the characters of a range of bytes."""
         return self.data[span.start : span.end].decode(self.encoding, "replace")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Value:
-    """A value as it is written and as it reads after expansion.
+    """A value as written and as expanded.
 
-    `raw` has XML entities resolved and surrounding blanks removed, but variables not expanded; `text` is what
-    it means. `span` covers the value in the file, without quotes or surrounding blanks. `is_broken` marks an
-    expansion that failed; `text` is then the raw text.
+    `raw` has XML entities resolved and surrounding blanks removed, but variables not expanded; `text` has
+    them expanded. `span` covers the value in the file, without quotes or surrounding blanks. `is_broken`
+    marks a failed expansion; `text` is then the raw text.
     """
 
     raw: str
@@ -109,20 +109,27 @@ class Attribute:
 class Node:
     """An element.
 
-    `path` is the way from the root in schema notation, such as `Domain/Service/Command`; the root itself has
-    the empty path. `span` covers the element with its content, `tag_span` its start tag, `name_span` the name
-    in it. `value` is None for an element without any text of its own; blanks do not count.
+    Its fields keep the order in the file; lookups by name take the first match.
     """
 
     name: str
+    """Name of the element."""
     path: str
+    """Path from the root, such as `Domain/Service/Command`; empty for the root."""
     attributes: tuple[Attribute, ...]
+    """Its attributes."""
     children: tuple[Node, ...]
+    """Its child elements."""
     value: Value | None
+    """Its text; None without text other than blanks."""
     span: Span
+    """Bytes of the element with its content."""
     tag_span: Span
+    """Bytes of its start tag."""
     name_span: Span
+    """Bytes of the name in the start tag."""
     source: Source = dataclasses.field(repr=False)
+    """The file."""
 
     @property
     def position(self) -> Position:
@@ -146,36 +153,36 @@ class Node:
 
     @property
     def is_empty_tag(self) -> bool:
-        """Whether it is written `<Name/>`."""
+        """Whether its form is `<Name/>`."""
         return self.span == self.tag_span
 
     def attribute(self, name: str) -> Attribute | None:
-        """The attribute of that name."""
+        """Return the attribute of that name."""
         for attribute in self.attributes:
             if attribute.name == name:
                 return attribute
         return None
 
     def named(self, name: str) -> list[Node]:
-        """The children of that name, in document order."""
+        """Return the children of that name, in document order."""
         return [child for child in self.children if child.name == name]
 
     def find(self, path: str) -> Node | None:
-        """The first element at a relative path such as `Network/Heartbeat`, as OpenSplice takes it."""
+        """Return the first element at a relative path such as `Network/Heartbeat`, like OpenSplice."""
         found: Node | None = self
         for name in path.split("/"):
             found = next((child for child in found.children if child.name == name), None) if found else None
         return found
 
     def find_all(self, path: str) -> list[Node]:
-        """Every element at a relative path, in document order."""
+        """Return all elements at a relative path, in document order."""
         found = [self]
         for name in path.split("/"):
             found = [child for node in found for child in node.children if child.name == name]
         return found
 
     def walk(self) -> Iterator[Node]:
-        """This element and everything below it, in document order."""
+        """Return this element and all below it, in document order."""
         stack = [self]
         while stack:
             node = stack.pop()
@@ -185,7 +192,7 @@ class Node:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Comment:
-    """A comment, and where it stands; `owner_path` is the path of the element that contains it."""
+    """A comment with its place; `owner_path` is the path of the element that contains it."""
 
     text: str
     span: Span
@@ -195,10 +202,7 @@ class Comment:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """A well-formed file.
-
-    `problems` are the expansions that failed; where one did, the value's text is its raw text.
-    """
+    """A well-formed file; `problems` are the failed expansions."""
 
     source: Source
     root: Node
@@ -207,11 +211,11 @@ class Document:
 
     @property
     def path(self) -> str:
-        """The file, as it was given."""
+        """The file, as given."""
         return self.source.path
 
     def values(self) -> Iterator[tuple[str, Value]]:
-        """Every attribute value and text with its documentation path, in document order."""
+        """Return all attribute values and texts with their schema paths, in document order."""
         for node in self.root.walk():
             for attribute in node.attributes:
                 yield f"{node.path}@{attribute.name}", attribute.value
@@ -219,7 +223,7 @@ class Document:
                 yield node.path, node.value
 
     def variable_span(self, value: Value, use: Use) -> Span:
-        """Where a variable stands in the file; the whole value where its spelling hides that."""
+        """Return the bytes of a variable in the file; of the whole value if entities hide the place."""
         if self.source.text(value.span) != value.raw:
             return value.span
         start = value.span.start + len(value.raw[: use.start].encode(self.source.encoding))

@@ -1,6 +1,6 @@
-"""Compares a document with the schema: the first of the two layers that OpenSplice has.
+"""Comparison of a document with the schema, the first of OpenSplice's two layers of checks.
 
-What is reported here is what the OpenSplice validator refuses, with positions, hints and all at once.
+It reports everything that the OpenSplice validator refuses, all at once, with positions and hints.
 """
 
 from __future__ import annotations
@@ -23,7 +23,17 @@ def problem(
     hint: str = "",
     other: Position | None = None,
 ) -> Problem:
-    """A problem at a place of a document; `subject` is a schema path."""
+    """Make a problem at a place of a document.
+
+    Args:
+        document: the file.
+        kind: the kind of problem.
+        message: its description.
+        span: bytes to underline.
+        subject: schema path.
+        hint: advice; may be empty.
+        other: a second place.
+    """
     line, column = document.source.position(span.start)
     return Problem(kind, message, document.path, line, column, span, documented(subject), hint, other)
 
@@ -35,13 +45,13 @@ OTHER_FILES: Final = {
     "MetaData": "this describes a type, as OpenSplice keeps it in a store",
     "persistence": "this looks like a part of a store of OpenSplice",
 }
-"""What XML of other kinds is, by its root element."""
+"""Explanation of other XML files, by their root element."""
 
 
 def schema_problems(document: Document, known: Schema) -> Iterator[Problem]:
-    """Everything in a document that the schema does not allow, in document order.
+    """Find everything that the schema does not allow, in document order.
 
-    What stands below an unknown element is not looked at: it has no meaning to compare with.
+    Content of unknown elements is not checked.
     """
     root = document.root
     if root.name != ROOT:
@@ -51,7 +61,7 @@ def schema_problems(document: Document, known: Schema) -> Iterator[Problem]:
     stack = [root]
     while stack:
         node = stack.pop()
-        # Most elements are leaves without attributes; asking first spares them three generators each.
+        # Most elements are leaves without attributes; these checks spare them three generators each.
         has_required = bool(known.required(node.path))
         if node.attributes or has_required:
             yield from _attribute_problems(document, known, node)
@@ -64,7 +74,7 @@ def schema_problems(document: Document, known: Schema) -> Iterator[Problem]:
 
 
 def _is_good_text(known: Schema, node: Node) -> bool:
-    """Whether nothing has to be said of the text of an element: elements have none, strings any."""
+    """Tell whether the text of an element needs no check: elements have none, strings any."""
     item = known.get(node.path)
     if item is None or item.type is Type.ELEMENT:
         return node.value is None
@@ -90,7 +100,7 @@ def _attribute_problems(document: Document, known: Schema, node: Node) -> Iterat
 
 
 def _written_instead(item: Item, node: Node, allowed: Mapping[str, Item]) -> str:
-    """Which unknown attribute probably stands for a required one that is missing."""
+    """Name an unknown attribute that probably stands for a missing required one."""
     for attribute in node.attributes:
         if attribute.name not in allowed and did_you_mean(attribute.name, [item.name]):
             return f"there is {quoted(attribute.name)}; did you mean {item.name}?"
@@ -106,12 +116,12 @@ def _value_problems(document: Document, known: Schema, node: Node) -> Iterator[P
     is_element = item is None or item.type is Type.ELEMENT
     if is_element:
         if node.value:
-            message = f"<{node.name}> holds elements, not text: {quoted(node.value.raw)}"
+            message = f"<{node.name}> takes elements, not text: {quoted(node.value.raw)}"
             yield problem(document, Kind.STRAY_TEXT, message, node.value.span, node.path)
         return
     assert item is not None
     if node.value and node.children:
-        message = f"<{node.name}> holds a value and no elements"
+        message = f"<{node.name}> takes a value, not child elements"
         yield problem(document, Kind.STRAY_TEXT, message, node.value.span, node.path)
     elif node.value:
         yield from value_problems(document, item, node.value, node.name)
@@ -122,9 +132,9 @@ def _value_problems(document: Document, known: Schema, node: Node) -> Iterator[P
 
 
 def value_problems(document: Document, item: Item, value: Value, name: str) -> Iterator[Problem]:
-    """What is wrong with one value: nothing, or one problem.
+    """Check one value; the result is at most one problem.
 
-    A value whose expansion failed has been reported as such.
+    A failed expansion is reported elsewhere.
     """
     if value.is_broken:
         return
@@ -172,7 +182,7 @@ def _times(count: int) -> str:
 
 
 def _element_hint(known: Schema, child: Node) -> str:
-    """What the author of an unknown element may have meant."""
+    """Suggest what the author of an unknown element may have meant."""
     parent = child.path.rpartition("/")[0]
     allowed = list(known.children(parent))
     for beside in (f"{parent}/{name}".lstrip("/") for name in allowed):

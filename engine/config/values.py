@@ -1,7 +1,7 @@
 """Typed values from the text of an element or attribute, by the rules of the OpenSplice validator.
 
-Booleans are TRUE or FALSE in any case and nothing else; integers are decimal, `0x` hexadecimal or, with a
-leading zero, octal; nothing may follow a number; labels are compared without case.
+Booleans are TRUE or FALSE in any case; integers are decimal, `0x` hexadecimal or, with a leading zero, octal;
+nothing may follow a number; labels are compared without case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LONGEST_NUMBER = 64
 
 
 class ValueFault(ValueError):
-    """A text that is not a value of its item."""
+    """A text is not a value of its item."""
 
     def __init__(self, kind: Kind, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class ValueFault(ValueError):
 
 
 def parse_boolean(text: str) -> bool:
-    """TRUE or FALSE.
+    """Parse TRUE or FALSE.
 
     Raises:
         ValueFault: anything else.
@@ -42,7 +42,7 @@ def parse_boolean(text: str) -> bool:
 
 
 def parse_int(text: str) -> int:
-    """A whole number: decimal, 0x hexadecimal, or octal with a leading zero.
+    """Parse a whole number: decimal, 0x hexadecimal, or octal with a leading zero.
 
     Raises:
         ValueFault: anything else.
@@ -61,7 +61,7 @@ def parse_int(text: str) -> int:
 
 
 def parse_float(text: str) -> float:
-    """A finite decimal number.
+    """Parse a finite decimal number.
 
     Raises:
         ValueFault: anything else.
@@ -74,7 +74,7 @@ def parse_float(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """A number of bytes with an optional suffix K, M or G (of 1024).
+    """Parse a number of bytes with an optional suffix K, M or G (of 1024).
 
     Raises:
         ValueFault: anything else.
@@ -92,10 +92,10 @@ def parse_size(text: str) -> int:
 
 
 def parse_value(item: Item, text: str) -> str | int | float | bool:
-    """The value of a text; enumerations come back in the schema's spelling.
+    """Parse the value of an item; enumerations get the schema's spelling.
 
     Raises:
-        ValueFault: the text is no value of the item's type, or lies outside its range.
+        ValueFault: the text is not a value of the item's type, or out of its range.
     """
     match item.type:
         case Type.BOOLEAN:
@@ -119,7 +119,7 @@ _defaults: dict[tuple[str, str], str | int | float | bool] = {}
 
 
 def default_value(item: Item) -> str | int | float | bool:
-    """The documented default; the schema's own spelling of it is always valid."""
+    """Return the documented default."""
     key = (item.path, item.default)
     found = _defaults.get(key)
     if found is None:
@@ -146,14 +146,14 @@ def _in_range(item: Item, number: float) -> int | float:
 
 
 def range_text(item: Item, *, too_low: bool) -> str:
-    """How a number misses the range of an item, in words."""
+    """Describe how a number misses the range of an item."""
     if item.low and item.high:
         return f"not between {item.low} and {item.high}"
     return f"less than {item.low}" if too_low else f"more than {item.high}"
 
 
 def did_you_mean(wrong: str, known: tuple[str, ...] | list[str]) -> str:
-    """A hint that names the most similar known word; empty when none is similar."""
+    """Suggest the most similar known word; empty if none is similar."""
     folded = {word.lower(): word for word in reversed(known)}
     exact = folded.get(wrong.strip().lower())
     if exact:

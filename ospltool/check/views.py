@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from engine.config import Attribute, Configuration, Document, Kind, Node, Problem, Source, Span, Value
 from engine.config.loader import Interpreted
-from engine.config.persistence import Interpreted as Persistence
+from engine.config.persistence import InterpretedServices
 from engine.config.schema import documented
 from engine.core import expressions
 from engine.core.namespaces import NameSpace, Policy
@@ -30,7 +30,7 @@ class FileView:
     source: Source | None
     problems: tuple[Problem, ...]
     node_name: str = ""
-    persistence: Persistence | None = None
+    persistence: InterpretedServices | None = None
 
     def place(self, problem: Problem) -> Place:
         """Return the place of a problem; without the file's content if it could not be read."""

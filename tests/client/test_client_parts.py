@@ -134,7 +134,7 @@ def test_a_part_is_the_whole_of_what_it_holds_and_of_nothing_else(
 def test_commands_say_that_a_node_is_lazy(lab: ClientLab, run: Callable[..., tuple[int, str, str]]) -> None:
     (ignored,) = lab.trace("n2", "lifecycle.setting-ignored")
     assert ignored["setting"].endswith("Policy[@masterPriority]")
-    assert ignored["reason"] == "a node with alignee Lazy is no master of others"
+    assert ignored["reason"] == "a node with alignee Lazy is never master of others"
     assert "Policy[@masterPriority] has no effect" in lab.information("n2")
 
     cat = ("cat", "Reading", "--domain", lab.domain, "--partition", *OTHER, "--timeout", "5s")

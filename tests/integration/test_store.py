@@ -198,7 +198,7 @@ def test_without_free_disk_a_node_goes_on_says_so_and_returns_by_itself(
     lab.seen.wait_for("it holds all the same", lambda: lab.seen.samples("n1") == 2_500)
     degraded = lab.seen.stored("n1")
     assert 500 <= degraded < 2_500
-    assert "can not be stored on disk" in lab.errors("n1")
+    assert "cannot be stored on disk" in lab.errors("n1")
     reader = lab.reader()
     reader.wait(2_500)
 

@@ -16,7 +16,7 @@ WRONG = [
     ("<depth>1", "<depth>7", "31:10: persistence_group 'all' keeps 7 samples of each instance"),
     ("KEEP_LAST_", "KEEP_ALL_", "31:10: persistence_group 'all' keeps all samples of each instance"),
     ("persistence_group", "group", "has no persistence_group: it would keep nothing"),
-    ('name="redundant"', 'name="*"', "'*' is no name of a persistence_service"),
+    ('name="redundant"', 'name="*"', "'*' is not a valid name of a persistence_service"),
     ("persistence_service", "service", "there is no persistence_service element"),
 ]
 

@@ -38,7 +38,7 @@ def read(domain: str = "", top: str = "") -> bytes:
             "it belongs in //OpenSplice/Domain/Filters",
         ),
         (read("<Report appends='true'/>"), "Domain/Report[@appends]", 2, "did you mean append?"),
-        (read("\nstray"), "Domain", 3, "holds elements, not text"),
+        (read("\nstray"), "Domain", 3, "takes elements, not text"),
         (read(top="\n<DurabilityServce/>"), "DurabilityServce", 3, "did you mean DurabilityService?"),
         (read(top="\n<Role>r</Role>"), "Role", 3, "it belongs in //OpenSplice/Domain"),
         (
