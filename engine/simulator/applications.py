@@ -1,4 +1,4 @@
-"""The applications of a simulated cluster: processes that write, and processes that come late and read."""
+"""The applications of a simulated cluster: writing processes, and late joiners that read."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 KEY_PREFIX: Final = b"\0\1\0\0key"
 LARGE_SAMPLE: Final = 100
-"""A few samples are so many times as large as the others."""
+"""Size of a few samples, as a multiple of the others'."""
 
 
 @functools.cache
 def describe(plan: TopicPlan) -> GroupDescription:
-    """The group of a planned topic."""
+    """Describe the group of a planned topic."""
     name = f"{plan.topic}Type"
     kind = TypeDescription(name, b"information of " + name.encode(), b"mapping", keyed=True)
     delay_ns = plan.cleanup_delay_s * 1_000_000_000 if plan.cleanup_delay_s >= 0 else -1
@@ -39,7 +39,7 @@ def describe(plan: TopicPlan) -> GroupDescription:
 
 
 class Application:
-    """A process of somebody else on one of the hosts."""
+    """An application's process on one of the hosts."""
 
     def __init__(self, cluster: Cluster, name: str, host: str) -> None:
         self.cluster = cluster
@@ -48,48 +48,50 @@ class Application:
         self.party = Party(name, name, host, self)
 
     def begin(self) -> None:
-        """The process starts."""
+        """Start the process."""
         self.cluster.network.join(self.party)
 
     def end(self, *, in_order: bool) -> None:
-        """The process ends."""
+        """End the process."""
         (self.cluster.network.leave if in_order else self.cluster.network.kill)(self.party)
 
     def discovered_by(self, node: SimulatedNode) -> None:
-        """Discovery told the node of this process and its endpoints."""
+        """Do what follows when a node discovers this process."""
 
     def lost_by(self, node: SimulatedNode) -> None:
-        """The node does not see this process any more."""
+        """Do what follows when a node loses this process."""
 
     def receive(self, sender: Party, topic: str, item: object) -> None:
-        """Applications read nothing of what nodes send."""
+        """Ignore messages of nodes."""
 
     def appeared(self, peer: Party) -> None:
-        """Applications do not care who is there."""
+        """Ignore other participants."""
 
     def vanished(self, peer: Party) -> None:
-        """Applications do not care who is there."""
+        """Ignore other participants."""
 
     def attached(self, peer: Party) -> None:
-        """Only nodes attach."""
+        """Do nothing: only nodes attach."""
 
     def detached(self, peer: Party) -> None:
-        """Only nodes attach."""
+        """Do nothing: only nodes attach."""
 
 
 class Writer(Application):
-    """A process with one writer for each of its topics; it writes what it is told to write.
+    """A process with one writer for each of its topics; it writes on request.
 
-    Its host may be one of the nodes' or one of its own. Nothing that was written before a node's tap had
-    matched is captured by that node. While the link to a node is cut, the writers keep what that node has not
-    acknowledged, with `depth` only the last so many samples of each instance; once the node has forgotten the
-    process, nothing of it comes any more.
+    Its host may be a node's or a separate one. A node captures no samples from before its tap has matched.
+    While the link to a node is cut, the writers keep the samples that the node has not acknowledged, with
+    `depth` only the last `depth` of each instance; once the node has lost the process, they send it nothing
+    more.
 
     Args:
-        cluster, name, host: as for every application.
-        rng: draws what it does by itself.
-        depth: 0 keeps everything that a node has not acknowledged.
-        topics: the numbers of the planned topics of which it has a writer; all by default.
+        cluster: the cluster.
+        name: name of the process.
+        host: its host.
+        rng: draws its random choices.
+        depth: number of unacknowledged samples to keep for each instance; 0 keeps all.
+        topics: the numbers of the planned topics for which it has a writer; all by default.
     """
 
     def __init__(
@@ -129,7 +131,7 @@ class Writer(Application):
         return record
 
     def discovered_by(self, node: SimulatedNode) -> None:
-        """The node learns of the writers; its taps match with them soon."""
+        """Tell the node of the writers; its taps match them soon."""
         runtime = node.runtime
         assert runtime is not None
         for guid, description in self._endpoints.values():
@@ -140,14 +142,14 @@ class Writer(Application):
         self._taps[node] = (node.run, self.cluster.schedule.now + delay)
 
     def lost_by(self, node: SimulatedNode) -> None:
-        """The node's taps have lost the writers; the routes stay for what is still queued."""
+        """Tell the node that the writers are gone; their routes stay for queued samples."""
         self._taps.pop(node, None)
         assert node.runtime is not None
         for guid, _ in self._endpoints.values():
             node.runtime.housekeeping.writers(guid, ())
 
     def matched(self, topic: int) -> list[SimulatedNode]:
-        """The nodes whose taps have matched with the writer of a planned topic."""
+        """Return the nodes whose taps have matched the writer of a planned topic."""
         _, description = self._endpoints[topic]
         return self._matched(description)
 
@@ -168,7 +170,7 @@ class Writer(Application):
             self.cluster.network.send(self.party, node.party, SAMPLE, record)
 
     def _overwrite(self, held: list[tuple[str, object]]) -> None:
-        """The newest of what a cut link holds back takes the place of the oldest beyond the depth."""
+        """Drop the oldest sample of the newest one's instance, if a cut link holds more than `depth`."""
         _, newest = held[-1]
         assert isinstance(newest, CapturedSample)
         same = [
@@ -181,22 +183,22 @@ class Writer(Application):
 
 
 class RandomWriter(Writer):
-    """A writer that writes at random until it is told to end."""
+    """A writer that writes at random until `finish`."""
 
     _is_writing = False
 
     def begin(self) -> None:
-        """Start, and write for the first time a little later."""
+        """Start the process, which writes first a little later."""
         super().begin()
         self._is_writing = True
         self._write_later()
 
     def finish(self) -> None:
-        """Write no more, but stay."""
+        """Stop writing, but stay."""
         self._is_writing = False
 
     def end(self, *, in_order: bool) -> None:
-        """The process ends."""
+        """End the process."""
         self._is_writing = False
         super().end(in_order=in_order)
 
@@ -220,11 +222,11 @@ class RandomWriter(Writer):
 
 
 class Reader(Application):
-    """A process with one durable reader that came late.
+    """A process with one durable reader, a late joiner.
 
     Attributes:
-        keys: what must be served to it, as nodes understand it.
-        served: who gave it what, in order.
+        seen_by: the nodes that see it, with their runs.
+        served: the deliveries in order: reader key, node and samples.
     """
 
     def __init__(
@@ -244,7 +246,7 @@ class Reader(Application):
         self.served: list[tuple[ReaderKey, SimulatedNode, tuple[Sample, ...]]] = []
 
     def discovered_by(self, node: SimulatedNode) -> None:
-        """The node learns of the reader."""
+        """Tell the node of the reader."""
         runtime = node.runtime
         assert runtime is not None
         self.seen_by[node] = node.run
@@ -252,7 +254,7 @@ class Reader(Application):
             runtime.serving.seen(key, frozenset((self.host,)))
 
     def lost_by(self, node: SimulatedNode) -> None:
-        """The node does not see the reader any more."""
+        """Tell the node that the reader is gone."""
         runtime = node.runtime
         assert runtime is not None
         self.seen_by.pop(node, None)
@@ -260,5 +262,5 @@ class Reader(Application):
             runtime.serving.gone(key)
 
     def take(self, key: ReaderKey, samples: tuple[Sample, ...], node: SimulatedNode) -> None:
-        """A node gives what was written before."""
+        """Take a delivery of a node."""
         self.served.append((key, node, samples))

@@ -1,4 +1,4 @@
-"""Many seeds, on all cores."""
+"""Runs of many seeds, on all cores."""
 
 from __future__ import annotations
 
@@ -25,21 +25,24 @@ if TYPE_CHECKING:
 
 ANY: Final = "any"
 CLASSIC: Final = "classic"
-"""Draws only faults of nodes, hosts and disks: writers reach all nodes, and write nothing in the end."""
+"""Draw only faults of nodes, hosts and disks: writers reach all nodes, and stop before the end."""
 CHUNK: Final = 8
-"""Seeds that a worker takes at once."""
+"""Seeds of one piece of a worker's work."""
 YOUNG_OBJECTS: Final = 100_000
-"""Python looks for cycles among its newest objects after so many more of them; by itself after 700."""
+"""New objects after which Python looks for cycles among them; its default is 700."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """One seed.
+    """The result of one seed.
 
     Attributes:
-        violation: empty when no checker objected.
-        digest: of the short log; two runs with the same digest were the same.
-        virtual_s, cpu_s: how much time was simulated, and what that cost.
+        seed: the seed.
+        violation: the violated rule; empty for none.
+        digest: digest of the short log; runs with the same digest were equal.
+        virtual_s: simulated time.
+        cpu_s: processor time.
+        statistics: figures of the run.
         replay: the command that runs it again.
     """
 
@@ -53,7 +56,7 @@ class Outcome:
 
     @property
     def about(self) -> str:
-        """What happened, in one line."""
+        """A summary in one line."""
         stats = self.statistics
         return (
             f"{stats.written} samples written, {stats.crashes} crashes, {stats.cuts} cuts, {stats.masters} "
@@ -62,15 +65,15 @@ class Outcome:
         )
 
     def to_plain(self) -> dict[str, object]:
-        """As plain values."""
+        """Convert to plain values."""
         return dataclasses.asdict(self)
 
 
 def parse_faults(text: str) -> tuple[Fault, ...] | None:
-    """The kinds of faults in a text such as `crash,partition`; `all`, `none`; None for `any` and `classic`.
+    """Parse kinds of faults such as `crash,partition`; `all`, `none`; None for `any` and `classic`.
 
     Raises:
-        ValueError: one of them is not known; the message lists those that are.
+        ValueError: a kind is unknown; the message lists the known ones.
     """
     if text in (ANY, CLASSIC):
         return None
@@ -87,14 +90,14 @@ def parse_faults(text: str) -> tuple[Fault, ...] | None:
 
 @dataclasses.dataclass(frozen=True)
 class Campaign:
-    """What is run for each seed.
+    """The parameters of the run of each seed.
 
     Attributes:
         faults: as `parse_faults` reads them.
-        minutes: of the phase with faults; None leaves it to the seed.
-        nodes: how many there are in a system that the seed draws; None leaves it to the seed.
-        configurations: of the nodes, by name; none lets the seed draw the whole system.
-        deployment: what the configurations are called in the command that replays a run.
+        minutes: duration of the phase with faults; None lets the seed draw it.
+        nodes: number of nodes of a drawn system; None lets the seed draw it.
+        configurations: the nodes' configurations, by name; none lets the seed draw the whole system.
+        deployment: the argument for the configurations in the command that replays a run.
     """
 
     faults: str = ANY
@@ -104,7 +107,7 @@ class Campaign:
     nodes: int | None = None
 
     def options(self, seed: int) -> Options:
-        """The options of a seed.
+        """Return the options of a seed.
 
         Raises:
             ValueError: the configurations cannot be simulated.
@@ -129,19 +132,19 @@ class Campaign:
         )
 
     def run_all(self, seeds: Sequence[int], jobs: int = 1) -> Iterator[Outcome]:
-        """The outcomes of many seeds, in their order."""
+        """Run many seeds; return their outcomes in order."""
         if jobs <= 1:
             with _seldom_collecting():
                 yield from map(self.run, seeds)
             return
-        context = multiprocessing.get_context("spawn")  # the same on all systems, and nothing is inherited
+        context = multiprocessing.get_context("spawn")  # equal on all systems, without inherited state
         with concurrent.futures.ProcessPoolExecutor(
             jobs, mp_context=context, initializer=_collect_seldom
         ) as pool:
             yield from pool.map(self.run, seeds, chunksize=CHUNK)
 
     def replay_command(self, seed: int) -> str:
-        """What replays a seed."""
+        """Return the command that replays a seed."""
         deployment = f" {shlex.quote(self.deployment)}" if self.deployment else ""
         minutes = f" --minutes {self.minutes:g}" if self.minutes else ""
         nodes = f" --nodes {self.nodes}" if self.nodes else ""
@@ -149,7 +152,7 @@ class Campaign:
 
 
 def _collect_seldom() -> None:
-    """A run makes many small objects and hardly a cycle: looking for cycles takes a tenth of its time."""
+    """Look for cycles rarely: a run makes few, and looking takes a tenth of its time."""
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
 
@@ -171,7 +174,7 @@ def run_seed(seed: int, faults: str = ANY) -> Outcome:
 
 
 def summary(outcomes: Sequence[Outcome], jobs: int, elapsed_s: float) -> str:
-    """A campaign in one line; it took `elapsed_s` seconds of real time."""
+    """Summarise a campaign, which took `elapsed_s` seconds of real time, in one line."""
     bad = sum(bool(outcome.violation) for outcome in outcomes)
     virtual_s = sum(outcome.virtual_s for outcome in outcomes)
     cpu_s = sum(outcome.cpu_s for outcome in outcomes)

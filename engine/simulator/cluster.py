@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from engine.tracing.tracer import Output
 
 LOOK_S: Final = 10.0
-"""Checkers look at everything this often."""
+"""Period of complete checks."""
 STEP_S: Final = 0.25
 LAST_WRITES_S: Final = 3.0
-"""Applications go on writing for so long after everything has healed."""
+"""Time in which applications still write after everything has healed."""
 APPROVED: Final = "compatibility.approved"
 HEEDED: Final = (APPROVED, "align.reconciling", "align.extending", "align.part-compared")
-"""What a node traces when it begins to talk to a fellow, and when it asks for what its set may lack."""
+"""Trace events of a node that begins to talk to a fellow, or requests samples that its set may lack."""
 ARRIVES_S: Final = 1.0
-"""After so long what was written last is everywhere: until then nothing can be said of equal sets."""
+"""Time for the last samples to arrive everywhere; sets are compared only after that."""
 MAX_DRIFT: Final = 200e-6
 
 
@@ -90,11 +90,11 @@ class Cluster:
         self.checkers: list[Checker] = make_checkers(self)
 
     def rng(self, purpose: str) -> random.Random:
-        """A generator of its own for each purpose, so that one does not change the other."""
+        """Make a separate generator for each purpose, so that one does not change another."""
         return random.Random(f"{self.options.seed} {purpose}")
 
     def outputs_for(self, node: SimulatedNode) -> Sequence[Output]:
-        """Where the trace of a run goes."""
+        """Return the outputs for the trace of a run."""
         return self._outputs(node) if self._outputs else ()
 
     def _make_nodes(self) -> None:
@@ -115,7 +115,7 @@ class Cluster:
     # A run.
 
     def run(self) -> Result:
-        """Both phases; whatever goes wrong is in the result."""
+        """Run both phases; the result has any violation."""
         violation: Violation | None = None
         try:
             self._run()
@@ -153,7 +153,7 @@ class Cluster:
         self.settle(options.fault_s)
 
     def _settle_busy(self) -> None:
-        """Go on, while applications write, until what was written before everything healed is everywhere.
+        """Continue, while applications write, until all nodes have the samples from before everything healed.
 
         Raises:
             Violation: that did not happen in time.
@@ -170,7 +170,7 @@ class Cluster:
         self.log.line("all", "-", f"equal {self.statistics.equal_s} s after healing, while writing goes on")
 
     def _unsettled(self, until_s: float) -> str:
-        """What keeps the system from being equal, but for what was written after a moment."""
+        """Return a difference between nodes, without samples written after `until_s`; empty for none."""
         for node in self.nodes:
             if node.runtime is None:
                 return f"{node.name} is down"
@@ -180,7 +180,7 @@ class Cluster:
         return unsettled(self, until_s)
 
     def settle(self, healed_s: float) -> None:
-        """Go on until the system is quiet and equal, and see that it stays so and that all checkers agree.
+        """Continue until the system is quiet and equal; check that it stays so and that all checkers agree.
 
         Args:
             healed_s: when the last fault was over.
@@ -200,7 +200,7 @@ class Cluster:
         before = self._fingerprint()
         half_s = self.options.quiet_s / 2
         self.schedule.run_until(self.schedule.now + half_s)
-        whole = self._whole_sets  # until now nodes may have compared what one had purged just before
+        whole = self._whole_sets  # before, nodes may have compared samples that one had just purged
         self.schedule.run_until(self.schedule.now + half_s)
         if self._fingerprint() != before:
             raise Violation("quiet", f"not quiet after it had settled: {before} became {self._fingerprint()}")
@@ -215,7 +215,7 @@ class Cluster:
         self.log.line("all", "#", "all checkers agree")
 
     def _fingerprint(self) -> list[tuple[str, str, Epoch | None, Epoch]]:
-        """Masters and lineages; nothing of it changes in a quiet system."""
+        """Return masters and lineages, which do not change in a quiet system."""
         return [
             (node.name, state.name, state.following, state.lineage)
             for node in self.nodes
@@ -224,13 +224,13 @@ class Cluster:
         ]
 
     def _has_part(self, fellow: str, name_space: str) -> bool:
-        """Whether a node is Lazy; it asks after each purge whether its part is as it should be."""
+        """Tell whether a node is Lazy; such a node checks its part after each purge."""
         runtime = next((node.runtime for node in self.nodes if node.id == fellow), None)
         data = runtime.spaces.get(name_space) if runtime else None
         return data is not None and data.state.is_lazy
 
     def look(self) -> None:
-        """Let all checkers look at everything."""
+        """Let all checkers check everything."""
         for checker in self.checkers:
             checker.looked()
 
@@ -241,7 +241,7 @@ class Cluster:
     # Applications.
 
     def start_writer(self) -> None:
-        """One more process that writes at random."""
+        """Start another process that writes at random."""
         rng = self._next_writer()
         name, host = f"app{self._started_writers}", rng.choice(self.nodes).name
         depth, topics = self.options.workload.history, self._topics_of(name)
@@ -250,7 +250,7 @@ class Cluster:
         writer.begin()
 
     def _place(self, name: str, host: str) -> str:
-        """The host of a writer: that of a node, or one of its own that may have no way to some nodes."""
+        """Choose the host of a writer: a node's, or a separate one that may not reach some nodes."""
         plan = self.options.workload
         rng = self.rng(f"place {name}")
         if rng.random() >= plan.remote:
@@ -263,12 +263,12 @@ class Cluster:
         return own
 
     def _topics_of(self, name: str) -> Sequence[int]:
-        """The topic of a narrow writer."""
+        """Choose the topic of a narrow writer."""
         rng, plan = self.rng(f"topics of {name}"), self.options.workload
         return (rng.randrange(len(plan.topics)),) if rng.random() < plan.narrow else ()
 
     def open_writer(self, host: str, depth: int = 0, topics: Sequence[int] = ()) -> Writer:
-        """One more process on a host, which need not be a node's; it writes what it is told to write."""
+        """Start another process on a host, which need not be a node's; it writes on request."""
         rng = self._next_writer()
         self.clocks.setdefault(host, SimulatedClock(self.schedule))
         writer = Writer(self, f"app{self._started_writers}", host, rng, depth, topics)
@@ -288,7 +288,7 @@ class Cluster:
         self._begin_reader(rng.choice(self.nodes).name, topic.topic, partitions, participant)
 
     def open_reader(self, host: str, topic: str, *partitions: str) -> Reader:
-        """A process with a durable reader starts on a host."""
+        """Start a process with a durable reader on a host."""
         return self._begin_reader(host, topic, partitions, self._next_reader().randbytes(16).hex())
 
     def _next_reader(self) -> random.Random:
@@ -302,10 +302,10 @@ class Cluster:
         reader.begin()
         return reader
 
-    # What nodes tell.
+    # Events of nodes.
 
     def opened(self, node: SimulatedNode, found: Found) -> None:
-        """A node opened its store."""
+        """Take in that a node opened its store."""
         self.statistics.starts += 1
         count = sum(data.summary().count for data, _ in found.sets.values())
         damage = f", damaged: {', '.join(found.damage)}" if found.damage else ""
@@ -315,12 +315,12 @@ class Cluster:
             checker.opened(node, found)
 
     def destroyed(self, node: SimulatedNode) -> None:
-        """The disk of a node is lost."""
+        """Take in the loss of a node's disk."""
         for checker in self.checkers:
             checker.destroyed(node)
 
     def ended(self, node: SimulatedNode) -> None:
-        """A run of a node has ended."""
+        """Take in the end of a node's run."""
         for key in [key for key in self._standings if key[0] is node]:
             del self._standings[key]
         for checker in self.checkers:
@@ -337,7 +337,7 @@ class Cluster:
                 checker.differed(node, str(record.fields["group"]))
 
     def turned(self, node: SimulatedNode) -> None:
-        """A node has taken a turn: see whether it stands elsewhere now."""
+        """Take in a turn of a node: report its changes of state."""
         assert node.runtime is not None
         for name, data in node.runtime.spaces.items():
             state = data.state
@@ -368,7 +368,7 @@ class Cluster:
         self.faults.stepped(node, before, now)
 
     def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
-        """A node took samples in."""
+        """Take in samples that a node captured."""
         assert node.runtime is not None
         for record in records:
             for group in node.routes[record.writer]:
@@ -379,7 +379,7 @@ class Cluster:
             checker.captured(node, records)
 
     def written(self, writer: Writer, description: GroupDescription, record: CapturedSample) -> None:
-        """An application wrote a sample."""
+        """Take in a sample that an application wrote."""
         self.statistics.written += 1
         self.statistics.written_bytes += len(record.payload)
         self.ledger.wrote(description.group, record, self.schedule.now)
@@ -387,12 +387,12 @@ class Cluster:
             checker.written(description, record)
 
     def written_s(self, group: Group, sample: Sample | CapturedSample) -> float:
-        """The true time at which a sample was written, whatever its stamp says."""
+        """Return the true time at which a sample was written, independent of its timestamp."""
         entry = self.ledger.entry(group, sample)
         return entry.written_s if entry else 0.0
 
     def committed(self, node: SimulatedNode) -> None:
-        """Transactions of a node may be on its disk."""
+        """Take in transactions that may have reached a node's disk."""
         transactions, node.disk.store.committed = node.disk.store.committed, []
         for transaction in transactions:
             self.statistics.transactions += 1
@@ -400,7 +400,7 @@ class Cluster:
                 checker.committed(node, transaction)
 
     def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], samples: int) -> None:
-        """A node begins to send a set."""
+        """Take in that a node begins to send a set."""
         assert node.runtime is not None
         data = node.runtime.spaces[name_space].working
         size = sum(group.payload_bytes for group in data.groups.values())
@@ -413,21 +413,21 @@ class Cluster:
             checker.streaming(node, name_space, fellows, size)
 
     def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
-        """A node begins to serve a late joiner."""
+        """Take in that a node begins to serve a late joiner."""
         self.statistics.deliveries += 1
         for checker in self.checkers:
             checker.serving(node, reader, whole=whole)
 
     def name_of(self, node_id: str) -> str:
-        """The name of a node."""
+        """Return the name of a node."""
         return next((node.name for node in self.nodes if node.id == node_id), node_id[:8])
 
     def up(self) -> list[SimulatedNode]:
-        """The nodes that are up."""
+        """Return the nodes that are up."""
         return [node for node in self.nodes if node.is_up]
 
     def is_operational(self) -> bool:
-        """Whether every node is up and complete."""
+        """Tell whether all nodes are up and complete."""
         return all(
             node.runtime is not None and node.runtime.state is ServiceState.COMPLETE for node in self.nodes
         )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.config import Configuration
 
 MINUTES = 2.0
-"""How long there are faults where nothing is said."""
+"""Default duration of the phase with faults."""
 
 
 def deployed(
@@ -28,7 +28,7 @@ def deployed(
     minutes: float | None = None,
     is_classic: bool = False,
 ) -> Options:
-    """Options for configured nodes.
+    """Make the options for configured nodes.
 
     Args:
         configurations: of each node, by its name; each node is on a host of its own.
@@ -72,7 +72,7 @@ def deployed(
 
 
 def _places(plan: NodePlan) -> list[tuple[str, str]]:
-    """A partition and a topic in each element of each name-space; the first name-space that has it counts."""
+    """Return a partition and a topic in each element of the name-spaces, each once."""
     found: list[tuple[str, str]] = []
     for space in plan.settings.name_spaces:
         for element in space.elements:

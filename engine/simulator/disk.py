@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 RETRY_S: Final = 1.0
 LONGEST_S: Final = 30.0
-"""The slowest disk has finished a transaction by then, also when it was begun before everything healed."""
+"""Limit for a transaction on the slowest disk, also if it began before everything healed."""
 
 
 class PowerCut(Exception):
-    """The node died in the middle of what its store was doing."""
+    """The node died in the middle of a transaction."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Committed:
 
 
 class _WatchedWriter:
-    """A set writer that remembers what went in."""
+    """A set writer that remembers the added samples."""
 
     def __init__(self, inner: SetWriter, store: WatchedStore) -> None:
         self._inner = inner
@@ -71,7 +71,7 @@ class _WatchedWriter:
 
 
 class WatchedStore(MemoryStore):
-    """A store that tells what it committed, and that dies after so many steps when it is told to.
+    """A store that reports its transactions, and that can die after a number of steps.
 
     Attributes:
         committed: transactions since somebody looked last.
@@ -84,7 +84,7 @@ class WatchedStore(MemoryStore):
         super().__init__(medium)
 
     def step(self) -> None:
-        """One write to the medium."""
+        """Count one write to the medium."""
         if self.steps_left is not None:
             if self.steps_left <= 0:
                 raise PowerCut
@@ -181,11 +181,11 @@ class SimulatedDisk:
 
     @property
     def report(self) -> OpenReport:
-        """What opening found."""
+        """Result of opening the store."""
         return self.store.report
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """Start to work if there are changes."""
         if not self._is_working and not self._is_dead and not self.persistence.is_idle:
             self._is_working = True
             pause = RETRY_S if self.persistence.problem else self._pause()
@@ -204,14 +204,14 @@ class SimulatedDisk:
         self.wake()
 
     def flush(self) -> None:
-        """Write what is queued, as an orderly end does, and close; what the disk refuses stays unwritten."""
+        """Write the queued changes, as an orderly end does, and close; refused changes are lost."""
         while self.persistence.work():
             pass
         self._is_dead = True
         self.store.close()
 
     def die(self, *, torn: bool) -> None:
-        """The process is killed; with `torn` in the middle of a transaction, if one is waiting."""
+        """Kill the process; with `torn` in the middle of a waiting transaction, if there is one."""
         if torn and not self._is_dead:
             self.store.steps_left = self._rng.randrange(4)
             try:

@@ -32,13 +32,13 @@ CHANCES: Final = {
     Fault.STALE: 0.2,
     Fault.LOSS: 0.1,
 }
-"""How often there are faults between applications and nodes, and around restarts."""
+"""Chances of faults between applications and nodes, and around restarts."""
 
 
 LAZY: Final = 0.3
 """Chance that a system has Lazy nodes."""
 OTHERWISE: Final = 270
-"""With this number it has none for those seeds of all faults that once found something in systems without."""
+"""Number for which the seeds that once found faults in systems without Lazy nodes still have none."""
 
 
 def draw(
@@ -49,7 +49,7 @@ def draw(
     minutes: float | None = None,
     is_classic: bool = False,
 ) -> Options:
-    """Options for a seed.
+    """Draw the options of a seed.
 
     Args:
         seed: decides everything that is not given.
@@ -106,7 +106,7 @@ def draw(
 
 
 def with_applications(options: Options, *, is_drawn: bool) -> Options:
-    """The same with what goes wrong between applications and nodes, and around restarts.
+    """Add faults between applications and nodes, and around restarts.
 
     It has a generator of its own, so that a seed's system is the same with and without it. With `is_drawn`
     kinds of such faults are drawn; otherwise those among the options' faults happen.
@@ -131,7 +131,7 @@ def with_applications(options: Options, *, is_drawn: bool) -> Options:
 
 
 def with_lazy_nodes(options: Options) -> Options:
-    """The same, but now and then some nodes are Lazy: not all that may be master of a role, though.
+    """Make some nodes Lazy in some systems, but not all that may be master of a role.
 
     It has a generator of its own, too. There are topics and readers enough for parts to differ.
     """
@@ -160,7 +160,7 @@ def with_lazy_nodes(options: Options) -> Options:
 
 
 def with_narrow_writers(options: Options) -> Options:
-    """The same, but now and then writers write one topic each; it has a generator of its own, too."""
+    """Give each writer only one topic in some systems; it has a separate generator, too."""
     rng = random.Random(f"{options.seed} narrow {OTHERWISE}")
     load = dataclasses.replace(options.workload, narrow=rng.choice((0.0, 0.0, 0.0, 0.5, 1.0)))
     return dataclasses.replace(options, workload=load)
@@ -171,19 +171,19 @@ def _leads(settings: CoreSettings, role: str) -> bool:
 
 
 def _disks(rng: random.Random, count: int) -> list[bool]:
-    """Now and then a node is without a store, but never all are."""
+    """Draw which nodes have a store; at least one does."""
     if rng.random() < 0.9:
         return [True] * count
     return [True, *(rng.random() < 0.5 for _ in range(count - 1))]
 
 
 def some_faults(rng: random.Random, among: list[Fault]) -> tuple[Fault, ...]:
-    """Some of the kinds of faults."""
+    """Draw some of the kinds of faults."""
     return tuple(fault for fault in among if rng.random() < 0.4)
 
 
 def draw_workload(rng: random.Random, partitions: list[str]) -> Workload:
-    """What applications do in the systems of this module: topics of any kind in the given partitions."""
+    """Draw the work of applications: topics of any kind in the given partitions."""
     topics = tuple(
         TopicPlan(
             rng.choice(partitions),

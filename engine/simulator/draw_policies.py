@@ -1,4 +1,4 @@
-"""Roles and policies drawn for the nodes of a run: whatever a sound configuration may say."""
+"""Roles and policies drawn for the nodes of a run, within valid configurations."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TWO_ROLES: Final = 0.25
 PLAIN_MERGE: Final = 0.5
 """Chance that all nodes merge, within their role and with the other."""
 UNUSUAL: Final = 0.35
-"""Chance that one node has a policy that is unlike the others'."""
+"""Chance that one node's policy differs from the others'."""
 
 
 def draw_roles(rng: random.Random, count: int) -> list[str]:
-    """The role of each node; each role that there is has a node."""
+    """Draw the role of each node; every role has a node."""
     if count < 2 or rng.random() >= TWO_ROLES:
         return [ROLES[0]] * count
     border = rng.randint(1, count - 1)
@@ -29,7 +29,7 @@ def draw_roles(rng: random.Random, count: int) -> list[str]:
 
 
 def draw_policies(rng: random.Random, roles: Sequence[str], names: Sequence[str]) -> list[tuple[Policy, ...]]:
-    """The policies of each node: one for each name-space.
+    """Draw the policies of each node, one for each name-space.
 
     Within a role all nodes have the same merge policies, and one may be master, as it must be.
     """

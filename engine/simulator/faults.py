@@ -1,4 +1,4 @@
-"""What goes wrong in the first phase of a run, and how everything heals before the second."""
+"""The faults of the first phase of a run, and the healing before the second."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from engine.simulator.node import SimulatedNode
 
 DURATIONS: Final = ((0.01, 0.5), (0.5, 4.0), (4.0, 25.0))
-"""Faults are over in an instant, soon, or late; each as often as the others."""
+"""Ranges for the duration of faults, equally likely."""
 LONGEST_DELAY_S: Final = 0.2
-"""Mean delay of a network in trouble at most; what is late by a whole lease is another fault."""
+"""Limit for the mean delay of a troubled network; a delay by a whole lease is another fault."""
 CRASH_IN_STEP: Final = 0.04
-"""Chance that a node dies right after it took a delicate step, or that its aligner does."""
+"""Chance that a node or its aligner dies right after a delicate step."""
 ROLL_PATIENCE_S: Final = 15.0
-"""A rolling restart goes on after so long, also when the node is not complete again."""
+"""Time after which a rolling restart continues although the node is not complete again."""
 _DELICATE: Final = (Phase.INJECT, Phase.COLLECT, Phase.ALIGN, Phase.MERGE, Phase.COMPLETE)
 
 
@@ -121,7 +121,7 @@ class Faults:
             self._after(self._duration(), self._cluster.start_writer)
 
     def stepped(self, node: SimulatedNode, before: Standing | None, now: Standing) -> None:
-        """Die at the moments that matter."""
+        """Kill a node, by chance, after a delicate step."""
         if self._is_over or Fault.CRASH not in self._cluster.options.faults or now.phase not in _DELICATE:
             return
         if (before is None or before.phase is not now.phase) and self._rng.random() < CRASH_IN_STEP:
@@ -132,7 +132,7 @@ class Faults:
             self._after(self._rng.choice((0.0, self._rng.uniform(0, 0.02))), self._kill, victim)
 
     def _end(self, node: SimulatedNode, *, in_order: bool) -> None:
-        """A node ends and stays down."""
+        """End a node, which stays down."""
         if not node.is_up:
             return
         if in_order:
@@ -144,7 +144,7 @@ class Faults:
         self._line(node.name, "ends in order" if in_order else "is killed", "v")
 
     def _roll(self) -> None:
-        """Restart the nodes one by one: each as soon as the one before is up, or complete, again."""
+        """Restart the nodes one by one: each as soon as the previous one is up, or complete, again."""
         nodes = self._rng.sample(self._cluster.nodes, len(self._cluster.nodes))
         self._line("all", "the nodes are restarted one after the other")
         self._roll_on(nodes, in_order=self._rng.random() < 0.5, is_patient=self._rng.random() < 0.7)
@@ -173,7 +173,7 @@ class Faults:
         next_one()
 
     def _stale(self) -> None:
-        """One node is off for long; then all others lose power, and it starts before them."""
+        """Stop one node for long; then all others lose power, and it starts before them."""
         node = self._any_up()
         if node is None:
             return
@@ -191,7 +191,7 @@ class Faults:
             self._after(alone_s + self._rng.uniform(0.0, 2.0), node.start)
 
     def _lose(self) -> None:
-        """A node dies with its disk, and comes back empty."""
+        """Kill a node with its disk; it comes back empty."""
         node = self._any_up()
         if node is not None and node.plan.has_disk:
             node.lose_disk()
@@ -240,7 +240,7 @@ class Faults:
         return [node.name for node in self._cluster.nodes]
 
     def _cut_writer(self) -> None:
-        """The links between one application and some nodes are cut."""
+        """Cut the links between one application and some nodes."""
         remote = [
             writer.host
             for writer in self._cluster.writers
@@ -285,7 +285,7 @@ class Faults:
         self._line("net", f"{len(links)} links are back", "-")
 
     def _clog(self) -> None:
-        """Cut hosts off one by one, and let them back in another order (as FoundationDB does)."""
+        """Cut hosts off one by one, and reconnect them in another order (as FoundationDB does)."""
         hosts = self._hosts()
         chosen = self._rng.sample(hosts, self._rng.randint(1, len(hosts)))
         delay = 0.0
@@ -360,7 +360,7 @@ class Faults:
     # The end of the first phase.
 
     def heal(self) -> None:
-        """Everything works again, and every node is up or comes up."""
+        """Repair everything, and start all nodes that are down."""
         self._is_over = True
         for link in self._cluster.network.cuts():
             self._cluster.network.restore(*link)

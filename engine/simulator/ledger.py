@@ -1,4 +1,4 @@
-"""What applications wrote, when nodes captured it, and whether a set may be without it."""
+"""The samples that applications wrote, the times of their capture, and whether a set may lack them."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class Ledger:
         self.strangers_met_s = 0.0
 
     def wrote(self, group: Group, record: CapturedSample, now: float) -> None:
-        """An application wrote a sample."""
+        """Record a written sample."""
         self._entries[group, record.writer, record.source_time_ns] = Entry(group, record, now)
 
     def captured(self, name_space: str, group: Group, record: CapturedSample, now: float) -> None:
-        """A node took a sample in."""
+        """Record a captured sample."""
         entry = self._entries[group, record.writer, record.source_time_ns]
         if entry.captured_s is None:
             entry.captured_s = now
@@ -71,18 +71,18 @@ class Ledger:
                 self._disposes.setdefault((group, record.key), []).append(entry)
 
     def met(self, one: str, other: str, now: float) -> None:
-        """Two nodes talk to each other."""
+        """Record that two nodes talk to each other."""
         pair = frozenset((one, other))
         if pair not in self._pairs:
             self._pairs.add(pair)
             self.strangers_met_s = now
 
     def entry(self, group: Group, sample: Sample | CapturedSample) -> Entry | None:
-        """The entry of a sample; None for one that nobody wrote, which is for another rule."""
+        """Return the entry of a sample; None for an invented one, which another rule finds."""
         return self._entries.get((group, sample.writer, sample.source_time_ns))
 
     def entries(self, data: DataSet) -> set[Entry]:
-        """The entries of all samples of a set."""
+        """Return the entries of all samples of a set."""
         known = self._entries
         found = {
             known.get((group, sample.writer, sample.source_time_ns))
@@ -90,10 +90,10 @@ class Ledger:
             for sample in group_set.samples()
         }
         found.discard(None)
-        return found  # type: ignore[return-value]  # mypy does not see that None has gone
+        return found  # type: ignore[return-value]  # mypy does not see that None was removed
 
     def lacking(self, data: DataSet, wanted: Iterable[Entry]) -> list[Entry]:
-        """Those of some samples that a set does not have, although nothing took their place or ended them."""
+        """Return the wanted samples that a set lacks, although nothing replaced or deleted them."""
         missing = set(wanted) - self.entries(data)
         lost = [entry for entry in missing if not self._may_lack(data, entry)]
         return sorted(lost, key=lambda entry: entry.written_s)
@@ -106,7 +106,7 @@ class Ledger:
         return self.is_purged(data, entry.group, record)
 
     def is_purged(self, data: DataSet, group: Group, sample: Sample | CapturedSample) -> bool:
-        """Whether the instance was disposed after a sample, and nothing is left of what it was then."""
+        """Tell whether the instance was disposed after a sample, and purged."""
         group_set = data.groups.get(group)
         present = group_set.instance(sample.key) if group_set else ()
         for dispose in self._disposes.get((group, sample.key), ()):
@@ -124,7 +124,7 @@ class Ledger:
         return False
 
     def _came_later(self, group: Group, sample: Sample, dispose: Entry) -> bool:
-        """Whether nobody could know of a sample when the dispose was forgotten.
+        """Tell whether no node could know a sample when the dispose was forgotten.
 
         A dispose that all nodes have may be purged. What is written afterwards makes a new instance, whatever
         its stamp; so does what was written before and arrives afterwards; and a node that had never met the

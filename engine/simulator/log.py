@@ -1,4 +1,4 @@
-"""The short log: one line per transition of the whole cluster, to be read by eye.
+"""The short log: one line per transition of the whole cluster, for people.
 
 A line has the virtual time, the wall clock that a host without skew shows, a column for each node, whose
 transition it is, a sign for its kind, and what happened. The columns show where each node is:
@@ -52,7 +52,7 @@ _ORDER: Final = list(SIGNS.values())
 
 
 class ShortLog:
-    """Collects the lines of a run, and gives each to `show` as it comes."""
+    """Collects the lines of a run, and passes each to `show`."""
 
     def __init__(self, cluster: Cluster, show: Callable[[str], None] | None = None) -> None:
         self._cluster = cluster
@@ -60,7 +60,7 @@ class ShortLog:
         self.lines: list[str] = []
 
     def header(self) -> None:
-        """What the columns are."""
+        """Write the names of the columns."""
         names = " ".join(node.name for node in self._cluster.nodes)
         self._put(f"#   virtual s  UTC              nodes ({names})")
 
@@ -79,12 +79,12 @@ class ShortLog:
             self._show(line)
 
     def text(self) -> str:
-        """All lines."""
+        """Return all lines."""
         return "\n".join(self.lines) + "\n"
 
 
 def sign_of(node: SimulatedNode) -> str:
-    """Where a node is, in one character."""
+    """Return the state of a node as one character."""
     if node.runtime is None:
         return "."
     if node.is_stalled or node.party.is_frozen:

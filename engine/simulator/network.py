@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 ATTACHMENT: Final = "d_attachment"
 LOOPBACK_S: Final = 0.0001
 CROWD: Final = 50
-"""With more participants than this, what happens to one of them within `GATHER_S` is taken together."""
+"""Number of participants above which events of one participant within `GATHER_S` are combined."""
 GATHER_S: Final = 0.02
 LONG_LOSS_S: Final = 0.3
-"""Longest pause before a lost datagram is sent again."""
+"""Limit for the pause before a lost datagram is resent."""
 
 
 class Handler(Protocol):
-    """Who acts for a participant. All calls come from the schedule, one at a time."""
+    """The behaviour of a participant. All calls come from the schedule, one at a time."""
 
     def receive(self, sender: Party, topic: str, item: object) -> None:
-        """Something that `sender` sent has arrived."""
+        """Take in an item that `sender` sent."""
 
     def appeared(self, peer: Party) -> None:
-        """A participant was discovered."""
+        """Take in a discovered participant."""
 
     def vanished(self, peer: Party) -> None:
-        """A participant left, or was silent for longer than its lease."""
+        """Take in that a participant left, or was silent for longer than its lease."""
 
     def attached(self, peer: Party) -> None:
-        """Both sides have matched, and know it."""
+        """Take in that both sides have matched, and know it."""
 
     def detached(self, peer: Party) -> None:
-        """One side has lost the other."""
+        """Take in that one side has lost the other."""
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -82,7 +82,7 @@ class Party:
 
 
 class _Pipe:
-    """What is on its way from one participant to another."""
+    """The items under way from one participant to another."""
 
     __slots__ = ("generation", "held", "last", "receiver", "sender")
 
@@ -94,7 +94,7 @@ class _Pipe:
         self.last: dict[str, float] = {}
 
     def forget(self) -> None:
-        """One side has lost the other: nothing that is on its way arrives."""
+        """Drop the items under way, because one side has lost the other."""
         self.generation += 1
         self.held.clear()
         self.last.clear()
@@ -131,20 +131,20 @@ class Network:
     # Participants.
 
     def join(self, party: Party) -> None:
-        """A process has started."""
+        """Add a process that started."""
         self.parties.append(party)
         for other in list(self.parties):
             self._meet(party, other)
 
     def leave(self, party: Party) -> None:
-        """A process ends in order: whoever can hear it knows at once."""
+        """Remove a process that ends in order: participants that it reaches know at once."""
         self._end(party)
         for other in self.parties:
             if party in other.matched and not self._is_cut(party, other):
                 self._schedule.after(self._delay(party, other), self._unmatch, other, party)
 
     def kill(self, party: Party) -> None:
-        """A process dies without a word."""
+        """Remove a process that dies silently."""
         self._end(party)
 
     def _end(self, party: Party) -> None:
@@ -153,13 +153,13 @@ class Network:
         self._fall_silent(party)
 
     def freeze(self, party: Party) -> None:
-        """A process stands still."""
+        """Stop a process."""
         self.disturbed_s = self._schedule.now
         party.is_frozen = True
         self._fall_silent(party)
 
     def thaw(self, party: Party) -> None:
-        """It goes on, and does not know that time has passed."""
+        """Continue a stopped process, which does not notice the lost time."""
         self.disturbed_s = self._schedule.now
         party.is_frozen = False
         party.silent_since = None
@@ -181,7 +181,7 @@ class Network:
     # Links.
 
     def cut(self, source: str, target: str) -> bool:
-        """Nothing gets from one host to another any more; False when that was so before."""
+        """Cut the link from one host to another; return False if it was cut before."""
         if source == target or (source, target) in self._cut:
             return False
         self._cut[source, target] = self._schedule.now
@@ -194,13 +194,13 @@ class Network:
         return True
 
     def wall(self, one: str, other: str) -> None:
-        """There is no way between two hosts, and never will be."""
+        """Separate two hosts for ever."""
         for link in ((one, other), (other, one)):
             self.cut(*link)
             self._walls.add(link)
 
     def restore(self, source: str, target: str) -> bool:
-        """The link works again; False when it was not cut, or when there is a wall."""
+        """Restore a link; return False if it was not cut, or if there is a wall."""
         if (source, target) in self._walls or self._cut.pop((source, target), None) is None:
             return False
         self._disturb(source, target)
@@ -215,7 +215,7 @@ class Network:
         return True
 
     def cuts(self) -> list[tuple[str, str]]:
-        """The links that are cut, longest first; walls are none."""
+        """Return the cut links, the oldest cut first, without walls."""
         return [link for link in self._cut if link not in self._walls]
 
     def _disturb(self, source: str, target: str) -> None:
@@ -223,7 +223,7 @@ class Network:
             self.disturbed_s = self._schedule.now
 
     def is_calm(self) -> bool:
-        """Whether all links between nodes work as planned."""
+        """Tell whether all links between nodes work as planned."""
         return (
             (self.loss, self.duplication, self.delay_mean_s)
             == (self._plan.loss, self._plan.duplication, self._plan.delay_mean_s)
@@ -231,7 +231,7 @@ class Network:
         )  # fmt: skip
 
     def reaches(self, source: str, target: str) -> bool:
-        """Whether a datagram gets from one host to another."""
+        """Tell whether a datagram gets from one host to another."""
         return (source, target) not in self._cut
 
     def _is_cut(self, source: Party, target: Party) -> bool:
@@ -240,7 +240,7 @@ class Network:
     # What is sent.
 
     def broadcast(self, sender: Party, topic: str, item: object, *, is_state: bool) -> None:
-        """Send to every node that the sender has matched."""
+        """Send to all nodes that the sender has matched."""
         if is_state:
             sender.states[topic] = item
         for other in sender.matched:
@@ -248,7 +248,7 @@ class Network:
                 self.send(sender, other, topic, item)
 
     def send(self, sender: Party, receiver: Party, topic: str, item: object) -> bool:
-        """Send to one participant; False when the two do not know each other."""
+        """Send to one participant; return False if the two do not know each other."""
         if receiver not in sender.matched or sender not in receiver.matched:
             return False
         pipe = self._pipe(sender, receiver)
@@ -301,7 +301,7 @@ class Network:
         if pipe.receiver.is_frozen or self._is_cut(pipe.sender, pipe.receiver):
             return
         if not pipe.sender.is_alive:
-            pipe.held.clear()  # who died cannot send it again
+            pipe.held.clear()  # a dead sender cannot resend it
         held, pipe.held = pipe.held, []
         for topic, item in held:
             self._launch(pipe, topic, item)
@@ -309,7 +309,7 @@ class Network:
     # Discovery.
 
     def _meet(self, one: Party, other: Party) -> None:
-        """Two that can reach each other now will match soon, where they have not."""
+        """Plan the match of two participants that can reach each other now."""
         if one is other or not (one.node or other.node):
             return
         delay = self._rng.uniform(0.01, self._plan.discovery_s)
@@ -356,7 +356,7 @@ class Network:
             self._tell_matches(party)
 
     def _tell_matches(self, party: Party) -> None:
-        """Tell whom a node has matched; in a crowd not of each one alone, as a real node does not either."""
+        """Publish the matches of a node; in a crowd several changes together, like a real node."""
         if len(self.parties) <= CROWD:
             self._tell_now(party)
         elif party not in self._telling:
@@ -380,14 +380,14 @@ class Network:
     # Leases.
 
     def _silent_since(self, peer: Party, party: Party) -> float | None:
-        """Since when `party` has not heard `peer`; None while it does."""
+        """Return since when `party` has not heard `peer`; None while it does."""
         cut = self._cut.get((peer.host, party.host))
         if cut is None or peer.silent_since is None:
             return cut if peer.silent_since is None else peer.silent_since
         return min(cut, peer.silent_since)
 
     def _watch(self, party: Party, peer: Party) -> None:
-        """Look whether the lease of `peer` has run out for `party`, when it would have."""
+        """Check at its end whether the lease of `peer` has expired for `party`."""
         since = self._silent_since(peer, party)
         assert since is not None
         unheard = self._rng.uniform(0.0, self._plan.announce_s)

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from engine.simulator.schedule import SimulatedClock
 
 RESTART_S: Final = 1.0
-"""A node whose store cannot be opened is tried again after this pause."""
+"""Pause before the next attempt to open a store."""
 CAPTURE_S: Final = 0.003
-"""A node looks at its taps this often."""
+"""Period in which a node drains its taps."""
 SAMPLE: Final = "sample"
 
 
 class SimulatedNode:
-    """A node through all its runs; what it stores survives them.
+    """A node through all its runs, which its disk survives.
 
     Attributes:
         runtime: the present run's; None while the node is down.
@@ -84,13 +84,13 @@ class SimulatedNode:
 
     @property
     def is_up(self) -> bool:
-        """Whether a run is under way."""
+        """Whether the node is running."""
         return self.runtime is not None
 
     # Life.
 
     def start(self) -> None:
-        """Open the store and begin a run; while the store cannot be opened, try again and again."""
+        """Open the store, with repeated attempts, and begin a run."""
         if self.is_up:
             return
         schedule, options = self.cluster.schedule, self.cluster.options
@@ -148,7 +148,7 @@ class SimulatedNode:
         self._turn()
 
     def crash(self, *, torn: bool = False) -> None:
-        """The process is killed."""
+        """Kill the process."""
         if self.is_up:
             self.disk.die(torn=torn)
             self.cluster.committed(self)
@@ -158,7 +158,7 @@ class SimulatedNode:
                 self._forget()
 
     def stop(self) -> None:
-        """The node ends in order, as `engine.node.process` does."""
+        """End the node in order, as `engine.node.process` does."""
         runtime = self.runtime
         if runtime is None:
             return
@@ -180,20 +180,20 @@ class SimulatedNode:
         self.cluster.ended(self)
 
     def lose_disk(self) -> None:
-        """The process is killed, and its disk is lost."""
+        """Kill the process, and lose its disk."""
         self.crash()
         self._forget()
         self.cluster.destroyed(self)
 
     def _forget(self) -> None:
-        """A node without a store directory, or with an empty one, begins anew with a new id."""
+        """Give a node without a store directory, or with an empty one, a new id."""
         self.medium = Medium(f"{self.rng.getrandbits(128):032x}")
         self.id = self.medium.node_id
 
     # Inputs.
 
     def post(self, task: Callable[..., None], *arguments: object) -> None:
-        """Something comes in: it is taken in at once, or when the node gets round to it."""
+        """Add an input, which the node takes in at once, or when it has time."""
         if self.runtime is None:
             return
         if self.is_stalled or self.party.is_frozen or self._is_busy:
@@ -212,13 +212,13 @@ class SimulatedNode:
         self.cluster.schedule.after(duration_s, self._work_off, self.run)
 
     def _work_off(self, run: int) -> None:
-        """The next of the inputs that wait."""
+        """Take in the next waiting input."""
         if run == self.run and self.is_up:
             self._is_busy = self.is_comparing = False
             self.go_on()
 
     def go_on(self) -> None:
-        """Take in what has waited while the node stood still."""
+        """Take in the inputs that waited while the node stood still."""
         had_inputs = bool(self._inputs)
         while self._inputs and not (self.is_stalled or self.party.is_frozen or self._is_busy):
             task, arguments = self._inputs.popleft()
@@ -233,7 +233,7 @@ class SimulatedNode:
                 self._be_busy()
 
     def run_later(self, delay_s: float, task: Callable[..., None], *arguments: object) -> None:
-        """Something comes in after a while, if this run still lasts then."""
+        """Add an input after a delay, if this run still lasts then."""
         self.cluster.schedule.after(delay_s, self._later, self.run, task, arguments)
 
     def _later(self, run: int, task: Callable[..., None], arguments: tuple[object, ...]) -> None:
@@ -273,7 +273,7 @@ class SimulatedNode:
     # engine.simulator.network.Handler
 
     def receive(self, sender: Party, topic: str, item: object) -> None:
-        """A protocol message, a batch of a stream, or a sample of an application."""
+        """Take in a protocol message, a batch of a stream, or a sample of an application."""
         if self.runtime is None:
             return
         if topic == SAMPLE:
@@ -303,23 +303,23 @@ class SimulatedNode:
             self.cluster.captured(self, captured)
 
     def attached(self, peer: Party) -> None:
-        """A fellow is attached."""
+        """Take in an attached fellow."""
         if self.runtime is not None:
             self.post(self.runtime.fellow_attached, peer.node, peer.id)
 
     def detached(self, peer: Party) -> None:
-        """A fellow is not attached any more."""
+        """Take in a detached fellow."""
         if self.runtime is not None:
             self.post(self.runtime.fellow_detached, peer.node, peer.id)
 
     def appeared(self, peer: Party) -> None:
-        """A participant was discovered; applications matter."""
+        """Take in a discovered participant; only applications matter."""
         if self.runtime is not None and not peer.node:
             application: Application = peer.handler  # type: ignore[assignment]  # only nodes have an id
             self.post(application.discovered_by, self)
 
     def vanished(self, peer: Party) -> None:
-        """A participant is gone; of a node, discovery tells as well as the channel."""
+        """Take in a lost participant; for a node, both discovery and the channel report it."""
         if self.runtime is None:
             return
         if peer.node:
@@ -330,4 +330,4 @@ class SimulatedNode:
 
 
 def _nothing() -> None:
-    """An input that only makes the node take its turn."""
+    """Do nothing: the input that only makes the node take its turn."""

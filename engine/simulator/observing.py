@@ -1,4 +1,4 @@
-"""A run that is watched while it goes on: what each node would publish of itself, at the times it would.
+"""A run that is watched: the snapshots and events that each node would publish, at the right times.
 
 The run is the same as without anybody watching: nothing here changes a clock, a generator or a message. It
 goes on in a thread of its own, but never while the watcher works: one waits for the other.
@@ -29,40 +29,40 @@ if TYPE_CHECKING:
     from engine.tracing.record import Record
 
 LOOK_S: Final = 0.1
-"""Virtual seconds between two looks at every node."""
+"""Virtual seconds between two checks of all nodes."""
 SNAPSHOT_PAUSE_S: Final = 0.25
-"""A node shows itself once in each heartbeat period, and not more often than this; as a live one."""
+"""Least time between two snapshots of a node; otherwise one in each heartbeat period, as in a live node."""
 MAX_DELIVERIES: Final = 100
-"""Deliveries of one node that are shown; the oldest are forgotten."""
+"""Limit for the shown deliveries of one node; the oldest are forgotten."""
 MAX_ITEMS: Final = 20_000
-"""A run stands still while so much of it waits to be looked at."""
+"""Limit for items that wait for the watcher; beyond it the run pauses."""
 
 FAILED: Final = "deliver.waiting"
-"""How a node traces that a delivery failed. Consoles are not sent it, but see it in the delivery."""
+"""Trace event of a failed delivery. Consoles do not get it, but see the failure in the delivery."""
 
 _DELIVERIES: Final = {"deliver.started": "running", "deliver.finished": "done", FAILED: "failed"}
 _LOG_LINE: Final = re.compile(r"\s*[\d.]+  \S+Z  \S+  (?P<who>\S+)\s+(?P<sign>\S) (?P<text>.*)", re.DOTALL)
 _SIGNS: Final = {"!": "WARNING", "v": "WARNING", "-": "INFO", "#": "INFO"}
-"""Lines of the short log that become events: faults, deaths, healing, and what the checkers say."""
+"""Lines of the short log that become events: faults, deaths, healing, and messages of checkers."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gone:
-    """A node's run has ended, in order or not."""
+    """The end of a node's run, orderly or not."""
 
     node: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Seen:
-    """Something that was seen, and when: virtual nanoseconds since 1970 by the true clock."""
+    """An observation with its time: virtual nanoseconds since 1970 by the true clock."""
 
     time_ns: int
     item: NodeSnapshot | NodeEvent | Gone
 
 
 class _Closed(BaseException):
-    """The watcher lost interest. The run must not take this for a fault of its own."""
+    """The watcher ended the run. The run must not handle this as its own fault."""
 
 
 class ObservedRun:
@@ -90,7 +90,7 @@ class ObservedRun:
 
     @property
     def now_ns(self) -> int:
-        """The true time that the run has reached."""
+        """True time of the run."""
         return self._cluster.schedule.true_ns
 
     def advance(self, until_ns: int, work_s: float) -> list[Seen]:
@@ -112,7 +112,7 @@ class ObservedRun:
         return seen
 
     def close(self) -> None:
-        """End the run where it stands. A second call does nothing."""
+        """End the run. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -132,7 +132,7 @@ class ObservedRun:
             self._yours.release()
 
     def _gate(self) -> None:
-        """Look at every node, and wait here while nobody wants to see more."""
+        """Observe all nodes, and wait until the watcher wants more."""
         self._observer.look()
         now = self._cluster.schedule.now
         while now >= self._until_s or len(self._seen) >= MAX_ITEMS or time.monotonic() >= self._deadline:
@@ -143,7 +143,7 @@ class ObservedRun:
         self._cluster.schedule.after(LOOK_S, self._gate)
 
     def _logged(self, line: str) -> None:
-        """Faults and checkers are nobody's events; they are shown as the simulator's."""
+        """Show faults and messages of checkers as events of the simulator."""
         found = _LOG_LINE.fullmatch(line)
         if found is None or found["sign"] not in _SIGNS:
             return
@@ -154,7 +154,7 @@ class ObservedRun:
 
 
 class Observer(Checker):
-    """Sees what a node would show on the monitor topics, and objects to nothing."""
+    """Observes the data that nodes would publish on the monitor topics."""
 
     invariant = "none"
     meaning = "what nodes show of themselves"
@@ -169,7 +169,7 @@ class Observer(Checker):
         self._told = 0
 
     def opened(self, node: SimulatedNode, found: Found) -> None:
-        """A run begins: listen to its trace, as a node does for its consoles."""
+        """Subscribe to the trace of a new run, as a node does for its consoles."""
         self._due[node.name] = 0.0
         self._deliveries[node.name] = collections.deque(maxlen=MAX_DELIVERIES)
         self._identities[node.name] = Identity(
@@ -192,11 +192,11 @@ class Observer(Checker):
         node.tracer.subscribe(traced, lambda kind: kind.level >= Level.FINE or kind.id == FAILED)
 
     def ended(self, node: SimulatedNode) -> None:
-        """The node's participant leaves, or its lease ends."""
+        """Record the end of a run."""
         self._add(Gone(node.id))
 
     def tell(self, who: str, level: str, text: str) -> None:
-        """Something that the simulation itself did or found."""
+        """Record an event of the simulation itself."""
         self._told += 1
         nodes = {node.name: node.id for node in self.cluster.nodes}
         self._add(
@@ -214,7 +214,7 @@ class Observer(Checker):
         )
 
     def look(self) -> None:
-        """Take the snapshots that are due; a node that stands still shows nothing."""
+        """Take the snapshots that are due, but not of stopped nodes."""
         now = self.cluster.schedule.now
         for node in self.cluster.nodes:
             runtime = node.runtime
@@ -258,7 +258,7 @@ class Observer(Checker):
         )
 
     def _delivered(self, node: SimulatedNode, record: Record, state: str) -> None:
-        """Keep a delivery for consoles, in place of what was shown while it ran."""
+        """Record a delivery for consoles; the final record replaces the running one."""
         topic, participant = str(record.fields["group"]), str(record.fields["reader"])
         partition, _, name = topic.rpartition(".")
         shown = self._deliveries[node.name]

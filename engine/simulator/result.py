@@ -1,4 +1,4 @@
-"""What a run came to."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(slots=True)
 class Statistics:
-    """What happened in a run, in numbers.
+    """Figures of a run.
 
     Attributes:
         starts: runs of nodes.
@@ -62,5 +62,5 @@ class Result:
 
     @property
     def digest(self) -> str:
-        """A short name of exactly this log."""
+        """Digest of the log."""
         return hashlib.sha256(self.log.encode()).hexdigest()[:16]

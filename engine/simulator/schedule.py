@@ -1,4 +1,4 @@
-"""Virtual time: what happens next, and nothing in between."""
+"""Virtual time: a queue of actions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 START_NS: Final = 1_767_225_600_000_000_000
-"""The wall clock of every run starts here: 2026-01-01T00:00:00Z."""
+"""Wall clock at the start of every run: 2026-01-01T00:00:00Z."""
 
 
 class Schedule:
@@ -30,20 +30,20 @@ class Schedule:
 
     @property
     def true_ns(self) -> int:
-        """The true wall clock, nanoseconds since 1970 UTC."""
+        """True wall clock, nanoseconds since 1970 UTC."""
         return START_NS + round(self.now * 1e9)
 
     def at(self, when: float, action: Callable[..., None], *arguments: object) -> None:
-        """Plan an action; one that is planned for the past comes at once."""
+        """Plan an action; one in the past happens at once."""
         self._count += 1
         heapq.heappush(self._heap, (max(when, self.now), self._count, action, arguments))
 
     def after(self, delay_s: float, action: Callable[..., None], *arguments: object) -> None:
-        """Plan an action after a pause."""
+        """Plan an action after a delay."""
         self.at(self.now + delay_s, action, *arguments)
 
     def run_until(self, end: float) -> None:
-        """Carry out everything that is due until `end`; the time is `end` then."""
+        """Carry out all actions until `end`, and set the time to `end`."""
         heap = self._heap
         while heap and heap[0][0] <= end:
             when, _, action, arguments = heapq.heappop(heap)
@@ -71,13 +71,13 @@ class SimulatedClock:
         self.offset_ns = offset_ns
 
     def monotonic(self) -> float:
-        """Seconds since any moment."""
+        """Return the monotonic time in seconds."""
         return self._origin_s + self._schedule.now * self._rate
 
     def wall_ns(self) -> int:
-        """Nanoseconds since 1970 UTC, as this host has it."""
+        """Return the host's wall clock, nanoseconds since 1970 UTC."""
         return self._schedule.true_ns + self.offset_ns
 
     def virtual(self, monotonic: float) -> float:
-        """The virtual time at which this host's monotonic clock shows `monotonic`."""
+        """Return the virtual time at which this host's monotonic clock shows `monotonic`."""
         return (monotonic - self._origin_s) / self._rate

@@ -1,4 +1,4 @@
-"""Whether a cluster is quiet and equal, and if not, what differs (invariant I3)."""
+"""The check that a cluster is quiet and equal (invariant I3)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from engine.simulator.node import SimulatedNode
 
 HELD_WITHIN_NS: Final = round(1.5 * PART_PAUSE_S * 1e9)
-"""A part is held against the master's set within so long after either changed, as by what both forget."""
+"""Limit from a change, or a purge, to the comparison of a part with the master's set."""
 
 
 def difference(cluster: Cluster) -> str:
-    """The first thing that is not as it must be in a quiet system; empty when all is well."""
+    """Return the first violation of a quiet system; empty for none."""
     for node in cluster.nodes:
         reason = _restless(node)
         if reason:
@@ -39,7 +39,7 @@ def difference(cluster: Cluster) -> str:
 
 
 def unsettled(cluster: Cluster, until_s: float) -> str:
-    """The first thing that nodes which are up do not have in common, of what was captured until a moment.
+    """Return the first difference between running nodes, among samples captured until `until_s`.
 
     What is younger may be under way. Empty when all is well, also where sets need not be equal.
     """
@@ -68,7 +68,7 @@ def _unsettled(cluster: Cluster, nodes: list[SimulatedNode], name: str, until_s:
         if data.state.policy.aligner:
             members.append((node, data))
     if len(members) < 2 or not any(data.state.policy.may_be_master for _, data in members):
-        return ""  # without a master nobody aligns, which the nodes report
+        return ""  # without a master no node aligns, which the nodes report
     summaries = [data.working.summary() for _, data in members]
     if all(summary.same_content(summaries[0]) for summary in summaries):
         return ""
@@ -82,7 +82,7 @@ def _unsettled(cluster: Cluster, nodes: list[SimulatedNode], name: str, until_s:
 
 
 def _unmet(members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
-    """A master that has not dealt with the set of another role yet."""
+    """Find a master that has not handled the set of another role yet."""
     masters = [(node, state) for node, state in members if state.is_master(node.id)]
     for node, state in masters:
         for other, theirs in masters:
@@ -123,7 +123,7 @@ def _unequal(members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
         return f"no common lineage: {each}"
     if any(state.apart and state.is_master(node.id) for node, state in members):
         return ""  # nobody compares with it
-    members = [(node, state) for node, state in members if not state.apart]  # Ignore and Delete leave such
+    members = [(node, state) for node, state in members if not state.apart]  # diverged by Ignore or Delete
     aligners = [node for node, state in members if state.policy.aligner]
     if not aligners:
         return ""
@@ -136,7 +136,7 @@ def _unequal(members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
 
 
 def _lacking(aligner: SimulatedNode, members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
-    """What a non-aligner does not have; it may have more than the others, because it gives nothing away."""
+    """Find a non-aligner that lacks samples; it may have more than the others, because it sends none."""
     for node, state in members:
         if not state.policy.aligner:
             assert aligner.runtime is not None
@@ -151,7 +151,7 @@ def _lacking(aligner: SimulatedNode, members: list[tuple[SimulatedNode, NameSpac
 
 
 def _unlike(cluster: Cluster, role: str, members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
-    """How a Lazy part differs from what the master has of its groups."""
+    """Find a Lazy part that differs from the master's groups."""
     master = next((one for one in members if one[1].is_master(one[0].id)), None)
     if master is None or master[1].apart:
         return ""
@@ -189,7 +189,7 @@ def _unlike_part(
 
 
 def _has_tried(state: NameSpaceState, own: Summary, theirs: Summary) -> bool:
-    """Whether a difference between a non-aligner and the others is what a repair left."""
+    """Tell whether a repair left a difference between a non-aligner and the others."""
     if own.same_content(theirs):
         return True
     known = [(roll.count, roll.digest) for roll in state.last_repaired or ()]

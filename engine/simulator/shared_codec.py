@@ -1,4 +1,4 @@
-"""Protocol messages between nodes of one process: handed over as they are, for they are frozen values.
+"""Protocol messages between nodes of one process: passed unchanged, because they are frozen values.
 
 Writing and reading JSON would take most of a simulation's time. So that the real codec is still part of it,
 every so many messages one goes through it and must come back the same.
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 PROBE_EVERY: Final = 64
 MAX_REMEMBERED: Final = 100_000
-"""Messages that may be on their way; a simulated cluster never has so many."""
+"""Limit for messages under way; a simulated cluster never reaches it."""
 
 
 class SharedCodec:
-    """Stands in for `engine.runtime.codec`: bytes on the wire are the number of a remembered message."""
+    """Replaces `engine.runtime.codec`: the bytes on the wire are the number of a remembered message."""
 
     def __init__(self) -> None:
         self._count = 0
         self._envelopes: collections.OrderedDict[bytes, Envelope] = collections.OrderedDict()
 
     def encode(self, outgoing: Outgoing) -> bytes:
-        """The message's number."""
+        """Remember a message; return its number."""
         self._count += 1
         envelope = Envelope(outgoing.message, outgoing.to)
         if self._count % PROBE_EVERY == 0:
@@ -40,7 +40,7 @@ class SharedCodec:
         return number
 
     def decode(self, data: bytes) -> Envelope:
-        """The message with that number.
+        """Return the message with that number.
 
         Raises:
             PeerFault: not a number that was given.

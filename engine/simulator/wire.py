@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine.simulator.node import SimulatedNode
 
 MATCH_TIMEOUT_S: Final = 5.0
-"""How long a stream waits for the readers of its targets; the same as on Cyclone DDS."""
+"""Limit for matching the readers of a stream's targets; the same as on Cyclone DDS."""
 TAP_LEAST_S: Final = 0.001
 """Shortest time from opening a tap, or discovering a writer, to the first sample."""
 BATCH: Final = "batch"
@@ -27,7 +27,7 @@ BATCH: Final = "batch"
 
 
 class SimulatedWire:
-    """The way out of one run of a node.
+    """The output of one run of a node.
 
     Attributes:
         taps: when samples of each (topic, type) can be seen first.
@@ -45,7 +45,7 @@ class SimulatedWire:
         self.published = 0
 
     def close(self) -> None:
-        """The run has ended: what is left of its streams is not sent any more."""
+        """End the run's streams."""
         self._is_closed = True
 
     def send(self, topic: str, payload: bytes) -> None:
@@ -54,11 +54,11 @@ class SimulatedWire:
         self._cluster.network.broadcast(self._node.party, topic, payload, is_state=topic in STATE_TOPICS)
 
     def publish(self, topic: str, payload: bytes) -> None:
-        """Nobody looks at monitor messages here."""
+        """Ignore monitor messages."""
         self.published += bool(topic and payload)
 
     def open_group(self, description: GroupDescription) -> None:
-        """Samples of the group's topic and type can be seen from a little later on."""
+        """Open the tap of the group's topic and type, which matches a little later."""
         key = (description.group.topic, description.type.type_id)
         if key not in self.taps:
             delay = self._node.rng.uniform(TAP_LEAST_S, self._cluster.options.tap_delay_s)
@@ -67,13 +67,13 @@ class SimulatedWire:
     def send_stream(
         self, name_space: str, fellows: tuple[str, ...], batches: Iterator[bytes], samples: int
     ) -> None:
-        """Send the batches one after the other, each as fast as the plan says."""
+        """Send the batches in order, at the planned speed."""
         self._cluster.streaming(self._node, name_space, fellows, samples)
         stream = _Stream(self._node, name_space, fellows, batches, samples)
         self._cluster.schedule.after(self._node.rng.uniform(0.001, 0.02), stream.begin)
 
     def send_note(self, fellow: str, note: bytes) -> None:
-        """Send a note to a fellow that is matched when it goes out."""
+        """Send a note to a fellow, if it is matched then."""
         self.bytes_sent += len(note)
         self._node.run_later(self._node.rng.uniform(0.001, 0.02), self._send_note, fellow, note)
 
@@ -90,7 +90,7 @@ class SimulatedWire:
         whole: bool,
         how: Again | Instead | None = None,  # applications here have no states of instances
     ) -> None:
-        """Give samples to the reader's process after a while, unless it cannot be reached then."""
+        """Deliver samples to the reader's process after a delay, if it can be reached then."""
         self._cluster.serving(self._node, reader, whole=whole)
         samples = tuple(sample for _, group in groups for sample in group)
         delay = LOOPBACK_S + len(samples) * 1e-5 + self._node.rng.expovariate(20.0)
@@ -117,7 +117,7 @@ class SimulatedWire:
 
 
 class _Stream:
-    """One stream under way."""
+    """A stream under way."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class _Stream:
         self._targets: list[Party] = []
 
     def begin(self) -> None:
-        """Wait until the readers of all targets are matched, but not for ever: who is missing asks again."""
+        """Wait, up to a limit, until the readers of all targets match: missing ones ask again."""
         if self._wire.is_closed:
             return
         now = self._cluster.schedule.now

@@ -1,4 +1,4 @@
-"""What must always hold, one module for each rule."""
+"""The rules that must always hold, one module for each."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     Promised,
     Repaired,
 )
-"""All but I3, which `engine.simulator.settling` decides, and I8, which takes two runs."""
+"""All rules but I3, which `engine.simulator.settling` decides, and I8, which takes two runs."""
 
 
 def make_checkers(cluster: Cluster) -> list[Checker]:
-    """A fresh set of all checkers for a run."""
+    """Make all checkers for a run."""
     return [kind(cluster) for kind in CHECKERS]

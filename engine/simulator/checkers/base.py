@@ -1,4 +1,4 @@
-"""What a checker is: it watches a run, knows nothing of how nodes do their work, and objects."""
+"""The base of checkers: they watch a run, independent of how nodes work, and report violations."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Held = dict[tuple["Group", bytes], "Sample"]
 
 
 class Violation(Exception):
-    """Something happened that must never happen.
+    """A rule was violated.
 
     Attributes:
-        invariant: which rule is broken, as in `I1`.
+        invariant: code of the rule, as in `I1`.
     """
 
     def __init__(self, invariant: str, text: str) -> None:
@@ -38,9 +38,9 @@ class Violation(Exception):
 
 
 class Standing(NamedTuple):
-    """Where a node is in one name-space.
+    """The state of a node in one name-space.
 
-    `is_aligned`: the set that it holds came from a fellow, and was not injected by this node.
+    `is_aligned`: its set came from a fellow, and was not injected by this node.
     """
 
     phase: Phase
@@ -52,10 +52,11 @@ class Standing(NamedTuple):
 
 
 class Checker:
-    """The base of all checkers: it is told of everything and minds nothing.
+    """The base of all checkers: it gets all events and ignores them.
 
     Attributes:
-        invariant: the code of what it checks; `meaning` says it in words.
+        invariant: code of the rule.
+        meaning: the rule in words.
     """
 
     invariant: ClassVar[str]
@@ -73,56 +74,56 @@ class Checker:
         raise Violation(self.invariant, text)
 
     def opened(self, node: SimulatedNode, found: Found) -> None:
-        """A node opened and verified its store; its run begins."""
+        """Take in that a node opened and verified its store; its run begins."""
 
     def ended(self, node: SimulatedNode) -> None:
-        """A run has ended, in order or not."""
+        """Take in the end of a run, orderly or not."""
 
     def met(self, node: SimulatedNode, fellow: SimulatedNode) -> None:
-        """A node talks to a fellow from now on, or again."""
+        """Take in that a node begins to talk to a fellow."""
 
     def differed(self, node: SimulatedNode, name_space: str) -> None:
-        """A node found that its set differs from its aligner's for no reason that it knows."""
+        """Take in that a node found an unexplained difference between its set and its aligner's."""
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
-        """A node stands elsewhere than after its last turn; `before` is None in a run's first turn."""
+        """Take in a node's change of state since its last turn; `before` is None in a run's first turn."""
 
     def written(self, description: GroupDescription, record: CapturedSample) -> None:
-        """An application wrote a sample."""
+        """Take in a sample that an application wrote."""
 
     def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
-        """A node took samples of applications in."""
+        """Take in samples that a node captured."""
 
     def committed(self, node: SimulatedNode, transaction: Committed) -> None:
-        """A transaction of a node is on its disk."""
+        """Take in a transaction that reached a node's disk."""
 
     def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], size: int) -> None:
-        """A node begins to send so many bytes of samples to each of some fellows."""
+        """Take in that a node begins to send `size` bytes of samples to each of some fellows."""
 
     def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
-        """A node begins to give data to a late joiner."""
+        """Take in that a node begins a delivery to a late joiner."""
 
     def destroyed(self, node: SimulatedNode) -> None:
-        """The disk of a node that is down is lost with everything on it."""
+        """Take in the loss of the disk of a node that is down."""
 
     def rotted(self, node: SimulatedNode, name_space: str, digest: bytes) -> None:
-        """A bit of a sample on a node's disk flipped."""
+        """Take in a flipped bit of a sample on a node's disk."""
 
     def looked(self) -> None:
-        """Some time has passed: the moment to look at everything."""
+        """Check everything, at regular times."""
 
     def settled(self) -> None:
-        """Everything has healed, and the system is quiet since a while."""
+        """Check everything once all has healed and the system has been quiet for a while."""
 
 
 def is_ours(node: SimulatedNode, group: Group) -> bool:
-    """Whether a group is in a name-space of the node, which may have been configured anew."""
+    """Tell whether a group is in a name-space of the node, whose configuration may have changed."""
     assert node.runtime is not None
     return node.runtime.core.name_space_of(group) is not None
 
 
 def talk(one: SimulatedNode, other: SimulatedNode) -> bool:
-    """Whether two nodes are up and have each other as fellows that they talk to."""
+    """Tell whether two nodes are up and talk to each other."""
     return _knows(one, other) and _knows(other, one)
 
 
@@ -134,19 +135,19 @@ def _knows(one: SimulatedNode, other: SimulatedNode) -> bool:
 
 
 def samples_of(data: DataSet) -> Iterator[tuple[Group, Sample]]:
-    """All samples of a set with their groups."""
+    """Return all samples of a set with their groups."""
     for group, group_set in data.groups.items():
         for sample in group_set.samples():
             yield group, sample
 
 
 def held(data: DataSet) -> Held:
-    """The samples of a set by what tells them apart."""
+    """Return the samples of a set by group and digest."""
     return {(group, sample.digest): sample for group, sample in samples_of(data)}
 
 
 def is_kept(data: DataSet, group: Group, sample: Sample) -> bool:
-    """Whether a set has the sample, or newer ones of its instance in place of it."""
+    """Tell whether a set has the sample, or newer ones of its instance in its place."""
     group_set = data.groups.get(group)
     if group_set is None:
         return False
@@ -154,21 +155,21 @@ def is_kept(data: DataSet, group: Group, sample: Sample) -> bool:
 
 
 def missing(before: Held, data: DataSet) -> list[tuple[Group, Sample]]:
-    """The samples that were there and should still be there, but are not."""
+    """Return the samples of `before` that the set should still have, but lacks."""
     present = held(data)
     gone = [key for key in before if key not in present]
     return [(key[0], before[key]) for key in gone if not is_kept(data, key[0], before[key])]
 
 
 def deletes(node: SimulatedNode, name_space: str) -> bool:
-    """Whether the merge policy of a node takes everything away."""
+    """Tell whether a merge policy of the node deletes its set."""
     assert node.runtime is not None
     rules = node.runtime.spaces[name_space].state.policy.merges
     return any(rule.type is MergeType.DELETE for rule in rules)
 
 
 def describe(lost: Sequence[tuple[Group, Sample]]) -> str:
-    """A few of some samples, for a message."""
+    """Describe the first few samples, for a message."""
     texts = [
         f"{group} key {sample.key.hex()} t={sample.source_time_ns} status={sample.status}"
         for group, sample in lost[:3]

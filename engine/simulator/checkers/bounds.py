@@ -1,4 +1,4 @@
-"""I7: what a node remembers besides its data does not grow with time."""
+"""I7: a node's memory besides its data does not grow with time."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from engine.simulator.cluster import Cluster
 
 BASE: Final = 100
-"""Entries of a node that is alone: counters, history of masters, fellows that it remembers."""
+"""Entries of a node that is alone: counters, history of masters, remembered fellows."""
 FOR_EACH: Final = 6
 """Entries for each fellow, reader process, writer and topic, times the name-spaces."""
 LOOKS: Final = 6
 _CONTAINERS: Final = (dict, list, tuple, set, frozenset, collections.deque)
 _DATA: Final = (DataSet, DisposedInstances, Registered, Base, Began, GroupDescription, Persistence, Tracer)
-"""Not looked into: data, and what waits for a slow disk, which has its own bound."""
+"""Classes that do not count: data, and changes that wait for a slow disk, which have their own bound."""
 _ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 _OURS: Final = ("engine.core.", "engine.runtime.", "engine.dataset.")
 
 
 class Bounds(Checker):
-    """Counts the entries of everything that a runtime holds, except for sets of data."""
+    """Counts the entries of all containers of a runtime, without sets of data."""
 
     invariant = "I7"
     meaning = "memory and queues are bounded by what there is, not by what there was"
@@ -44,13 +44,13 @@ class Bounds(Checker):
         self._looks = 0
 
     def looked(self) -> None:
-        """Compare each node with what is there now; growth takes time, so this need not be done often."""
+        """Compare each node with the system, once in `LOOKS` calls, because growth takes time."""
         self._looks += 1
         if self._looks % LOOKS == 1:
             self._count()
 
     def settled(self) -> None:
-        """In the end, too."""
+        """Compare each node with the system."""
         self._count()
 
     def _count(self) -> None:
@@ -63,11 +63,11 @@ class Bounds(Checker):
             assert node.runtime is not None
             count = entries(node.runtime)
             if count > bound:
-                self.fail(f"{node.name} holds {count} entries, {bound} are enough for what there is")
+                self.fail(f"{node.name} holds {count} entries, {bound} are enough for this system")
 
 
 def entries(runtime: Runtime) -> int:
-    """How many entries the containers that can grow have in all, those of data sets left out."""
+    """Count the entries of the containers that can grow, without those of data sets."""
     seen: set[int] = set()
     waiting: list[object] = [runtime]
     count = 0

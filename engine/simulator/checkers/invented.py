@@ -1,4 +1,4 @@
-"""Nothing is in a set that no application ever wrote, and nothing is changed on its way."""
+"""I0: sets contain only samples that applications wrote, unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Invented(Checker):
-    """Compares every sample of every set with what was written."""
+    """Compares every sample of every set with the written ones."""
 
     invariant = "I0"
     meaning = "every sample is one that an application wrote, unchanged"
@@ -23,11 +23,11 @@ class Invented(Checker):
         self._written: set[tuple[object, ...]] = set()
 
     def written(self, description: GroupDescription, record: CapturedSample) -> None:
-        """An application wrote a sample."""
+        """Remember a sample that an application wrote."""
         self._written.add((description.group, *record))
 
     def looked(self) -> None:
-        """Look at all sets."""
+        """Check all sets."""
         for node in self.cluster.up():
             assert node.runtime is not None
             for name, data in node.runtime.spaces.items():

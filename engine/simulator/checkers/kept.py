@@ -1,19 +1,19 @@
-"""I1: what was acknowledged as persistent is not lost, and a complete set never shrinks by itself.
+"""I1: acknowledged persistent samples are not lost, and a complete set never shrinks by itself.
 
-A sample is *acknowledged* by a node when a transaction with it is on that node's disk: from then on the
-stored watermark counts it. It must stay there, through crashes and restarts, until one of these happens:
+A node *acknowledges* a sample when a transaction with it is on the node's disk: from then on the stored
+watermark counts it. It must stay there, through crashes and restarts, until one of these happens:
 
-- Newer samples of its instance take its place, as the history depth says; or its group is deleted up to its
-  time; or its instance is disposed and purged (see I2).
+- Newer samples of its instance take its place, by the history depth; or its group is deleted up to its time;
+  or its instance is disposed and purged (see I2).
 - *Set aside*: the node was started again and aligned from a master, instead of injecting its stored set.
-  There is a single source of injection, and its set is the truth for all who align from it, even where
-  theirs has newer data: the one that injects was the best of those present, or was there first (deployment
-  guide 5.4.3, 5.4.4). What only a node that was down had is lost by that rule, and only by that rule.
-- *Merged away*: the policy of the node is Replace, Catchup or Delete, and its set was merged. Under Replace
-  and Catchup nothing goes that was written after the merge had begun.
-- A bit of it has rotted on the disk, or the disk is lost.
+  There is a single source of injection, and its set counts for all nodes that align from it, even if theirs
+  has newer data: the injecting node was the best of those present, or was there first (deployment guide
+  5.4.3, 5.4.4). Only by that rule, data of a node that was down may be lost.
+- *Merged away*: the policy of the node is Replace, Catchup or Delete, and its set was merged. Replace and
+  Catchup keep samples that were written after the merge had begun.
+- One of its bits has flipped on the disk, or the disk is lost.
 
-The same holds, within one run, for everything that a complete set has in memory, acknowledged or not.
+The same applies, within one run, to all samples of a complete set in memory, acknowledged or not.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DISCARDING = frozenset({MergeType.REPLACE, MergeType.CATCHUP, MergeType.DELETE})
 
 
 class Kept(Checker):
-    """Compares what nodes have, on disk and in memory, with what they had."""
+    """Compares the present sets of nodes, on disk and in memory, with their former ones."""
 
     invariant = "I1"
     meaning = "no acknowledged sample is lost, and complete sets lose nothing"
@@ -55,7 +55,7 @@ class Kept(Checker):
     # On disk.
 
     def opened(self, node: SimulatedNode, found: Found) -> None:
-        """What was acknowledged must be there after a restart."""
+        """Check that acknowledged samples are there after a restart."""
         for place, stored in self._stored.items():
             if place[0] is node:
                 data, _ = found.sets.get(place[1], (DataSet(), []))
@@ -64,7 +64,7 @@ class Kept(Checker):
                     self.fail(f"{node.name} lost acknowledged samples of {place[1]}: {describe(lost)}")
 
     def ended(self, node: SimulatedNode) -> None:
-        """The memory is gone; the disk stays, if there is one."""
+        """Forget a node's memory; its disk, if it has one, stays."""
         for place in [place for place in self._held if place[0] is node]:
             del self._held[place]
         for place in [place for place in self._excused if place[0] is node]:
@@ -74,19 +74,19 @@ class Kept(Checker):
                 del self._stored[place]
 
     def destroyed(self, node: SimulatedNode) -> None:
-        """What was on the disk is lost."""
+        """Forget the content of a lost disk."""
         for place in [place for place in self._stored if place[0] is node]:
             del self._stored[place]
 
     def rotted(self, node: SimulatedNode, name_space: str, digest: bytes) -> None:
-        """Nobody can keep a sample that has rotted."""
+        """Forget a damaged sample, which no node can keep."""
         self._rotten.setdefault((node, name_space), set()).add(digest)
         stored = self._stored.get((node, name_space), {})
         for key in [key for key in stored if key[1] == digest]:
             del stored[key]
 
     def committed(self, node: SimulatedNode, transaction: Committed) -> None:
-        """A transaction adds, replaces or takes the place of everything."""
+        """Take in a transaction, which changes or replaces a stored set."""
         place = (node, transaction.name_space)
         added = {(group, sample.digest): sample for group, sample in transaction.added}
         if not transaction.whole:
@@ -108,7 +108,7 @@ class Kept(Checker):
     # In memory.
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
-        """Look at each change of lineage, so that what a merge took away is told from what got lost."""
+        """Check each change of lineage, to distinguish the effect of a merge from a loss."""
         assert node.runtime is not None
         place = (node, name_space)
         if before is None:
@@ -117,7 +117,7 @@ class Kept(Checker):
             if now.is_aligned:
                 self._excuse(place)
             if now.lineage != now.following and deletes(node, name_space):
-                self._excuse(place)  # what came was deleted in the same moment
+                self._excuse(place)  # the received set was deleted at once
             self._held[place] = held(node.runtime.spaces[name_space].working)
         elif now.lineage != before.lineage:
             rules = node.runtime.spaces[name_space].state.policy.merges
@@ -133,13 +133,13 @@ class Kept(Checker):
         self._excused[place] = self._excused.get(place, 0) + times
 
     def looked(self) -> None:
-        """Look at all complete sets."""
+        """Check all complete sets."""
         for place in list(self._held):
             self._look(place, set())
         for place in list(self._excused):
             runtime = place[0].runtime
             if runtime is not None and runtime.persistence.is_idle:
-                del self._excused[place]  # nothing is under way any more that it was for
+                del self._excused[place]  # the change that it excused is complete
 
     def _look(self, place: Place, discarding: set[MergeType]) -> None:
         node, name_space = place
@@ -161,7 +161,7 @@ class Kept(Checker):
         self._held[place] = held(working)
 
     def settled(self) -> None:
-        """In the end disk and memory have the same."""
+        """Check that disk and memory have the same samples."""
         for node in self.cluster.up():
             assert node.runtime is not None
             for name, data in node.runtime.spaces.items():
@@ -177,13 +177,13 @@ class Kept(Checker):
 
 
 def _deletes_part(node: SimulatedNode, name_space: str) -> bool:
-    """Whether a Lazy node may delete its part, in one turn, which leaves it in its lineage."""
+    """Tell whether a Lazy node may delete its part in one turn without a new lineage."""
     assert node.runtime is not None
     return node.runtime.spaces[name_space].state.is_lazy and deletes(node, name_space)
 
 
 def _data(node: SimulatedNode, transaction: Committed) -> DataSet:
-    """A whole transaction as a set."""
+    """Return the set of a whole transaction."""
     assert node.runtime is not None
     data = DataSet()
     for group, sample in transaction.added:

@@ -1,7 +1,8 @@
-"""I4: an epoch has one master, and no epoch or lineage is ever begun twice.
+"""I4: an epoch has one master, and no epoch or lineage is begun twice.
 
-An epoch or lineage names the node that began it. What must not happen is that a node begins one that it has
-begun before, in another run or for another set: sets that evolved apart would be taken for one.
+An epoch or lineage names the node that began it. A node must not begin one again, in another run or for
+another
+set: diverged sets would then count as one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Masters(Checker):
-    """Remembers who began what."""
+    """Remembers which run of which node began each epoch and lineage."""
 
     invariant = "I4"
     meaning = "at most one confirmed master for each role, name-space and epoch, and no epoch comes again"
@@ -30,7 +31,7 @@ class Masters(Checker):
         self._lineages: dict[tuple[str, Epoch], tuple[SimulatedNode, int]] = {}
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
-        """A node says that it is master, or begins a lineage."""
+        """Check a node that declares itself master, or begins a lineage."""
         run = (node, node.run)
         if (
             now.following
@@ -51,7 +52,7 @@ class Masters(Checker):
                 self.fail(f"{_text(run)} begins lineage {now.lineage} of {name_space} as did {_text(known)}")
 
     def _is_adopted(self, node: SimulatedNode, name_space: str, lineage: Epoch) -> bool:
-        """Whether a fellow that the node talks to has the lineage."""
+        """Tell whether a fellow of the node has the lineage."""
         assert node.runtime is not None
         reports = (fellow.report(name_space) for fellow in node.runtime.core.fellows if fellow.approved)
         return any(report is not None and report.lineage == lineage for report in reports)

@@ -1,18 +1,17 @@
-"""I11: one node is enough. What a node captured or has on its disk comes to all, whoever restarts in between.
+"""I11: one node is enough. Samples that a node captured or stored reach all nodes after any restarts.
 
-A sample is *carried* by each node that captured it, for as long as that run of the node lasts, and by each
-disk on which it was part of a set, until that disk is destroyed. While anything carries it, it must be found
-in the end in the set of every complete node of the carrier's role. So what was on N disks survives the loss
-of N - 1 of them and any sequence of restarts. A sample is not missed where newer ones of its instance took
-its place, where it was deleted, or where its instance was disposed and purged.
+A sample is *carried* by each node that captured it, for that run of the node, and by each disk on which it
+was part of a set, until that disk is destroyed. While it has a carrier, every complete node of the carrier's
+role must have it in the end. So samples on N disks survive the loss of N - 1 of them and any sequence of
+restarts. A sample may be missing if newer ones of its instance took its place, if it was deleted, or if its
+instance was disposed and purged.
 
-The promise is made for name-spaces in which all nodes merge. Where they replace or catch up it holds as long
-as their sets have not evolved apart: no two nodes lost each other while both were up, none became complete
-without talking to another one that was, and of no two nodes each took something in while it could not talk to
-the other. Nothing is promised under Ignore and Delete, with
-delayed alignment (which gives up a stored set that comes late), and between roles with different policies.
-Nodes that are no aligners, or that hold the data only when asked, carry nothing; Lazy ones carry the groups
-that they keep.
+The rule applies to name-spaces in which all nodes merge. If they replace or catch up, it applies until their
+sets diverge: two nodes lost each other while both were up, one became complete without talking to another
+    complete one, or two nodes both captured samples while they could not talk to each other. It does not
+    apply under Ignore and Delete, with delayed alignment (which gives up a stored set that comes late), and
+    between roles with different policies. Nodes that are not aligners, or have data only on request, carry
+    nothing; Lazy ones carry the groups that they keep.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ SHOWN: Final = 3
 
 
 class Promised(Checker):
-    """Remembers who carries what."""
+    """Remembers the carriers of each sample."""
 
     invariant = "I11"
     meaning = "what one node captured or stored comes to all, and survives as long as one of its carriers"
@@ -58,14 +57,14 @@ class Promised(Checker):
         self._merging: dict[str, bool] = {}
         self._meetings: set[tuple[SimulatedNode, int, SimulatedNode, int]] = set()
 
-    # Who carries what.
+    # Carriers.
 
     def opened(self, node: SimulatedNode, found: Found) -> None:
-        """A node may have been configured anew."""
+        """Forget the policies, because the node may have a new configuration."""
         self._merging.clear()
 
     def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
-        """The run carries what it took in."""
+        """Make the run a carrier of the samples."""
         assert node.runtime is not None
         run = self._runs.setdefault(node, set())
         touched: set[str] = set()
@@ -82,7 +81,7 @@ class Promised(Checker):
             self._took_in(node, name_space)
 
     def committed(self, node: SimulatedNode, transaction: Committed) -> None:
-        """The disk carries what is stored on it."""
+        """Make the disk a carrier of the stored samples."""
         policy = _policy(node, transaction.name_space)
         if policy is None or not carries(policy):
             return
@@ -105,33 +104,33 @@ class Promised(Checker):
         return {entry for entry in found if entry is not None}
 
     def ended(self, node: SimulatedNode) -> None:
-        """The memory is gone; the disk stays, if there is one."""
+        """Forget a run; its node's disk, if there is one, stays a carrier."""
         self._runs.pop(node, None)
         if not node.plan.has_disk:
             self._disks.pop(node, None)
 
     def destroyed(self, node: SimulatedNode) -> None:
-        """The disk is gone, too."""
+        """Forget a lost disk."""
         self._disks.pop(node, None)
         self._rotten = {place for place in self._rotten if place[0] is not node}
 
     def rotted(self, node: SimulatedNode, name_space: str, digest: bytes) -> None:
-        """A set with a rotten sample may be taken from another node as a whole, until it is written anew."""
+        """Forget a damaged set on disk, which may be replaced by a fellow's until it is written again."""
         self._rotten.add((node, name_space))
         disk = self._disks.get(node, set())
         disk.difference_update([entry for entry in disk if entry.name_space == name_space])
 
-    # Whether sets have evolved apart.
+    # Divergence of sets.
 
     def met(self, node: SimulatedNode, fellow: SimulatedNode) -> None:
-        """Nodes that meet again had lost each other while both were up."""
+        """Note nodes that meet again: they had lost each other while both were up."""
         meeting = (node, node.run, fellow, fellow.run)
         if meeting in self._meetings:
             self._apart.update(space.name for space in node.plan.settings.name_spaces)
         self._meetings.add(meeting)
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
-        """Two masters that do not know of each other have sets of their own."""
+        """Note two holders that do not talk to each other."""
         if before is None or not now.holder or before.holder:
             return
         for other in self.cluster.up():
@@ -140,7 +139,7 @@ class Promised(Checker):
                 self._apart.add(name_space)
 
     def _took_in(self, node: SimulatedNode, name_space: str) -> None:
-        """Whoever is out of reach while a node takes something in falls behind it."""
+        """Note the nodes that cannot get samples that a node captured."""
         if name_space in self._apart or self._merges_only(name_space):
             return
         for other in self.cluster.nodes:
@@ -150,12 +149,12 @@ class Promised(Checker):
                     self._apart.add(name_space)
 
     def looked(self) -> None:
-        """Who has the same as another is not behind it any more."""
+        """Forget nodes that have caught up with another."""
         for one, other, name_space in list(self._ahead):
             if talk(one, other) and _has_same(one, other, name_space):
                 self._ahead.discard((one, other, name_space))
 
-    # What is promised.
+    # The check.
 
     def _merges_only(self, name_space: str) -> bool:
         known = self._merging.get(name_space)
@@ -164,7 +163,7 @@ class Promised(Checker):
         return known
 
     def _types(self, name_space: str) -> set[MergeType | None]:
-        """What any node does with the set of any role; None for nothing."""
+        """Return the merge types of all nodes for all roles; None for no rule."""
         roles = {node.plan.settings.role for node in self.cluster.nodes}
         return {policy.merge_type(role) for policy in self._policies(name_space) for role in roles}
 
@@ -180,7 +179,7 @@ class Promised(Checker):
         return len(roles) == 1 and self._types(name_space) <= JOINING and name_space not in self._apart
 
     def settled(self) -> None:
-        """Everybody has what anything carries."""
+        """Check that all nodes have the carried samples."""
         carried: dict[tuple[str, str], set[Entry]] = {}
         for node, entries in (*self._runs.items(), *self._disks.items()):
             for entry in entries:
@@ -201,7 +200,7 @@ class Promised(Checker):
         if lost:
             shown = "; ".join(f"{entry!r}, {self._carriers(entry)}" for entry in lost[:SHOWN])
             more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
-            self.fail(f"{node.name} has not in {name_space} what it must have: {shown}{more}")
+            self.fail(f"{node.name} lacks samples in {name_space}: {shown}{more}")
 
     def _carriers(self, entry: Entry) -> str:
         runs = [node.name for node, entries in self._runs.items() if entry in entries]
@@ -211,12 +210,12 @@ class Promised(Checker):
 
 
 def carries(policy: Policy) -> bool:
-    """Whether a node with the policy gives to others what it has."""
+    """Tell whether a node with the policy gives its data to others."""
     return policy.aligner and policy.alignee is not Alignee.ON_REQUEST and policy.durability not in WEAK
 
 
 def _policy(node: SimulatedNode, name_space: str) -> Policy | None:
-    """The policy of a node; None where it does not take part."""
+    """Return the policy of a node; None if it has none for the name-space."""
     return find_policy(node.plan.settings.policies, name_space)
 
 

@@ -1,4 +1,4 @@
-"""Late joiners: each is served from a complete set, and in the end none was forgotten."""
+"""I10: late joiners are served from complete sets, and none is forgotten."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 
 class Readers(Checker):
-    """Looks at who is served what."""
+    """Checks the deliveries to late joiners."""
 
     invariant = "I10"
     meaning = "late joiners are served, and from complete sets only"
 
     def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
-        """A node begins to give data to a reader."""
+        """Check a delivery at its start."""
         assert node.runtime is not None
         state = node.runtime.spaces[reader.name_space].state
-        # A merge that began in the same turn has not changed the set yet, and what it brings follows.
+        # A merge that began in the same turn has not changed the set yet, and its result follows.
         if whole and not (state.holder and state.phase in (Phase.COMPLETE, Phase.MERGE)):
             self.fail(f"{node.name} serves {reader.topic} of {reader.name_space} in phase {state.phase}")
         if whole and not state.has_obtained(reader.elements):
             self.fail(f"{node.name} serves {reader.topic} of {reader.name_space}, which it has not obtained")
 
     def settled(self) -> None:
-        """Every reader process has got the set of each name-space that it reads."""
+        """Check that every reader's process got the set of each name-space that it reads."""
         for reader in self.cluster.all_readers:
             wanted: set[ReaderKey] = set()
             for node in self.cluster.up():

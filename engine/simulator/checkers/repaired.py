@@ -1,8 +1,8 @@
-"""I12: what has settled is equal within a bound, although writing goes on.
+"""I12: settled samples are on all nodes within a bound, although writing continues.
 
-While nothing else goes wrong (all nodes that are up talk to each other and hold the set, no link between them
-is cut, nobody stands still), a sample that one node has had for longer than the bound is everywhere: or newer
-ones of its instance are, or it was deleted or purged. The links of applications do not matter, nor do taps.
+While there is no other fault (all nodes that are up talk to each other and hold the set, no link between them
+is cut, no node stands still), every node has a sample that one node has had for longer than the bound, or
+newer ones of its instance, or it was deleted or purged. The links of applications and the taps do not matter.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 REPAIRED_S: Final = 5.0
 PERIODS: Final = 5
-"""A difference is repaired within `REPAIRED_S` and so many heartbeat periods."""
+"""Heartbeat periods that, together with `REPAIRED_S`, bound the time of a repair."""
 
 
 class Repaired(Checker):
-    """Looks for old samples that are not everywhere."""
+    """Looks for old samples that a node lacks."""
 
     invariant = "I12"
     meaning = "what has settled is equal within a bound, although writing goes on"
@@ -37,19 +37,19 @@ class Repaired(Checker):
         self._patience_s = max(one.request_patience_s for one in settings)
 
     def opened(self, node: SimulatedNode, found: Found) -> None:
-        """A node starts, and may bring what the others do not have."""
+        """Note a start: the node may bring samples that the others lack."""
         self._disturb()
 
     def ended(self, node: SimulatedNode) -> None:
-        """A node ends, and the others must find that out."""
+        """Note an end, which the others must notice first."""
         self._disturb()
 
     def met(self, node: SimulatedNode, fellow: SimulatedNode) -> None:
-        """Two nodes have met, and may have to merge."""
+        """Note a meeting, after which two nodes may have to merge."""
         self._disturb()
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
-        """A node has another master, or holds the set from now on."""
+        """Note a new master, or a node that begins or ends to hold the set."""
         if before is None or (before.following, before.holder) != (now.following, now.holder):
             self._disturb()
 
@@ -57,13 +57,13 @@ class Repaired(Checker):
         self._disturbed_s = self.cluster.schedule.now
 
     def looked(self) -> None:
-        """Look at everything, if it has been calm for long enough."""
+        """Check everything, if the system has been calm for long enough."""
         cluster = self.cluster
         until_s = cluster.schedule.now - self.bound_s
         if self._disturbed_s >= until_s or not self._is_calm():
             return
         if cluster.network.disturbed_s >= until_s - self._patience_s:
-            return  # what it has lost of a request or an answer is asked for again after that time
+            return  # a lost request or answer is repeated after that time
         reason = unsettled(cluster, until_s)
         if reason:
             self.fail(f"after {self.bound_s:g} s without any fault: {reason}")

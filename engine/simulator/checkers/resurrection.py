@@ -1,9 +1,8 @@
-"""I2: an instance that a node knows to be disposed is not alive again without a newer sample.
+"""I2: an instance that a node knows to be disposed does not come alive again without a newer sample.
 
-A dispose that a complete set has is remembered here for as long as the node runs, also when the node itself
-has purged it. It is only forgotten where the node's set was set aside or merged away, as I1 tells, and when
-two nodes meet that have never met: a node waits with its tombstones for those it knows of, and cannot wait
-for one that it has never heard of.
+The checker remembers a dispose of a complete set while the node runs, also after the node has purged it. It
+forgets the dispose if the node's set was set aside or merged away (see I1), and when two nodes meet for the
+first time: a node keeps its tombstones for known fellows, and cannot wait for unknown ones.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Tombstones = dict[tuple["Group", bytes], "Sample"]
 
 
 class Resurrection(Checker):
-    """Remembers disposes for ever."""
+    """Remembers disposes."""
 
     invariant = "I2"
     meaning = "no disposed instance is alive again"
@@ -38,7 +37,7 @@ class Resurrection(Checker):
         self._replaced: dict[Place, int] = {}
 
     def met(self, node: SimulatedNode, fellow: SimulatedNode) -> None:
-        """At the first time, older data may come with either of them."""
+        """Forget purged disposes at the first meeting of two nodes, which may bring older data."""
         pair = frozenset((node.id, fellow.id))
         if pair not in self._pairs:
             self._pairs.add(pair)
@@ -47,7 +46,7 @@ class Resurrection(Checker):
 
     @staticmethod
     def _kept(place: Place, tombstones: Tombstones) -> Tombstones:
-        """Those that the node has not purged."""
+        """Return the tombstones that the node has not purged."""
         node, name_space = place
         if node.runtime is None:
             return {}
@@ -59,22 +58,22 @@ class Resurrection(Checker):
         }
 
     def _is_newer(self, group: Group, last: Sample, tombstone: Sample) -> bool:
-        """Whether a sample was written after the dispose, by the true time and not by its stamp.
+        """Tell whether a sample was written after the dispose, by true time and not by its timestamp.
 
-        A dispose with a stamp of the future is forgotten when its time has come on a clock that is ahead,
-        too; what is written then makes a new instance, whatever its stamp.
+        A dispose with a future timestamp is also forgotten when its time has come on a clock that is ahead;
+        a later write then makes a new instance, with any timestamp.
         """
         return self.cluster.written_s(group, last) > self.cluster.written_s(group, tombstone)
 
     def ended(self, node: SimulatedNode) -> None:
-        """What a node holds after a restart need not be what it held before."""
+        """Forget the disposes of a node: after a restart it may have another set."""
         for place in [place for place in self._tombstones if place[0] is node]:
             del self._tombstones[place]
         for place in [place for place in self._replaced if place[0] is node]:
             del self._replaced[place]
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
-        """Look at each change; a merge that may take away makes a new beginning."""
+        """Check each change; a merge that may discard samples makes the node's disposes forgotten."""
         assert node.runtime is not None
         place = (node, name_space)
         if not now.holder or before is None:
@@ -86,14 +85,14 @@ class Resurrection(Checker):
 
     @staticmethod
     def _may_discard(place: Place) -> bool:
-        """Whether a merge policy of the node may take away what it knows."""
+        """Tell whether a merge policy of the node may discard samples."""
         node, name_space = place
         assert node.runtime is not None
         rules = node.runtime.spaces[name_space].state.policy.merges
         return bool(DISCARDING.intersection(rule.type for rule in rules))
 
     def looked(self) -> None:
-        """Look at all complete sets."""
+        """Check all complete sets."""
         for place in list(self._tombstones):
             self._look(place)
 
@@ -127,5 +126,5 @@ class Resurrection(Checker):
 
 
 def _last(history: tuple[Sample, ...]) -> Sample | None:
-    """The sample that decides whether an instance is alive."""
+    """Return the sample that decides whether an instance is alive."""
     return next((sample for sample in reversed(history) if sample.status != UNREGISTER), None)

@@ -1,4 +1,4 @@
-"""I9, single source of injection: who injects is the best of those present, and nobody was there first."""
+"""I9, single source of injection: the injecting node is the best of those present, and none was first."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from engine.simulator.node import SimulatedNode
 
 ALONE = "the only candidate"
-"""The reason of an election in which nobody else was known to take part."""
+"""The reason of an election without other known electors."""
 
 
 class Sources(Checker):
-    """Looks at the whole system whenever a node injects."""
+    """Checks the whole system whenever a node injects."""
 
     invariant = "I9"
     meaning = "persistent data is injected by exactly one source, the best that is present"
@@ -38,7 +38,7 @@ class Sources(Checker):
         if before is None or before.holder or not now.holder or now.is_aligned:
             return
         if node.is_catching_up:
-            return  # what it knew when it injected cannot be told
+            return  # its knowledge at the injection is unknown
         own = _state(node, name_space)
         for other in self.cluster.up():
             state = _state(other, name_space)
@@ -55,7 +55,7 @@ class Sources(Checker):
         self, node: SimulatedNode, own: NameSpaceState, other: SimulatedNode, state: NameSpaceState
     ) -> None:
         if own.why == ALONE:
-            return  # it woke up, and elected before it took in what had been said meanwhile
+            return  # it woke up, and elected before it read the messages
         ranks = [
             (each.quality_ns >= 0, each.policy.master_priority, each.quality_ns, node_id)
             for each, node_id in ((own, node.id), (state, other.id))
@@ -71,7 +71,7 @@ def _state(node: SimulatedNode, name_space: str) -> NameSpaceState | None:
 
 
 def _known_electors(node: SimulatedNode, name_space: str) -> set[tuple[str, int]]:
-    """The fellows that a node knows to take part in an election, in which incarnation."""
+    """Return the electors that a node knows, with their incarnations."""
     assert node.runtime is not None
     reports = [(fellow, fellow.report(name_space)) for fellow in node.runtime.core.fellows]
     return {
@@ -82,7 +82,7 @@ def _known_electors(node: SimulatedNode, name_space: str) -> set[tuple[str, int]
 
 
 def _says_so(node: SimulatedNode, other: SimulatedNode, name_space: str) -> bool:
-    """Whether the node has been told that the other holds the set; what is under way it cannot know."""
+    """Tell whether the node has received a message that the other holds the set."""
     assert node.runtime is not None
     reports = [f.report(name_space) for f in node.runtime.core.fellows if f.node == other.id]
     return any(report is not None and report.holder for report in reports)

@@ -1,4 +1,4 @@
-"""I6: alignment moves what it has reason to move, and no more.
+"""I6: alignment sends sets only for a reason.
 
 A set is sent because a node started, because two nodes met, because a master changed, or because sets were
 found to differ. Each reason is good for a set, now and then for two; nodes that meet give two reasons, and
@@ -32,11 +32,11 @@ class Traffic(Checker):
         self._sets: dict[str, int] = {}
 
     def opened(self, node: SimulatedNode, found: Found) -> None:
-        """A node starts and needs all sets."""
+        """Count a start, after which a node needs all sets."""
         self._happened(node)
 
     def met(self, node: SimulatedNode, fellow: SimulatedNode) -> None:
-        """Two nodes have met; each of them says so."""
+        """Count a meeting, once for each of the two nodes."""
         self._happened(node)
 
     def differed(self, node: SimulatedNode, name_space: str) -> None:
@@ -45,7 +45,7 @@ class Traffic(Checker):
         self._reasons[name_space] = self._reasons.get(name_space, 0) + repaired
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
-        """A node follows another master."""
+        """Count a new master of a node."""
         if before is not None and before.following != now.following:
             self._reasons[name_space] = self._reasons.get(name_space, 0) + 1
 
@@ -54,7 +54,7 @@ class Traffic(Checker):
             self._reasons[space.name] = self._reasons.get(space.name, 0) + 1
 
     def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], size: int) -> None:
-        """Sets are sent."""
+        """Count sent sets."""
         sent = self._sets[name_space] = self._sets.get(name_space, 0) + len(fellows)
         bound = SETS_FOR_A_REASON * self._reasons.get(name_space, 0) + len(self.cluster.nodes)
         if sent > bound:

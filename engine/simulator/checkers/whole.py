@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 Captured = tuple[int, bytes, int, bytes]
 MAX_SETS: Final = 4
-"""Sets given to one node that are remembered; the one that it completes on is among the last."""
+"""Limit for remembered sets sent to one node; the one that completes it is among the last."""
 
 
 class Whole(Checker):
-    """Compares a set at the moment when it is announced with what it should be."""
+    """Compares a set at its announcement with the set that it should be."""
 
     invariant = "I5"
     meaning = "COMPLETE is never announced on a partial set"
@@ -52,18 +52,18 @@ class Whole(Checker):
         self._stored: dict[SimulatedNode, dict[str, Held]] = {}
 
     def opened(self, node: SimulatedNode, found: Found) -> None:
-        """A run begins with what the store has."""
+        """Remember the stored sets with which a run begins."""
         self._stored[node] = {name: held(data) for name, (data, _) in found.sets.items()}
         self._captured[node] = set()
         for key in [key for key in self._given if key[0] == node.id]:
             del self._given[key]
 
     def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
-        """What applications wrote reached the node."""
+        """Remember samples that the node captured."""
         self._captured[node].update((r.source_time_ns, r.writer, r.status, r.key) for r in records)
 
     def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], size: int) -> None:
-        """Remember what is given to whom."""
+        """Remember the sets sent to each fellow."""
         assert node.runtime is not None
         data = node.runtime.spaces[name_space]
         given = held(data.working)
@@ -79,7 +79,7 @@ class Whole(Checker):
                 self.fail(f"{node.name} gives {name_space} to {receiver} without being complete")
 
     def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
-        """Look at a set when its node becomes complete for the first time in a run."""
+        """Check a set when its node becomes complete for the first time in a run."""
         if before is None or before.holder or not now.holder:
             return
         has_decided = now.lineage.node == node.id and now.lineage != now.following
@@ -91,7 +91,7 @@ class Whole(Checker):
             self._check_injected(node, name_space)
 
     def _is_deleted(self, node: SimulatedNode, name_space: str) -> bool:
-        """Whether a set has nothing but what applications wrote lately."""
+        """Tell whether a set has only samples that applications wrote lately."""
         assert node.runtime is not None
         captured = self._captured[node]
         return all(
