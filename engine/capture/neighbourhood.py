@@ -169,24 +169,25 @@ class Neighbourhood:
         """
         found = Changes()
         for change in changes:
-            if isinstance(change, ParticipantSeen):
-                self.participants[change.guid] = change
-                self._fellow_attached(change.guid, found)
-            elif isinstance(change, ParticipantGone):
-                self._fellow_detached(change.guid, found)
-                self.participants.pop(change.guid, None)
-                self._foreign.gone(change.guid)
-                found.processes_gone.append(change.guid)
-            elif isinstance(change, PeerAttached):
-                self._attached.add(change.participant)
-                self._fellow_attached(change.participant, found)
-            elif isinstance(change, PeerDetached):
-                self._attached.discard(change.participant)
-                self._fellow_detached(change.participant, found)
-            elif isinstance(change, EndpointSeen):
-                self._endpoint_seen(change, found)
-            else:
-                self._endpoint_gone(change, found)
+            match change:
+                case ParticipantSeen():
+                    self.participants[change.guid] = change
+                    self._fellow_attached(change.guid, found)
+                case ParticipantGone():
+                    self._fellow_detached(change.guid, found)
+                    self.participants.pop(change.guid, None)
+                    self._foreign.gone(change.guid)
+                    found.processes_gone.append(change.guid)
+                case PeerAttached():
+                    self._attached.add(change.participant)
+                    self._fellow_attached(change.participant, found)
+                case PeerDetached():
+                    self._attached.discard(change.participant)
+                    self._fellow_detached(change.participant, found)
+                case EndpointSeen():
+                    self._endpoint_seen(change, found)
+                case EndpointGone():
+                    self._endpoint_gone(change, found)
         return found
 
     def resolved(self, reference: TypeRef, description: TypeDescription | None, reason: str = "") -> Changes:

@@ -15,6 +15,7 @@ from engine.client_service.held import Held
 from engine.client_service.lines import PREFIX_BYTES, Lines
 from engine.client_service.storage import Storage, StorageQuestion
 from engine.core.interest import Interest
+from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions, naming
@@ -22,7 +23,6 @@ from engine.dds.client_protocol.decoding import decode_history_request, decode_s
 from engine.dds.client_protocol.encoding import encode_state
 from engine.dds.client_protocol.messages import ErrorCode, HistoryRequest, State, StateRequest
 from engine.dds.tap import WRITER_GONE
-from engine.runtime.capture import CapturedSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from engine.client_service.answers import Groups
     from engine.core.namespace import NameSpaceState
     from engine.core.namespaces import Element, Group
+    from engine.dataset.captured import CapturedRun
     from engine.dataset.sample import Sample
     from engine.dds.activity import Activities
     from engine.dds.captured import Captured
     from engine.dds.channel import Announced
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal
-    from engine.runtime.runtime import CapturedRun, Runtime
+    from engine.runtime.runtime import Runtime
 
 MAX_HELD: Final = 10_000
 """Limit for waiting requests of each kind; more are refused."""

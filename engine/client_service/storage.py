@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.core.expressions import intersection, matches
 from engine.core.namespaces import Group
 from engine.core.states import Phase
+from engine.dataset.captured import CapturedSample
 from engine.dataset.dataset import weight_of
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from engine.core.namespace import NameSpaceState
+    from engine.dataset.captured import CapturedRun
     from engine.dataset.group_set import GroupSet
-    from engine.runtime.runtime import CapturedRun, CapturedSample, Runtime
+    from engine.runtime.runtime import Runtime
     from engine.runtime.sets import NameSpaceData
 
 MAX_WRITERS: Final = 65_536
@@ -139,16 +141,16 @@ class Storage:
         kept: dict[bytes, bool] = {}
         for record in records:
             writer = record.writer
-            if writer in skipped or (isinstance(record, tuple) and record[2] > _SAMPLE):
+            if writer in skipped or (isinstance(record, CapturedSample) and record.status > _SAMPLE):
                 continue
             if writer not in kept:
                 kept[writer] = self._is_kept(routes.get(writer, ()))
             tally = self._tallies.get(writer) or self._new_tally(writer)
-            if isinstance(record, tuple) and len(record[4]) > MAX_SAMPLE_BYTES:
+            if isinstance(record, CapturedSample) and len(record.payload) > MAX_SAMPLE_BYTES:
                 self.refused([make_sample(*record)])
                 tally.refused += 1
             elif kept[writer]:
-                times_ns = record[:1] if isinstance(record, tuple) else record.times_ns
+                times_ns = record[:1] if isinstance(record, CapturedSample) else record.times_ns
                 tally.count += len(times_ns)
                 oldest_ns = min(times_ns)
                 tally.oldest_ns = oldest_ns if tally.oldest_ns is None else min(tally.oldest_ns, oldest_ns)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from engine.capture.orphans import Orphans
 
 if TYPE_CHECKING:
     from engine.capture.neighbourhood import Neighbourhood
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from engine.node.keeping import Keeping
     from engine.runtime.persistence import Persistence
     from engine.runtime.ports import Clock
-    from engine.runtime.runtime import CapturedSample, Runtime
+    from engine.runtime.runtime import Runtime
 
 MAX_BACKLOG: Final = 200_000
 """Samples that may wait for the disk before capture pauses and writers are held back, if not configured."""
@@ -21,8 +23,6 @@ BUSY: Final = 500
 DRAIN_PAUSE_S: Final = 0.05
 ROOMY: Final = 0.25
 """A tap that was fuller than this makes the pause shorter, so that writers are not held back."""
-MAX_ORPHANS: Final = 200_000
-"""Samples that may wait for discovery to tell of their writer; beyond that they are dropped and counted."""
 TICK_S: Final = 0.005
 
 
@@ -60,7 +60,7 @@ class Capture:
         self._clients = clients
         self._keeping = keeping
         self._clock = clock
-        self._orphans: list[CapturedSample] = []
+        self._orphans = Orphans()
         self._due_s = 0.0
         self._held_since_ns: int | None = None
 
@@ -98,20 +98,17 @@ class Capture:
         count, fill, is_behind = 0, ROOMY, False
         for tap in self._taps:
             fill = max(fill, tap.fill)
-            drained: tuple[int, list[Any]] = tap.drain_runs(most)
-            some, taken = drained
+            some, drained = tap.drain_runs(most)
             count += some
             is_behind = is_behind or some >= most
-            if self._orphans:
-                taken = [*self._orphans, *taken]
-            # Samples whose writer discovery has not told of yet wait; the pump brings it within moments.
-            self._orphans = self._runtime.capture(taken, routes) if taken else []
+            taken = self._orphans.before(drained)
+            unrouted = self._runtime.capture(taken, routes) if taken else []
             self._keeping.unregistered(taken)
             if self._clients:
-                self._clients.captured(taken, self._orphans, routes)
-            if len(self._orphans) > MAX_ORPHANS:
-                self._runtime.count_unrouted(len(self._orphans))
-                self._orphans = []
+                self._clients.captured(taken, unrouted, routes)
+            self._orphans.wait(unrouted)
+            if dropped := self._orphans.drop_surplus():
+                self._runtime.count_unrouted(dropped)
         self._runtime.holdings.is_behind = is_behind or bool(self._orphans)
         pause_s = 0.0 if count < BUSY or self._runtime.serving.tails else DRAIN_PAUSE_S * ROOMY / fill
         self._due_s = self._clock.monotonic() + pause_s

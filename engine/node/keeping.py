@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from engine.capture.delivery import TIMEOUT_S, Portion, give
+from engine.dataset.captured import CapturedRun
 from engine.dataset.groups import is_given
 from engine.dataset.living import End, ends, instances, is_written, returning, unregistered, whole, written
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from engine.capture.neighbourhood import Changes, Neighbourhood
     from engine.core.messages import ReaderKey
     from engine.core.namespaces import Group
+    from engine.dataset.captured import CapturedSample
     from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription
     from engine.dataset.living import Step
@@ -247,12 +249,14 @@ class Keeping:
             living = self._neighbourhood.living(group)
             self._end(group, functools.partial(ends, rows, writer, living), autodispose, closes=not living)
 
-    def unregistered(self, records: Iterable[Any]) -> None:
-        """Writers unregistered instances; the records of taps, of which others are passed over."""
+    def unregistered(self, records: Iterable[CapturedSample | CapturedRun]) -> None:
+        """End the instances that writers unregistered by these records; others are skipped."""
         for record in records if self._kept else ():
-            if not isinstance(record, tuple) or not record[2] & UNREGISTER or record[2] > _SAMPLE:
+            if isinstance(record, CapturedRun):
                 continue
-            time_ns, writer, _, key = record[:4]
+            time_ns, writer, status, key, _ = record
+            if not status & UNREGISTER or status > _SAMPLE:
+                continue
             for group in self._neighbourhood.routes.get(writer, ()):
                 history = self._history(group, key) if self._kept.get(group) else ()
                 if history and not is_written(history, self._neighbourhood.living(group)):

@@ -8,8 +8,9 @@ Samples of a run that are passed over never become objects.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final
 
+from engine.dataset.captured import CapturedSample
 from engine.dataset.group_set import NO_FLOOR, Outcome
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample, make_samples
 from engine.runtime.housekeeping import INFINITE
@@ -17,9 +18,10 @@ from engine.runtime.stream import MAX_BATCH_BYTES
 from engine.store.interface import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from engine.core.namespaces import Group
+    from engine.dataset.captured import CapturedRun
     from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
@@ -35,54 +37,6 @@ FUTURE_NS: Final = 10_000_000_000
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 _PLACE_BITS: Final = 32
 _PLACE: Final = (1 << _PLACE_BITS) - 1
-
-
-class CapturedSample(NamedTuple):
-    """A record of a tap, in the tap's order of fields.
-
-    A record with other bits in `status` than those of a sample is about a writer and is not a sample.
-    """
-
-    source_time_ns: int
-    writer: bytes
-    status: int
-    key: bytes
-    payload: bytes
-
-
-class CapturedRun(Protocol):
-    """Successive plain writes of one writer that are not objects yet (see `engine.dds.captured`)."""
-
-    @property
-    def writer(self) -> bytes:
-        """GUID of the writer, 16 bytes."""
-        ...
-
-    @property
-    def count(self) -> int:
-        """Number of writes."""
-        ...
-
-    @property
-    def times_ns(self) -> Sequence[int]:
-        """Source timestamp of each write."""
-        ...
-
-    def is_in_order(self) -> bool:
-        """Whether each write is newer than the one before."""
-        ...
-
-    def keys(self) -> list[bytes]:
-        """Return the key of each write."""
-        ...
-
-    def record(self, place: int) -> CapturedSample:
-        """Return one write."""
-        ...
-
-    def records(self) -> Sequence[CapturedSample]:
-        """Return all writes."""
-        ...
 
 
 class _Sink:
@@ -217,7 +171,7 @@ class _Batch:
     def _take_all(self, records: Iterable[CapturedSample | CapturedRun]) -> None:
         single, passed = self._single, 0
         for record in records:
-            if not isinstance(record, tuple):
+            if not isinstance(record, CapturedSample):
                 self._take_run(record)
                 continue
             time_ns, writer, status, key, _ = record

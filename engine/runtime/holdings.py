@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from engine.core.messages import Epoch
     from engine.core.namespaces import Group
     from engine.core.settings import CoreSettings
+    from engine.dataset.captured import CapturedSample
     from engine.dataset.dataset import DataSet
     from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription, GroupQos
     from engine.dataset.sample import Sample
-    from engine.runtime.capture import CapturedSample
     from engine.runtime.jobs import Conversion
     from engine.runtime.persistence import Persistence
     from engine.runtime.ports import Clock, Filters, Gate, Wire

@@ -16,7 +16,7 @@ from engine.core.states import ServiceState
 from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
 from engine.runtime.agreement import Agreement
-from engine.runtime.capture import Capture, CapturedRun, CapturedSample
+from engine.runtime.capture import Capture
 from engine.runtime.holdings import LEARNED, Holdings
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.jobs import Degraded, Recovered, SetStored, Stored
@@ -31,13 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from engine.core.settings import CoreSettings
+    from engine.dataset.captured import CapturedRun, CapturedSample
     from engine.dataset.dataset import DataSet
     from engine.runtime.persistence import Persistence
     from engine.runtime.ports import Clock, Codec, Filters, Wire
     from engine.tracing.tracer import Tracer
 
-
-__all__ = ["CapturedRun", "CapturedSample", "Runtime"]
 
 SERVES: Final = "complete, and the first in the order of those on its host, or of all if there is none"
 

@@ -6,9 +6,9 @@ import functools
 from typing import TYPE_CHECKING, Final
 
 from engine.core.namespaces import Group
+from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-from engine.runtime.runtime import CapturedSample
 from engine.simulator.network import Party
 from engine.simulator.node import SAMPLE
 from engine.simulator.wire import TAP_LEAST_S

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.core.namespaces import Group
+    from engine.dataset.captured import CapturedSample
     from engine.dataset.dataset import DataSet
     from engine.dataset.sample import Sample
-    from engine.runtime.runtime import CapturedSample
 
 Key = tuple["Group", bytes, int]
 """Group, writer and source time of a sample."""

@@ -6,7 +6,8 @@ import collections
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from engine.runtime.runtime import CapturedSample, Runtime
+from engine.dataset.captured import CapturedSample
+from engine.runtime.runtime import Runtime
 from engine.runtime.startup import read_store
 from engine.simulator.disk import SimulatedDisk
 from engine.simulator.network import CROWD, GATHER_S, Party

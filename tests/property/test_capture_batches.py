@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from engine.client_service.storage import Storage
 from engine.core.namespaces import Element, Group, MergeRule, MergeType, NameSpace, Policy
 from engine.core.settings import CoreSettings
+from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, Sample
 from engine.dds import captured
-from engine.runtime.capture import CapturedRun, CapturedSample
 from engine.runtime.persistence import Persistence
 from engine.runtime.runtime import Runtime
 from engine.store.interface import DamageLog

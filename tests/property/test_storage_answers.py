@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.client_service.storage import Storage, StorageQuestion
+from engine.dataset.captured import CapturedSample
 from engine.dataset.history import retained
 from engine.dataset.sample import Sample, make_sample
 from engine.dds.client_protocol.naming import SampleName, Verdict
-from engine.runtime.capture import CapturedSample
 from tests.property.samples import DEPTHS, GROUPS
 from tests.property.test_capture_batches import ROUTES, WRITER_GONE, Run, batches
 

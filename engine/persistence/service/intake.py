@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from engine.capture.neighbourhood import Changes, Neighbourhood, Offer
+from engine.capture.orphans import Orphans
 from engine.capture.taps import Taps
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi
@@ -22,8 +23,6 @@ from engine.persistence.service.synchronization import Synchronization
 
 DRAIN: Final = 20_000
 MAX_NEWS: Final = 100
-MAX_ORPHANS: Final = 200_000
-"""Samples that may wait for discovery to announce their writer; beyond, all are dropped and counted."""
 
 
 class Intake:
@@ -60,7 +59,7 @@ class Intake:
         self.taps = Taps(participant, signal)
         self._positions = Positions()
         self._names: dict[bytes, tuple[tuple[bytes, str], ...]] = {}
-        self._orphans: list[Captured] = []
+        self._orphans = Orphans()
         self._news: collections.deque[str] = collections.deque(maxlen=MAX_NEWS)
         self.neighbourhood = Neighbourhood()
         self.counters: collections.Counter[str] = collections.Counter()
@@ -151,16 +150,9 @@ class Intake:
         """Take the samples of all taps, in order for each writer."""
         found: list[OriginalSample] = []
         for tap in self.taps:
-            taken: list[Any] = tap.drain(DRAIN)
-            if self._orphans:
-                # Samples of a writer that discovery has not announced yet wait; it does so within moments.
-                taken = [*self._orphans, *taken]
-                self._orphans = []
-            for captured in taken:
+            for captured in self._orphans.before(tap.drain(DRAIN)):
                 self._take(captured, found)
-        if len(self._orphans) > MAX_ORPHANS:
-            self.counters["unrouted"] += len(self._orphans)
-            self._orphans = []
+        self.counters["unrouted"] += self._orphans.drop_surplus()
         if self._lost and not self.taps.has_news():
             for writer in self._lost:
                 self._owners.gone(writer)
@@ -172,7 +164,7 @@ class Intake:
         names = self._names.get(captured.writer)
         if names is None:
             if captured.writer not in self.neighbourhood.routes:
-                self._orphans.append(captured)
+                self._orphans.wait((captured,))
             return
         if captured.status & WRITER_GONE:
             self._owners.gone(captured.writer)

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from engine.core.messages import Epoch, ReaderKey
     from engine.core.namespaces import Group
+    from engine.dataset.captured import CapturedSample
     from engine.dataset.dataset import DataSet
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
-    from engine.runtime.runtime import CapturedSample
     from engine.runtime.startup import Found
     from engine.simulator.cluster import Cluster
     from engine.simulator.disk import Committed

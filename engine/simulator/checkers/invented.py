@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from engine.simulator.checkers.base import Checker, samples_of
 
 if TYPE_CHECKING:
+    from engine.dataset.captured import CapturedSample
     from engine.dataset.groups import GroupDescription
-    from engine.runtime.runtime import CapturedSample
     from engine.simulator.cluster import Cluster
 
 

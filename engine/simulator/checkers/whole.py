@@ -27,8 +27,8 @@ from engine.simulator.checkers.base import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from engine.dataset.captured import CapturedSample
     from engine.dataset.sample import Sample
-    from engine.runtime.runtime import CapturedSample
     from engine.runtime.startup import Found
     from engine.simulator.checkers.base import Standing
     from engine.simulator.cluster import Cluster

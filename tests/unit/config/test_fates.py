@@ -163,7 +163,7 @@ def test_what_does_nothing_because_of_something_else_is_marked(data: bytes, path
 
 def test_what_would_do_harm_is_refused_with_place_and_reason() -> None:
     (found,) = interpret(parse(read('\n<GIDKey groups="g"/>'), "f.xml", {})).problems
-    assert str(found).startswith("f.xml:3:2: //OpenSplice/Domain/GIDKey is refused: it keeps data")
+    assert str(found).startswith("f.xml:3:2: //OpenSplice/Domain/GIDKey is refused: it separates the data")
 
 
 def test_the_most_specific_line_counts() -> None:

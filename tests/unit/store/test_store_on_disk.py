@@ -255,7 +255,7 @@ def test_a_page_that_can_not_be_read_costs_no_more_than_itself(filled: Path) -> 
         found, damage = read(store)
         lost = 2 * COUNT - len(found)
         assert 0 < lost <= 2 * schema.PAGE_BYTES // 150
-        assert any("can not be read" in one.reason for one in damage.first)
+        assert any("cannot be read" in one.reason for one in damage.first)
         assert any("samples were stored" in one.reason for one in damage.first)
 
 
