@@ -74,6 +74,8 @@ class Showing:
     def show(self, now: float) -> None:
         """Publish a snapshot."""
         self.due_s = now + max(SNAPSHOT_PAUSE_S, self._runtime.settings.heartbeat_period_s)
+        if self._wire.monitor_dropped:
+            self._runtime.counters["monitor_dropped"] = self._wire.monitor_dropped
         shown = snapshot(
             self._runtime,
             self._identity,

@@ -107,7 +107,8 @@ class DdsWire:
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
         self._sender = threading.Thread(target=self._send_all, name="sender", daemon=True)
         self.taps = Taps(participant, signal)
-        self.unsent_dropped = 0
+        self.monitor_dropped = 0
+        """Number of monitor messages that were dropped because `MAX_UNSENT` messages waited."""
         self._activities = activities
         self._sending = activities.work("statusThread")
         self.fault: Exception | None = None
@@ -131,7 +132,7 @@ class DdsWire:
         if self._unsent.qsize() < MAX_UNSENT:
             self._unsent.put((topic, payload))
         else:
-            self.unsent_dropped += 1
+            self.monitor_dropped += 1
 
     def send_stream(
         self, name_space: str, fellows: tuple[str, ...], batches: Iterator[bytes], samples: int

@@ -59,8 +59,10 @@ class Outcome:
         """A summary in one line."""
         stats = self.statistics
         return (
-            f"{stats.written} samples written, {stats.crashes} crashes, {stats.cuts} cuts, {stats.masters} "
-            f"changes of master, {stats.streams} sets sent, settled {stats.settled_s:g} s after healing; "
+            f"{stats.written} samples written, {stats.crashes} crashes, {stats.pauses} pauses, {stats.cuts} "
+            f"cuts, {stats.disk_faults} disk faults, {stats.rotten} flipped bits, {stats.masters} changes of "
+            f"master, {stats.streams} sets of {stats.stream_bytes} bytes sent, "
+            f"settled {stats.settled_s:g} s after healing; "
             f"{self.virtual_s:.0f} s in {self.cpu_s:.2f} s, log {self.digest}"
         )
 
@@ -166,11 +168,6 @@ def _seldom_collecting() -> Iterator[None]:
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
-
-
-def run_seed(seed: int, faults: str = ANY) -> Outcome:
-    """Run the system that a seed draws."""
-    return Campaign(faults).run(seed)
 
 
 def summary(outcomes: Sequence[Outcome], jobs: int, elapsed_s: float) -> str:

@@ -13,46 +13,51 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(slots=True)
 class Statistics:
-    """Figures of a run.
-
-    Attributes:
-        starts: runs of nodes.
-        crashes, stops, pauses, cuts, disk_faults, rotten, jumps: faults.
-        masters: how often a node followed another master or epoch.
-        written, written_bytes: by applications.
-        carried: messages that arrived.
-        streams, stream_bytes: sets sent, each counted for each target.
-        deliveries: to late joiners.
-        equal_s: how long after healing everything older was everywhere, while writing went on; negative when
-            that was not looked for, or never so.
-        settled_s: how long after healing the system was quiet and equal; negative when it never was.
-        steps: actions of the schedule.
-    """
+    """Figures of a run."""
 
     starts: int = 0
+    """Runs of nodes."""
     crashes: int = 0
+    """Killed nodes."""
     stops: int = 0
+    """Orderly ends of nodes."""
     pauses: int = 0
+    """Nodes that stood still."""
     cuts: int = 0
+    """Faults that cut links."""
     disk_faults: int = 0
+    """Disks that were full, failing or slow."""
     rotten: int = 0
+    """Flipped bits of stored samples."""
     jumps: int = 0
+    """Jumps of wall clocks."""
     masters: int = 0
+    """Changes of a node's master or epoch."""
     written: int = 0
+    """Samples that applications wrote."""
     written_bytes: int = 0
+    """Bytes of these samples."""
     carried: int = 0
+    """Messages that arrived."""
     transactions: int = 0
+    """Transactions of disks."""
     streams: int = 0
+    """Sent sets, each counted for each target."""
     stream_bytes: int = 0
+    """Bytes of these sets."""
     deliveries: int = 0
+    """Deliveries to late joiners."""
     equal_s: float = -1.0
+    """Time from healing until all older samples were everywhere during writing; negative if never found."""
     settled_s: float = -1.0
+    """Time from healing until the system was quiet and equal; negative if never."""
     steps: int = 0
+    """Actions of the schedule."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """One run: its options, what was violated (None for nothing), and its short log."""
+    """One run: its options, its violation (None for none), and its short log."""
 
     options: Options
     violation: Violation | None

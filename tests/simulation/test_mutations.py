@@ -23,7 +23,7 @@ from engine.dataset.group_set import GroupSet, Outcome
 from engine.dataset.sample import DISPOSE
 from engine.runtime.runtime import Runtime
 from engine.runtime.sets import NameSpaceData
-from engine.simulator.campaign import run_seed
+from engine.simulator.campaign import Campaign
 from engine.store.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -261,10 +261,10 @@ def test_a_broken_node_is_caught(
 ) -> None:
     """In one of some seeds, in all of which the sound node is clean."""
     for seed in seeds:
-        assert run_seed(seed, faults).violation == ""
+        assert Campaign(faults).run(seed).violation == ""
         with monkeypatch.context() as patch:
             broken(patch)
-            violation = run_seed(seed, faults).violation
+            violation = Campaign(faults).run(seed).violation
         if violation:
             assert violation.partition(":")[0] in rules.split()
             return

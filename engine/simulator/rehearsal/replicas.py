@@ -1,4 +1,4 @@
-"""Replicas, original writers and links in one thread and in virtual time: the same seed, the same run.
+"""Replicas, original writers and links in one thread under virtual time: equal seeds give equal runs.
 
 `engine.simulator.schedule` gives the time. `engine.simulator.network` does not fit: it holds messages back on
 a cut link, while a link between replicas that goes down loses them.
