@@ -1,8 +1,8 @@
-"""Samples by columns in one piece of octets: how they lie in memory, and how they travel together.
+"""Blocks: samples column by column in one piece of bytes, in memory and in streams.
 
-A block is: counts and flags, the writers, then one column after the other, keys and payloads last. A column
-whose entries are all alike is not written. A sample in a block costs its bytes and 24 more; as an object of
-its own it costs 500 more. Whoever takes a block apart looks once at each column, not once at each field.
+A block has counts and flags, the writers, then one column after the other, keys and payloads last. A column
+of equal entries is not written. A sample in a block costs 24 bytes beside its content, as an object 500. Code
+that unpacks a block reads each column once, not each field.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MAX_SAMPLES: Final = 4096
-"""Samples in a block that is made here at most."""
+"""Samples at most in a block made here."""
 MAX_PLACES: Final = 1 << 16
-"""Samples that a block can say it has."""
+"""Samples at most in any block."""
 
 _HEAD: Final = struct.Struct("<HHB")
 """Samples, writers, flags."""
@@ -38,7 +38,7 @@ class BlockFault(ValueError):
 
 
 class Columns(NamedTuple):
-    """Samples, not none, column by column; see `engine.dataset.sample.Sample`."""
+    """One or more samples, column by column; see `engine.dataset.sample.Sample`."""
 
     times_ns: Sequence[int]
     writers: Sequence[bytes]
@@ -66,18 +66,18 @@ def _fitting(samples: Sequence[Sample], limit_bytes: int) -> Iterator[Sequence[S
 
 
 class Texts:
-    """A column of byte strings: where each of them lies in the bytes of a block.
+    """A column of byte strings in the bytes of a block.
 
     Attributes:
-        begin: where the first one begins.
-        size: of each, -1 where they differ.
-        ends: where they do, `begin` and then the end of each.
+        begin: offset of the first one.
+        size: size of each; -1 if they differ.
+        ends: if they differ, `begin` and then the end of each.
     """
 
     __slots__ = ("begin", "ends", "size")
 
     def __init__(self, begin: int, count: int, lengths: Sequence[int]) -> None:
-        """From `begin` on; a single length is that of all."""
+        """Take the lengths of all, or one length for all."""
         self.begin = begin
         self.size = lengths[0] if len(lengths) == 1 else -1
         self.ends: Sequence[int] = ()
@@ -85,18 +85,18 @@ class Texts:
             self.ends = array.array("Q", itertools.accumulate(lengths, initial=begin))
 
     def end(self, count: int) -> int:
-        """Where all of them end."""
+        """Return the end of the last one."""
         return self.begin + count * self.size if self.size >= 0 else self.ends[count]
 
     def at(self, data: bytes, place: int) -> bytes:
-        """One of them; places count from 0."""
+        """Return the one at a place, from 0."""
         if self.size < 0:
             return data[self.ends[place] : self.ends[place + 1]]
         begin = self.begin + place * self.size
         return data[begin : begin + self.size]
 
     def all(self, data: bytes, count: int) -> list[bytes]:
-        """All of them."""
+        """Return all of them."""
         size = self.size
         if size < 0:
             return [data[at:end] for at, end in itertools.pairwise(self.ends)]
@@ -107,15 +107,15 @@ class Texts:
 
 
 class Block:
-    """Samples, not none, that never change.
+    """One or more samples that never change.
 
     Attributes:
-        data: the block's bytes, as they travel.
-        count: how many samples.
+        data: bytes of the block, as in a stream.
+        count: number of samples.
         digests: their digests, 16 bytes each, which do not travel.
-        is_plain: each of them is a write and nothing else.
-        payload_bytes: the bytes of all payloads.
-        key_texts, payload_texts: where the keys and the payloads lie in `data`.
+        is_plain: all samples are plain writes.
+        payload_bytes: bytes of all payloads.
+        key_texts, payload_texts: places of the keys and payloads in `data`.
     """
 
     __slots__ = (
@@ -136,7 +136,7 @@ class Block:
     )
 
     def __init__(self, data: bytes, digests: bytes | None = None) -> None:
-        """Look where things lie, and compute the digests unless they are known.
+        """Find the columns, and compute the digests unless they are given.
 
         Raises:
             BlockFault, struct.error: not a block.
@@ -169,7 +169,7 @@ class Block:
         if self.payload_texts.end(count) > len(data):
             raise BlockFault("samples are cut off")
         if self.payload_texts.end(count) < len(data):
-            raise BlockFault("there is more than the samples")
+            raise BlockFault("bytes follow the samples")
         self.digests = self._computed() if digests is None else digests
         self._digest_sum = -1
         self._span_ns: tuple[int, int] | None = None
@@ -177,7 +177,7 @@ class Block:
     def _computed(self) -> bytes:
         for status in set(self.statuses()):
             if not status or status & ~_STATUS:
-                raise BlockFault(f"a sample has the status {status}, which means nothing")
+                raise BlockFault(f"a sample has the invalid status {status}")
         hashed, pack, size = hashlib.blake2b, HEADER.pack, DIGEST_BYTES
         times, sequences, statuses = self.times_ns(), self.sequences(), self.statuses()
         texts = self._writer_of(), self.keys(), self._texts()
@@ -196,11 +196,11 @@ class Block:
     # Columns.
 
     def times_ns(self) -> Sequence[int]:
-        """The source times."""
+        """Return the source times."""
         return struct.unpack_from(f"<{self.count}q", self.data, self._times_at)
 
     def keys(self) -> list[bytes]:
-        """The instances."""
+        """Return the keys."""
         return self.key_texts.all(self.data, self.count)
 
     def _texts(self) -> list[bytes]:
@@ -208,16 +208,16 @@ class Block:
 
     @property
     def has_sequences(self) -> bool:
-        """Whether a sequence number is known of any of them."""
+        """Whether any sample has a sequence number."""
         return bool(self._sequences_at)
 
     def sequences(self) -> Sequence[int]:
-        """The sequence numbers."""
+        """Return the sequence numbers."""
         at = self._sequences_at
         return struct.unpack_from(f"<{self.count}Q", self.data, at) if at else (0,) * self.count
 
     def statuses(self) -> Sequence[int]:
-        """The status bits."""
+        """Return the status bits."""
         at = self._statuses_at
         return self.data[at : at + self.count] if at else (DATA,) * self.count
 
@@ -230,11 +230,11 @@ class Block:
         ]
 
     def writer_octets(self) -> bytes:
-        """The writers, 16 bytes each; of one that wrote all, only once."""
+        """Return the writers, 16 bytes each; only one entry if one writer wrote all."""
         return b"".join(self._writer_of() if self._writer_of_at else self._writers)
 
     def columns(self) -> Columns:
-        """All of it."""
+        """Return all columns."""
         digests, size = self.digests, DIGEST_BYTES
         return Columns(
             self.times_ns(),
@@ -247,23 +247,23 @@ class Block:
         )
 
     def samples(self) -> list[Sample]:
-        """All of it as objects."""
+        """Return all samples as objects."""
         new = tuple.__new__
         return [new(Sample, row) for row in zip(*self.columns(), strict=True)]
 
     def span_ns(self) -> tuple[int, int]:
-        """The oldest and the newest source time."""
+        """Return the oldest and the newest source time."""
         if self._span_ns is None:
             times = self.times_ns()
             self._span_ns = min(times), max(times)
         return self._span_ns
 
     def newest_ns(self) -> int:
-        """The newest source time."""
+        """Return the newest source time."""
         return self.span_ns()[1]
 
     def digest_sum(self) -> int:
-        """The sum of the digests as numbers, not reduced."""
+        """Return the sum of the digests as numbers, not reduced."""
         if self._digest_sum < 0:
             self._digest_sum = sum_of_digests(self.digests)
         return self._digest_sum
@@ -271,27 +271,27 @@ class Block:
     # One sample.
 
     def key(self, place: int) -> bytes:
-        """The instance of a sample; places count from 0."""
+        """Return the key of a sample; places count from 0."""
         return self.key_texts.at(self.data, place)
 
     def time_ns(self, place: int) -> int:
-        """The source time of a sample."""
+        """Return the source time of a sample."""
         time_ns: int = _TIME.unpack_from(self.data, self._times_at + 8 * place)[0]
         return time_ns
 
     def writer(self, place: int) -> bytes:
-        """The writer of a sample."""
+        """Return the writer of a sample."""
         if not self._writer_of_at:
             return self._writers[0]
         at = self._writer_of_at + 2 * place
         return self._writers[int.from_bytes(self.data[at : at + 2], "little")]
 
     def digest(self, place: int) -> bytes:
-        """The digest of a sample."""
+        """Return the digest of a sample."""
         return self.digests[DIGEST_BYTES * place : DIGEST_BYTES * (place + 1)]
 
     def sample(self, place: int) -> Sample:
-        """One sample as an object."""
+        """Return a sample as an object."""
         data, sequence, status = self.data, 0, DATA
         if self._sequences_at:
             at = self._sequences_at + 8 * place
@@ -310,12 +310,12 @@ class Block:
 
 
 def _lengths(data: bytes, at: int, count: int) -> tuple[Sequence[int], int]:
-    """So many lengths from there on, and where they end."""
+    """Return `count` lengths from an offset on, and the offset behind them."""
     return struct.unpack_from(f"<{count}I", data, at), at + 4 * count
 
 
 def pack(columns: Columns) -> Block:
-    """A block of 1 to `MAX_SAMPLES` samples whose digests are known to be right."""
+    """Make a block of 1 to `MAX_SAMPLES` samples with correct digests."""
     times, writers, sequences, digests, statuses, keys, payloads = columns
     count = len(times)
     known = {writer: number for number, writer in enumerate(dict.fromkeys(writers))}
@@ -341,5 +341,5 @@ def pack(columns: Columns) -> Block:
 
 
 def pack_samples(samples: Sequence[Sample]) -> Block:
-    """A block of 1 to `MAX_SAMPLES` samples."""
+    """Make a block of 1 to `MAX_SAMPLES` samples."""
     return pack(Columns(*zip(*samples, strict=True)))

@@ -7,8 +7,8 @@
     value      = field { "." field } | number | 'text' | "text" | TRUE | FALSE | "%" digits (a parameter)
 
 Words are read in any case. LIKE takes `%` for any text and `_` for one character. There are no functions, no
-arithmetic and no ORDER BY. Logic has three values, as in SQL: a comparison of what is missing or cannot be
-compared is neither true nor false, nor is its negation, and only what is true is accepted.
+arithmetic and no ORDER BY. Logic has three values, as in SQL: a comparison of a missing or incomparable value
+is neither true nor false, nor is its negation. Only a true condition accepts a sample.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _Condition = Callable[[Any], Truth]
 
 
 class Undecodable(ValueError):
-    """Bytes that are no value of a type, or a type beyond what is understood; the text says where."""
+    """Bytes that are not a value of a type, or a type that is not supported; the text says where."""
 
 
 class ExpressionFault(ValueError):
-    """An expression is not understood, or does not fit a type.
+    """An expression that is invalid or does not fit a type.
 
     Attributes:
         reason: what is wrong, without the place.
@@ -62,7 +62,7 @@ class ExpressionFault(ValueError):
 
 
 class Kind(enum.Enum):
-    """What can be compared with what. OTHER (structures, sequences, unions) compares with nothing."""
+    """Values that can be compared with each other; OTHER (structures, sequences, unions) with nothing."""
 
     NUMBER = "a number"
     TEXT = "a text"
@@ -71,7 +71,7 @@ class Kind(enum.Enum):
 
 
 Kinds = Mapping[Path, Kind]
-"""The fields of a type, nested ones by their whole path."""
+"""Fields of a type, nested ones by their whole path."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,12 +104,11 @@ class Expression:
     """A condition on the fields of a sample.
 
     Args:
-        text: see the module; at most `MAX_LENGTH` characters.
-        parameters: values of %0, %1, …; each is a literal as in the expression (`'text'`, a number), and
-            what is neither is taken as text.
+        text: the expression (see the module), at most `MAX_LENGTH` characters.
+        parameters: values of %0, %1, ..., each a literal as in the expression; any other value is a text.
 
     Raises:
-        ExpressionFault: the expression or a parameter is not understood, or no type could satisfy it.
+        ExpressionFault: the expression or a parameter is invalid, or no type could fit it.
     """
 
     def __init__(self, text: str, parameters: Sequence[str] = ()) -> None:
@@ -123,11 +122,11 @@ class Expression:
 
     @property
     def fields(self) -> frozenset[Path]:
-        """The fields that it asks for."""
+        """Fields that it uses."""
         return frozenset(one.path for some, _ in self._compared for one in some if one.path)
 
     def check(self, kinds: Kinds) -> None:
-        """Refuse what could not be evaluated on samples of a type.
+        """Refuse an expression that cannot be evaluated on samples of a type.
 
         Raises:
             ExpressionFault: the type has no such field, or values of different kinds are compared.
@@ -136,7 +135,7 @@ class Expression:
             _agree([(one, one.kind(kinds)) for one in operands], is_like)
 
     def accepts(self, sample: object) -> bool:
-        """Whether the condition holds of an object with the fields as attributes, or of a mapping."""
+        """Whether the condition is true of an object with the fields as attributes, or of a mapping."""
         return self._condition(sample) is True
 
 
@@ -193,7 +192,7 @@ class _Parser:
         return self._tokens[self._at - 1]
 
     def _accept(self, *texts: str) -> str:
-        """The next token, if it is one of these keywords or signs."""
+        """Take the next token if it is one of these keywords or signs."""
         if self._at < len(self._tokens):
             token = self._tokens[self._at]
             if token.kind in ("keyword", "sign") and token.text in texts:
@@ -272,7 +271,7 @@ class _Parser:
 
 
 def _literal(text: str) -> Any:
-    """A number, a quoted text, a truth value; anything else is a text."""
+    """Return a number, a quoted text or a truth value; anything else is a text."""
     stripped = text.strip()
     if len(stripped) >= 2 and stripped[0] == stripped[-1] and stripped[0] in "'\"":
         inner = stripped[1:-1]
@@ -358,7 +357,7 @@ def _like(value: _Operand, pattern: _Operand) -> _Condition:
 
 @functools.lru_cache(maxsize=256)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """As in `engine.core.expressions`: what stands between two `%` is looked for once, from the left."""
+    """Compile a pattern of LIKE, with atomic groups as in `engine.core.expressions`."""
     first, *others = [
         "".join("." if char == "_" else re.escape(char) for char in part) for part in pattern.split("%")
     ]

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 @functools.lru_cache(maxsize=65_536)
 def weight_of(group: Group) -> int:
-    """An odd number below 2**128 that belongs to a group and, in practice, to no other.
+    """Return an odd number below 2**128 that is, in practice, unique to a group.
 
-    It keeps apart sets that hold the same samples in different groups, which happens when one writer writes
-    in several partitions.
+    It distinguishes sets with the same samples in different groups, as of a writer in several partitions.
     """
     lengths = ",".join(str(len(part)) for part in group)
     text = f"{lengths},{''.join(group)}".encode(errors="surrogatepass")
@@ -29,7 +28,7 @@ def weight_of(group: Group) -> int:
 
 
 def make_set(depth: int, limits: Limits = NO_LIMITS, present: Present | None = None) -> GroupSet:
-    """An empty set that keeps so much."""
+    """Make an empty set with this history depth and these limits."""
     if not limits.are_set:
         return GroupSet(depth, present)
     return LimitedSet(depth, limits, present)
@@ -45,24 +44,24 @@ class DataSet:
         self._present = TIMELESS
 
     def open_group(self, group: Group, depth: int, limits: Limits = NO_LIMITS) -> GroupSet:
-        """The set of a group, made empty when it is not there."""
+        """Return the set of a group; make an empty one if there is none."""
         existing = self.groups.get(group)
         if existing is None:
             existing = self.groups[group] = make_set(depth, limits, self._present)
         return existing
 
     def open_described(self, description: GroupDescription) -> GroupSet:
-        """The set of a group, which keeps what the group's QoS says."""
+        """Return the set of a group, with the depth and limits of the group's QoS."""
         return self.open_group(description.group, description.qos.history_depth, description.qos.limits)
 
     def open_like(self, group: Group, other: GroupSet) -> GroupSet:
-        """The set of a group, which keeps what another set keeps, and nothing that was deleted there."""
+        """Return the set of a group, with depth, limits and floor of another set."""
         existing = self.open_group(group, other.depth, other.limits)
         existing.raise_floor(other.floor_ns)
         return existing
 
     def summary(self) -> Summary:
-        """The roll-up of all groups; an empty group and an absent one are the same."""
+        """Return the roll-up of all groups; an empty group counts like an absent one."""
         count = digest = newest = 0
         for group, group_set in self.groups.items():
             part = group_set.summary()
@@ -72,13 +71,13 @@ class DataSet:
         return Summary(count, digest, newest)
 
     def settle_with(self, present: Present) -> None:
-        """Note changes by this present from now on, in all groups."""
+        """Date changes in all groups by this present from now on."""
         self._present = present
         for group_set in self.groups.values():
             group_set.settle_with(present)
 
     def settled(self, until_ns: int) -> Content:
-        """The roll-up of what has settled (see `GroupSet.settled`)."""
+        """Return the roll-up of the settled content (see `GroupSet.settled`)."""
         count = digest = 0
         for group, group_set in self.groups.items():
             part_count, part_digest = group_set.settled(until_ns)
@@ -87,7 +86,7 @@ class DataSet:
         return count, digest & MODULUS_MASK
 
     def join(self, other: DataSet) -> int:
-        """MERGE: take every sample of `other` too; returns how many were new."""
+        """Join with `other` (MERGE); return how many samples were new."""
         stored = 0
         for group, theirs in other.groups.items():
             ours = self.open_like(group, theirs)

@@ -1,4 +1,4 @@
-"""The samples of one group with an incremental digest, and the one place where a sample changes a set."""
+"""The samples of one group, with an incremental digest."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from engine.dataset.settling import Content
 
 MAX_LOOSE: Final = 16_384
-"""Instances of a group that are objects; when there are more, those untouched for longest are packed."""
+"""Instances of a group kept as objects; of more, the longest untouched are packed."""
 PACKED_FROM: Final = 8_192
-"""Fewer instances than this are not packed when they arrive."""
+"""Instances below which a group is not packed on arrival."""
 MIN_PACKED: Final = 256
-"""A block of fewer samples is not worth its place."""
+"""Samples below which a block does not pay."""
 MAX_PACKED_BYTES: Final = 4_096
-"""A sample with a larger payload stays an object, which then costs little beside it."""
+"""Payload above which a sample stays an object, whose overhead is then small."""
 _STEP: Final = MAX_SAMPLES
-"""Objects that are looked at at once, to be packed: a few milliseconds."""
+"""Objects examined for packing in one go: a few milliseconds."""
 _BLOCK_BYTES: Final = 512 << 10
 MODULUS_MASK: Final = (1 << 128) - 1
 TIMELESS: Final = Present()
-"""Of sets that nobody compares while they change."""
+"""Present of sets that are not compared while they change."""
 
 NO_FLOOR: Final = -(1 << 63)
-"""No historical data has been deleted."""
+"""Floor of a set of which nothing has been deleted."""
 
 
 class Outcome(enum.Enum):
-    """What became of a sample that was applied."""
+    """Result of applying a sample."""
 
     STORED = "stored"
     DUPLICATE = "duplicate"
@@ -53,11 +53,11 @@ class Outcome(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Summary:
-    """A set in one line: two sets are equal exactly when their summaries' count and digest are.
+    """Count and digest of a set; two sets with equal count and digest are equal.
 
-    Of a group, `digest` is the sum modulo 2**128 of the samples' digests; of a name-space, the sum of its
-    groups' digests, each multiplied by the weight of the group (`dataset.weight_of`). `newest_ns` is the
-    newest source timestamp that the set ever had, also of what was deleted since; 0 when it never had any.
+    The `digest` of a group is the sum of its samples' digests modulo 2**128; that of a name-space is the sum
+    of its groups' digests, each multiplied by the weight of the group (`dataset.weight_of`). `newest_ns` is
+    the newest source time that the set ever had, deleted samples included; 0 for none.
     """
 
     count: int
@@ -75,18 +75,8 @@ EMPTY: Final = Summary(0, 0, 0)
 class GroupSet:
     """The samples of one group, by instance.
 
-    Where there are many, instances of which one write is kept are packed until they are touched; nothing
-    tells that they are but the memory that they take.
-
-    Attributes:
-        depth: samples kept per instance (see `engine.dataset.history`).
-        limits: resource limits; a group that has some is an `engine.dataset.limited.LimitedSet`.
-        floor_ns: samples up to this source time have been deleted and are not taken in again.
-        disposed: the instances that end with a dispose.
-        touched: those of them that have changed since this was cleared last.
-        lost: samples that arrived too old to be kept. Samples that newer ones pushed out are not counted:
-            that is what a history depth is for.
-        rejected: samples that a resource limit kept out or pushed out, by the name of the limit.
+    If there are many, instances with a single write are packed until they are touched, which saves memory and
+    changes nothing else.
     """
 
     __slots__ = (
@@ -109,15 +99,24 @@ class GroupSet:
 
     def __init__(self, depth: int, present: Present | None = None) -> None:
         self.depth = depth
+        """Samples kept per instance (`engine.dataset.history`)."""
         self.limits = NO_LIMITS
+        """Resource limits; a group with limits is an `engine.dataset.limited.LimitedSet`."""
         self.rejected: collections.Counter[str] = collections.Counter()
+        """Samples that a resource limit kept out or pushed out, by the name of the limit."""
         self._recent = Recent(present or TIMELESS)
         self.floor_ns = NO_FLOOR
+        """Source time up to which samples were deleted and are not taken again."""
         self.disposed: set[bytes] = set()
+        """Keys of the instances that end with a dispose."""
         self.touched: set[bytes] = set()
+        """Those of them that have changed since the set was last cleared."""
         self.count = 0
+        """Number of samples."""
         self.payload_bytes = 0
+        """Bytes of all payloads."""
         self.lost = 0
+        """Samples that arrived too old to be kept, without those that newer ones pushed out."""
         self._digest = 0
         self._newest_ns = 0
         self._instances: dict[bytes, list[Sample]] = {}
@@ -125,10 +124,15 @@ class GroupSet:
         self._pack_at = MAX_LOOSE
 
     def apply(self, sample: Sample) -> tuple[Outcome, list[Sample]]:
-        """Put one sample into the set; returns the outcome and the samples it pushed out."""
+        """Put one sample into the set; return the outcome and the samples that it pushed out.
+
+        Which samples are kept depends only on those that ever arrived (`engine.dataset.history`).
+        """
+        # Deleted historical data stays deleted (guide, 5.5.18 d_deleteData).
         if sample.source_time_ns <= self.floor_ns:
             self.lost += 1
             return Outcome.OLDER, []
+        # Find the instance: an object, packed, or new (DDS 1.4, 2.2.2.5 Access to the data).
         history = self._instances.get(sample.key)
         if history is None:
             if len(self._instances) >= self._pack_at:
@@ -141,6 +145,7 @@ class GroupSet:
                 if sample.status & DISPOSE:
                     self._end(sample.key)
                 return Outcome.STORED, []
+            # Packed, with a single write: an equal or older sample leaves it packed.
             if packed.digest(slot) == sample.digest:
                 return Outcome.DUPLICATE, []
             known = packed.sample(slot)
@@ -148,7 +153,9 @@ class GroupSet:
                 self.lost += 1
                 return Outcome.OLDER, []
             history = self._unpack(slot, known)
-        if sample.status == DATA and sample > history[-1]:  # nearly every sample
+        # The newest write of its instance, as nearly every sample is: with KEEP_LAST 1 it replaces the last
+        # one, with KEEP_ALL it is added (DDS 1.4, 2.2.3.5 DURABILITY_SERVICE, 2.2.3.18 HISTORY).
+        if sample.status == DATA and sample > history[-1]:
             known = history[0]
             if self.depth == 1 and len(history) == 1 and known.status == DATA:
                 history[0] = sample
@@ -160,13 +167,14 @@ class GroupSet:
                 self._count_in(sample)
                 self._revive(sample.key)
                 return Outcome.STORED, []
+        # Any other: by the general rule, at its place by source timestamp (DDS 1.4, 2.2.3.17).
         return self._insert(history, sample)
 
     def renew(self, samples: Sequence[Sample]) -> list[list[Sample]]:
-        """Apply writes of which each is newer than all of its instance, with depth 1; what each pushed out.
+        """Apply writes that are each the newest of their instance, with depth 1; return what each pushed out.
 
         Args:
-            samples: plain writes above the floor, of each instance one (see `is_newest`).
+            samples: plain writes above the floor, one per instance (see `is_newest`).
         """
         instances = self._instances
         came: list[Sample] = []
@@ -192,7 +200,7 @@ class GroupSet:
         return pushed
 
     def extend(self, samples: Rows | Sequence[Sample]) -> None:
-        """Apply many samples; fast where each is the first of its instance, as in a set that arrives."""
+        """Apply many samples; fast if each is the first of its instance, as in an arriving set."""
         for part in Rows.of(samples).parts:
             block = pack(part.columns()) if isinstance(part, Partial) else part
             if not isinstance(block, Block) or not self._add_block(block):
@@ -218,7 +226,7 @@ class GroupSet:
             self._pack_oldest()
 
     def _add_block(self, block: Block) -> bool:
-        """Keep a block as it is; False when its samples must be looked at one by one."""
+        """Keep a block as it is; False if its samples must be applied one by one."""
         if not block.is_plain or block.count < MIN_PACKED or block.span_ns()[0] <= self.floor_ns:
             return False
         if not self._packed and len(self._instances) + block.count < PACKED_FROM:
@@ -237,7 +245,7 @@ class GroupSet:
         return self._packed
 
     def _pack_oldest(self) -> None:
-        """Pack what has been an object for longest; what cannot be packed has its turn again last."""
+        """Pack the oldest objects; those that cannot be packed go to the end of the queue."""
         oldest = list(itertools.islice(self._instances.items(), _STEP))
         plain = [
             history[0]
@@ -256,7 +264,7 @@ class GroupSet:
         self._pack_at = max(MAX_LOOSE, len(self._instances) + _STEP // 4 + 1)
 
     def _unpack(self, slot: int, known: Sample) -> list[Sample]:
-        """Make a packed instance an object; its history."""
+        """Make a packed instance an object; return its history."""
         assert self._packed is not None
         for sample in self._packed.remove(slot):
             self._instances[sample.key] = [sample]
@@ -272,20 +280,20 @@ class GroupSet:
 
     @property
     def is_renewable(self) -> bool:
-        """Whether `renew` may be used: of each instance, the newest write is all that is kept."""
+        """Whether `renew` may be used, because only the newest write of an instance is kept."""
         return self.depth == 1
 
     def has_no_place(self, sample: Sample) -> bool:
-        """Whether what has been deleted, and the samples that are kept, leave no place for this one."""
+        """Whether the floor or the kept samples leave no place for this one."""
         if sample.source_time_ns <= self.floor_ns:
             return True
         history = self.instance(sample.key)
         return sample not in history and sample not in retained(sorted((*history, sample)), self.depth)
 
     def is_newest(self, key: bytes, source_time_ns: int, writer: bytes) -> bool:
-        """Whether a plain write at that time is newer than all that is known of the instance.
+        """Whether a plain write at that time is newer than all samples of the instance.
 
-        With depth 1 it would then be all that is kept of it.
+        With depth 1 it is then the only one that stays.
         """
         if source_time_ns <= self.floor_ns:
             return False
@@ -312,7 +320,7 @@ class GroupSet:
         return Outcome.STORED, evicted
 
     def _note_end(self, key: bytes, history: list[Sample]) -> None:
-        """Keep `disposed` right: unregisters at the end do not make an instance alive again."""
+        """Update `disposed`; unregisters after a dispose do not make an instance alive again."""
         last = next((item for item in reversed(history) if item.status != UNREGISTER), None)
         if last is not None and last.status & DISPOSE:
             self._end(key)
@@ -320,17 +328,17 @@ class GroupSet:
             self._revive(key)
 
     def _end(self, key: bytes) -> None:
-        """An instance ends with a dispose, and is not as it was."""
+        """Note that an instance ends with a dispose and has changed."""
         self.disposed.add(key)
         self.touched.add(key)
 
     def _revive(self, key: bytes) -> None:
-        """An instance does not end with a dispose, or is no more."""
+        """Note that an instance does not end with a dispose, or is gone."""
         self.disposed.discard(key)
         self.touched.discard(key)
 
     def raise_floor(self, until_ns: int) -> list[Sample]:
-        """Delete the samples up to a source time, for good; returns them (deployment guide 5.5.18)."""
+        """Delete the samples up to a source time permanently; return them (deployment guide 5.5.18)."""
         if until_ns <= self.floor_ns:
             return []
         self.floor_ns = until_ns
@@ -350,7 +358,7 @@ class GroupSet:
         return removed
 
     def remove_instance(self, key: bytes) -> list[Sample]:
-        """Forget an instance; returns what was kept of it."""
+        """Forget an instance; return its samples."""
         self._unpack_key(key)
         removed = self._instances.pop(key, [])
         self._revive(key)
@@ -358,7 +366,7 @@ class GroupSet:
         return removed
 
     def _count_in(self, sample: Sample, gone: Sequence[Sample] = ()) -> None:
-        """A sample came, and pushed others out."""
+        """Count a sample in, and those that it pushed out."""
         count, size, digest = 1, len(sample.payload), int.from_bytes(sample.digest)
         if gone:
             count -= len(gone)
@@ -374,7 +382,7 @@ class GroupSet:
         self._recent.add(time_ns, sample.writer, count, digest)
 
     def _count_swapped(self, came: list[Sample], gone: list[list[Sample]]) -> None:
-        """Samples came, each of which pushed out what stands at its place in `gone`."""
+        """Count samples in, each with those at its place in `gone` that it pushed out."""
         if not came:
             return
         present, rows = self._recent.present, Rows((Loose(came),))
@@ -388,7 +396,7 @@ class GroupSet:
         self._recent.add(last, b"", count, digest)
 
     def _count_in_rows(self, rows: Rows) -> None:
-        """Samples came in bulk, as of a set that arrives."""
+        """Count in samples that came in bulk, as in an arriving set."""
         newest_ns = rows.newest_ns()
         self._newest_ns = max(self._newest_ns, newest_ns)
         count, digest = self._count(rows, Rows())
@@ -396,12 +404,12 @@ class GroupSet:
             self._recent.add_now(count, digest)
 
     def _count_out_rows(self, rows: Rows) -> None:
-        """Samples were taken out, and by no other sample."""
+        """Count out samples that no other sample pushed out."""
         if rows:
             self._recent.add_now(*self._count(Rows(), rows))
 
     def _count(self, came: Rows, gone: Rows) -> tuple[int, int]:
-        """Bring the sums up to date; by how much count and digest changed."""
+        """Update the sums; return by how much count and digest changed."""
         count, digest = len(came) - len(gone), came.digest_sum() - gone.digest_sum()
         self.count += count
         self.payload_bytes += came.payload_bytes - gone.payload_bytes
@@ -409,21 +417,21 @@ class GroupSet:
         return count, digest
 
     def summary(self) -> Summary:
-        """Count, digest and newest source timestamp, without looking at the samples."""
+        """Return count, digest and newest source time, in constant time."""
         return Summary(self.count, self._digest, self._newest_ns)
 
     def settled(self, until_ns: int) -> Content:
-        """The content without the changes dated from `until_ns` on (see `engine.dataset.settling`)."""
+        """Return the content without changes dated from `until_ns` on (`engine.dataset.settling`)."""
         count, digest = self._recent.since(until_ns)
         return self.count - count, (self._digest - digest) & MODULUS_MASK
 
     def settle_with(self, present: Present) -> None:
-        """Note changes by this present from now on, and forget those that it calls recent no more."""
+        """Date changes by this present from now on, and forget those that are not recent any more."""
         self._recent.present = present
         self._recent.forget()
 
     def instance(self, key: bytes) -> tuple[Sample, ...]:
-        """The samples kept of one instance, oldest first."""
+        """Return the samples of one instance, oldest first."""
         history = self._instances.get(key)
         if history is None and self._packed and (slot := self._packed.find(key)) >= 0:
             return (self._packed.sample(slot),)
@@ -433,15 +441,15 @@ class GroupSet:
         return key in self._instances or (self._packed is not None and self._packed.find(key) >= 0)
 
     def keys(self) -> list[bytes]:
-        """The instances, in key order."""
+        """Return the keys of the instances, in order."""
         return sorted([*self._instances, *(self._packed.keys() if self._packed else ())])
 
     @property
     def instance_count(self) -> int:
-        """How many instances have at least one sample."""
+        """Number of instances with at least one sample."""
         return len(self._instances) + (self._packed.count if self._packed else 0)
 
     def samples(self) -> Rows:
-        """All samples as they are now, of each instance oldest first; the instances in any order."""
+        """Return the present samples, those of each instance oldest first; instances in any order."""
         loose = [sample for history in self._instances.values() for sample in history]
         return Rows((*(self._packed.parts() if self._packed else ()), Loose(loose)))

@@ -1,4 +1,4 @@
-"""What a node must know of a group besides its samples: type, and the QoS that shapes its history."""
+"""Description of a group: its type, and the QoS that shapes its history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEEP_ALL: Final = 0
 """History depth that stands for KEEP_ALL."""
 
 BUILTIN_PARTITION: Final = "__BUILT-IN PARTITION__"
-"""Where OpenSplice publishes its built-in topics, of which every federation keeps its own."""
+"""Partition of OpenSplice's built-in topics, of which each federation keeps its own."""
 
 
 class DurabilityKind(enum.IntEnum):
@@ -36,7 +36,7 @@ class Limits(NamedTuple):
 
     @property
     def are_set(self) -> bool:
-        """Whether at least one of them limits anything."""
+        """Whether at least one limit is set."""
         return max(self) > 0
 
 
@@ -44,10 +44,10 @@ NO_LIMITS: Final = Limits()
 
 
 def is_given(group: Group, topic: str, partitions: Iterable[str]) -> bool:
-    """Whether the data of a group is given to readers of a topic in these partitions.
+    """Whether readers of a topic in these partitions get the data of a group.
 
-    Expressions select by name (DDS 1.4, 2.2.3.13), also that of a group whose writer is in a partition with
-    wildcards; two expressions do not meet. Nothing of the built-in partition is given to anybody.
+    Expressions select by name (DDS 1.4, 2.2.3.13), also groups whose writer is in a partition with wildcards;
+    two expressions do not match. No reader gets data of the built-in partition.
     """
     return (
         group.topic == topic
@@ -65,7 +65,7 @@ def meets(one: str, other: str) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TypeDescription:
-    """A type as Cyclone DDS describes it, enough to re-create the topic with no writer alive.
+    """A type as Cyclone DDS describes it, enough to re-create the topic without a living writer.
 
     Attributes:
         name: the type name on the wire.
@@ -81,39 +81,38 @@ class TypeDescription:
 
     @property
     def type_id(self) -> str:
-        """A short name of exactly this type, for `Group.type_id`."""
+        """Short name that is unique to this type, for `Group.type_id`."""
         return hashlib.sha256(self.information).hexdigest()[:12]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupQos:
-    """The QoS of a group, from the topic or, where topic discovery is silent, from the first writer.
-
-    Attributes:
-        durability: TRANSIENT or PERSISTENT.
-        history_depth: samples kept per instance, from DURABILITY_SERVICE; `KEEP_ALL` (0) for all.
-        cleanup_delay_ns: service_cleanup_delay; -1 for infinite.
-        by_source_timestamp: DESTINATION_ORDER is BY_SOURCE_TIMESTAMP.
-        exclusive: OWNERSHIP is EXCLUSIVE.
-        max_samples: DURABILITY_SERVICE limit for the group, -1 for none; likewise the next two.
-        representations: offered data representations, as in DATA_REPRESENTATION (0 XCDR1, 2 XCDR2).
-        requested: durability that the built-in reader requests: the topic's (DDS 1.4, 2.2.3.4); VOLATILE,
-            which every writer offers, where nobody tells that of the topic.
+    """The QoS of a group, from the topic or, if topic discovery does not find it, from the first writer.
 
     Raises:
         ValueError: the history depth is negative.
     """
 
     durability: DurabilityKind
+    """TRANSIENT or PERSISTENT."""
     history_depth: int = 1
+    """Samples kept per instance, from DURABILITY_SERVICE; `KEEP_ALL` (0) for all."""
     cleanup_delay_ns: int = 0
+    """service_cleanup_delay; -1 for infinite."""
     by_source_timestamp: bool = False
+    """DESTINATION_ORDER is BY_SOURCE_TIMESTAMP."""
     exclusive: bool = False
+    """OWNERSHIP is EXCLUSIVE."""
     max_samples: int = -1
+    """DURABILITY_SERVICE limit for the group; -1 for none."""
     max_instances: int = -1
+    """DURABILITY_SERVICE limit for the group; -1 for none."""
     max_samples_per_instance: int = -1
+    """DURABILITY_SERVICE limit for each instance; -1 for none."""
     representations: tuple[int, ...] = (0, 2)
+    """Offered data representations, as in DATA_REPRESENTATION (0 XCDR1, 2 XCDR2)."""
     requested: DurabilityKind = DurabilityKind.VOLATILE
+    """Durability that the built-in reader requests: the topic's, or VOLATILE if that is unknown."""
 
     def __post_init__(self) -> None:
         if self.history_depth < KEEP_ALL:
@@ -125,10 +124,10 @@ class GroupQos:
         return Limits(self.max_samples, self.max_instances, self.max_samples_per_instance)
 
     def raised_by(self, other: GroupQos) -> GroupQos:
-        """This QoS with the durability of a topic that asks for more and was told of later.
+        """Return this QoS with the durability of a later topic that requests more.
 
-        In whatever order they are told of, what is requested in the end is the highest. Everything else
-        stays: nothing that is captured is given up while the system runs.
+        The highest durability counts in any order of discovery. Everything else stays, so that no captured
+        data is given up while the system runs.
         """
         if other.requested <= self.requested:
             return self
@@ -138,7 +137,7 @@ class GroupQos:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group with its type and QoS; this is what fellows tell each other about new groups."""
+    """A group with its type and QoS, as fellows announce it."""
 
     group: Group
     type: TypeDescription

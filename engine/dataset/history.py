@@ -1,11 +1,10 @@
-"""Which samples of one instance are kept.
+"""Selection of the samples of one instance that are kept.
 
 The kept samples are a function of the *set* of samples that ever arrived, not of their order of arrival, so
 that capture, alignment, merge and restart reach the same result. With history depth n (0 keeps all):
 
 - of the writes, the n newest;
-- a dispose or unregister older than the oldest write kept at full depth cannot be seen by any reader any
-  more and goes;
+- no dispose or unregister older than the oldest write at full depth, because no reader sees it any more;
 - of the disposes, the n newest; of the unregisters, the newest of each writer.
 
 Keeping is therefore a join: commutative, associative and idempotent.
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def retained(samples: list[Sample], depth: int) -> list[Sample]:
-    """The samples to keep, in order, of `samples`, which are in order and without repetitions."""
+    """Return the samples to keep of `samples`, which are in order and without repetitions."""
     writes = [sample for sample in samples if sample.status & DATA]
     if depth and len(writes) >= depth:
         oldest = writes[-depth]

@@ -1,19 +1,18 @@
-"""Which samples two sets do not share, found at the cost of the difference and not of the sets.
+"""Find the samples that two sets do not share, at the cost of the difference and not of the sets.
 
 Each sample of a set has a 64-bit *identity*: its digest and its group, hashed with a salt that is new for
-every comparison, so that nobody can prepare samples whose identities meet. A set is described by *symbols*,
-a stream without an end: symbol `i` holds count, sum and checksum of the identities that fall into it, and
-each identity falls into symbol `i` with a probability of 1 / (1 + i / 2), decided by the identity alone
-(rateless invertible Bloom look-up tables, Yang, Gilad and Alizadeh, SIGCOMM 2024). The symbols of two sets,
-subtracted, are those of their difference; about 1.35 symbols for each sample of it are enough to read it
-off. So one side sends symbols, as many as it takes, and the other side knows the difference, with no
-parameter to guess and nothing to be agreed on.
+every comparison, so that prepared samples cannot collide. A set is described by *symbols*, an endless
+stream: symbol `i` has count, sum and checksum of the identities that fall into it, and each identity falls
+into symbol `i` with a probability of 1 / (1 + i / 2), decided by the identity alone (rateless invertible Bloom
+look-up tables, Yang, Gilad and Alizadeh, SIGCOMM 2024). The symbols of two sets, subtracted, are those of
+their difference; about 1.35 symbols for each of its samples are enough to decode it. So one side sends
+symbols until the other side knows the difference, without any parameter.
 
-Whatever takes longer for larger sets is a generator that yields after each `STEP` samples, so that its caller
-can do other things in between; `finished` carries one out in one go.
+Work that grows with the sets is a generator that yields after each `STEP` samples; `finished` carries one out
+at once.
 
-A result is a claim until the roots (count and digest) of the sets agree with it: identities may collide, and
-symbols may come from a peer that is damaged. Whoever uses this compares them.
+The caller verifies a result by the roots (count and digest) of the sets, because identities may collide and
+symbols may come from a damaged peer.
 """
 
 from __future__ import annotations
@@ -37,15 +36,16 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 Stepwise = Generator[None, None, Result]
-"""Something that is computed step by step."""
+"""A computation in steps."""
 Words = npt.NDArray[np.uint64]
 """Identities, or sums of them modulo 2**64."""
 
 STEP: Final = 8192
 """Samples in one step: a few milliseconds."""
-SALT_BYTES: Final = 16
 SYMBOL_BYTES: Final = 14
-"""Of one symbol on the wire: sum 8, checksum 4, count 2 (or 4, where 2 are not enough)."""
+"""Bytes of a symbol on the wire: sum 8, checksum 4, count 2."""
+WIDE_SYMBOL_BYTES: Final = 16
+"""Bytes of a symbol with a count of 4, where 2 are not enough."""
 
 _ALPHA: Final = 0.5
 _STEP: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -53,11 +53,11 @@ _CHECK: Final = np.uint64(0xD6E8FEB86659FD93)
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _SMALL: Final = 1 << 15
 _MAX_INDEX: Final = 1 << 40
-"""Beyond every symbol that is ever made; positions stay exact in floating point."""
+"""Larger than the number of any symbol; positions stay exact in floating point."""
 
 
 def finished(steps: Stepwise[Result]) -> Result:
-    """Carry out all steps at once; what they result in."""
+    """Carry out all steps at once; return the result."""
     while True:
         try:
             next(steps)
@@ -67,14 +67,14 @@ def finished(steps: Stepwise[Result]) -> Result:
 
 
 def mix(words: Words) -> Words:
-    """A bijection of 64-bit words whose every output bit depends on every input bit."""
+    """Map 64-bit words one to one, so that every output bit depends on every input bit."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))
 
 
 def identities(groups: Iterable[tuple[Group, Rows]], salt: bytes) -> Stepwise[Words]:
-    """The identities of samples, in the order in which they are given."""
+    """Compute the identities of samples, in the given order."""
     parts = []
     for group, samples in groups:
         keyed = hashlib.blake2b(weight_of(group).to_bytes(16), key=salt, digest_size=24).digest()
@@ -99,7 +99,7 @@ class Symbols:
         return len(self.counts)
 
     def __sub__(self, other: Symbols) -> Symbols:
-        """The symbols of the difference: what only the left set has counts up, what only the right has, down.
+        """Return the symbols of the difference; samples of the right set count negative.
 
         Raises:
             ValueError: they are not the same symbols.
@@ -112,7 +112,7 @@ class Symbols:
         return Symbols(self.first, self.counts - other.counts, self.sums - other.sums, checks)
 
     def __add__(self, other: Symbols) -> Symbols:
-        """These symbols and those that follow them.
+        """Append the symbols that follow.
 
         Raises:
             ValueError: there is a gap between them.
@@ -124,7 +124,7 @@ class Symbols:
         return Symbols(self.first, counts, sums, np.concatenate((self.checks, other.checks)))
 
     def to_bytes(self, count: int) -> bytes:
-        """For the wire; `count` is the number of samples in the set, which the other side knows."""
+        """Return the wire form; `count` is the number of samples in the set, which the receiver knows."""
         excess = self.counts - _expected(self.first, len(self), count)
         small = not len(self) or int(np.abs(excess).max()) < _SMALL
         counts = excess.astype("<i2" if small else "<i4")
@@ -132,22 +132,30 @@ class Symbols:
 
     @staticmethod
     def from_bytes(data: bytes, first: int, length: int, count: int) -> Symbols:
-        """The symbols that `to_bytes` wrote.
+        """Return the symbols that `to_bytes` wrote.
 
         Raises:
-            ValueError: the bytes are not so many symbols.
+            ValueError: the bytes are not `length` symbols.
         """
-        if length < 0 or first < 0 or len(data) not in (14 * length, 16 * length):
-            raise ValueError(f"{len(data)} octets are not {length} symbols")
+        if (
+            length < 0
+            or first < 0
+            or len(data)
+            not in (
+                SYMBOL_BYTES * length,
+                WIDE_SYMBOL_BYTES * length,
+            )
+        ):
+            raise ValueError(f"{len(data)} bytes are not {length} symbols")
         sums = np.frombuffer(data, "<u8", length).astype(np.uint64)
         checks = np.frombuffer(data, "<u4", length, 8 * length).astype(np.uint64)
-        wide = len(data) == 16 * length
+        wide = len(data) == WIDE_SYMBOL_BYTES * length
         counts = np.frombuffer(data, "<i4" if wide else "<i2", length, 12 * length).astype(np.int64)
         return Symbols(first, counts + _expected(first, length, count), sums, checks)
 
 
 def _density(first: int, length: int) -> npt.NDArray[np.float64]:
-    """With which probability an identity falls into each symbol."""
+    """Return the probability that an identity falls into each symbol."""
     return 1.0 / (1.0 + _ALPHA * np.arange(first, first + length, dtype=np.float64))
 
 
@@ -156,10 +164,7 @@ def _expected(first: int, length: int, count: int) -> npt.NDArray[np.int64]:
 
 
 class Encoder:
-    """The symbols of a set, one piece after the other; what was made is not computed again.
-
-    Takes 24 bytes for each sample.
-    """
+    """The symbols of a set, computed piece by piece, with 24 bytes of memory per sample."""
 
     def __init__(self, identities: Words) -> None:
         self._identities = identities
@@ -168,7 +173,7 @@ class Encoder:
         self._made = 0
 
     def until(self, end: int) -> Stepwise[Symbols]:
-        """The symbols from where the last ones ended to `end` (without it)."""
+        """Compute the symbols from the last ones up to `end`, without it."""
         first, self._made = self._made, max(end, self._made)
         made = _empty(first, self._made - first)
         for begin in range(0, len(self._identities), STEP):
@@ -213,7 +218,7 @@ def _put(
 
 
 def _following(state: Words, at: npt.NDArray[np.int64]) -> tuple[Words, npt.NDArray[np.int64]]:
-    """The next symbol of each identity, so that density falls as 1 / (1 + i / 2)."""
+    """Return the next symbol of each identity, so that density falls as 1 / (1 + i / 2)."""
     state = mix(state + _STEP)
     uniform = ((state >> np.uint64(32)).astype(np.float64) + 1.0) / 4294967296.0
     skip = np.ceil((at + 1.5) * (1.0 / np.sqrt(uniform) - 1.0))
@@ -233,7 +238,7 @@ class Difference:
 
 
 def solve(difference: Symbols) -> Stepwise[Difference | None]:
-    """Read a difference off its symbols, which begin at 0; None when they are too few, or nonsense."""
+    """Decode a difference from its symbols, which begin at 0; None if they are too few or invalid."""
     counts, sums, checks = difference.counts.copy(), difference.sums.copy(), difference.checks.copy()
     left = Symbols(0, counts, sums, checks)
     found: list[tuple[Words, npt.NDArray[np.int64]]] = []
@@ -248,7 +253,7 @@ def solve(difference: Symbols) -> Stepwise[Difference | None]:
         if not len(words):
             break
         total += len(words)
-        if total > len(counts):  # more than symbols can tell: somebody made them up
+        if total > len(counts):  # more than symbols can carry: they are invalid
             return None
         found.append((words, signs))
         for begin in range(0, len(words), STEP):
@@ -267,17 +272,17 @@ def solve(difference: Symbols) -> Stepwise[Difference | None]:
 
 
 def without(difference: Difference, lacking: Words) -> Difference:
-    """The difference of two sets, from that of our set and theirs with what they say they lack."""
+    """Correct a difference whose right set was described with the identities that it lacks."""
     missing = np.setdiff1d(lacking, difference.only_theirs)
     only_theirs = np.setdiff1d(difference.only_theirs, lacking)
     return Difference(np.union1d(difference.only_ours, missing), only_theirs)
 
 
 def estimate(difference: Symbols) -> int:
-    """About how many identities differ, from symbols that begin at 0; they may be far too few to solve.
+    """Estimate how many identities differ, from symbols that begin at 0, even if too few to decode.
 
-    The counts of what only one side has go up and down around the net difference, which symbol 0 tells; how
-    far, tells how many there are. With n symbols the error is about 1.4 / sqrt(n) of the result.
+    Symbol 0 has the net difference. The variance of the other counts around their share of it grows with the
+    number of differences. With n symbols the error is about 1.4 / sqrt(n) of the result.
     """
     if len(difference) < 2:
         return int(abs(difference.counts).max(initial=0))
@@ -288,26 +293,26 @@ def estimate(difference: Symbols) -> int:
 
 
 def enough(expected: int, tried: int) -> int:
-    """How many symbols to try for a difference of about `expected`, after `tried` were too few."""
+    """Return how many symbols to try for a difference of about `expected`, after `tried` were too few."""
     wanted = int(1.45 * expected) + 16
     return wanted if wanted > 1.05 * tried else tried + tried // 10 + 16
 
 
 def from_list(data: bytes, count: int) -> Words:
-    """The identities of a set that are listed in full.
+    """Return the identities in a list.
 
     Raises:
-        ValueError: the bytes are not so many identities.
+        ValueError: the bytes are not `count` identities.
     """
     if len(data) != 8 * count:
-        raise ValueError(f"{len(data)} octets are not {count} identities")
+        raise ValueError(f"{len(data)} bytes are not {count} identities")
     return np.frombuffer(data, "<u8").astype(np.uint64)
 
 
 def samples_at(
     groups: Sequence[tuple[Group, Rows]], places: npt.NDArray[np.int64]
 ) -> Stepwise[dict[Group, list[Sample]]]:
-    """The samples at these places, counted through all groups as `identities` does."""
+    """Return the samples at these places, which count through all groups as in `identities`."""
     found: dict[Group, list[Sample]] = {}
     begin = 0
     ordered = np.sort(places)
@@ -323,7 +328,7 @@ def samples_at(
 
 
 def compare(ours: Words, theirs: Words) -> Stepwise[Difference]:
-    """The difference of two sets whose identities are known in full."""
+    """Compute the difference of two sets from all their identities."""
     ours, theirs = np.sort(ours), np.sort(theirs)
     yield
     only_ours = yield from _missing(ours, theirs)
@@ -332,7 +337,7 @@ def compare(ours: Words, theirs: Words) -> Stepwise[Difference]:
 
 
 def _missing(words: Words, others: Words) -> Stepwise[Words]:
-    """Which of `words` are not among `others`, each once; both are in order."""
+    """Return the words that are not among `others`, each once; both are in order."""
     parts = [np.empty(0, dtype=np.uint64)]
     for begin in range(0, len(words), STEP):
         some = words[begin : begin + STEP]
@@ -345,7 +350,7 @@ def _missing(words: Words, others: Words) -> Stepwise[Words]:
 
 
 def _among(words: Words, others: Words) -> npt.NDArray[np.bool_]:
-    """Which of the words are among others, which are in order."""
+    """Tell for each word whether it is among `others`, which are in order."""
     if not len(others):
         return np.zeros(len(words), dtype=np.bool_)
     places = np.searchsorted(others, words)
@@ -354,7 +359,7 @@ def _among(words: Words, others: Words) -> npt.NDArray[np.bool_]:
 
 
 def positions(identities: Words, wanted: Words) -> Stepwise[npt.NDArray[np.int64] | None]:
-    """Where the wanted identities stand; None when one is not there, or there more than once."""
+    """Return the places of the wanted identities; None if one is missing or occurs more than once."""
     ordered = np.unique(wanted)
     parts = [np.empty(0, dtype=np.int64)]
     for begin in range(0, len(identities), STEP):

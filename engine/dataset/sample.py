@@ -1,7 +1,7 @@
 """A sample as it is kept, moved and compared: original bytes, original source timestamp, never decoded.
 
-Order is the natural order of the tuple: source timestamp, then writer, then sequence number, then content
-digest. Two nodes that hold the same samples therefore order them alike without talking to each other.
+The order is that of the tuple: source timestamp, writer, sequence number, content digest. So two nodes with
+the same samples have the same order.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ DISPOSE: Final = 1
 UNREGISTER: Final = 2
 """Status bit: the writer unregisters the instance (DDSI-RTPS StatusInfo_t)."""
 DATA: Final = 4
-"""Status bit: `payload` is a whole sample; without it, it is the serialized key only."""
+"""Status bit: `payload` is a whole sample; without the bit it is only the serialized key."""
 NO_WRITER: Final = bytes(16)
-"""The writer of what a merge policy says."""
+"""Writer of samples that a merge policy makes."""
 
 KEY_HEADER: Final = b"\x00\x07\x00\x00"
-"""Encapsulation header of a payload that is the key only: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""
+"""Encapsulation header of a payload with only the key: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""
 
 DIGEST_BYTES: Final = 16
 HEADER: Final = struct.Struct("<qQBII")
-"""What is digested before writer, key and payload: source time, sequence, status, the lengths of both."""
+"""Digested before writer, key and payload: source time, sequence, status, lengths of key and payload."""
 
 
 class Sample(NamedTuple):
@@ -36,8 +36,8 @@ class Sample(NamedTuple):
     Attributes:
         source_time_ns: the writer's source timestamp, nanoseconds since 1970 UTC.
         writer: the original writer's GUID, 16 bytes in network order.
-        sequence: the original sequence number, 0 where the network did not tell.
-        digest: 16 bytes over everything else; equal digests are the same sample.
+        sequence: the original sequence number, 0 if unknown.
+        digest: 16 bytes over all other fields; samples with equal digests are equal.
         status: `DATA`, `DISPOSE` and `UNREGISTER` bits.
         key: the instance, as XCDR2 key bytes; empty for a topic without keys.
         payload: CDR with its 4-byte encapsulation header.
@@ -55,13 +55,13 @@ class Sample(NamedTuple):
 def digest_of(
     source_time_ns: int, writer: bytes, sequence: int, status: int, key: bytes, payload: bytes
 ) -> bytes:
-    """The content digest of a sample: 16 bytes, the same on every node and in every run."""
+    """Return the content digest of a sample: 16 bytes, the same on every node and in every run."""
     header = HEADER.pack(source_time_ns, sequence, status, len(key), len(payload))
     return hashlib.blake2b(b"".join((header, writer, key, payload)), digest_size=DIGEST_BYTES).digest()
 
 
 def is_end(sample: Sample) -> bool:
-    """Whether a merge policy, and no writer, says that what was known of an instance counts no longer."""
+    """Whether a merge policy, not a writer, disposes or withdraws an instance."""
     return sample.writer == NO_WRITER and sample.status in (DISPOSE, UNREGISTER)
 
 
@@ -73,13 +73,13 @@ def make_sample(
     payload: bytes,
     sequence: int = 0,
 ) -> Sample:
-    """A sample with its digest computed."""
+    """Make a sample, with its digest."""
     digest = digest_of(source_time_ns, writer, sequence, status, key, payload)
     return Sample(source_time_ns, writer, sequence, digest, status, key, payload)
 
 
 def make_samples(records: Iterable[tuple[int, bytes, int, bytes, bytes]]) -> list[Sample]:
-    """Many samples; of each the arguments of `make_sample`."""
+    """Make many samples from the arguments of `make_sample` without `sequence`."""
     hashed, pack, new, size = hashlib.blake2b, HEADER.pack, tuple.__new__, DIGEST_BYTES
     return [
         new(
@@ -102,18 +102,18 @@ def make_samples(records: Iterable[tuple[int, bytes, int, bytes, bytes]]) -> lis
 
 
 def digest_sum(samples: Sequence[Sample]) -> int:
-    """The sum of the samples' digests as numbers, not reduced."""
+    """Return the sum of the samples' digests as numbers, not reduced."""
     return sum_of_digests(b"".join([sample.digest for sample in samples]))
 
 
 def sum_of_digests(joined: bytes) -> int:
-    """The sum of digests, one after the other in `joined`, as numbers, not reduced."""
+    """Return the sum of the digests in `joined`, 16 bytes each, as numbers, not reduced."""
     halves: tuple[int, ...] = struct.unpack(f">{len(joined) // 8}Q", joined)
     return (sum(halves[::2]) << 64) + sum(halves[1::2])
 
 
 def is_intact(sample: Sample) -> bool:
-    """Whether the digest that came with the sample is the digest of its content."""
+    """Whether the digest of a sample is that of its content."""
     return sample.digest == digest_of(
         sample.source_time_ns,
         sample.writer,

@@ -2,4 +2,4 @@
 
 
 class StreamFault(ValueError):
-    """A batch or a note that is foreign, damaged, or out of order."""
+    """A batch or comparison message that is foreign, damaged, or out of order."""

@@ -1,4 +1,4 @@
-"""What the parts of a runtime share: the node's sets, groups and counters, and its ways in and out."""
+"""State that the parts of a runtime share: the node's sets, groups and counters, and its ports."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from engine.tracing.tracer import Tracer
 
 MAX_CAUSE: Final = 300
-"""Characters of what a fault of somebody else's may write into the trace."""
+"""Characters of a peer's fault in the trace."""
 MAX_AHEAD: Final = 20
-"""Writers with samples in the future that are named in the trace."""
+"""Writers with samples in the future named in the trace."""
 MAX_OUTSIDE: Final = 1000
-"""Groups of no name-space that are counted and named in the trace."""
+"""Groups outside all name-spaces that are counted and traced."""
 LINEAGE: Final = "lineage"
 LINE: Final = "line"
 APART: Final = "apart"
@@ -80,11 +80,7 @@ COUNTERS: Final = (
 
 
 class Holdings:
-    """One node's data and connections. One thread at a time uses them.
-
-    Attributes:
-        is_behind: more has arrived from applications than has been taken in.
-    """
+    """The data and ports of one node, used by one thread at a time."""
 
     def __init__(
         self,
@@ -100,37 +96,50 @@ class Holdings:
         self.settings = settings
         self._filters = filters
         self.gates: dict[Group, Gate] = {}
+        """Content filters by group."""
         self._refused: set[Group] = set()
+        """Groups whose content filter does not fit their type."""
         self._outside: set[Group] = set()
+        """Groups outside all name-spaces that have been traced."""
         self._unwanted: set[Group] = set()
+        """Known groups of Lazy name-spaces that no reader here wants."""
         self._undecided: dict[Group, set[bytes]] = {}
+        """Instances let in by a dispose or unregister that their filter could not judge."""
         self.persistence = persistence
         self.wire = wire
         self.clock = clock
         self.tracer = tracer
         self.descriptions: dict[Group, GroupDescription] = {}
+        """Groups that this node keeps."""
         self.spaces: dict[str, NameSpaceData] = {}
+        """Sets by name-space."""
         self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        """Totals since the start, by name."""
         self.is_behind = False
+        """Captured samples wait to be applied."""
         self.set_handed_over_ns: dict[str, int] = {}
+        """Wall clock at which a whole set went to the store, by name-space."""
         self._ahead: set[bytes] = set()
+        """Writers with samples in the future that have been traced."""
         self._loaded = loaded
+        """Stored sets of name-spaces that the core has not announced yet."""
         self._parts = dict(parts)
+        """Interrupted sets of name-spaces that the core has not announced yet."""
         self.core = DurabilityNode(settings, clock.monotonic(), clock.wall_ns())
 
     def steady_ns(self) -> int:
-        """The wall clock as it was at the start, and the time since then: it does not jump."""
+        """Return the wall clock of the start plus the time since then, which never jumps."""
         return self.core.wall_ns(self.clock.monotonic())
 
     def tell_future(self, group: Group, writer: bytes, ahead_ns: int) -> None:
-        """A writer's samples are in the future; said of each writer once."""
+        """Trace a writer with samples in the future, once."""
         if writer in self._ahead or len(self._ahead) >= MAX_AHEAD:
             return
         self._ahead.add(writer)
         self.tracer.event("capture.future", group=group, writer=writer.hex(), ahead_ns=ahead_ns)
 
     def malformed(self, topic: str, sender: str, cause: str, count: int = 1) -> None:
-        """Something arrived that is not one of ours; it is counted, said and ignored."""
+        """Count and trace an invalid message, which is ignored."""
         self.counters["malformed"] += count
         self.tracer.event("message.malformed", topic=topic, sender=sender, cause=cause[:MAX_CAUSE])
 
@@ -155,13 +164,13 @@ class Holdings:
         )
 
     def want_stored(self) -> None:
-        """Whatever readers here have wanted of a Lazy name-space is maintained, after a restart too."""
+        """Want the stored groups of Lazy name-spaces, which readers wanted before the restart."""
         for name, data in self.spaces.items():
             groups = data.loaded.groups.items() if data.loaded is not None else ()
             self.want(name, [Element(group.partition, group.topic) for group, held in groups if held.count])
 
     def want(self, name_space: str, elements: Iterable[Element]) -> None:
-        """Readers on this host want groups; those of a Lazy name-space are captured from now on."""
+        """Note groups that readers on this host want, and capture those of a Lazy name-space."""
         state = self.spaces[name_space].state
         known = state.wanted
         self.core.wanted(name_space, elements, self.clock.monotonic())
@@ -178,9 +187,9 @@ class Holdings:
         self.tracer.event("capture.started", group=description.group, depth=depth)
 
     def open_group(self, description: GroupDescription, *, announce: bool) -> bool:
-        """Keep a group from now on; with `announce`, tell fellows. False when it is none of ours.
+        """Keep a group from now on, and with `announce` tell fellows; False if this node does not keep it.
 
-        Of a group that is known, the durability that its topic asks for may be raised.
+        For a known group, the durability that its topic requests may be raised.
         """
         group = description.group
         state = self.core.name_space_of(group)
@@ -200,7 +209,7 @@ class Holdings:
             self.tracer.event("group.administrating", group=group)
             if state.is_wanted(group):
                 self._capture(description)
-            else:  # no writer must take this node for one that keeps what it writes
+            else:  # a writer must not find a reader here that does not keep its samples
                 self._unwanted.add(group)
             if announce:
                 self._announce(description)
@@ -216,14 +225,14 @@ class Holdings:
         return True
 
     def _tell_outside(self, group: Group) -> None:
-        """A durable writer is in no name-space of this node; said of each group once."""
+        """Count and trace, once, a group of a durable writer that is outside all name-spaces."""
         if group not in self._outside and len(self._outside) < MAX_OUTSIDE:
             self._outside.add(group)
             self.counters["outside_groups"] += 1
             self.tracer.event("group.outside", group=group)
 
     def _open_gate(self, description: GroupDescription) -> bool:
-        """Find the content filter of a group; False when it does not fit, so that nothing may be kept."""
+        """Find the content filter of a group; False if it does not fit, so that nothing may be kept."""
         group = description.group
         if group in self.descriptions or group in self._refused:
             return group not in self._refused
@@ -241,14 +250,14 @@ class Holdings:
 
     @property
     def refused(self) -> list[Group]:
-        """The groups of which nothing is kept because their content filter does not fit their type."""
+        """Groups that are not kept because their content filter does not fit their type."""
         return sorted(self._refused)
 
     def passes(self, group: Group, sample: CapturedSample | Sample, group_set: GroupSet) -> bool:
         """Whether content filters let a sample into a set of the group.
 
-        A dispose or unregister whose key does not tell passes with the instance that it is about. As long as
-        the set is not complete that may still come, so it passes, too (see `withhold_rest`).
+        A dispose or unregister whose key does not decide it passes if the instance is here. While the set is
+        incomplete the instance may still come, so it passes, too (see `withhold_rest`).
         """
         gate = self.gates.get(group)
         if gate is None:
@@ -264,7 +273,7 @@ class Holdings:
         return accepted
 
     def withhold_rest(self, data: NameSpaceData) -> None:
-        """The set is complete: of instances without data nothing more will come that had to wait for it."""
+        """Remove, once the set is complete, instances of which a filter let in no data."""
         for group in self._undecided.keys() & data.working.groups.keys():
             without_rest(data.working.groups[group], self._undecided.pop(group))
 
@@ -273,7 +282,7 @@ class Holdings:
         self.core.group_found(description.group, json.dumps(plain.to_plain(description)).encode())
 
     def raise_group(self, group: Group, qos: GroupQos, *, announce: bool) -> None:
-        """The topic of a group that is kept may ask for more than was known; see `GroupQos.raised_by`."""
+        """Raise the durability of a kept group if its topic requests more; see `GroupQos.raised_by`."""
         known = self.descriptions[group]
         raised = dataclasses.replace(known, qos=known.qos.raised_by(qos))
         if raised == known:
@@ -295,13 +304,13 @@ class Holdings:
             self.write_set(data)
 
     def refuse_writer(self, group: Group, writer: str, policies: Sequence[str]) -> None:
-        """A writer does not match the built-in reader of its group (DDS 1.4, 2.2.3.4): it is not captured."""
+        """Trace a writer that does not match the built-in reader, so is not captured (DDS 1.4, 2.2.3.4)."""
         self.counters["refused_writers"] += 1
         cause = f"writer {writer} and the built-in reader: {', '.join(policies)}: it is not captured"
         self.tracer.event("group.qos-mismatch", group=group, endpoint=f"writer {writer}", cause=cause)
 
     def tell_changes(self) -> None:
-        """Tell the core what the sets that have changed are now."""
+        """Tell the core count and digest of the sets that have changed."""
         for name, data in self.spaces.items():
             if data.has_changed:
                 data.has_changed = False
@@ -311,9 +320,13 @@ class Holdings:
     def write_set(
         self, data: NameSpaceData, conversion: Conversion | None = None, *, keeps: str = ""
     ) -> None:
-        """Let the working set become the store's complete set.
+        """Make the working set the store's complete set.
 
-        With a reason in `keeps`, the store's present set stays as a back-up (deployment guide 5.2.3.3).
+        Args:
+            data: the name-space.
+            conversion: changes that bring the store there; None to write the whole set.
+            keeps: reason to keep the store's present set as a back-up (deployment guide 5.2.3.3); empty to
+                drop it.
         """
         groups = data.persistent_groups(self.descriptions.values())
         lineage = lineage_text(data.state.lineage)
@@ -326,7 +339,7 @@ class Holdings:
         )
 
     def remember_lineage(self, data: NameSpaceData) -> None:
-        """Let the store remember to which history the set belongs."""
+        """Store the lineage of the set and the other marks."""
         self.persistence.mark(data.state.name, self._marks_of(data))
 
     def _marks_of(self, data: NameSpaceData) -> dict[str, str]:
@@ -341,7 +354,7 @@ class Holdings:
         }
 
     def tell_backups(self) -> None:
-        """Trace what became of back-ups."""
+        """Trace the reports on back-ups."""
         for report in self.persistence.backup_reports():
             if isinstance(report, backups.Dropped):
                 self.tracer.event(
@@ -365,5 +378,5 @@ class Holdings:
 
 
 def lineage_text(lineage: Epoch) -> str:
-    """A lineage as it is written into the store."""
+    """Return a lineage as it is written into the store."""
     return f"{lineage.counter}/{lineage.node}/{lineage.run}"

@@ -1,7 +1,7 @@
-"""One node's wiring: the core decides, the runtime moves the data between wire, sets and store.
+"""The wiring of one node: the core decides, the runtime moves the data between wire, sets and store.
 
-Single-threaded: whoever owns it calls one method at a time and then `turn`. Everything that comes from
-outside enters by a method of this class; everything that goes out leaves by the ports it was given.
+It has no threads: its owner calls one method at a time and then `turn`. Input enters by a method of this
+class; output leaves by the ports.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SERVES: Final = "complete, and the first in the order of those on its host, or o
 
 
 class Runtime:
-    """The durability service of one node, without the node."""
+    """The durability service of one node, without process, threads and DDS."""
 
     def __init__(
         self,
@@ -59,9 +59,17 @@ class Runtime:
     ) -> None:
         """Begin a run.
 
-        `loaded` are the verified complete sets of the store, by name-space, `parts` what it has of sets whose
-        alignment broke off. `secret` is something nobody else can know; by default it is drawn. `filters`
-        withhold what this node must not keep; what is `loaded` has passed them.
+        Args:
+            settings: settings of the core.
+            persistence: queue to the store.
+            wire: way to fellows and readers.
+            clock: the two clocks.
+            tracer: writes the trace.
+            loaded: verified complete sets of the store, by name-space, which have passed the filters.
+            parts: samples in the store of sets whose alignment broke off.
+            message_codec: encoding of protocol messages.
+            secret: bytes that no other node knows, for salts; random by default.
+            filters: content filters of this node.
         """
         stored = {name: data for name, (data, _) in loaded.items()}
         self.holdings = holdings = Holdings(
@@ -99,7 +107,7 @@ class Runtime:
     # In: from the wire.
 
     def message(self, topic: str, sender: str, payload: bytes) -> bool:
-        """A protocol message arrived; False when no turn is needed for it."""
+        """Take a protocol message; False if no turn is needed."""
         if sender == self.settings.node:
             return False
         try:
@@ -124,15 +132,15 @@ class Runtime:
         return False
 
     def fellow_attached(self, node: str, participant: str) -> None:
-        """A fellow's endpoints and ours are matched both ways; `participant` is its process."""
+        """Note that a fellow's endpoints and this node's are matched; `participant` is its process."""
         self._attached.setdefault(node, set()).add(participant)
         self.core.fellow_attached(node, self._clock.monotonic())
 
     def fellow_detached(self, node: str, participant: str) -> None:
-        """The endpoints of one of a fellow's processes went away.
+        """Note that the endpoints of one of a fellow's processes went away.
 
-        A node that was killed and started again at once is attached as another participant before the lease
-        of the former one has run out; it is not lost then.
+        A node that was killed and restarted at once is attached as another participant before the lease of
+        the former one runs out; then it is not lost.
         """
         attached = self._attached.get(node, set())
         attached.discard(participant)
@@ -141,11 +149,11 @@ class Runtime:
             self.core.fellow_detached(node, self._clock.monotonic())
 
     def group_seen(self, description: GroupDescription) -> bool:
-        """A durable writer of this group exists; False when the group is none of ours."""
+        """Keep the group of a durable writer; False if this node does not keep it."""
         return self.holdings.open_group(description, announce=True)
 
     def count_unrouted(self, count: int) -> None:
-        """Samples were dropped because discovery never told of their writers."""
+        """Count samples that were dropped because discovery never found their writers."""
         self.counters["unrouted"] += count
         self._tracer.event(
             "group.ignored", group="?", reason=f"{count} samples of unknown writers were dropped"
@@ -154,21 +162,21 @@ class Runtime:
     def capture(
         self, records: Iterable[CapturedSample | CapturedRun], routes: Mapping[bytes, tuple[Group, ...]]
     ) -> list[CapturedSample]:
-        """Take in what taps saw; returns the samples whose writer is not in `routes` yet.
+        """Apply records of taps; return the samples whose writer is not in `routes` yet.
 
-        `routes` tells the groups of each writer, () for those to ignore.
+        `routes` has the groups of each writer, () for a writer to ignore.
         """
         return self._capture.take(records, routes)
 
     def stop(self, *, finished: bool = False) -> None:
-        """Tell fellows that this node terminates, or has terminated."""
+        """Announce that this node terminates, or with `finished` has terminated."""
         self.core.stop(finished=finished)
         self.turn()
 
     # Turn.
 
     def turn(self) -> float:
-        """Carry out everything that is due; returns when the next turn must come at the latest."""
+        """Carry out everything that is due; return when the next turn is due."""
         now = self._clock.monotonic()
         self.take_results()
         self.agreement.work(now)
@@ -197,7 +205,7 @@ class Runtime:
         return earliest
 
     def take_results(self) -> bool:
-        """Take in what the store has done; False when nothing follows from it that needs a turn."""
+        """Take the results of the store; False if no turn is needed."""
         needs_turn = False
         for result in self.persistence.results():
             needs_turn = needs_turn or not isinstance(result, Stored)
@@ -281,8 +289,8 @@ class Runtime:
             case events.HandedOver():
                 self.serving.handed_over(event.reader)
             case events.NoAligner():
-                subject = f"nobody may be master of name-space '{event.name_space}'"
-                self.refusal = f"{subject}, and waiting is off; {NOBODY_REMEDY}"
+                subject = f"no node may be master of name-space '{event.name_space}'"
+                self.refusal = f"{subject}, and TimeToWaitForAligner forbids waiting; {NOBODY_REMEDY}"
             case events.FellowsKnown():
                 fellows = tuple(Fellow(*fellow) for fellow in event.fellows)
                 for name in self.spaces:
@@ -295,7 +303,7 @@ class Runtime:
     # The parts.
 
     def _remember_away(self, node: str, away_ns: int | None) -> None:
-        """Let the store remember for how long a fellow has been away, or with None that it is back."""
+        """Store how long a fellow has been away, or with None that it is back."""
         if away_ns is not None or node in self._away:
             (self._away.discard if away_ns is None else self._away.add)(node)
             for name in self.spaces:
@@ -329,7 +337,7 @@ class Runtime:
         began_ns = self._injecting.pop(event.name_space, None)
         for group, group_set in data.working.groups.items():
             if not data.state.is_wanted(group):
-                continue  # a Lazy node knows of it, and has nothing of it
+                continue  # a Lazy node knows the group, but keeps none of its samples
             if began_ns is not None:
                 self._tracer.event("injection.group", group=group, samples=group_set.count)
             self._tracer.event("group.complete", group=group)
@@ -343,5 +351,5 @@ class Runtime:
 
     @property
     def state(self) -> ServiceState:
-        """The service's state."""
+        """State of the service."""
         return self.core.state

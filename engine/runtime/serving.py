@@ -1,4 +1,4 @@
-"""Giving data to late joiners: the whole set once, and afterwards what merges bring (guide 5.4.7)."""
+"""Deliver to late joiners the whole set once, and afterwards what merges bring (guide 5.4.7)."""
 
 from __future__ import annotations
 
@@ -33,30 +33,41 @@ Groups = list[tuple["GroupDescription", Rows]]
 
 
 class Serving:
-    """The readers' side of a holdings."""
+    """The part of a runtime that serves readers."""
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
         self.tails = Tails()
         self.on_difference: Callable[[str, Difference], None] | None = None
+        """Called with the samples that a merge brought to a name-space."""
         self.on_replaced: Callable[[str, Difference], None] | None = None
+        """Called with the samples for clients when another set replaced that of a name-space."""
         self.on_taken_over: Callable[[ReaderKey], None] | None = None
+        """Called when this node takes charge of a served reader."""
         self.on_handed_over: Callable[[ReaderKey], None] | None = None
+        """Called when another node has taken charge of a reader."""
         self.was_away: Callable[[Sample], bool] = lambda _: False
+        """Whether the writer of a sample was out of this host's reach when it wrote it."""
         self.living: Callable[[Group], frozenset[bytes]] = lambda _: frozenset()
+        """Returns the GUIDs of a group's living writers."""
         self.deviations: dict[ReaderKey, collections.Counter[str]] = {}
+        """Counts of what readers see otherwise than it is in the set, by cause."""
         self._waiting: dict[ReaderKey, collections.deque[tuple[Groups, bool, _How]]] = {}
+        """Deliveries after the one under way."""
         self._got: dict[ReaderKey, frozenset[bytes]] = {}
+        """GUIDs of the readers that got the last complete set."""
         self._joined: dict[ReaderKey, set[bytes]] = {}
+        """GUIDs of the readers that appeared during a delivery."""
         self._since_ns: dict[ReaderKey, int] = {}
+        """Wall clock at which this node first saw a reader."""
 
     @property
     def next_s(self) -> float | None:
-        """When `work` has something to do."""
+        """Time of the next `work`; None if there is none."""
         return self.tails.next_s
 
     def work(self, now: float) -> None:
-        """Give readers once more what was captured while something was on its way to them."""
+        """Deliver samples again that were captured during a delivery."""
         for reader, tail in self.tails.take_sets(now):
             self._holdings.counters["not_given"] += max(0, tail.count - MAX_TAIL)
             self._give(reader, tail.samples)
@@ -69,7 +80,7 @@ class Serving:
             self._give(reader, samples)
 
     def _give(self, reader: ReaderKey, samples: Difference) -> None:
-        """Give a reader once more what it reads of these samples, in the order of their capture."""
+        """Deliver to a reader again those samples that it reads, in the order of their capture."""
         name_space_of = self._holdings.core.name_space_of
         by_group = {
             group: by_instance(some)
@@ -81,15 +92,15 @@ class Serving:
             self._send(reader, [self._with_ends(*one) for one in groups], whole=False)
 
     def lost(self, writer: bytes) -> None:
-        """A writer is lost, and may come back."""
+        """Note a lost writer, which may come back."""
         self.tails.lost(writer, self._holdings.clock.monotonic())
 
     def returned(self, writer: bytes) -> None:
-        """A writer is back that had been lost."""
+        """Note a lost writer that is back."""
         self.tails.returned(writer, self._holdings.clock.monotonic())
 
     def reader_keys(self, participant: str, topic: str, partitions: tuple[str, ...]) -> list[ReaderKey]:
-        """What must be served to a reader, by name-space: those that its partitions and topic touch."""
+        """Return one key for each name-space that a reader's partitions and topic touch."""
         wanted = partitions or ("",)
         return [
             ReaderKey(participant, topic, wanted, state.name)
@@ -102,7 +113,7 @@ class Serving:
         ]
 
     def seen(self, reader: ReaderKey, hosts: frozenset[str]) -> None:
-        """A durable reader appeared in a process on the host that has these addresses."""
+        """Note a durable reader that appeared in a process on the host with these addresses."""
         now = self._holdings.clock.monotonic()
         self._since_ns.setdefault(reader, self._holdings.clock.wall_ns())
         self._holdings.core.reader_seen(reader, hosts, now)
@@ -110,7 +121,7 @@ class Serving:
             self._holdings.want(reader.name_space, reader.elements)
 
     def gone(self, reader: ReaderKey) -> None:
-        """The last durable reader of its kind in a process went away."""
+        """Forget the last durable reader of its kind in a process."""
         self.tails.forget(reader)
         if self._waiting.pop(reader, None) is not None:
             self._holdings.tracer.event("deliver.reader-gone", reader=reader.participant, group=reader.text)
@@ -121,20 +132,20 @@ class Serving:
         self._holdings.core.reader_gone(reader)
 
     def taken_over(self, reader: ReaderKey) -> None:
-        """This node is in charge of a served reader now: the one that was is gone, or not on its host."""
+        """Take charge of a served reader, because the former node is lost or on another host."""
         if self.on_taken_over is not None:
             self.on_taken_over(reader)
 
     def handed_over(self, reader: ReaderKey) -> None:
-        """Another node is in charge of a reader now, and keeps its instances ALIVE."""
+        """Hand a reader over to another node, which keeps its instances ALIVE."""
         if self.on_handed_over is not None:
             self.on_handed_over(reader)
 
     def joined(self, reader: ReaderKey, end: bytes) -> None:
-        """One more durable reader of a kind appeared in a process, with this GUID.
+        """Note another durable reader of a kind in a process, with its GUID.
 
-        What is delivered reaches all readers of the process. So it is served again only if it came too late
-        for the last delivery, or for the one that is on its way.
+        A delivery reaches all readers of the process. So the process is served again only if the reader came
+        too late for the last delivery or the one under way.
         """
         if reader in self._waiting:
             self._joined.setdefault(reader, set()).add(end)
@@ -142,7 +153,7 @@ class Serving:
             self._holdings.core.reader_joined(reader, self._holdings.clock.monotonic())
 
     def deliver(self, reader: ReaderKey) -> None:
-        """Give a reader the complete set."""
+        """Deliver the complete set to a reader."""
         working = self._holdings.spaces[reader.name_space].working
         groups = [
             (self._holdings.descriptions[group], group_set.samples())
@@ -154,10 +165,10 @@ class Serving:
         self._note_overtaken(reader, groups)
 
     def show(self, name_space: str, difference: Difference, *, missed: bool = False) -> None:
-        """Give the readers in this node's charge, and durability clients, what a merge brought.
+        """Deliver what a merge brought to durability clients and the readers in this node's charge.
 
-        What a node had only `missed`, readers that were there when it was written have from its writer,
-        unless that `was_away` from here.
+        Samples that only this node `missed` go to readers that came after them, because older readers have
+        them from the writer, unless the writer was away from this host.
         """
         if self.on_difference is not None:
             self.on_difference(name_space, difference)
@@ -172,7 +183,7 @@ class Serving:
                 self._note_older(reader, groups)
 
     def _note_missed(self, readers: Sequence[ReaderKey], difference: Difference) -> None:
-        """Remember what readers are taken to have from writers that live: one may be lost already."""
+        """Remember samples that readers should have from living writers, which may be lost already."""
         now = self._holdings.clock.monotonic()
         since_ns = min((self._since_ns.get(reader, 0) for reader in readers), default=FOREVER_NS)
         for group, samples in difference.items():
@@ -181,7 +192,7 @@ class Serving:
             self.tails.missed(group, (sample for sample in taken if not self.was_away(sample)), now)
 
     def show_replaced(self, name_space: str, replaced: Replaced) -> None:
-        """Show that another set took the place of the one that readers and durability clients have."""
+        """Deliver the set that replaced the one that readers and durability clients have."""
         if self.on_replaced is not None:
             self.on_replaced(name_space, replaced.told)
         owned = {
@@ -198,7 +209,7 @@ class Serving:
                 self._send(reader, groups, whole=False)
 
     def _read_by(self, reader: ReaderKey, difference: Difference, since_ns: int | None = None) -> Groups:
-        """What a reader reads of a difference, and is older than it where that counts."""
+        """Return what a reader reads of a difference; with `since_ns`, only older samples."""
         return [
             (self._holdings.descriptions[group], Rows.of(shown))
             for group, samples in sorted(difference.items(), key=lambda item: item[0])
@@ -211,7 +222,7 @@ class Serving:
         ]
 
     def _with_ends(self, description: GroupDescription, rows: Rows) -> tuple[GroupDescription, Rows]:
-        """For readers by reception, up to what is the newest now: what comes last is what they see."""
+        """Extend samples to the newest of their instances; readers by reception see the last one."""
         state = self._holdings.core.name_space_of(description.group)
         if description.qos.by_source_timestamp or state is None:
             return description, rows
@@ -238,7 +249,7 @@ class Serving:
                 self.deviates(reader, "shown_later", count)
 
     def _note_older(self, reader: ReaderKey, groups: Groups) -> None:
-        """Count what is not the newest of its instance: readers by source time have something newer."""
+        """Count samples that readers by source time refuse, because they may have newer ones."""
         working = self._holdings.spaces[reader.name_space].working
         count = 0
         for description, rows in groups:
@@ -254,7 +265,7 @@ class Serving:
             self.deviates(reader, "refused_older", count)
 
     def _note_overtaken(self, reader: ReaderKey, groups: Groups) -> None:
-        """Count what a late joiner by source time refuses where something written since it came is first."""
+        """Count samples that a late joiner by source time refuses if it gets a later write first."""
         since_ns = self._since_ns.get(reader, FOREVER_NS)
         working = self._holdings.spaces[reader.name_space].working
         count = 0
@@ -268,7 +279,7 @@ class Serving:
             self.deviates(reader, "refused_older", count)
 
     def deviates(self, reader: ReaderKey, cause: str, count: int) -> None:
-        """Count what a reader sees otherwise than it is in the set; for the causes see DEVIATIONS."""
+        """Count deviations of what a reader sees from the set; for the causes see DEVIATIONS."""
         self._holdings.counters[cause] += count
         self.deviations.setdefault(reader, collections.Counter())[cause] += count
         self._holdings.tracer.event(
@@ -280,12 +291,12 @@ class Serving:
         )
 
     def show_again(self, reader: ReaderKey, groups: Groups, again: Again) -> None:
-        """Let a reader see instances ALIVE again that have a living writer."""
+        """Deliver samples that make instances with a living writer ALIVE again."""
         if groups:
             self._send(reader, groups, whole=False, how=again)
 
     def _send(self, reader: ReaderKey, groups: Groups, *, whole: bool, how: _How = None) -> None:
-        """Deliver, one after the other for each reader: what is newer must not overtake what is older."""
+        """Queue a delivery; those to one reader go out one after the other, to keep their order."""
         groups = _once(groups)
         waiting = self._waiting.get(reader)
         if waiting is None:
@@ -311,13 +322,13 @@ class Serving:
             self._waiting.pop(reader, None)
 
     def rejected(self, group: Group, attempt: int) -> None:
-        """Resource limits of a late joiner leave no room for a group; it is tried again (guide 5.5.8)."""
+        """Count a group for which a late joiner had no room; the wire tries again (guide 5.5.8)."""
         self._holdings.counters["resent"] += 1
         if attempt == 1:
             self._holdings.tracer.event("align.rejected", group=group, code="V_REJECTED")
 
     def delivered(self, reader: ReaderKey, result: Delivered, *, whole: bool) -> None:
-        """The answer to `Wire.deliver`."""
+        """Take the result of `Wire.deliver`."""
         holdings = self._holdings
         self.tails.ended(reader, holdings.clock.monotonic())
         self._next(reader)
@@ -363,7 +374,7 @@ def _reads(reader: ReaderKey, group: Group) -> bool:
 
 
 def _once(groups: Groups) -> Groups:
-    """A sample that was written in several partitions is one; who reads several of them gets it once."""
+    """Return groups in which a sample that was written in several partitions occurs once."""
     if len(groups) < 2:
         return groups
     seen: set[bytes] = set()

@@ -1,4 +1,4 @@
-"""The data of one name-space on one node: what is being filled, what is complete, what lies on the disk."""
+"""The sets of one name-space on one node: working, staged, and stored."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ _KEY_ONLY = b"\x00\x07\x00\x00"
 """Encapsulation header of a serialized key: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""
 
 Difference = dict["Group", list["Sample"]]
-"""What readers who had the set before must get to have the set now."""
+"""Samples that turn one set into another, by group."""
 
 
 def dispose_of(key: bytes, now_ns: int) -> Sample:
-    """A dispose that a merge policy makes for readers; it is nobody's fact and is never stored."""
+    """Make a dispose for readers on behalf of a merge policy; it comes from no writer and is never stored."""
     return make_sample(now_ns, NO_WRITER, DISPOSE, key, _KEY_ONLY + key)
 
 
 def withdrawal_of(key: bytes, now_ns: int) -> Sample:
-    """Says to clients that a merge policy put other samples in the place of those of an instance."""
+    """Make a sample that tells clients that a merge policy replaced the samples of an instance."""
     return make_sample(now_ns, NO_WRITER, UNREGISTER, key, _KEY_ONLY + key)
 
 
 def _changes(
     description: GroupDescription, before: GroupSet | None, after: GroupSet, seen: set[bytes]
 ) -> list[Change]:
-    """What a store must change for a group; `seen` are the digests of `before`."""
+    """Return the changes of a group for the store; `seen` are the digests of `before`."""
     added = [Change(description, sample) for sample in after.samples().without(seen)]
     if before is None:
         return added
@@ -56,53 +56,50 @@ def _changes(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Began:
-    """When a merge began: the wall clock of this node, and what was here then that claims to be newer.
+    """Start of a merge: the wall clock of this node, and the samples present then with a later source time.
 
-    Clocks of writers may be ahead of this node's. What was here before is not what was written since.
+    Clocks of writers may be ahead of this node's; such samples were not written after the start.
     """
 
     time_ns: int
     ahead: frozenset[bytes]
 
     def written_since(self, samples: Rows) -> Iterator[Sample]:
-        """Those that have been written since."""
+        """Return the samples written since the start."""
         return (sample for sample in samples.after(self.time_ns) if sample.digest not in self.ahead)
 
 
 @dataclasses.dataclass(slots=True)
 class NameSpaceData:
-    """A name-space's sets.
-
-    Attributes:
-        state: the core's view of the name-space.
-        working: what was captured in this run and, once complete, the whole set.
-        staging: the set that is being loaded, collected or aligned; it joins `working` when complete.
-        conversion: how the stored set becomes `staging`, None when it must be written anew.
-        loaded: the verified stored set, until it is known whether it will be injected.
-        part: what has arrived of a set whose stream broke off. It is only ever compared with.
-        is_switched: the store's complete set is `working`, so that live changes are appended to it.
-        stored: the watermark of each group on disk.
-        has_changed: `working` differs from what the core was last told.
-        present: by which changes of `working` are dated.
-        keeps: why the stored set stays as a back-up when the staged one takes its place; empty if not.
-        replaced: how often another set took the place of `working`, so that what was in it may be gone.
-    """
+    """The sets of one name-space."""
 
     state: NameSpaceState
+    """The core's state of the name-space."""
     working: DataSet = dataclasses.field(default_factory=DataSet)
+    """Samples captured in this run and, once complete, the whole set."""
     staging: DataSet | None = None
+    """The set that is being loaded, collected or aligned; it becomes `working` when complete."""
     conversion: Conversion | None = None
+    """Changes that turn the stored set into `staging`; None to write the whole set."""
     loaded: DataSet | None = None
+    """The verified stored set, until it is injected, joined or given up."""
     part: DataSet | None = None
+    """Samples of a set whose stream broke off; they are only used in comparisons."""
     is_switched: bool = False
+    """The store's complete set is `working`, so that live changes are appended to it."""
     stored: dict[Group, Summary] = dataclasses.field(default_factory=dict)
+    """Watermark of each group on disk."""
     has_changed: bool = True
+    """`working` has changed since the core was last told its content."""
     present: Present = dataclasses.field(default_factory=Present)
+    """Clock by which changes of `working` are dated."""
     keeps: str = ""
+    """Why the stored set stays as a back-up when the staged one replaces it; empty if it does not."""
     replaced: int = 0
+    """Times that another set replaced `working`, so that samples may be gone."""
 
     def is_kept(self, description: GroupDescription) -> bool:
-        """Whether this node keeps the group at all; policies only weaken (deployment guide 5.2.3.2)."""
+        """Whether this node keeps the group; policies only weaken durability (deployment guide 5.2.3.2)."""
         return (
             self.state.policy.durability not in (Durability.VOLATILE, Durability.TRANSIENT_LOCAL)
             and description.qos.durability >= DurabilityKind.TRANSIENT
@@ -116,12 +113,12 @@ class NameSpaceData:
         )
 
     def open_group(self, description: GroupDescription) -> GroupSet:
-        """The group's part of the working set."""
+        """Return the group's part of the working set."""
         return self.working.open_described(description)
 
     def stage(self, data: DataSet, conversion: Conversion | None) -> None:
-        """A set that is to be the working set once it is complete."""
-        # A part is not what lies in the store already, whatever has arrived: it is written anew.
+        """Stage a set, which becomes the working set once it is complete."""
+        # A part is always written whole, because the store may have more or less of it.
         self.staging, self.conversion = data, None if self.state.is_part else conversion
 
     def stage_nothing(self) -> None:
@@ -129,9 +126,9 @@ class NameSpaceData:
         self.staging = self.conversion = None
 
     def leave_out(self, known: Mapping[Group, GroupDescription]) -> None:
-        """Forget stored groups that this node does not keep, because it is configured otherwise than before.
+        """Forget stored groups that a changed configuration does not keep.
 
-        The stored set stays as a back-up when the next one takes its place.
+        The stored set stays as a back-up when the next one replaces it.
         """
         groups = self.loaded.groups if self.loaded is not None else {}
         foreign = [group for group in groups if group not in known]
@@ -141,13 +138,13 @@ class NameSpaceData:
             del groups[group]
 
     def stage_loaded(self) -> DataSet:
-        """The stored set is to be injected."""
+        """Stage the stored set for injection."""
         loaded = self.loaded or DataSet()
         self.stage(loaded, Conversion([], before=loaded.summary()))
         return loaded
 
     def stage_too(self, other: DataSet, describe: dict[Group, GroupDescription]) -> None:
-        """What a fellow had captured joins the staged set."""
+        """Join a fellow's captured samples with the staged set."""
         assert self.staging is not None
         _, changes = self._join(self.staging, other, describe)
         if self.conversion is not None:
@@ -156,7 +153,7 @@ class NameSpaceData:
     def join(
         self, other: DataSet, describe: dict[Group, GroupDescription]
     ) -> tuple[Difference, list[Change]]:
-        """MERGE `other` into the working set: what is new in it, and what the store must append."""
+        """Join `other` with the working set; return its new samples and the changes for the store."""
         self.has_changed = True
         new, changes = self._join(self.working, other, describe)
         return new, changes if self.is_switched else []
@@ -182,7 +179,7 @@ class NameSpaceData:
         return new, changes
 
     def delete(self, description: GroupDescription, until_ns: int) -> list[Change]:
-        """Delete the historical data of a group up to a source time; what the store must take out."""
+        """Delete historical data of a group up to a source time; return the changes for the store."""
         removed = self.open_group(description).raise_floor(until_ns)
         if not removed:
             return []
@@ -190,9 +187,9 @@ class NameSpaceData:
         return self._removal(description, removed)
 
     def purge(self, description: GroupDescription, key: bytes, last: bytes) -> list[Change]:
-        """Forget an instance that is disposed here, too, and ends with the sample of that digest.
+        """Forget an instance that is disposed here, too, and ends with the sample of digest `last`.
 
-        Where that only says that a writer unregistered it, this node may have newer data before it.
+        That sample may only unregister the instance, so the dispose must be checked as well.
         """
         group_set = self.open_group(description)
         history = group_set.instance(key)
@@ -206,9 +203,9 @@ class NameSpaceData:
         return [Change(description, None, removed)] if stored else []
 
     def complete(self, describe: dict[Group, GroupDescription]) -> Conversion | None:
-        """The staged set with what was captured meanwhile is the working and the stored set from now on.
+        """Make the staged set, joined with the samples captured meanwhile, the working set.
 
-        Returns how the stored set becomes that one, None when it must be written anew.
+        Returns the changes that turn the stored set into it; None if it must be written whole.
         """
         conversion = self.conversion
         if self.staging is not None:
@@ -221,7 +218,7 @@ class NameSpaceData:
         return conversion
 
     def stored_part(self, descriptions: Iterable[GroupDescription]) -> Summary:
-        """The summary of what of the working set belongs on the disk."""
+        """Return the summary of the groups of the working set that belong on the disk."""
         groups = self.working.groups
         return roll_up(
             (description.group, groups[description.group].summary())
@@ -230,7 +227,7 @@ class NameSpaceData:
         )
 
     def begin(self, now_ns: int) -> Began:
-        """A set is asked for that is to take the place of this one."""
+        """Note the start of a merge that will replace the working set."""
         groups = self.working.groups.values()
         ahead = (sample.digest for group_set in groups for sample in group_set.samples().after(now_ns))
         return Began(now_ns, frozenset(ahead))
@@ -243,12 +240,17 @@ class NameSpaceData:
         passes_disposed: Callable[[Group], bool],
         describe: dict[Group, GroupDescription],
     ) -> tuple[Difference, list[Change]]:
-        """REPLACE, CATCHUP or DELETE: `other` is the set now, with what was written since the merge began.
+        """Replace the working set (REPLACE, CATCHUP, DELETE), keeping samples written since the merge began.
 
-        Without `began` it begins now, and nothing was.
-        Returns what readers on this side must see: a dispose for every instance that is no more (where a
-        group `passes_disposed`, for every instance), and the samples that are new (there, all of them); and
-        what the store must change.
+        Returns the samples for readers on this side, which are a dispose for each instance that is gone and
+        the new samples, and the changes for the store.
+
+        Args:
+            other: the set that takes its place.
+            began: start of the merge; None for now, so that nothing was written since.
+            now_ns: wall clock.
+            passes_disposed: whether readers of a group see all instances disposed, and all samples again.
+            describe: descriptions of the groups.
         """
         for group, group_set in self.working.groups.items():
             target = other.open_like(group, group_set)
@@ -276,7 +278,7 @@ class NameSpaceData:
     def persistent_groups(
         self, descriptions: Iterable[GroupDescription]
     ) -> list[tuple[GroupDescription, Rows]]:
-        """What of the working set belongs on the disk."""
+        """Return the groups of the working set that belong on the disk."""
         return [
             (description, self.working.groups[description.group].samples())
             for description in descriptions

@@ -1,4 +1,4 @@
-"""What a node knows before its first turn: the store's content, verified, and the settings of its core."""
+"""Start of a node: read and verify the store, and make the settings of the core."""
 
 from __future__ import annotations
 
@@ -25,37 +25,33 @@ if TYPE_CHECKING:
 
 _AWAY: Final = "away "
 TOLD: Final = "replaced, told"
-"""Which note of a replaced set a node has traced already."""
+"""Mark with the note of a replaced set that the node has traced already."""
 _A_TIME_NS: Final = 1 << 60
-"""2006: no duration is as long, and no time of a store as early."""
+"""Nanoseconds from 1970 to 2006: longer than any duration, earlier than any time in a store."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """What the store held at start.
-
-    Attributes:
-        report: identity, fellows, findings.
-        sets: verified complete sets with their groups, by name-space.
-        parts: what has arrived of sets whose alignment was interrupted; no set at all, but worth comparing.
-        stored: the same for the core: quality and lineage.
-        damage: what is not as it was written, by name-space, in words.
-        away: fellows that were away at the end, and for how long nodes ran without them (nanoseconds).
-        learned: name-spaces that were learned from fellows, with their elements.
-        replaced: what a command noted when it put another set in the place of a node's, where that has not
-            been told yet, by name-space.
-        wanted: what readers on this host have wanted of Lazy name-spaces, by name-space.
-    """
+    """The content of the store at start, by name-space unless noted."""
 
     report: OpenReport
+    """Identity of the node, fellows, findings."""
     sets: dict[str, tuple[DataSet, list[GroupDescription]]]
+    """Verified complete sets with their groups."""
     parts: dict[str, DataSet]
+    """Samples of sets whose alignment was interrupted; they are only used in comparisons."""
     stored: dict[str, StoredSet]
+    """Quality and lineage of the sets, for the core."""
     damage: dict[str, str]
+    """Damage of the sets, in words."""
     away: dict[str, int]
+    """Fellows away at the end of the last run, by id, with the nanoseconds without them."""
     learned: tuple[NameSpace, ...] = ()
+    """Name-spaces learned from fellows."""
     replaced: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Notes of commands that replaced a set, as far as they have not been traced."""
     wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
+    """Groups of Lazy name-spaces that readers on this host wanted."""
 
 
 def read_store(store: Store) -> Found:
@@ -74,7 +70,9 @@ def read_store(store: Store) -> Found:
         wanted[name] = _elements(store.marks(name).get(WANTED, ""))
         writer = store.filling(name)
         if writer is not None:
-            parts[name], _ = _load(store, name, DamageLog(), writer.version)  # what is damaged is asked for
+            parts[name], _ = _load(
+                store, name, DamageLog(), writer.version
+            )  # damaged samples are requested again
         if store.complete_set(name) is None:
             continue
         log = DamageLog()
@@ -111,7 +109,7 @@ def _learned(name: str, marks: Mapping[str, str]) -> list[NameSpace]:
 
 
 def _elements(mark: str) -> tuple[Element, ...]:
-    """The expressions in a mark; none where it is missing or damaged: fellows and readers tell them again."""
+    """Return the expressions in a mark; none if damaged, since fellows and readers name them again."""
     try:
         elements: tuple[Element, ...] = plain.from_json(tuple[Element, ...], mark)
         return elements
@@ -132,14 +130,14 @@ def _load(
 
 
 def away_mark(node: str) -> str:
-    """Under what name a store remembers that a fellow is away."""
+    """Return the name of the mark for the absence of a fellow."""
     return f"{_AWAY}{node}"
 
 
 def _away(marks: Mapping[str, str]) -> dict[str, int]:
     away = {key.removeprefix(_AWAY): value for key, value in marks.items() if key.startswith(_AWAY)}
     told = {node: int(value) for node, value in away.items() if value.isdigit()}
-    # The first release wrote since when. Nobody knows for how much of that time nodes ran.
+    # The first release wrote a time; how long nodes ran since then is unknown.
     return {node: value if value < _A_TIME_NS else 0 for node, value in told.items()}
 
 
@@ -151,7 +149,7 @@ def _lineage(mark: str) -> Epoch:
 def core_settings(
     configuration: Configuration, name: str, hosts: tuple[str, ...], found: Found
 ) -> CoreSettings:
-    """What the core is told, from configuration and store; `hosts` are the addresses of its interfaces."""
+    """Make the settings of the core; `hosts` are the addresses of the interfaces, the main one first."""
     fellows = {fellow.id for known in found.report.fellows.values() for fellow in known}
     configured = configured_settings(configuration, name, hosts[0])
     # A store that lost something may have lost a whole set: an empty one must not win then.
@@ -174,7 +172,7 @@ def core_settings(
 
 
 def configured_settings(configuration: Configuration, name: str, host: str) -> CoreSettings:
-    """What the configuration alone says; a store adds who the node is and what it has."""
+    """Make the settings that the configuration determines; the store adds identity and sets."""
     network, alignment = configuration.network, configuration.alignment
     spaces = tuple(
         NameSpace(space.name, tuple(sorted(set(space.elements))))

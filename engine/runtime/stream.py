@@ -1,10 +1,9 @@
-"""How a set travels from aligner to alignees: batches of bytes, each checked, the whole verified at its end.
+"""The stream that carries a set from aligner to alignees in batches, verified as a whole at its end.
 
-A stream is: *begin* (for whom, of which lineage), then *group* descriptions each followed by blocks of
-samples, then *end* with count and digest. Records are packed into batches of about `BATCH_BYTES`; a batch
-carries the stream's number, its own index and a checksum, and is compressed where the wire is slow enough
-for that to pay. A receiver that misses a batch, or whose sum differs in the end, has nothing: a set arrives
-whole or not at all.
+A stream is *begin* (with receivers and lineage), then *group* descriptions, each followed by blocks of
+samples, then *end* with count and digest. Records are packed into batches of about `BATCH_BYTES`. A batch has
+the stream's number, its own index and a checksum; it is compressed if the wire is slow. A receiver that
+misses a batch, or gets another sum, drops everything: a set arrives whole or not at all.
 """
 
 from __future__ import annotations
@@ -29,27 +28,27 @@ if TYPE_CHECKING:
     from engine.dataset.rows import Rows
 
 BATCH_BYTES: Final = 512 << 10
-"""Batches are closed once they have this size; a larger sample makes a larger batch."""
+"""Size at which a batch is closed; a larger sample makes a larger batch."""
 MAX_BATCH_BYTES: Final = 128 << 20
 SLOW_BYTES_PER_S: Final = 20e6
-"""Below this the wire is slower than zlib, and compressing pays."""
+"""Rate below which the wire is slower than zlib, so that compressing pays."""
 WORTH_IT: Final = 0.8
-"""A batch is sent compressed if that leaves less than this part of it."""
+"""Largest ratio at which a batch is sent compressed."""
 
 _MAGIC: Final = b"OSPL"
 _VERSION: Final = 2
 _BATCH: Final = struct.Struct("<4sBB16sII")
-"""Magic, version, whether compressed, stream, index, checksum of what follows."""
+"""Magic, version, whether compressed, stream, index, checksum of the rest."""
 _RECORD: Final = struct.Struct("<BI")
 _BEGIN, _GROUP, _SAMPLES, _END, _REMOVED = range(1, 6)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Begin:
-    """What a stream is: whose set, for which requests of whom, and what to expect.
+    """The first record: the sender's set, the requests that it answers, and the expected amount.
 
-    With `is_difference` it carries only what the one target lacks, and the identities of what it has too
-    much; count and digest in the end are those of the whole set all the same.
+    With `is_difference` the stream has only the samples that its one target lacks, and the identities of
+    those that it must remove; count and digest at the end are still those of the whole set.
     """
 
     name_space: str
@@ -63,7 +62,7 @@ class Begin:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupBegin:
-    """A group and up to which source time its historical data has been deleted."""
+    """A group, and the source time up to which its historical data has been deleted."""
 
     description: GroupDescription
     floor_ns: int
@@ -71,7 +70,7 @@ class GroupBegin:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class End:
-    """What a stream carried in all: count and digest of the set, as in the summary of a name-space."""
+    """The last record: count and digest of the set, as in the summary of a name-space."""
 
     count: int
     digest: int
@@ -79,7 +78,7 @@ class End:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Removed:
-    """For a difference: what the alignee has too much, 8 bytes each, and the root of the whole set."""
+    """For a difference: identities that the alignee must remove, 8 bytes each, and the sums of the set."""
 
     identities: bytes
     end: End
@@ -95,10 +94,15 @@ def batches(
     clock: Callable[[], float] | None = None,
     removed: Removed | None = None,
 ) -> Iterator[bytes]:
-    """The batches of a stream; `stream` is its number, 16 bytes, new for every stream.
+    """Yield the batches of a stream.
 
-    With a clock, the time until the next batch is asked for tells how fast the wire is; batches are
-    compressed while it is slow.
+    Args:
+        stream: its number, 16 bytes, unique.
+        begin: its first record.
+        groups: samples by group.
+        clock: measures the wire by the time until the caller wants the next batch, to compress batches
+            while it is slow; None never compresses.
+        removed: for a difference, what the alignee must remove.
     """
     packer = _Packer(stream)
     count = digest = 0
@@ -121,7 +125,7 @@ def batches(
 
 
 class _Packer:
-    """Records on their way into a batch."""
+    """The batch under construction."""
 
     def __init__(self, stream: bytes) -> None:
         self._stream = stream
@@ -154,18 +158,18 @@ class _Packer:
 
 
 Item = Begin | End | bytes | tuple[GroupBegin, Block | None]
-"""A group comes once with None, then with its samples, block by block; bytes are identities."""
+"""A group comes with None, then with its samples, block by block; bytes are identities."""
 
 
 class Unpacker:
-    """Turns the batches of one stream back into what was sent."""
+    """Reader of the batches of one stream."""
 
     def __init__(self) -> None:
         self._expected = 0
         self._group: GroupBegin | None = None
 
     def items(self, batch: bytes) -> Iterator[Item]:
-        """What a batch carries.
+        """Yield the records of a batch.
 
         Raises:
             StreamFault: the batch is damaged, or one before it is missing.
@@ -211,21 +215,21 @@ def _expanded(body: memoryview) -> memoryview:
     expander = zlib.decompressobj()
     content = expander.decompress(body, MAX_BATCH_BYTES)
     if not expander.eof or expander.unused_data:
-        raise StreamFault("what is compressed has another length than it should")
+        raise StreamFault("the compressed content has the wrong length")
     return memoryview(content)
 
 
 def stream_of(batch: bytes) -> tuple[bytes, int]:
-    """The number of the stream that a batch belongs to, and the batch's index.
+    """Return the number of a batch's stream, and the batch's index.
 
     Raises:
-        StreamFault: not a batch of ours, or of another version.
+        StreamFault: not a batch of ospltool, or one of another version.
     """
     if len(batch) < _BATCH.size or len(batch) > MAX_BATCH_BYTES:
         raise StreamFault(f"{len(batch)} bytes are not a batch")
     magic, version, compressed, stream, index, _ = _BATCH.unpack_from(batch)
     if magic != _MAGIC:
-        raise StreamFault("not a batch of ours")
+        raise StreamFault("not a batch of ospltool")
     if version != _VERSION or compressed > 1:
         raise StreamFault(f"stream version {version}.{compressed} is not known, only {_VERSION}")
     return stream, index

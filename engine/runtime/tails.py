@@ -1,15 +1,15 @@
-"""What is captured while something is on its way to readers, and must be given to them once more.
+"""Samples captured during a delivery, which readers must get again after it.
 
-- The tail of a set: a living writer begins to send to a new reader at about the time at which we see that
-  reader; nobody else knows exactly when.
-- The tail of a return: this node may hear a writer that was lost, and is back, before the readers of its
-  host do, and before discovery has told it that the writer is back.
-- What this node missed and has from another one, while it does not know yet that its writer is lost: readers
-  of its host may have missed it, too.
-- What a delivery passes: for readers ordered by reception, what is delivered may come after something newer
-  that the writer sent meanwhile, and would be the last that they see.
+- The tail of a set: a living writer begins to send to a new reader at about the time at which this node
+  discovers the reader; the exact time is unknown.
+- The tail of a return: this node may hear a writer that is back before the readers of its host do, and before
+  discovery reports the writer.
+- Missed samples that came from another node before the loss of their writer was known: readers of this host
+  may have missed them, too.
+- Overtaken samples: readers ordered by reception may get a delivered sample after a newer one that the writer
+  sent meanwhile, and would see the older one last.
 
-A sample that arrives twice is counted and shown, a sample that is lost would be neither.
+A repeated sample is counted and shown; a lost one would be neither.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ if TYPE_CHECKING:
     from engine.runtime.sets import Difference
 
 TAIL_S: Final = 0.1
-"""How long after a set was taken what is captured is given to its reader, too."""
+"""Seconds after a set was taken for which its reader also gets captured samples."""
 RETURN_S: Final = 3.0
-"""How long after its return what a writer sends is given again to readers that were there.
+"""Seconds after a writer's return for which readers get its samples again.
 
-A writer finds the readers of a host one by one; a second, short cut, in which no lease ends, delays that.
+A writer finds the readers of a host one by one; a second, short network cut without a lost lease delays that.
 """
 LATE_S: Final = 0.1
-"""How long after a delivery something may be taken in that its reader had before the end of it."""
+"""Seconds after a delivery in which samples may be captured that its reader had before its end."""
 PASSED_S: Final = 0.2
-"""How long after that it is seen whether the writer itself sends something newer."""
+"""Seconds after that to wait whether the writer itself sends a newer sample."""
 MISSED_S: Final = 30.0
-"""How long after it was had from another node something missed may turn out to be of a lost writer."""
+"""Seconds for which a missed sample is kept in case its writer turns out to be lost."""
 MAX_LOST: Final = 10_000
-"""Writers that were lost and are remembered."""
+"""Lost writers remembered."""
 MAX_TAIL: Final = 10_000
-"""Samples of one such moment; more are counted as not given."""
+"""Samples of one tail; further ones are counted as not given."""
 
 
 @dataclasses.dataclass(slots=True)
 class Tail:
-    """What was captured since a reader's set was taken, or since a writer is back."""
+    """Samples captured since a reader's set was taken, or since a writer is back."""
 
     until_s: float
     samples: Difference = dataclasses.field(default_factory=dict)
     count: int = 0
 
     def add(self, group: Group, sample: Sample) -> None:
-        """One more; beyond the bound it is only counted."""
+        """Add a sample; beyond `MAX_TAIL` only count it."""
         self.count += 1
         if self.count <= MAX_TAIL:
             self.samples.setdefault(group, []).append(sample)
@@ -67,7 +67,7 @@ class Tail:
 
 @dataclasses.dataclass(slots=True)
 class _Passed:
-    """The instances that a delivery has (None: all of a group), and what was captured of them meanwhile."""
+    """The instances in a delivery (None for a whole group), and their samples captured meanwhile."""
 
     keys: dict[Group, frozenset[bytes] | None]
     newer: dict[Group, dict[bytes, Sample]] = dataclasses.field(default_factory=dict)
@@ -76,16 +76,16 @@ class _Passed:
 
     @property
     def next_s(self) -> float:
-        """When something is due."""
+        """Time of the next action."""
         return min(self.closes_s, self.until_s)
 
     def close(self, now: float) -> None:
-        """From now on the reader has what is captured behind what was delivered."""
+        """End the delivery: from now on the reader gets captured samples after the delivered ones."""
         self.closes_s = math.inf
         self.until_s = now + PASSED_S if any(self.newer.values()) else 0.0
 
     def add(self, group: Group, sample: Sample) -> None:
-        """Note the newest until this is closed; of what comes afterwards nothing older is to be feared."""
+        """Note the newest sample of an instance; a later one makes the repetition unnecessary."""
         keys = self.keys.get(group, _NONE)
         if keys is None or sample.key in keys:
             newer = self.newer.setdefault(group, {})
@@ -99,7 +99,7 @@ _NONE: Final[frozenset[bytes]] = frozenset()
 
 
 class Tails:
-    """All of it, of one node; it is true while something must be told of what is captured."""
+    """The repetitions of one node; true while they need all captured samples."""
 
     def __init__(self) -> None:
         self._sets: dict[ReaderKey, Tail] = {}
@@ -113,19 +113,19 @@ class Tails:
 
     @property
     def next_s(self) -> float | None:
-        """When something is due."""
+        """Time of the next action; None if there is none."""
         dues = [tail.until_s for tail in (*self._sets.values(), *self._returns.values())]
         until_s = min([*dues, *(passed.next_s for passed in self._passed.values())], default=math.inf)
         return None if until_s == math.inf else until_s
 
     def set_taken(self, reader: ReaderKey, now: float) -> None:
-        """The set that a reader is given was taken."""
+        """Begin the tail of a set that was taken for a reader."""
         self._sets[reader] = Tail(now + TAIL_S)
 
     def lost(self, writer: bytes, now: float) -> None:
-        """A writer is lost: what comes of it from now on, comes since it is back.
+        """Note a lost writer: samples of it from now on mean that it is back.
 
-        What came since it was back the last time is due at once.
+        The tail of its last return is due at once.
         """
         missed = self._missed.pop(writer, None)
         if missed is not None and now < missed.until_s:
@@ -137,12 +137,12 @@ class Tails:
             del self._lost[next(iter(self._lost))]
 
     def returned(self, writer: bytes, now: float) -> None:
-        """A writer is back that had been lost."""
+        """Begin the tail of a writer that is back."""
         since = self._lost.pop(writer, Tail(now))
         self._return(writer, since).until_s = now + RETURN_S
 
     def _return(self, writer: bytes, tail: Tail) -> Tail:
-        """Have it given, behind what is to be given of that writer already."""
+        """Queue a tail of a writer, after the one that waits already."""
         if (former := self._returns.get(writer)) is not None:
             former.count += tail.count
             for group, samples in tail.samples.items():
@@ -152,9 +152,9 @@ class Tails:
         return tail
 
     def missed(self, group: Group, samples: Iterable[Sample], now: float) -> None:
-        """These came from another node, and readers are taken to have them from their writers, which live.
+        """Note samples from another node that readers should have from their living writers.
 
-        If nothing more is heard of such a writer until it is lost, readers have not heard of them either.
+        If this node hears nothing more of such a writer until it is lost, readers have missed them, too.
         """
         self._missed = {writer: tail for writer, tail in self._missed.items() if now < tail.until_s}
         for sample in samples:
@@ -162,13 +162,13 @@ class Tails:
                 self._missed.setdefault(sample.writer, Tail(now + MISSED_S)).add(group, sample)
 
     def wants(self, writer: bytes) -> bool:
-        """Whether `captured` must be told of the samples of a writer."""
+        """Whether `captured` needs the samples of a writer."""
         return bool(self) or writer in self._lost or writer in self._missed
 
     def begins(
         self, reader: ReaderKey, groups: Iterable[tuple[GroupDescription, Rows]], *, has_all: bool
     ) -> None:
-        """A delivery begins; with `has_all` it has every instance of its groups."""
+        """Begin a delivery; with `has_all` it has every instance of its groups."""
         keys = {
             description.group: None if has_all else frozenset(sample.key for sample in rows)
             for description, rows in groups
@@ -185,17 +185,17 @@ class Tails:
                 keys[group] = None if some is None or more is None else some | more
 
     def ended(self, reader: ReaderKey, now: float) -> None:
-        """A delivery has ended."""
+        """End a delivery."""
         if (passed := self._passed.get(reader)) is not None:
             passed.closes_s, passed.until_s = now + LATE_S, math.inf
 
     def forget(self, reader: ReaderKey) -> None:
-        """A reader is gone."""
+        """Forget a reader."""
         self._sets.pop(reader, None)
         self._passed.pop(reader, None)
 
     def captured(self, group: Group, sample: Sample) -> None:
-        """A sample was taken in."""
+        """Take a captured sample."""
         self._missed.pop(sample.writer, None)
         for reader, tail in self._sets.items():
             if is_given(group, reader.topic, reader.partitions):
@@ -206,17 +206,17 @@ class Tails:
             passed.add(group, sample)
 
     def take_sets(self, now: float) -> Iterator[tuple[ReaderKey, Tail]]:
-        """What is due for readers whose set was taken."""
+        """Take the tails that are due for readers whose set was taken."""
         for reader in [reader for reader, tail in self._sets.items() if now >= tail.until_s]:
             yield reader, self._sets.pop(reader)
 
     def take_returns(self, now: float) -> Iterator[Tail]:
-        """What is due of writers that are back."""
+        """Take the tails that are due of writers that are back."""
         for writer in [writer for writer, tail in self._returns.items() if now >= tail.until_s]:
             yield self._returns.pop(writer)
 
     def take_passed(self, now: float) -> Iterator[tuple[ReaderKey, Difference]]:
-        """What readers may have seen before something older; all that has arrived must have been taken in."""
+        """Take samples that readers may have seen before older ones; call it when nothing waits."""
         for passed in self._passed.values():
             if now >= passed.closes_s:
                 passed.close(now)

@@ -1,4 +1,4 @@
-"""Sets on their way between nodes: what the core decided is packed and sent, received and put in place."""
+"""Transfers of sets between nodes: pack and send, receive and put in place, as the core decides."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Transfers:
     """The streams of a runtime, in both directions.
 
     Attributes:
-        steps: the comparisons that are under way.
+        steps: comparisons under way.
     """
 
     def __init__(
@@ -57,24 +57,24 @@ class Transfers:
         self._shared: dict[tuple[str, tuple[str, ...]], tuple[Target, ...]] = {}
 
     def running(self, name_space: str) -> list[Incoming]:
-        """The streams that are bringing a set of the name-space."""
+        """Return the streams that bring a set of the name-space."""
         return self._incoming.running(name_space)
 
     @property
     def next_s(self) -> float | None:
-        """When `work` has something to do."""
+        """Time of the next `work`; None if there is none."""
         return self._holdings.clock.monotonic() if self.steps.are_left else self._answering.next_s
 
     def work(self, now: float) -> None:
-        """Do what is due."""
+        """Forget overdue questions of alignees."""
         self._answering.work(now)
 
     def announced(self, outgoing: Outgoing) -> Outgoing:
-        """A message on its way out, with what only we know added to it."""
+        """Return an outgoing message; note in a request that a sketch goes with it."""
         return self._comparing.announced(outgoing)
 
     def keep_wanted(self) -> None:
-        """Forget what belongs to requests that are not wanted any more."""
+        """Forget everything about requests that are not wanted any more."""
         self._comparing.keep_wanted()
         self._keep_streams()
         self._placing.keep_wanted()
@@ -88,7 +88,7 @@ class Transfers:
     # Out.
 
     def send(self, event: SendSet) -> None:
-        """Send the set of a name-space as it is now; to those who say what they hold, what they lack."""
+        """Send the present set of a name-space; to targets with a sketch, only the difference."""
         everything = tuple(each for each in event.targets if not (each.compares or each.elements))
         if everything:
             self._send_set(event.name_space, event.lineage, everything, None)
@@ -140,14 +140,14 @@ class Transfers:
         self._holdings.tracer.event("align.sending", group=name_space, count=len(fellows), fellows=names)
 
     def _next_number(self) -> bytes:
-        """A stream number that no other stream ever had: node, incarnation, count."""
+        """Return a unique stream number: node, incarnation, count."""
         self._sent += 1
         settings = self._holdings.settings
         number = bytes.fromhex(settings.node)[:8] + settings.incarnation.to_bytes(4)
         return number + self._sent.to_bytes(4)
 
     def sent(self, name_space: str, fellows: tuple[str, ...], samples: int, bytes_sent: int) -> None:
-        """The answer to `Wire.send_stream`; nothing was sent when it broke off."""
+        """Take the result of `Wire.send_stream`; no bytes mean that it broke off."""
         for target in self._shared.pop((name_space, fellows), ()):
             if not bytes_sent:
                 fellow = self._holdings.core.name_of(target.node)
@@ -170,13 +170,13 @@ class Transfers:
     # In.
 
     def expect(self, event: ExpectSet) -> None:
-        """A request went out; what is written from now on is newer than what will come."""
-        self._keep_streams()  # what broke off is compared with the set that is asked for now
+        """Prepare for the answer to a request that goes out; samples written from now on are newer."""
+        self._keep_streams()  # the next request can use what a broken-off stream brought
         self._placing.expect(event)
         self._comparing.begin(event)
 
     def batch(self, payload: bytes) -> None:
-        """A batch of a stream arrived."""
+        """Take a batch of a stream, or a comparison message."""
         holdings = self._holdings
         holdings.counters["stream_bytes_received"] += len(payload)
         try:
@@ -222,12 +222,12 @@ class Transfers:
             self._answering.sketched(note, body, len(payload))
 
     def _store_early(self, incoming: Incoming) -> None:
-        """Give the store what has arrived of a set that it will need: it need not wait for the whole."""
+        """Hand arrived samples to the store before the whole set is here."""
         fresh, incoming.fresh = incoming.fresh, []
         holdings, name = self._holdings, incoming.begin.name_space
         data = holdings.spaces[name]
         if not resuming.is_filled(data, incoming) or data.state.is_part:
-            return  # of a part only what belongs to it is stored, once it is whole
+            return  # a part is stored once it is complete
         for description, samples in fresh:
             state = holdings.core.name_space_of(description.group)
             known = holdings.descriptions.get(description.group, description)
@@ -237,7 +237,7 @@ class Transfers:
                 )
 
     def _received(self, incoming: Incoming) -> Stepwise[None]:
-        """A whole set is here: it joins or takes the place of what it was asked for."""
+        """Put a whole set in place, and give the fellows what they lack."""
         holdings = self._holdings
         name, request = incoming.begin.name_space, incoming.target.request
         data = holdings.spaces[name]
@@ -258,7 +258,7 @@ class Transfers:
             samples=incoming.samples,
             elapsed_ns=holdings.clock.wall_ns() - incoming.started_ns,
         )
-        holdings.tell_changes()  # before the core decides about anything on the ground of it
+        holdings.tell_changes()  # the core decides on the new content
         moved = _sum(new) + _sum(surplus) if incoming.target.purpose == "repair" else 0
         lineage, now = incoming.begin.lineage, holdings.clock.monotonic()
         holdings.core.set_received(name, request, lineage, now, moved=moved)
@@ -270,7 +270,7 @@ class Transfers:
     def _give(
         self, data: NameSpaceData, target: Target, surplus: Difference, known: dict[Group, int]
     ) -> None:
-        """Give the fellows what an alignment showed to be here only, and what they do not know as deleted."""
+        """Give the fellows samples that only this node has, and deletions that they do not know."""
         floors = {
             group: group_set.floor_ns
             for group, group_set in (data.staging or data.working).groups.items()
@@ -300,7 +300,7 @@ class Transfers:
         self._holdings.wire.send_stream(data.state.name, fellows, batches, count)
 
     def delete_set(self, name_space: str) -> None:
-        """Merge policy Delete: everything that is here now goes."""
+        """Delete everything in a set (merge policy Delete)."""
         self._placing.delete_set(name_space)
 
 

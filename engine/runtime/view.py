@@ -1,4 +1,4 @@
-"""The snapshot that a node shows of itself, from its runtime."""
+"""The snapshot of a node for consoles, made from its runtime."""
 
 from __future__ import annotations
 
@@ -35,19 +35,30 @@ MAX_DEVIATIONS_SHOWN: Final = 100
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Identity:
-    """What does not change while a node runs."""
+    """The part of a snapshot that does not change while a node runs."""
 
     host: str
+    """Name of the host."""
     pid: int
+    """Process id."""
     domain_id: int
+    """DDS domain that the node serves."""
     configuration: str
+    """Path of the configuration file."""
     version: str
+    """Version of the program."""
     started_ns: int
+    """Start of the process, nanoseconds since 1970 UTC."""
     store_kind: str
+    """One of "memory", "sqlite" and "simulated"."""
     store_path: str
+    """Directory of the store; empty without one."""
     store_findings: tuple[str, ...]
+    """What the store reported when it was opened."""
     has_disk: bool = True
+    """False if sets are in memory only."""
     capture: CaptureView = NOT_SAID
+    """What captures the samples: the compiled library or Python."""
 
 
 def snapshot(
@@ -59,7 +70,7 @@ def snapshot(
     disk_bytes: int = 0,
     unkept: tuple[UnkeptView, ...] = (),
 ) -> NodeSnapshot:
-    """The node as it is now; `disk_bytes` is what its store takes up, 0 for not known."""
+    """Return the present snapshot; `disk_bytes` is the size of the store, 0 if unknown."""
     settings = runtime.settings
     groups = [view for data in runtime.spaces.values() for view in _groups(runtime, data, identity)]
     return NodeSnapshot(
@@ -179,7 +190,7 @@ def _on_disk(stored: Summary | None, here: Summary) -> int:
 
 
 def unstored(runtime: Runtime) -> int:
-    """At most how many samples that belong on this node's disk are in its memory only."""
+    """Return how many samples that belong on the disk are at most in memory only."""
     return sum(
         summary.count - _on_disk(data.stored.get(group), summary)
         for data in runtime.spaces.values()
@@ -190,13 +201,13 @@ def unstored(runtime: Runtime) -> int:
 
 
 def without_candidates(runtime: Runtime) -> str:
-    """Which name-spaces cannot have a master, in a sentence; empty when all can."""
+    """Say which name-spaces cannot have a master; empty if all can."""
     names = [f"'{state.name}'" for state in runtime.core.name_spaces if state.why == NOBODY]
     return f"name-space {', '.join(names)} has no master: {NOBODY}; {NOBODY_REMEDY}" if names else ""
 
 
 def only_parts(runtime: Runtime) -> str:
-    """Of which name-spaces this node has a part only, in a sentence; empty for none."""
+    """Say of which name-spaces this node has only a part; empty for none."""
     states = runtime.core.name_spaces
     kept = [f"'{state.name}'" for state in states if state.is_lazy and state.complete]
     idle = [f"'{state.name}'" for state in states if state.is_lazy and state.phase is Phase.PASSIVE]
@@ -212,7 +223,7 @@ def only_parts(runtime: Runtime) -> str:
 
 
 def refused_groups(runtime: Runtime) -> str:
-    """Of which groups nothing is kept because of a content filter, in a sentence; empty for none."""
+    """Say which groups are not kept because of a content filter; empty for none."""
     groups = runtime.holdings.refused
     more = f" and {len(groups) - 1:,} more" if len(groups) > 1 else ""
     return f"it keeps nothing of group {groups[0]}{more}: the content filter does not fit" if groups else ""

@@ -1,1 +1,1 @@
-"""How two sets become equal at the cost of what differs: aligner, alignee, messages, and what is resumed."""
+"""Make two sets equal at the cost of their difference: aligner, alignee, messages, resumption."""

@@ -1,9 +1,9 @@
-"""Sending only what differs: the alignee's side, which says what it holds, and puts the difference to it.
+"""The alignee's side of a comparison, which describes its set and applies the difference.
 
-A comparison belongs to one request. Its base is the set of the alignee as it was when the request went out;
-what is captured meanwhile is newer than what will come. The result counts only if count and digest of what
-was made are those that the aligner named; else the set is asked for once more, whole. All that takes longer
-for larger sets is done in steps (`engine.runtime.steps`).
+A comparison belongs to one request. Its base is the alignee's set at the time of the request; samples
+captured meanwhile are newer than those that will come. The result counts only if it has the count and digest
+that the aligner named; otherwise the next request asks for the whole set. Work that grows with the set is
+done in steps (`engine.runtime.steps`).
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from engine.runtime.stream import End
 
 MIN_SAMPLES: Final = 16
-"""A smaller set is not worth the question; everything is sent."""
+"""Samples below which a comparison costs more than the whole set."""
 FIRST_SYMBOLS: Final = 256
-"""What is sent with the request: enough for a hundred differences, or to tell how many there are."""
+"""Symbols in the first sketch: enough to decode a hundred differences, or to estimate their number."""
 MORE_SYMBOLS: Final = 64
-"""What is sent beside what this node knows that it lacks: for what has changed since."""
+"""Symbols in a first sketch that names the lacking samples: they only show later changes."""
 MAX_SYMBOLS: Final = 1 << 20
 MAX_LIST: Final = 8 << 20
-"""Identities in a list: 64 MiB of them."""
+"""Identities in a list at most: 64 MiB."""
 _MASK: Final = (1 << 128) - 1
 _OF_LOADED: Final = ("initial",)
 _OF_WORKING: Final = ("collect", "repair", *MERGE_PURPOSES)
@@ -58,26 +58,28 @@ _OF_WORKING: Final = ("collect", "repair", *MERGE_PURPOSES)
 
 @dataclasses.dataclass(eq=False)
 class Base:
-    """The set to which a difference will be put.
-
-    Attributes:
-        lacks: identities that an earlier comparison found with the aligner and not here. They are told as
-            such and put into the symbols, which then show what differs besides.
-    """
+    """The set to which a difference will be applied."""
 
     aligner: str
+    """Node that was asked."""
     salt: bytes
+    """Salt of the identities."""
     groups: list[tuple[Group, Rows]]
+    """The samples, as they were at the time of the request."""
     root: Summary
+    """Summary of the set."""
     began_s: float
+    """Time of the request, on the monotonic clock."""
     lacks: reconciliation.Words | None = None
+    """Identities that an earlier comparison found missing here; symbols include them."""
     told: int = 0
+    """Symbols sent so far."""
     _identities: reconciliation.Words | None = None
     _encoder: reconciliation.Encoder | None = None
     _held: Held | None = None
 
     def identities(self) -> Stepwise[reconciliation.Words]:
-        """The identities of the samples, group after group."""
+        """Compute the identities of the samples, group after group."""
         from engine.dataset import reconciliation  # needs numpy, which takes a moment to load
 
         if self._identities is None:
@@ -85,7 +87,7 @@ class Base:
         return self._identities
 
     def symbols(self, end: int) -> Stepwise[reconciliation.Symbols]:
-        """The symbols up to `end` that have not been told."""
+        """Compute the symbols up to `end` that have not been sent."""
         import numpy as np
 
         from engine.dataset.reconciliation import Encoder
@@ -99,7 +101,7 @@ class Base:
         return (yield from self._encoder.until(end))
 
     def held(self) -> Stepwise[Held]:
-        """The identities, ready to tell of ranges."""
+        """Prepare the identities for questions about ranges."""
         from engine.dataset.ranges import Held
 
         if self._held is None:
@@ -109,12 +111,12 @@ class Base:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finished:
-    """What a set or a difference makes of what is here.
+    """The combination of a received set or difference with the set here.
 
     Attributes:
-        data: the whole set that is made, or only what is new.
-        conversion: how the store gets there.
-        surplus: what is here only: the aligner lacks it.
+        data: the whole new set, or only its new samples.
+        conversion: changes that bring the store there.
+        surplus: samples that only this node has.
     """
 
     data: DataSet
@@ -127,8 +129,8 @@ class Comparing:
 
     Args:
         steps: carries out comparisons.
-        secret: makes salts; nobody else can know it.
-        found: what this node lacks by the comparisons that it made itself, as an aligner.
+        secret: secret of this node, from which it makes salts.
+        found: identities that this node lacks by its own comparisons as aligner.
     """
 
     def __init__(self, holdings: Holdings, steps: Steps, secret: bytes, found: Found) -> None:
@@ -140,12 +142,12 @@ class Comparing:
         self._distrusted: set[str] = set()
 
     def begin(self, event: ExpectSet) -> None:
-        """A request is about to go out: tell the aligner what is here, if it is anything much."""
+        """Send a sketch of the set with a request that is about to go out, if the set is large enough."""
         self.keep_wanted()
         name = event.name_space
         state = self._holdings.spaces[name].state
         if state.policy.filtered:
-            return  # a part of a set is not what the aligner has, whatever the difference
+            return  # a filtered set would never reach the aligner's count and digest
         if name in self._distrusted:
             self._distrusted.discard(name)
             return
@@ -170,14 +172,14 @@ class Comparing:
         self._steps.begin(self._send(name, event.request, base, length))
 
     def announced(self, outgoing: Outgoing) -> Outgoing:
-        """A message on its way out: a request says whether a sketch goes beside it."""
+        """Return an outgoing message; note in a request that a sketch goes with it."""
         message = outgoing.message
         if isinstance(message, SampleRequest) and (message.name_space, message.request) in self._bases:
             return dataclasses.replace(outgoing, message=dataclasses.replace(message, compares=True))
         return outgoing
 
     def more(self, note: notes.More) -> None:
-        """The aligner needs to know more."""
+        """Send more symbols, or the list, as the aligner asks."""
         base = self._bases.get((note.name_space, note.request))
         if base is None:
             return
@@ -194,20 +196,20 @@ class Comparing:
         self._tell(name, request, base, body, length=len(identities), is_list=True)
 
     def narrow(self, note: notes.Narrow, body: bytes) -> None:
-        """The aligner asks about ranges."""
+        """Answer the aligner's question about ranges."""
         base = self._bases.get((note.name_space, note.request))
         if base is not None:
             self._steps.begin(self._answer(note, body, base))
 
     def _answer(self, note: notes.Narrow, body: bytes, base: Base) -> Stepwise[None]:
-        """Answer a question about ranges; a StreamFault where it is nonsense."""
+        """Answer a question about ranges, or raise StreamFault if it is invalid."""
         import numpy as np
 
         from engine.dataset.ranges import Ask
 
         held = yield from base.held()
         if len(body) != 4 * (note.split + note.listed):
-            raise StreamFault(f"{len(body)} octets are not {note.split} and {note.listed} ranges")
+            raise StreamFault(f"{len(body)} bytes are not {note.split} and {note.listed} ranges")
         words = np.frombuffer(body, "<u4").astype(np.uint64)
         ask = Ask(note.bits, note.deeper, words[: note.split], words[note.split :])
         try:
@@ -218,12 +220,12 @@ class Comparing:
         holdings.core.set_progress(note.name_space, note.request, holdings.clock.monotonic())
         body = fingerprints.astype("<u8").tobytes() + identities.astype("<u8").tobytes()
         answer = notes.Ranges(note.name_space, holdings.settings.node, note.request, len(fingerprints))
-        octets = notes.encode(answer, body)
-        holdings.counters["comparison_bytes_sent"] += len(octets)
-        holdings.wire.send_note(base.aligner, octets)
+        encoded = notes.encode(answer, body)
+        holdings.counters["comparison_bytes_sent"] += len(encoded)
+        holdings.wire.send_note(base.aligner, encoded)
 
     def _send(self, name: str, request: int, base: Base, end: int) -> Stepwise[None]:
-        """The symbols from where the last ones ended."""
+        """Send the symbols that follow the last ones."""
         first, body = base.told, b""
         if end > first:
             body = (yield from base.symbols(end)).to_bytes(base.root.count)
@@ -246,7 +248,7 @@ class Comparing:
         is_list: bool = False,
     ) -> None:
         if self._bases.get((name, request)) is not base:
-            return  # nobody waits for it any more
+            return  # the request is not wanted any more
         holdings = self._holdings
         node, root = holdings.settings.node, base.root
         sketch = notes.Sketch(
@@ -265,23 +267,24 @@ class Comparing:
         holdings.wire.send_note(base.aligner, note)
 
     def keep_wanted(self) -> None:
-        """Forget what belongs to requests that are not wanted any more."""
+        """Forget the bases of requests that are not wanted any more."""
         if not self._bases:
             return
         expects, patience_s = self._holdings.core.expects, self._holdings.settings.request_patience_s
         for key in [key for key in self._bases if not expects(*key)]:
             base = self._bases.pop(key)
-            if (
-                self._holdings.clock.monotonic() - base.began_s >= patience_s
-            ):  # perhaps notes do not get there
-                self._distrusted.add(key[0])
+            if self._holdings.clock.monotonic() - base.began_s >= patience_s:
+                self._distrusted.add(key[0])  # perhaps sketches do not reach the aligner
 
     def finish(self, incoming: Incoming, *, whole: bool, joins: bool) -> Stepwise[Finished | None]:
-        """The difference is here: what it makes of the base, or with `whole` False only what is new in it.
+        """Apply a received difference to its base.
 
-        With `joins`, the whole keeps what only this node has.
+        Returns None if the result is not the aligner's set; then the next request asks for the whole set.
 
-        Returns None when that is not the set that the aligner has; then the next request asks for all of it.
+        Args:
+            incoming: the difference.
+            whole: make the whole set, not only the new samples.
+            joins: keep in the whole set the samples that only this node has stored.
         """
         name, request = incoming.begin.name_space, incoming.target.request
         base = self._bases.pop((name, request), None)
@@ -301,7 +304,7 @@ class Comparing:
         return made
 
     def _unchanged(self, base: Base, incoming: Incoming, end: End) -> Stepwise[Finished | None]:
-        """Nothing differs: the base, as it is."""
+        """Return the base as it is, because nothing differs."""
         if (base.root.count, base.root.digest) != (end.count, end.digest):
             return None
         loaded = self._holdings.spaces[incoming.begin.name_space].loaded
@@ -381,7 +384,7 @@ class Comparing:
 def joined(
     incoming: Incoming, data: NameSpaceData, describe: dict[Group, GroupDescription]
 ) -> Stepwise[Finished]:
-    """The stored set joins a whole one that came."""
+    """Join the stored set with a whole set that came."""
     made, conversion = incoming.data, Conversion([], incoming.number)
     surplus: Difference = {}
     assert data.loaded is not None
@@ -400,9 +403,9 @@ def joined(
 
 
 def _keep(made: DataSet, removed: Difference, loaded: DataSet) -> tuple[Difference, Difference]:
-    """Put back what the aligner lacks and this node has stored; returns it, and what it pushed out.
+    """Put back stored samples that the aligner lacks; return them, and the samples that they pushed out.
 
-    The aligner need not know the group at all: its topic may be younger than the aligner's last run.
+    The aligner may not know the group, if its topic is younger than the aligner's last run.
     """
     kept: Difference = {}
     evicted: Difference = {}
@@ -423,7 +426,7 @@ def _keep(made: DataSet, removed: Difference, loaded: DataSet) -> tuple[Differen
 
 
 def _less(samples: Difference, others: Difference) -> Difference:
-    """Without the others."""
+    """Return the samples without the others."""
     less: Difference = {}
     for group, each in samples.items():
         digests = {sample.digest for sample in others.get(group, ())}
@@ -432,7 +435,7 @@ def _less(samples: Difference, others: Difference) -> Difference:
 
 
 def _held(data: NameSpaceData, event: ExpectSet) -> DataSet | None:
-    """What a request is compared with."""
+    """Return the set with which a request is compared; None if there is none."""
     if event.purpose in _OF_LOADED and not data.state.holder and not event.elements:
         return resuming.held(data)
     if event.purpose in _OF_WORKING and data.state.holder:
@@ -444,7 +447,7 @@ def _held(data: NameSpaceData, event: ExpectSet) -> DataSet | None:
 
 
 def _put(base: Base, removed: dict[Group, list[Sample]], new: DataSet) -> Stepwise[DataSet]:
-    """The base without what is removed and with what is new."""
+    """Return the base without the removed samples and with the new ones."""
     made = DataSet()
     for group, group_set in new.groups.items():
         made.open_like(group, group_set)

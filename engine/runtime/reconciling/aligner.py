@@ -1,16 +1,16 @@
-"""Sending only what differs: the aligner's side, which finds the difference and answers with it.
+"""The aligner's side of a comparison, which finds the difference and sends only that.
 
-Request and sketch come on different ways, in either order. What the alignee tells is held against the set as
-it is when both are here, step by step (`engine.runtime.steps`); what has changed meanwhile is put to the
-difference at the end, so that it makes the present set. If that has another lineage, the comparison begins
-again. Where symbols are too few their number is estimated and asked for; above a third of the set the list of
-all identities is cheaper, and always ends it. Where they come to no result, because identities meet or a peer
+Request and sketch come on different topics, in either order. Once both are here, the sketch is compared with
+the set as it is then, step by step (`engine.runtime.steps`). Changes made meanwhile are added to the
+difference at the end; if the set has another lineage by then, the comparison begins again. If symbols are too
+few, the aligner estimates how many are needed and asks for them; above a third of the set the list of all
+identities is cheaper, and always decides. If symbols cannot be decoded, because identities collide or a peer
 is damaged, the difference is searched range by range (`engine.dataset.ranges`), with a bounded number of
 questions.
 
-A merge compares two sets twice: the master collects what the other has, and the other then takes what the
-master has. The first comparison has found what the second looks for. So the aligner keeps what it lacks
-itself (`Found`), and tells it when it asks in turn; symbols then show only what has changed in between.
+A merge compares two sets twice: the master collects the other's samples, and the other then takes the
+master's. The first comparison has found what the second looks for. So the aligner keeps the identities that
+it lacks itself (`LackingSamples`) and names them when it asks in turn; symbols then show only later changes.
 """
 
 from __future__ import annotations
@@ -40,42 +40,56 @@ if TYPE_CHECKING:
     from engine.runtime.steps import Steps
 
 FORGET_S: Final = 30.0
-"""A request whose sketch has not come by then is forgotten, and the other way round; who asked asks again."""
+"""Seconds after which a request without a sketch, or a sketch without a request, is forgotten."""
 MAX_QUESTIONS: Final = 64
-"""Comparisons under way; one more is answered with the whole set."""
+"""Comparisons under way at most; a further request is answered with the whole set."""
 FIRST_SYMBOLS: Final = 256
 MIN_SYMBOLS: Final = 16
 MANY: Final = 0.3
-"""With more than this part of the set differing, the list of identities is asked for."""
+"""Part of the set: if more differs, the aligner asks for the list of identities."""
 LIST_BYTES: Final = 8
-"""Of each identity in a list."""
+"""Bytes of each identity in a list."""
 MAX_SKETCHES: Final = 6
-"""After so many the symbols have failed; two or three are enough as a rule."""
+"""Sketches after which symbols have failed; two or three are enough as a rule."""
 MAX_FOUND: Final = 16
-"""Comparisons of which is kept what was found."""
+"""Comparisons whose lacking samples are kept."""
 MAX_FOUND_IDENTITIES: Final = 1 << 17
-"""Of one comparison: 1 MiB."""
+"""Identities kept of one comparison: 1 MiB."""
 _NEEDS_WHOLE: Final = ("initial", *MERGE_PURPOSES)
 
 
 @dataclasses.dataclass(slots=True)
 class _Question:
-    """A request with what is known of its sender's set."""
+    """A request, and the description of its sender's set."""
 
     since_s: float
+    """When the last message about it came or went, on the monotonic clock."""
     name_space: str
+    """Name-space that is asked for."""
     target: Target | None = None
+    """The request; None while only a sketch is here."""
     sketch: notes.Sketch | None = None
+    """The newest sketch; None while only the request is here."""
     symbols: reconciliation.Symbols | None = None
+    """The alignee's symbols so far."""
     identities: reconciliation.Words | None = None
+    """All identities of the alignee, if it sent the list."""
     lacking: reconciliation.Words | None = None
+    """Identities that the alignee knows that it lacks; its symbols include them."""
     ours: _Ours | None = None
+    """The set here, with which the comparison began."""
     bytes: int = 0
+    """Bytes of sketches and answers received."""
     asked_for: int = -1
+    """Symbols last asked for; 0 for the list of identities, -1 for nothing."""
     sketches: int = 0
+    """Sketches whose symbols could not be decoded."""
     search: Search | None = None
+    """The search by ranges, once symbols have failed."""
     is_compared: bool = False
+    """A comparison is running."""
     lineage: Epoch | None = None
+    """Lineage of the set when the comparison began."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -91,26 +105,26 @@ class _Ours:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What a set has that another has not, and the other way round.
+    """The difference between this set and an alignee's.
 
-    `removed` are identities under the other's salt, as 8 bytes each; `root` is that of the set.
+    `new` are the samples that the alignee lacks, `removed` the identities under its salt that it has too
+    many, 8 bytes each; `root` is the summary of this set.
     """
 
     new: dict[Group, list[Sample]]
     removed: bytes
     root: Summary
-    question_bytes: int
 
 
 class Found:
-    """Salt and identities of what this node lacks, by its last comparisons as an aligner."""
+    """Identities, with their salt, that this node lacks by its last comparisons as aligner."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known: dict[tuple[str, str], tuple[float, bytes, reconciliation.Words]] = {}
 
     def keep(self, name_space: str, fellow: str, salt: bytes, lacking: reconciliation.Words) -> None:
-        """A fellow has these, and this node does not."""
+        """Keep identities that a fellow has and this node lacks."""
         self._known.pop((name_space, fellow), None)
         if 0 < len(lacking) <= MAX_FOUND_IDENTITIES:
             self._known[name_space, fellow] = self._clock.monotonic(), salt, lacking
@@ -118,7 +132,7 @@ class Found:
                 del self._known[next(iter(self._known))]
 
     def take(self, name_space: str, fellow: str) -> tuple[bytes, reconciliation.Words] | None:
-        """What is lacking of a fellow's set, where that was found a moment ago; once."""
+        """Take salt and identities that this node lacks of a fellow's set, if found within `FORGET_S`."""
         known = self._known.pop((name_space, fellow), None)
         return known[1:] if known and self._clock.monotonic() < known[0] + FORGET_S else None
 
@@ -129,7 +143,7 @@ class Answering:
     Args:
         steps: carries out comparisons.
         send: sends a set, or with an answer only the difference, to a target.
-        found: takes what this node lacks itself.
+        found: keeps the identities that this node lacks.
     """
 
     def __init__(
@@ -159,7 +173,7 @@ class Answering:
         return known
 
     def asked(self, name_space: str, target: Target) -> None:
-        """A request that is to be answered now."""
+        """Answer a request whose RequestCombinePeriod is over (deployment guide 5.3.4)."""
         question = self._question(target.node, target.request, name_space)
         if question is None or question.name_space != name_space:
             self._send(name_space, target, None)
@@ -168,10 +182,15 @@ class Answering:
         self._answer(question)
 
     def sketched(self, sketch: notes.Sketch, body: bytes, size: int) -> None:
-        """An alignee says what it holds.
+        """Take a sketch of an alignee's set.
+
+        Args:
+            sketch: the message.
+            body: its symbols or identities.
+            size: bytes of the whole message.
 
         Raises:
-            StreamFault: it says nonsense.
+            StreamFault: the sketch is invalid.
         """
         if sketch.name_space not in self._holdings.spaces:
             raise StreamFault(f"a sketch of name-space {sketch.name_space[:80]!r}, which is not known here")
@@ -208,7 +227,7 @@ class Answering:
             question.symbols = known + symbols
 
     def work(self, now: float) -> None:
-        """Do not wait for ever."""
+        """Forget questions that have waited for `FORGET_S`."""
         for key, question in list(self._questions.items()):
             if now >= question.since_s + FORGET_S and not question.is_compared:
                 del self._questions[key]
@@ -219,7 +238,7 @@ class Answering:
         state = self._holdings.spaces[question.name_space].state
         if answer is not None and question.lineage != state.lineage:
             question.is_compared, question.search, question.ours = False, None, None
-            self._answer(question)  # the set has become another one, and so has the difference
+            self._answer(question)  # another set has another difference
             return
         self._questions.pop((target.node, target.request), None)
         if state.complete or target.purpose not in _NEEDS_WHOLE:
@@ -232,6 +251,7 @@ class Answering:
             return
         if question.is_compared:
             return
+        # Only the groups asked for are compared; equal roots settle it without a difference (guide, 5.4.6).
         sketch = question.sketch
         space = self._holdings.spaces[question.name_space]
         question.lineage = space.state.lineage
@@ -245,7 +265,7 @@ class Answering:
                 fellow=self._holdings.core.name_of(sketch.node),
                 fellows=1,
             )
-            self._end(question, Answer({}, b"", root, question.bytes))
+            self._end(question, Answer({}, b"", root))
             return
         if question.symbols is None and question.identities is None:
             self._ask(question, min(FIRST_SYMBOLS, max(MIN_SYMBOLS, sketch.count)))
@@ -256,9 +276,14 @@ class Answering:
     def _compare(
         self, question: _Question, sketch: notes.Sketch, sent: DataSet, root: Summary
     ) -> Stepwise[None]:
-        """Find the difference to the set as it was when this began, and send it."""
+        """Find the difference to the set as it was when this began, and send it.
+
+        OpenSplice sends whole sets (guide, 5.4.6, 5.5.17); docs/protocol.md, "What travels: the difference",
+        is the text for this.
+        """
         from engine.dataset import reconciliation
 
+        # 1. Hash this set under the alignee's salt, once for all rounds.
         if question.ours is None:
             groups = [(group, group_set.samples()) for group, group_set in sent.groups.items()]
             identities = yield from reconciliation.identities(groups, sketch.salt)
@@ -266,20 +291,25 @@ class Answering:
             none_yet = yield from encoder.until(0)
             question.ours = _Ours(groups, root, identities, encoder, none_yet)
         ours = question.ours
+        # 2. With the list of all identities, the difference is exact.
         if question.identities is not None:
             found = yield from reconciliation.compare(ours.identities, question.identities)
             self._end(question, (yield from self._found(question, ours, found)))
             return
+        # 3. Subtract the symbols, as many as the alignee has sent, and decode the difference.
         theirs = question.symbols
         assert theirs is not None
         ours.symbols += yield from ours.encoder.until(len(theirs))
         left = ours.symbols - theirs
         solved = yield from reconciliation.solve(left)
         if solved is not None:
+            # The alignee's symbols include the identities that it knows that it lacks.
             if question.lacking is not None:
                 solved = reconciliation.without(solved, question.lacking)
             self._end(question, (yield from self._found(question, ours, solved)))
             return
+        # 4. Too few symbols: estimate how many are needed, and ask for the cheapest that is left of more
+        #    symbols, the ranges, and the list. If none is cheap, send the whole set.
         question.is_compared = False
         question.since_s = self._holdings.clock.monotonic()
         question.sketches += 1
@@ -310,7 +340,7 @@ class Answering:
         return can and ranges.cost(expected, sketch.count) < LIST_BYTES * sketch.count
 
     def _narrow(self, question: _Question, search: Search) -> None:
-        """Ask about the ranges that are next."""
+        """Ask the next question about ranges."""
         target, ask = question.target, search.asked
         assert target is not None
         if ask is None:
@@ -328,10 +358,15 @@ class Answering:
         self._end(question, (yield from self._found(question, question.ours, search.difference())))
 
     def narrowed(self, note: notes.Ranges, body: bytes, size: int) -> None:
-        """An alignee tells of ranges.
+        """Take an alignee's answer about ranges.
+
+        Args:
+            note: the message.
+            body: its fingerprints and identities.
+            size: bytes of the whole message.
 
         Raises:
-            StreamFault: it says nonsense; then it gets the whole set.
+            StreamFault: the answer is invalid; then the alignee gets the whole set.
         """
         from engine.dataset import reconciliation
 
@@ -351,7 +386,7 @@ class Answering:
     def _found(
         self, question: _Question, ours: _Ours, found: reconciliation.Difference
     ) -> Stepwise[Answer | None]:
-        """The answer that makes the difference good."""
+        """Return the answer that turns the alignee's set into this one."""
         from engine.dataset import reconciliation
 
         sketch = question.sketch
@@ -361,7 +396,7 @@ class Answering:
         if places is None:
             return None
         new = yield from reconciliation.samples_at(ours.groups, places)
-        answer = Answer(new, found.only_theirs.astype("<u8").tobytes(), ours.root, question.bytes)
+        answer = Answer(new, found.only_theirs.astype("<u8").tobytes(), ours.root)
         answer = self._brought_up_to_date(question, answer, ours.groups, found)
         self._holdings.tracer.event(
             "align.difference",
@@ -380,7 +415,7 @@ class Answering:
         groups: list[tuple[Group, Rows]],
         found: reconciliation.Difference,
     ) -> Answer:
-        """The answer for the set as it is now, from that for the set as it was when the comparison began."""
+        """Add to an answer the changes of this set since the comparison began."""
         import numpy as np
 
         from engine.dataset import reconciliation
@@ -414,7 +449,7 @@ class Answering:
             kept = [sample for sample in new.get(group, ()) if sample.digest not in evicted]
             kept += [sample for sample, there in zip(arrived, is_there, strict=True) if not there]
             new[group] = kept
-        return Answer(new, removed.astype("<u8").tobytes(), root, question.bytes)
+        return Answer(new, removed.astype("<u8").tobytes(), root)
 
     def _ask(self, question: _Question, symbols: int) -> None:
         target = question.target
@@ -429,12 +464,12 @@ class Answering:
 
 
 def _is_worth_a_list(count: int, groups: list[tuple[Group, Rows]]) -> bool:
-    """Whether a list of so many identities costs less than half of what is here."""
+    """Whether a list of `count` identities costs less than half of the payloads here."""
     return 2 * LIST_BYTES * count < sum(samples.payload_bytes for _, samples in groups)
 
 
 def sent_part(holdings: Holdings, held: DataSet, wants: Callable[[Group], bool] = lambda _: True) -> DataSet:
-    """What of a set is sent: the groups that are described and wanted."""
+    """Return the groups of a set to send: those that are described and wanted."""
     part = DataSet()
     described = holdings.descriptions
     part.groups = {group: held.groups[group] for group in held.groups if group in described and wants(group)}

@@ -1,9 +1,9 @@
-"""What two nodes tell each other to find the difference of their sets: short notes beside the streams.
+"""Messages of two nodes that look for the difference of their sets; they travel beside the streams.
 
-The alignee describes its set in a `Sketch`, which is some symbols of it or the list of all its identities
-(`engine.dataset.reconciliation`); the aligner asks for `More`, or to `Narrow` it to ranges, or answers with a
-stream that carries the difference. A note has a checksum; one that is damaged or says nonsense is a fault,
-and is not answered.
+The alignee describes its set in a `Sketch`, which has some symbols of it or the list of all identities
+(`engine.dataset.reconciliation`). The aligner asks for `More`, or to `Narrow` it to ranges, or answers with a
+stream that carries the difference. Messages have a checksum; damaged or invalid ones are faults and are not
+answered.
 """
 
 from __future__ import annotations
@@ -20,42 +20,43 @@ from engine.runtime.faults import StreamFault
 MAGIC: Final = b"OSPC"
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<4sBBII")
-"""Magic, version, kind, checksum of what follows, bytes of JSON; then the JSON, then the body."""
+"""Magic, version, kind, checksum of the rest, bytes of JSON; then the JSON, then the body."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sketch:
-    """What the set of an alignee holds.
-
-    Attributes:
-        node: who says it.
-        request: its request that this belongs to.
-        salt: of the identities.
-        count, digest: the root of the set, over all groups.
-        first, length: the symbols that the body carries.
-        is_list: the body is the list of all identities instead.
-        lacking: identities at the end of the body, 8 bytes each, that the alignee lacks, as far as it knows.
-            The symbols are then those of its set and of these. Only nodes with the capability
-            `engine.core.messages.LACKING` are told so.
-    """
+    """A description of an alignee's set."""
 
     name_space: str
+    """Name-space of the set."""
     node: str
+    """Id of the alignee."""
     request: int
+    """Its request to which the sketch belongs."""
     salt: bytes
+    """Salt of the identities."""
     count: int
+    """Samples in the set."""
     digest: int
+    """Digest of the set, over all groups."""
     first: int
+    """Number of the first symbol in the body."""
     length: int
+    """Symbols, or identities of a list, in the body."""
     is_list: bool = False
+    """The body is the list of all identities instead of symbols."""
     lacking: int = 0
+    """Identities at the end of the body, 8 bytes each, that the alignee knows that it lacks.
+
+    The symbols then include them. Only nodes with the capability `engine.core.messages.LACKING` get them.
+    """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Narrow:
-    """The aligner asks about ranges (`engine.dataset.ranges.Ask`), in the body with 4 bytes each.
+    """A question of the aligner about ranges (`engine.dataset.ranges.Ask`), 4 bytes each in the body.
 
-    It asks only those who say that they can answer: the capability `engine.core.messages.RANGES`.
+    Only nodes with the capability `engine.core.messages.RANGES` get it.
     """
 
     name_space: str
@@ -68,7 +69,7 @@ class Narrow:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ranges:
-    """The answer: the body has `fingerprints`, then identities, 8 bytes each."""
+    """An answer about ranges; the body has `fingerprints` fingerprints, then identities, 8 bytes each."""
 
     name_space: str
     node: str
@@ -78,7 +79,7 @@ class Ranges:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class More:
-    """The aligner needs the symbols up to `symbols`; 0 asks for the list of all identities."""
+    """A question of the aligner for the symbols up to `symbols`; 0 asks for the list of all identities."""
 
     name_space: str
     request: int
@@ -90,7 +91,7 @@ _KINDS: Final[tuple[type[Note], ...]] = (More, Sketch, Narrow, Ranges)
 
 
 def encode(note: Note, body: bytes = b"") -> bytes:
-    """A note as bytes."""
+    """Return a message with its body as bytes."""
     text = json.dumps(plain.to_plain(note)).encode()
     content = text + body
     head = _HEAD.pack(MAGIC, _VERSION, _KINDS.index(type(note)), zlib.crc32(content), len(text))
@@ -98,21 +99,21 @@ def encode(note: Note, body: bytes = b"") -> bytes:
 
 
 def decode(data: bytes) -> tuple[Note, bytes]:
-    """The note in `data` and its body.
+    """Return the message in `data` and its body.
 
     Raises:
-        StreamFault: not a note, or damaged.
+        StreamFault: not such a message, or damaged.
     """
     if len(data) < _HEAD.size:
-        raise StreamFault("a note is cut off")
+        raise StreamFault("a comparison message is cut off")
     magic, version, kind, checksum, size = _HEAD.unpack_from(data)
     content = memoryview(data)[_HEAD.size :]
     if magic != MAGIC or version != _VERSION or kind >= len(_KINDS):
-        raise StreamFault(f"a note of version {version}.{kind} is not known")
+        raise StreamFault(f"a comparison message of version {version}.{kind} is not known")
     if zlib.crc32(content) != checksum or size > len(content):
-        raise StreamFault("a note does not have its checksum")
+        raise StreamFault("a comparison message does not have its checksum")
     try:
         note: Note = plain.from_json(_KINDS[kind], bytes(content[:size]))
     except ValueError as error:
-        raise StreamFault(f"a note says nonsense: {error}") from error
+        raise StreamFault(f"an invalid comparison message: {error}") from error
     return note, bytes(content[size:])

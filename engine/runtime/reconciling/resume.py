@@ -1,9 +1,9 @@
-"""Going on where an alignment broke off, whoever of the two nodes ended.
+"""Resume an alignment that broke off, whichever of the two nodes ended.
 
-What has arrived of a set is no set: nobody is told of it, it is never given away, injected or chosen a master
-for. But the next request is compared with it (`engine.runtime.reconciling.alignee`), so that only the rest is
-sent, by whichever aligner answers. It is kept in memory, and on the disk as the version that was filling.
-Whether it was used well is seen in the end, as always, by count and digest of the whole.
+The samples that have arrived are not a set: the node does not report, send or inject them. But the next
+request is compared with them (`engine.runtime.reconciling.alignee`), so that any aligner sends only the rest.
+They are kept in memory, and on the disk as the version that was filling. Count and digest of the whole verify
+the result.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def is_filled(data: NameSpaceData, incoming: Incoming) -> bool:
-    """Whether what arrives is handed to the store at once: it is a set, or most of one, to begin with.
+    """Whether arriving samples go to the store at once: they are a set, or most of one, to begin with.
 
-    A difference that is small beside what is here is cheaper to get once more than to store twice.
+    A small difference is cheaper to request again than to store twice.
     """
     if incoming.target.purpose != "initial" or data.state.holder:
         return False
@@ -41,7 +41,7 @@ def is_filled(data: NameSpaceData, incoming: Incoming) -> bool:
 
 
 def broke_off(data: NameSpaceData, incoming: Incoming) -> None:
-    """A stream will not come to its end: keep what it brought."""
+    """Keep what a stream brought that will not come to its end."""
     if not incoming.samples or not is_filled(data, incoming):
         return
     if data.part is None:
@@ -51,7 +51,7 @@ def broke_off(data: NameSpaceData, incoming: Incoming) -> None:
 
 
 def held(data: NameSpaceData) -> DataSet | None:
-    """What is here to compare a set with that is to come: the stored set, and what came before."""
+    """Return the samples with which to compare a set: the stored set, and those of broken-off streams."""
     if data.part is None or data.loaded is None:
         return data.part or data.loaded
     both = DataSet()
@@ -73,7 +73,16 @@ def conversion_of(
     removed: dict[Group, list[Sample]],
     describe: dict[Group, GroupDescription],
 ) -> Conversion:
-    """How what was handed to the store becomes the set: with `groups`, but without `removed`."""
+    """Return the changes that turn the samples in the store into the set.
+
+    Args:
+        data: the name-space.
+        incoming: the stream whose samples went to the store.
+        before: summary of the base.
+        groups: samples of the base.
+        removed: samples of the base that the set lacks.
+        describe: descriptions of the groups.
+    """
     conversion = Conversion([], incoming.number, before)
     part = data.part.groups if data.part is not None else {}
     for group, samples in groups:
