@@ -1,1 +1,1 @@
-"""What a durable data set is: sample, instance, history, ordering and digest."""
+"""Durable data sets: sample, instance, history, ordering and digest."""

@@ -1,16 +1,16 @@
-"""An instance as one reader sees it: its state, its generations, and what lies in its history.
+"""An instance as one reader sees it: its state, its generations, and its history.
 
 Eventual consistency, "Configuring" and "in case of a disconnect/reconnect cycle"; DDS 1.4, 2.2.2.5.1. Three
-kinds of things happen to an instance, and they are kept apart because only the first is true for everybody:
+kinds of events are kept apart, because only the first is true for all readers:
 
-- *facts*: what a writer said (write, dispose, unregister), in the order of source timestamps;
-- *derived* changes: what this reader concludes from a writer that it cannot hear any more. It acts as if
+- *facts*: writes, disposes and unregisters of writers, in the order of source timestamps;
+- *derived* changes: conclusions of this reader from a writer that it cannot hear any more. It acts as if
   that writer had unregistered, and a writer with autodispose had disposed, its instances;
-- what the application does: reading and taking.
+- reading and taking by the application.
 
-When a writer comes back, the change that was derived from its absence is reverted. The past cannot be undone
-(it may have been taken), so the history known by then is inserted again behind it, with the next generation.
-Nothing here knows a clock: all times come with the calls. Nothing derived is ever part of `facts`.
+When a writer comes back, the change derived from its absence is reverted. The application may have taken the
+past, so the known history is inserted again behind it, with the next generation. All times come with the
+calls. `facts` never has anything derived.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
 
 REMEMBERED: Final = 1024
-"""Samples taken that are known again under KEEP_ALL (older ones that are repeated count as lost), and writers
-that are remembered in all (those that are gone for longest are forgotten first)."""
+"""Taken samples recognised under KEEP_ALL (older repeated ones count as lost), and writers remembered (the
+longest absent are forgotten first)."""
 
 
 class Arrival(enum.StrEnum):
-    """What became of a fact."""
+    """Result of a fact."""
 
     INSERTED = "it is the newest"
     BACK_INSERTED = "it has its place before newer ones"
@@ -49,11 +49,11 @@ class Arrival(enum.StrEnum):
 
 
 LOSSES: Final = (Arrival.LOST_DEPTH, Arrival.LOST_CONSUMED, Arrival.LOST_RESOURCES)
-"""The three ways in which a fact is dropped for good; each is counted."""
+"""Results with which a fact is dropped permanently; each is counted."""
 
 
 class Kind(enum.StrEnum):
-    """What an entry of a timeline is, in the letters of the text: sample, dispose, no writers."""
+    """Kind of an entry, in the letters of the text: sample, dispose, no writers."""
 
     SAMPLE = "S"
     DISPOSED = "D"
@@ -61,10 +61,7 @@ class Kind(enum.StrEnum):
 
 
 class Origin(enum.StrEnum):
-    """Where an entry comes from.
-
-    Said by a writer and heard from it, or kept by a service; derived here; said before and inserted again.
-    """
+    """Source of an entry: a writer, a durability service, this reader, or an insertion of history again."""
 
     FACT = "fact"
     STORED = "stored"
@@ -74,10 +71,10 @@ class Origin(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that the reader shows of an instance.
+    """One entry of an instance in a reader.
 
-    `time_ns` is the source timestamp of a fact and the local time of what was derived; `sample` is None for
-    an entry that no single fact brought. The generation counts are those at the time of insertion.
+    `time_ns` is the source timestamp of a fact and the local time of a derived entry; `sample` is None for an
+    entry without a fact. The generation counts are those at the time of insertion.
     """
 
     kind: Kind
@@ -90,7 +87,7 @@ class Entry:
 
     @property
     def generation(self) -> int:
-        """How often the instance had become alive again, for either reason."""
+        """Times that the instance had become alive again, for either reason."""
         return self.disposed_generations + self.no_writers_generations
 
     def __str__(self) -> str:
@@ -98,7 +95,7 @@ class Entry:
 
 
 class _Place(NamedTuple):
-    """The order of entries: how often history was inserted again, then source time, writer, sequence."""
+    """Sort key of entries: number of insertions of history, then source time, writer, sequence."""
 
     round: int
     time_ns: int
@@ -108,7 +105,7 @@ class _Place(NamedTuple):
 
 
 _LAST: Final = b"\xff" * 17
-"""Behind every writer of the same time."""
+"""Greater than any writer."""
 
 
 class Instance:
@@ -117,15 +114,15 @@ class Instance:
     Args:
         depth: HISTORY depth of the reader, `KEEP_ALL` (0) for all.
         max_samples: RESOURCE_LIMITS max_samples_per_instance, which binds under KEEP_ALL; 0 for none.
-        arrivals: where fates are counted, of this instance alone unless given.
-        shows_all: every fact is shown once, also one that is older than what was taken, and nothing else
-            (a durable subscription).
+        arrivals: counter of results; by default one for this instance.
+        shows_all: show every fact once, even if older facts were taken, and no derived entries (a durable
+            subscription).
 
     Attributes:
-        state, view: as DDS has them.
-        disposed_generations, no_writers_generations: how often the instance became alive again.
-        is_derived: the state was not said by any writer but follows from one that is absent.
-        arrivals: how many facts had which fate.
+        state, view: instance and view state of DDS.
+        disposed_generations, no_writers_generations: times that the instance became alive again.
+        is_derived: the state follows from the absence of a writer.
+        arrivals: number of facts by result.
     """
 
     __slots__ = (
@@ -176,45 +173,45 @@ class Instance:
         self._absent: dict[bytes, bool] = {}
         self._superseded: set[bytes] = set()
 
-    # What can be seen.
+    # Its state.
 
     @property
     def timeline(self) -> tuple[Entry, ...]:
-        """What is in the history, in the order in which the reader shows it."""
+        """Entries of the history, in the order in which the reader shows them."""
         return tuple(self._entries)
 
     @property
     def held(self) -> int:
-        """How many entries are in the history."""
+        """Number of entries in the history."""
         return len(self._entries)
 
     @property
     def samples(self) -> int:
-        """How many of them are samples."""
+        """Number of samples in the history."""
         return sum(entry.kind is Kind.SAMPLE for entry in self._entries)
 
     def ends_derived_after(self, count: int) -> bool:
-        """Whether behind `count` entries there is only one more, and that is derived."""
+        """Whether exactly one entry follows the first `count`, and it is derived."""
         return len(self._entries) == count + 1 and self._entries[-1].origin is Origin.DERIVED
 
     @property
     def generation(self) -> int:
-        """How often the instance became alive again, for either reason."""
+        """Times that the instance became alive again, for either reason."""
         return self.disposed_generations + self.no_writers_generations
 
     @property
     def facts(self) -> tuple[Sample, ...]:
-        """What writers said and is still here, in order and once each; nothing derived."""
+        """Facts in the history, in order and once each."""
         return tuple(sorted({entry.sample for entry in self._entries if entry.sample is not None}))
 
     @property
     def lost(self) -> int:
-        """How many facts were dropped for good (SAMPLE_LOST)."""
+        """Number of facts that were dropped permanently (SAMPLE_LOST)."""
         return sum(self.arrivals[loss] for loss in LOSSES)
 
     @property
     def writers(self) -> frozenset[bytes]:
-        """The writers that have the instance registered and are connected."""
+        """Writers that have the instance registered and are connected."""
         return frozenset(self._registered() - self._absent.keys())
 
     def misses(self, writer: bytes) -> bool:
@@ -224,18 +221,18 @@ class Instance:
     def _registered(self) -> set[bytes]:
         return {writer for writer, last in self._newest.items() if not last.status & UNREGISTER}
 
-    # What writers say.
+    # Facts.
 
     def apply(
         self, fact: Sample, origin: Origin = Origin.FACT, *, has_room: bool = True, is_last: bool = True
     ) -> Arrival:
-        """A fact has arrived, live or from the durability service (`STORED`).
+        """Apply a fact, live or from the durability service (`STORED`).
 
         Args:
-            fact: what.
-            origin: where it comes from.
-            has_room: False where limits of the whole reader leave no room for one more sample.
-            is_last: False where more follow at once; what absent writers mean is concluded from the last.
+            fact: the sample.
+            origin: its source.
+            has_room: False if limits of the whole reader leave no room for another sample.
+            is_last: False if more facts follow at once; absent writers are considered after the last.
         """
         arrival = self._take_in(fact, origin, has_room=has_room, is_last=is_last)
         self.arrivals[arrival] += 1
@@ -254,7 +251,7 @@ class Instance:
         return arrival
 
     def _conclude(self, fact: Sample, origin: Origin) -> None:
-        """See what the absence of writers makes of the facts up to this one."""
+        """Derive changes from the absence of writers, after the facts up to this one."""
         is_missed = self._absent.get(fact.writer, False) and self._is_open
         self._is_open = False
         if is_missed and origin is not Origin.AGAIN and fact.writer in self._registered():
@@ -268,7 +265,7 @@ class Instance:
             self._append(Kind.NO_WRITERS, origin, said.source_time_ns, said)
 
     def _note_writer(self, fact: Sample) -> None:
-        """Know who has the instance registered, also when facts come out of order."""
+        """Note the registration of the writer, also if facts come out of order."""
         if fact.writer == NO_WRITER:
             return
         newest = self._newest.get(fact.writer)
@@ -310,7 +307,7 @@ class Instance:
         return Arrival.BACK_INSERTED
 
     def _has_no_room(self, fact: Sample, index: int, origin: Origin, *, has_room: bool) -> Arrival | None:
-        """Why a fact cannot be inserted at `index`; what comes again takes the place of its original."""
+        """Return why a fact cannot be inserted at `index`; a repeated one replaces its original."""
         if self.depth:
             newer = sum(1 for entry in self._entries[index:] if entry.kind is Kind.SAMPLE)
             if newer >= self.depth:
@@ -327,20 +324,20 @@ class Instance:
         return Arrival.REJECTED if index == len(self._entries) else Arrival.LOST_RESOURCES
 
     def _append_fact(self, place: _Place, origin: Origin, fact: Sample) -> None:
-        """The newest fact decides about the state."""
+        """Append the newest fact, which decides the state."""
         kind = Kind.SAMPLE if fact.status & DATA else Kind.DISPOSED
         self._change(Change.DATA if kind is Kind.SAMPLE else Change.DISPOSED)
         self._append(kind, origin, fact.source_time_ns, fact, place)
         if fact.status & DISPOSE:
             self._change(Change.DISPOSED)
 
-    # What is derived from absence.
+    # Derived changes.
 
     def writer_lost(self, writer: bytes, time_ns: int, *, autodispose: bool) -> bool:
-        """A writer of this instance is not heard any more; True when that changed the state.
+        """Note the loss of a writer; True if that changed the state.
 
-        The reader acts as if the writer had unregistered the instance, and disposed it where its
-        WRITER_DATA_LIFECYCLE says `autodispose_unregistered_instances`. `time_ns` is when that was noticed.
+        The reader acts as if the writer had unregistered the instance, and had disposed it if its
+        WRITER_DATA_LIFECYCLE has `autodispose_unregistered_instances`. `time_ns` is the time of the loss.
         """
         if writer not in self._newest or writer in self._absent:
             return False
@@ -355,7 +352,7 @@ class Instance:
         return self.state is not before
 
     def _derive(self, kind: Kind, time_ns: int) -> None:
-        """Change the state for the sake of an absent writer, where that changes it."""
+        """Change the state because of an absent writer."""
         change = Change.DISPOSED if kind is Kind.DISPOSED else Change.NO_WRITERS
         if MOVES[self.state][change].state is not self.state:
             self._change(change)
@@ -364,10 +361,10 @@ class Instance:
                 self._append(kind, Origin.DERIVED, time_ns, None)
 
     def writer_returned(self, writer: bytes, history: Iterable[Sample]) -> None:
-        """A writer is heard again; `history` is what is known of the instance by now, from all writers.
+        """Note a returned writer; `history` has the known facts of all writers.
 
-        Where the state came from that writer's absence, the history is inserted again behind what said so.
-        Otherwise only what is new in it is inserted.
+        If the state came from the writer's absence, the history is inserted again behind that change.
+        Otherwise only its new facts are inserted.
         """
         is_reverted = self.is_reverted_by(writer)
         self._absent.pop(writer, None)
@@ -379,13 +376,13 @@ class Instance:
             return
         fates = self._begin_round(facts)
         if self.writers and not fates[Arrival.INSERTED]:
-            self._change(Change.DATA)  # there is nothing to show again, but the instance is alive
+            self._change(Change.DATA)  # without a history to show, the instance is alive
 
     def replaced(self, end: Sample, history: Iterable[Sample]) -> None:
-        """A merge policy put `history` in the place of what was known, and `end` says so.
+        """Replace the known facts by `history`, as a merge policy did; `end` is its sample.
 
-        It disposes the instance, or only withdraws what was known. Like the return of a writer this is no
-        matter of source times: history comes behind it.
+        It disposes the instance, or only withdraws the known facts. As with the return of a writer, the
+        history follows whatever its source times.
         """
         if end.status & DISPOSE:
             self._change(Change.DISPOSED)
@@ -394,7 +391,7 @@ class Instance:
         self._begin_round(sorted(set(history)))
 
     def _begin_round(self, facts: list[Sample]) -> collections.Counter[Arrival]:
-        """Insert history again behind everything that is there."""
+        """Insert history again behind all entries."""
         self._round += 1
         again = retained(facts, self.depth)
         fates = collections.Counter(
@@ -405,7 +402,7 @@ class Instance:
         return fates
 
     def renamed(self, old: bytes, new: bytes) -> None:
-        """A writer turns out to have another GUID than the one that a service gave."""
+        """Replace the GUID that a service gave for a writer by the true one."""
         if old in self._newest:
             newest = self._newest.pop(old)
             self._newest.setdefault(new, newest)
@@ -413,7 +410,7 @@ class Instance:
             self._absent.setdefault(new, self._absent.pop(old))
 
     def is_reverted_by(self, writer: bytes) -> bool:
-        """Whether the state came from the absence of writers, and ends when this one is back."""
+        """Whether the state came from the absence of writers and ends when this one is back."""
         if writer not in self._absent or not self.is_derived:
             return False
         registered = self._registered()
@@ -422,10 +419,10 @@ class Instance:
         others = registered - {writer} - self._superseded
         return not any(self._absent.get(other, False) for other in others)
 
-    # What the application does.
+    # Reading.
 
     def read(self, limit: int | None = None) -> tuple[Entry, ...]:
-        """Everything that is there, or the first of it; it stays there and is read from now on."""
+        """Return all entries, or the first `limit`, and mark them as read."""
         shown = tuple(self._entries[:limit])
         read = [entry if entry.is_read else dataclasses.replace(entry, is_read=True) for entry in shown]
         self._entries[: len(shown)] = read
@@ -434,7 +431,7 @@ class Instance:
         return shown
 
     def take(self, limit: int | None = None) -> tuple[Entry, ...]:
-        """Everything that is there, or the first of it; it is gone, and nothing older is shown after it."""
+        """Take all entries, or the first `limit`; no older ones are shown afterwards."""
         shown = tuple(self._entries[:limit])
         if shown:
             self.view = VIEWS[self.view, True]
@@ -450,12 +447,12 @@ class Instance:
     # The parts.
 
     def _change(self, change: Change) -> None:
-        """Take the transition of the table."""
+        """Change the state as the table of transitions says."""
         move = MOVES[self.state][change]
         if move.state is not self.state or change in (Change.DATA, Change.DISPOSED):
             self.is_derived = False
         if change is Change.DATA:
-            self._superseded.update(self._absent)  # what is written ends what their absence said
+            self._superseded.update(self._absent)  # a write ends what their absence implied
         self.state = move.state
         self.disposed_generations += move.disposed_generations
         self.no_writers_generations += move.no_writers_generations
@@ -465,10 +462,10 @@ class Instance:
     def _append(
         self, kind: Kind, origin: Origin, time_ns: int, fact: Sample | None, place: _Place | None = None
     ) -> None:
-        """Put an entry behind all others; one that follows another of its kind takes its place."""
+        """Append an entry; one that follows another of its kind replaces it."""
         last = self._places[-1] if self._places else self._consumed or _Place(self._round, time_ns)
         if place is None and kind is Kind.NO_WRITERS:
-            place = last  # that writers went does not stand in the way of an older sample
+            place = last  # the loss of writers does not exclude an older sample
         elif place is None:
             place = max(last, _Place(self._round, time_ns, _LAST))
         counts = (self.disposed_generations, self.no_writers_generations)
@@ -482,7 +479,7 @@ class Instance:
         self._put(len(self._entries), place, Entry(kind, origin, time_ns, fact, *counts))
 
     def _put(self, index: int, place: _Place, entry: Entry) -> None:
-        """Insert, and let go what no longer fits: at full depth nothing before the oldest sample is shown."""
+        """Insert an entry; at full depth, drop the entries before the oldest sample."""
         self._places.insert(index, place)
         self._entries.insert(index, entry)
         if not self.depth:

@@ -1,4 +1,4 @@
-"""The states of an instance in a reader, and what moves it from one to another (DDS 1.4, 2.2.2.5.1)."""
+"""States of an instance in a reader, and the transitions between them (DDS 1.4, 2.2.2.5.1)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class InstanceState(enum.StrEnum):
-    """The instance states of DDS, and NONE while nothing has been heard of the instance."""
+    """Instance states of DDS, and NONE for an unknown instance."""
 
     NONE = "NONE"
     ALIVE = "ALIVE"
@@ -20,14 +20,14 @@ class InstanceState(enum.StrEnum):
 
 
 class ViewState(enum.StrEnum):
-    """Whether the application has looked at this generation of the instance."""
+    """View state of DDS: NOT_NEW once the application has seen this generation of the instance."""
 
     NEW = "NEW"
     NOT_NEW = "NOT_NEW"
 
 
 class Change(enum.StrEnum):
-    """What moves an instance from state to state."""
+    """Event that moves an instance from state to state."""
 
     DATA = "a sample is the newest"
     DISPOSED = "a dispose is the newest"
@@ -36,7 +36,7 @@ class Change(enum.StrEnum):
 
 
 class Move(NamedTuple):
-    """A state to go to, and how many generations that begins."""
+    """The next state, and how many generations begin with it."""
 
     state: InstanceState
     disposed_generations: int = 0
@@ -73,7 +73,7 @@ MOVES: Mapping[InstanceState, Mapping[Change, Move]] = MappingProxyType(
         },
     }
 )
-"""Every state with every change: where it leads, and which generation count goes up."""
+"""Next state and growth of the generation counts, for every state and change."""
 
 
 VIEWS: Final = MappingProxyType(
@@ -84,4 +84,4 @@ VIEWS: Final = MappingProxyType(
         (ViewState.NOT_NEW, False): ViewState.NEW,
     }
 )
-"""The view after the application has looked (True), or after a generation has begun (False)."""
+"""View after the application has read (True), or after a generation has begun (False)."""

@@ -1,13 +1,13 @@
-"""Groups with resource limits (DDS 1.4, 2.2.3.5 DURABILITY_SERVICE): what is kept when there is no room.
+"""Groups with resource limits (DDS 1.4, 2.2.3.5 DURABILITY_SERVICE).
 
 As with the history depth, the kept samples are a function of the set of samples that ever arrived, not of
 their order, so keeping under limits is a join, too:
 
-- max_samples_per_instance: of each instance the newest writes, exactly as a history depth of that number;
+- max_samples_per_instance: the newest writes of each instance, as with a history depth of that number;
 - max_instances: the instances whose serialized keys come first in byte order;
-- max_samples: the newest writes of the group, and nothing that is older than the oldest of them. Beside
-  max_instances, it is shared out instead: each instance keeps at most max_samples // max_instances writes,
-  because what a later instance will need cannot be given back to those that are there.
+- max_samples: the newest writes of the group, and no older sample. With max_instances, each instance keeps
+  at most max_samples // max_instances writes instead, because samples given up for a later instance cannot
+  be restored.
 
 Limits count writes. A dispose or unregister needs no room, and goes with the writes that it came after.
 """
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from engine.dataset.settling import Present
 
 _MAX_STALE: Final = 1_000
-"""Samples that are no more, beyond as many as there are, of which the order of ages is not cleared."""
+"""Removed samples, beyond the number of kept ones, that may stay in the order of ages."""
 
 
 class _Room(NamedTuple):
-    """What limits come to; 0 is no limit.
+    """The effect of the limits; 0 is no limit.
 
     Attributes:
-        depth: writes of an instance.
-        cause: the limit that makes `depth` smaller than the history depth; empty when none does.
-        instances: of the group.
-        instances_cause: the limit from which `instances` comes.
-        writes: of the group.
+        depth: writes per instance.
+        cause: limit that makes `depth` smaller than the history depth; empty if none does.
+        instances: instances of the group.
+        instances_cause: limit from which `instances` comes.
+        writes: writes of the group.
     """
 
     depth: int
@@ -67,7 +67,7 @@ class _Room(NamedTuple):
 
 
 class LimitedSet(GroupSet):
-    """A group of which at least one limit is set."""
+    """A group with at least one limit."""
 
     __slots__ = ("_by_age", "_keys", "_room", "_writes")
 
@@ -79,20 +79,20 @@ class LimitedSet(GroupSet):
         self._by_age: list[Sample] = []
         self._writes = 0
         if not self._is_plain:
-            self._pack_at = 1 << 62  # what is pushed out is looked for among objects
+            self._pack_at = 1 << 62  # limits push out objects only
 
     @property
     def _is_plain(self) -> bool:
-        """A limit for each instance is a history depth, and nothing else."""
+        """Whether the limits amount to a history depth."""
         return not self._room.instances and not self._room.writes
 
     @property
     def is_renewable(self) -> bool:
-        """Each sample is looked at, so that what is pushed out by a limit is counted."""
+        """False, because each sample must be applied to count those that a limit pushes out."""
         return False
 
     def apply(self, sample: Sample) -> tuple[Outcome, list[Sample]]:
-        """Put one sample into the set; returns the outcome and the samples it pushed out."""
+        """Put one sample into the set; return the outcome and the samples that it pushed out."""
         room = self._room
         if sample.source_time_ns > self.floor_ns and (cause := self._has_no_room(sample)):
             self.rejected[cause] += 1
@@ -123,7 +123,7 @@ class LimitedSet(GroupSet):
         return outcome, evicted
 
     def _has_no_room(self, sample: Sample) -> str:
-        """The limit of the group because of which a sample is not taken in; empty when there is room."""
+        """Return the limit of the group that excludes a sample; empty if there is room."""
         room = self._room
         if room.instances and len(self._keys) >= room.instances and sample.key > self._keys[-1]:
             return room.instances_cause
@@ -134,7 +134,7 @@ class LimitedSet(GroupSet):
         return ""
 
     def _oldest(self) -> Sample | None:
-        """The oldest sample of the group. What is the oldest of all is the oldest of its instance."""
+        """Return the oldest sample of the group, which is the oldest of its instance."""
         while self._by_age:
             oldest = self._by_age[0]
             history = self._instances.get(oldest.key)
@@ -144,7 +144,7 @@ class LimitedSet(GroupSet):
         return None
 
     def _shrink(self, sample: Sample) -> list[Sample]:
-        """Push out the oldest writes that are too many, and what is older than all writes of a full group."""
+        """Push out the oldest writes above the limit, and samples older than all writes of a full group."""
         gone: list[Sample] = []
         while self._writes >= self._room.writes and (oldest := self._oldest()) is not None:
             is_write = bool(oldest.status & DATA)
@@ -161,9 +161,9 @@ class LimitedSet(GroupSet):
         return gone
 
     def _push_out(self, sample: Sample, gone: Sequence[Sample], cause: str) -> None:
-        """Count samples out that a limit pushed out when another one came.
+        """Count out samples that a limit pushed out when another one came.
 
-        The room was exceeded when both were there, so the change belongs to the newer of the two.
+        The change has the date of the newer of the two, because both together exceeded the limit.
         """
         if not gone:
             return
@@ -174,7 +174,7 @@ class LimitedSet(GroupSet):
             self._recent.add(newer.source_time_ns, newer.writer, -1, -int.from_bytes(item.digest))
 
     def renew(self, samples: Sequence[Sample]) -> list[list[Sample]]:
-        """Apply them one by one."""
+        """Apply samples one by one."""
         return [self.apply(sample)[1] for sample in samples]
 
     def extend(self, samples: Rows | Sequence[Sample]) -> None:
@@ -183,13 +183,13 @@ class LimitedSet(GroupSet):
             self.apply(sample)
 
     def raise_floor(self, until_ns: int) -> list[Sample]:
-        """Delete the samples up to a source time, for good; returns them (deployment guide 5.5.18)."""
+        """Delete the samples up to a source time permanently; return them (deployment guide 5.5.18)."""
         removed = super().raise_floor(until_ns)
         self._forget(removed)
         return removed
 
     def remove_instance(self, key: bytes) -> list[Sample]:
-        """Forget an instance; returns what was kept of it."""
+        """Forget an instance; return its samples."""
         removed = super().remove_instance(key)
         self._forget(removed)
         return removed
@@ -201,7 +201,7 @@ class LimitedSet(GroupSet):
             self._writes -= _writes_in(removed)
 
     def has_no_place(self, sample: Sample) -> bool:
-        """Whether the samples that are kept, and the limits, leave no place for this one."""
+        """Whether the floor, the kept samples or the limits leave no place for this one."""
         return super().has_no_place(sample) or bool(self._has_no_room(sample))
 
 

@@ -1,7 +1,7 @@
-"""Which instances have a writer that lives, seen from the samples that are kept of them.
+"""Instances with a living writer, derived from their kept samples.
 
-An instance is *written* while it is not disposed and a living writer of a sample of it has not unregistered
-it. Of the writers of samples that are kept no more nothing is known.
+An instance is *written* if it is not disposed and a living writer of one of its samples has not unregistered
+it. Writers without a kept sample are unknown.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ _KEY: Final = operator.attrgetter("key")
 
 
 class Step(NamedTuple):
-    """What to write into a reader's process: a sample, and whether its instance has a living writer."""
+    """A sample to write into a reader's process, and whether its instance has a living writer."""
 
     sample: Sample
     is_written: bool
 
 
 class End(NamedTuple):
-    """An instance that has lost its last writer, and the newest source time of it."""
+    """An instance that has lost its last writer, and its newest source time."""
 
     key: bytes
     source_time_ns: int
 
 
 def instances(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
-    """The samples by instance; those of one instance follow each other, oldest first."""
+    """Yield the history of each instance; its samples follow each other, oldest first."""
     for _, history in itertools.groupby(samples, _KEY):
         yield list(history)
 
 
 def by_instance(samples: Iterable[Sample]) -> list[Sample]:
-    """The samples with those of each instance together, in the order in which they were.
+    """Return the samples with those of each instance together, in their order.
 
-    All that is given of an instance must come from one writer: a dispose by another may overtake a sample.
+    One DDS writer must send all samples of an instance, because a dispose of another may overtake a sample.
     """
     return sorted(samples, key=_KEY)
 
 
 def is_written(history: Sequence[Sample], living: Set[bytes]) -> bool:
-    """Whether an instance is written, see above."""
+    """Whether an instance with this history is written."""
     newest = {sample.writer: sample.status for sample in history}
     last = next((sample.status for sample in reversed(history) if sample.status != UNREGISTER), UNREGISTER)
     return not last & DISPOSE and any(
@@ -58,7 +58,7 @@ def is_written(history: Sequence[Sample], living: Set[bytes]) -> bool:
 
 
 def depends_on(history: Sequence[Sample], writer: bytes, living: Set[bytes]) -> bool:
-    """Whether an instance is written with this writer, and would not be without it."""
+    """Whether an instance is written with this writer and not without it."""
     others = living - {writer}
     return not is_written(history, others) and is_written(history, others | {writer})
 
@@ -69,11 +69,15 @@ def whole(
     disposing: Set[bytes] = frozenset(),
     has_writer: Callable[[bytes], bool] | None = None,
 ) -> Iterator[Step]:
-    """Every sample, and how each instance ends for a reader that was there all the time.
+    """Yield every sample, and the end of each instance for a reader that was present all the time.
 
-    What says that a writer unregistered an instance is left out where another one lives. Instances that
-    depended on writers of `disposing`, which are gone and had autodispose, are disposed. Where there is more
-    of the instances than these samples, `has_writer` tells of a key whether the instance is written.
+    Unregisters are left out while another writer lives.
+
+    Args:
+        samples: the samples, those of each instance together.
+        living: GUIDs of the living writers.
+        disposing: GUIDs of lost writers with autodispose; instances that depended on them are disposed.
+        has_writer: whether an instance is written, by key, if the samples are not all of it.
     """
     if not living and not disposing:
         yield from (Step(sample, is_written=False) for sample in samples)
@@ -91,14 +95,14 @@ def whole(
 
 
 def returning(samples: Iterable[Sample], writer: bytes, living: Set[bytes]) -> Iterator[Step]:
-    """The newest write of each instance that depends on a writer that came back."""
+    """Yield the newest write of each instance that depends on a writer that came back."""
     for history in instances(samples):
         if depends_on(history, writer, living):
             yield from _newest(history)
 
 
 def written(samples: Iterable[Sample], living: Set[bytes]) -> Iterator[Step]:
-    """The newest write of each instance that is written."""
+    """Yield the newest write of each written instance."""
     for history in instances(samples):
         if is_written(history, living):
             yield from _newest(history)
@@ -111,7 +115,7 @@ def _newest(history: Sequence[Sample]) -> Iterator[Step]:
 
 
 def unregistered(new: Iterable[Sample], samples: Iterable[Sample], living: Set[bytes]) -> Iterator[End]:
-    """The instances of a set whose last living writer unregistered them, as new samples tell."""
+    """Yield the instances of a set whose last living writer unregistered them by a new sample."""
     times = {sample.key: sample.source_time_ns for sample in new if sample.status & UNREGISTER}
     for history in instances(samples) if times else ():
         time_ns = times.get(history[0].key)
@@ -120,7 +124,7 @@ def unregistered(new: Iterable[Sample], samples: Iterable[Sample], living: Set[b
 
 
 def ends(samples: Iterable[Sample], writer: bytes, living: Set[bytes]) -> Iterator[End]:
-    """The instances that were written by a writer that is gone now, and by no other."""
+    """Yield the instances that depended on a lost writer."""
     for history in instances(samples):
         if depends_on(history, writer, living):
             yield End(history[0].key, history[-1].source_time_ns)

@@ -1,8 +1,8 @@
-"""Instances of which one write is kept, many of them in few bytes.
+"""Compact storage of instances with a single write.
 
-Blocks hold the samples; an open hash table in arrays says where each instance lies. An instance that is
-touched is taken out, and lives on as an object; a block of which less than half is left is taken apart.
-Which samples are packed depends on counts alone, so that a run can be repeated.
+Blocks have the samples; an open hash table in arrays finds each instance. A touched instance is taken out
+and becomes an object; a block with less than half of its samples left is dissolved. Packing depends on counts
+alone, so that a run can be repeated.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
 
 _FREE: Final = 0
-"""The tag of a slot that was never used."""
+"""Tag of a slot that was never used."""
 _GONE: Final = -1
-"""The row in a slot whose instance went."""
+"""Row in a slot whose instance was removed."""
 _PLACE: Final = MAX_PLACES - 1
 _PLACE_BITS: Final = _PLACE.bit_length()
 _MAX_BLOCKS: Final = 1 << (31 - _PLACE_BITS)
 _TAG: Final = (1 << 32) - 1
 _FIRST_SIZE: Final = 1 << 10
 _FULL: Final = 0.6
-"""Of the table, more makes look-ups slow."""
+"""Part of the table in use above which look-ups are slow."""
 _REHASHED: Final = 1 << 16
-"""Entries that move to a new table at once: bounds the memory that this takes."""
+"""Entries that move to a new table in one go, to bound the memory needed."""
 
 _Slots = npt.NDArray[np.int64]
 
 
 class _Segment:
-    """A block and which of its samples are still there; `alive` is None while all are."""
+    """A block, and which of its samples are left; `alive` is None while all are."""
 
     __slots__ = ("alive", "block", "left")
 
@@ -53,7 +53,7 @@ class Packed:
     """Packed instances.
 
     Attributes:
-        count: how many.
+        count: number of instances.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Packed:
     # One instance.
 
     def find(self, key: bytes) -> int:
-        """Where an instance is, until something changes; -1 when it is not here."""
+        """Return the slot of an instance, valid until a change; -1 if it is not here."""
         tag, mask, tags = hash(key) & _TAG or 1, self._mask, self._tag_at
         slot = tag & mask
         while found := tags[slot]:
@@ -85,17 +85,17 @@ class Packed:
         return self._segments[row >> _PLACE_BITS].block.key(row & _PLACE)
 
     def sample(self, slot: int) -> Sample:
-        """The sample of the instance that is there."""
+        """Return the sample in a slot."""
         row = self._row_at[slot]
         return self._segments[row >> _PLACE_BITS].block.sample(row & _PLACE)
 
     def digest(self, slot: int) -> bytes:
-        """The digest of the sample of the instance that is there."""
+        """Return the digest of the sample in a slot."""
         row = self._row_at[slot]
         return self._segments[row >> _PLACE_BITS].block.digest(row & _PLACE)
 
     def newest(self, key: bytes) -> tuple[int, bytes] | None:
-        """Source time and writer of the sample of an instance."""
+        """Return source time and writer of an instance's sample; None if it is not here."""
         slot = self.find(key)
         if slot < 0:
             return None
@@ -104,7 +104,7 @@ class Packed:
         return block.time_ns(row & _PLACE), block.writer(row & _PLACE)
 
     def remove(self, slot: int) -> list[Sample]:
-        """Take the instance that is there out; the samples of others that have to come out with it."""
+        """Take an instance out of its slot; return the samples of others that come out with it."""
         row = self._row_at[slot]
         number = row >> _PLACE_BITS
         segment = self._segments[number]
@@ -131,11 +131,11 @@ class Packed:
     # Many.
 
     def add(self, block: Block, keys: list[bytes]) -> bool:
-        """Put a block in; False, and nothing done, when one of its instances is here or in it twice.
+        """Add a block; False, and no change, if one of its instances is here or in it twice.
 
         Args:
             block: plain samples.
-            keys: their instances.
+            keys: their keys.
         """
         if len(set(keys)) < block.count or (not self._unused and len(self._segments) >= _MAX_BLOCKS):
             return False
@@ -153,7 +153,7 @@ class Packed:
         return True
 
     def _walk(self, tags: npt.NDArray[np.uint32], slots: _Slots, keys: Sequence[bytes] = ()) -> bool:
-        """Go from each slot to the next free one; whether one of the instances was met on the way."""
+        """Move each slot on to the next free one; True if one of the keys was found on the way."""
         going = np.flatnonzero(self._tags[slots])
         while len(going):
             here = slots[going]
@@ -167,7 +167,7 @@ class Packed:
         return False
 
     def _place(self, tags: npt.NDArray[np.uint32], slots: _Slots, rows: npt.NDArray[np.int32]) -> None:
-        """Write entries into slots that are free, those that want the same one into the next that is."""
+        """Write entries into free slots, and those that collide into the next free ones."""
         while len(rows):
             self._rows[slots] = rows  # of several, the last one gets it
             self._tags[slots] = tags
@@ -194,7 +194,7 @@ class Packed:
             self._place(tags, slots, rows[here])
 
     def until(self, time_ns: int) -> list[bytes]:
-        """The instances whose sample is not newer than that."""
+        """Return the keys whose sample is not newer than a source time."""
         found: list[bytes] = []
         for segment in self._segments.values():
             block = segment.block
@@ -205,14 +205,14 @@ class Packed:
         return found
 
     def parts(self) -> list[Part]:
-        """All blocks as they are now."""
+        """Return the present blocks."""
         return [
             segment.block if segment.alive is None else Partial(segment.block, bytes(segment.alive))
             for segment in self._segments.values()
         ]
 
     def keys(self) -> Iterator[bytes]:
-        """The instances."""
+        """Yield the keys."""
         for segment in self._segments.values():
             keys = segment.block.keys()
             yield from keys if segment.alive is None else itertools.compress(keys, segment.alive)

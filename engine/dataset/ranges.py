@@ -1,11 +1,10 @@
-"""Which identities two sets do not share, found range by range: it takes more than symbols, but always ends.
+"""Find the identities that two sets do not share, range by range: costlier than symbols, but always final.
 
-The identities (`engine.dataset.reconciliation`) are cut into ranges by their first bits. Of each range one
-side tells a fingerprint, the sum of its identities after mixing; where the other side has another one, the
-range is cut further, and where few are left they are listed (range-based set reconciliation, Meyer 2023).
-Every round makes the ranges smaller by `STEP` bits until `MAX_BITS`, so the number of rounds is bounded
-whatever the sets are. Fingerprints that are equal by accident make a wrong result, which the comparison of
-the roots tells.
+The identities (`engine.dataset.reconciliation`) are cut into ranges by their first bits. One side sends a
+fingerprint of each range, the sum of its mixed identities. Ranges whose fingerprints differ are cut further,
+or listed if few identities are left (range-based set reconciliation, Meyer 2023). Every round cuts the ranges
+by `STEP` bits until `MAX_BITS`, so the number of rounds is bounded. Fingerprints that are equal by accident
+give a wrong result, which the comparison of the roots detects.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ import numpy.typing as npt
 from engine.dataset.reconciliation import Difference, Words, mix
 
 STEP: Final = 2
-"""Bits by which a range is cut: in four. More would save rounds and cost bytes."""
+"""Bits by which a range is cut, here in four; more would save rounds and cost bytes."""
 LEAF: Final = 8
-"""Identities that are listed rather than cut further."""
+"""Identities at most in a range that is listed instead of cut."""
 MAX_BITS: Final = 32
 FIRST_BITS: Final = 20
-"""The first cut is in at most so many bits."""
+"""Bits of the first cut at most."""
 MAX_ROUNDS: Final = MAX_BITS // STEP + 1
 MAX_FINGERPRINTS: Final = 1 << 20
 FINGERPRINT_BYTES: Final = 8
@@ -37,10 +36,10 @@ Places = npt.NDArray[np.intp]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ask:
-    """What one side wants to know of ranges that are the identities with the same first `bits`.
+    """A question about ranges, which are the identities with the same first `bits`.
 
     Attributes:
-        split: ranges of which the fingerprints are wanted after cutting them by `deeper` bits.
+        split: ranges to cut by `deeper` bits, for the fingerprints of the pieces.
         listed: ranges whose identities are wanted.
     """
 
@@ -50,13 +49,13 @@ class Ask:
     listed: Words
 
     def children(self) -> Words:
-        """The ranges of the fingerprints, by their first `bits` + `deeper` bits."""
+        """Return the ranges of the fingerprints, by their first `bits` + `deeper` bits."""
         inner = np.arange(1 << self.deeper, dtype=np.uint64)
         return ((self.split << np.uint64(self.deeper))[:, None] | inner).ravel()
 
 
 class Held:
-    """The identities of a set, ready to tell of any range."""
+    """The identities of a set, prepared for questions about ranges."""
 
     def __init__(self, identities: Words) -> None:
         self._words = np.sort(identities)
@@ -70,28 +69,28 @@ class Held:
         return np.searchsorted(self._words, low, "left"), np.searchsorted(self._words, high, "right")
 
     def fingerprints(self, ranges: Words, bits: int) -> Words:
-        """A fingerprint of each range, 0 of an empty one."""
+        """Return the fingerprint of each range, 0 for an empty one."""
         left, right = self._bounds(ranges, bits)
         sums: Words = self._sums[right] - self._sums[left]
         return sums
 
     def has_few(self, ranges: Words, bits: int) -> npt.NDArray[np.bool_]:
-        """Of each range, whether its identities should be listed."""
+        """Tell for each range whether to list its identities."""
         left, right = self._bounds(ranges, bits)
         few: npt.NDArray[np.bool_] = (right - left <= LEAF) | (bits >= MAX_BITS)
         return few
 
     def within(self, ranges: Words, bits: int) -> Words:
-        """The identities in these ranges, which are in order."""
+        """Return the identities in these ranges, which are in order."""
         left, right = self._bounds(ranges, bits)
         parts = [self._words[a:b] for a, b in zip(left.tolist(), right.tolist(), strict=True)]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
 
     def answer(self, ask: Ask) -> tuple[Words, Words]:
-        """The fingerprints and the identities that are asked for.
+        """Return the fingerprints and the identities for a question.
 
         Raises:
-            ValueError: nobody may ask for so many, or for such ranges.
+            ValueError: the question has too many or invalid ranges.
         """
         if not (
             0 <= ask.bits < MAX_BITS + STEP and 0 <= ask.deeper <= FIRST_BITS and ask.bits + ask.deeper < 64
@@ -109,11 +108,11 @@ class Held:
 
 
 class Search:
-    """The side that asks, and knows the difference in the end.
+    """The side that asks, and knows the difference at the end.
 
     Args:
-        ours: our identities.
-        expected: about how many identities differ; it decides where to begin, and nothing else.
+        ours: its own identities.
+        expected: estimate of the difference, which only decides the first cut.
     """
 
     def __init__(self, ours: Words, expected: int) -> None:
@@ -124,14 +123,14 @@ class Search:
         self.asked: Ask | None = Ask(0, first_bits(expected), np.zeros(1, dtype=np.uint64), none)
 
     def take(self, fingerprints: Words, identities: Words) -> Ask | None:
-        """Take in the answer to `asked`; what to ask next, None once the difference is known.
+        """Take the answer to `asked`; return the next question, None once the difference is known.
 
         Raises:
-            ValueError: it is no answer to that.
+            ValueError: it is not an answer to that question.
         """
         ask = self.asked
         if ask is None:
-            raise ValueError("an answer to no question")
+            raise ValueError("an answer without a question")
         children, bits = ask.children(), ask.bits + ask.deeper
         if len(children) != len(fingerprints):
             raise ValueError(f"{len(fingerprints)} fingerprints of {len(children)} ranges")
@@ -147,7 +146,7 @@ class Search:
         return self.asked
 
     def _compare(self, ask: Ask, identities: Words) -> None:
-        """Hold the identities of listed ranges against ours."""
+        """Compare the identities of listed ranges with those here."""
         if len(identities):
             ranges = identities >> np.uint64(64 - ask.bits) if ask.bits else np.zeros_like(identities)
             if not np.isin(ranges, ask.listed).all():
@@ -157,17 +156,17 @@ class Search:
         self._theirs.append(np.setdiff1d(identities, ours))
 
     def difference(self) -> Difference:
-        """What was found."""
+        """Return the difference found."""
         return Difference(np.concatenate(self._ours), np.concatenate(self._theirs))
 
 
 def first_bits(expected: int) -> int:
-    """Into how many ranges, as bits, to cut first: two for each difference."""
+    """Return the bits of the first cut, which makes two ranges for each difference."""
     return min(FIRST_BITS, max(4, (2 * expected).bit_length()))
 
 
 def cost(expected: int, count: int) -> int:
-    """About how many bytes it takes to find `expected` differences of a set of `count` samples."""
+    """Estimate the bytes needed to find `expected` differences of a set of `count` samples."""
     bits = first_bits(expected)
     rounds = max(0.0, math.log2(max(1, count) / (1 << bits) / LEAF)) / STEP
     each = rounds * ((1 << STEP) * FINGERPRINT_BYTES + 4) + LEAF * 8

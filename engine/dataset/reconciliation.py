@@ -3,9 +3,9 @@
 Each sample of a set has a 64-bit *identity*: its digest and its group, hashed with a salt that is new for
 every comparison, so that prepared samples cannot collide. A set is described by *symbols*, an endless
 stream: symbol `i` has count, sum and checksum of the identities that fall into it, and each identity falls
-into symbol `i` with a probability of 1 / (1 + i / 2), decided by the identity alone (rateless invertible Bloom
-look-up tables, Yang, Gilad and Alizadeh, SIGCOMM 2024). The symbols of two sets, subtracted, are those of
-their difference; about 1.35 symbols for each of its samples are enough to decode it. So one side sends
+into symbol `i` with a probability of 1 / (1 + i / 2), decided by the identity alone (rateless invertible
+Bloom look-up tables, Yang, Gilad and Alizadeh, SIGCOMM 2024). The symbols of two sets, subtracted, are those
+of their difference; about 1.35 symbols for each of its samples are enough to decode it. So one side sends
 symbols until the other side knows the difference, without any parameter.
 
 Work that grows with the sets is a generator that yields after each `STEP` samples; `finished` carries one out

@@ -1,7 +1,7 @@
-"""Samples as they are at one moment, for whoever walks through them later or on another thread.
+"""Samples of one moment, to walk through later or on another thread.
 
-Taking them costs nothing for what is packed: blocks never change and are shared with the set. An object for
-each sample is made only while somebody looks at it.
+They share packed blocks with the set, because blocks never change. Objects for packed samples exist only
+while code looks at them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Partial:
-    """A block of which some samples are no more; `alive` has a 1 for each that is, else 0."""
+    """A block with removed samples; `alive` has 1 for each that is left, else 0."""
 
     __slots__ = ("alive", "block", "count")
 
@@ -29,33 +29,33 @@ class Partial:
 
     @property
     def payload_bytes(self) -> int:
-        """The bytes of all payloads."""
+        """Bytes of all payloads."""
         return sum(map(len, self.columns().payloads))
 
     @property
     def digests(self) -> bytes:
-        """Their digests, 16 bytes each."""
+        """Digests, 16 bytes each."""
         return b"".join(self.columns().digests)
 
     def columns(self) -> Columns:
-        """What is left, column by column."""
+        """Return the samples left, column by column."""
         columns: Any = self.block.columns()
         return Columns(*(list(itertools.compress(column, self.alive)) for column in columns))
 
     def times_ns(self) -> Sequence[int]:
-        """The source times."""
+        """Return the source times."""
         return list(itertools.compress(self.block.times_ns(), self.alive))
 
     def samples(self) -> list[Sample]:
-        """What is left, as objects."""
+        """Return the samples left, as objects."""
         return list(itertools.compress(self.block.samples(), self.alive))
 
     def digest_sum(self) -> int:
-        """The sum of the digests as numbers, not reduced."""
+        """Return the sum of the digests as numbers, not reduced."""
         return sum_of_digests(self.digests)
 
     def newest_ns(self) -> int:
-        """The newest source time."""
+        """Return the newest source time."""
         return max(self.times_ns())
 
 
@@ -70,28 +70,28 @@ class Loose:
 
     @property
     def payload_bytes(self) -> int:
-        """The bytes of all payloads."""
+        """Bytes of all payloads."""
         return sum([len(sample.payload) for sample in self._samples])
 
     @property
     def digests(self) -> bytes:
-        """Their digests, 16 bytes each."""
+        """Digests, 16 bytes each."""
         return b"".join([sample.digest for sample in self._samples])
 
     def samples(self) -> list[Sample]:
-        """The objects."""
+        """Return the objects."""
         return self._samples
 
     def times_ns(self) -> Sequence[int]:
-        """The source times."""
+        """Return the source times."""
         return [sample.source_time_ns for sample in self._samples]
 
     def digest_sum(self) -> int:
-        """The sum of the digests as numbers, not reduced."""
+        """Return the sum of the digests as numbers, not reduced."""
         return sum_of_digests(self.digests)
 
     def newest_ns(self) -> int:
-        """The newest source time."""
+        """Return the newest source time."""
         return max(self.times_ns())
 
 
@@ -109,7 +109,7 @@ class Rows:
 
     @staticmethod
     def of(samples: Rows | Iterable[Sample]) -> Rows:
-        """The same samples."""
+        """Return the samples as rows."""
         return samples if isinstance(samples, Rows) else Rows((Loose(list(samples)),))
 
     def __len__(self) -> int:
@@ -124,28 +124,28 @@ class Rows:
 
     @property
     def payload_bytes(self) -> int:
-        """The bytes of all payloads."""
+        """Bytes of all payloads."""
         return sum(part.payload_bytes for part in self.parts)
 
     def digests(self) -> bytes:
-        """The digests in order, 16 bytes each."""
+        """Return the digests in order, 16 bytes each."""
         return b"".join([part.digests for part in self.parts])
 
     def each_digest(self) -> Iterator[bytes]:
-        """The digests in order."""
+        """Yield the digests in order."""
         for part in self.parts:
             yield from _each(part.digests)
 
     def digest_sum(self) -> int:
-        """The sum of the digests as numbers, not reduced."""
+        """Return the sum of the digests as numbers, not reduced."""
         return sum(part.digest_sum() for part in self.parts)
 
     def newest_ns(self) -> int:
-        """The newest source time; 0 without samples."""
+        """Return the newest source time; 0 without samples."""
         return max((part.newest_ns() for part in self.parts), default=0)
 
     def blocks(self, limit_bytes: int) -> Iterator[Block]:
-        """All of it in blocks of about `limit_bytes` at most, unless one sample is larger."""
+        """Yield all samples in blocks of at most about `limit_bytes`, unless one sample is larger."""
         for part in self.parts:
             if isinstance(part, Block) and part.payload_bytes <= limit_bytes:
                 yield part
@@ -156,14 +156,14 @@ class Rows:
                     yield pack_samples(piece)
 
     def places(self, size: int) -> Iterator[Sequence[tuple[int, bytes]]]:
-        """Source times and digests of at most `size` samples at once."""
+        """Yield source times and digests, of at most `size` samples at once."""
         for part in self.parts:
             places = list(zip(part.times_ns(), _each(part.digests), strict=True))
             for begin in range(0, part.count, size):
                 yield places[begin : begin + size]
 
     def split(self, count: int) -> Iterator[Rows]:
-        """The same in order, about `count` samples at once."""
+        """Yield the samples in order, about `count` at once."""
         held: list[Part] = []
         for part in self.parts:
             if held and sum(each.count for each in held) + part.count > count:
@@ -179,7 +179,7 @@ class Rows:
             yield Rows(held)
 
     def at(self, places: Sequence[int]) -> list[Sample]:
-        """The samples at these places, which are in order."""
+        """Return the samples at these places, which are in order."""
         found: list[Sample] = []
         begin, here = 0, iter(places)
         place = next(here, None)
@@ -198,13 +198,13 @@ class Rows:
         return found
 
     def after(self, time_ns: int) -> Iterator[Sample]:
-        """Those that are newer than that."""
+        """Yield the samples newer than a source time."""
         for part in self.parts:
             if part.newest_ns() > time_ns:
                 yield from (sample for sample in part.samples() if sample.source_time_ns > time_ns)
 
     def without(self, digests: set[bytes]) -> Rows:
-        """All but the samples of these digests."""
+        """Return all samples but those with these digests."""
         if not digests:
             return self
         kept: list[Part] = []
@@ -220,7 +220,7 @@ class Rows:
 
 
 def changes(before: Rows, after: Rows) -> tuple[Rows, Rows]:
-    """What came to a set and what went between two looks at it; cheap where most blocks are the same."""
+    """Return the samples that came and went between two states of a set; shared blocks cost nothing."""
     old, new = ({_mark(part): part for part in rows.parts} for rows in (before, after))
     left = Rows(part for mark, part in old.items() if mark not in new)
     right = Rows(part for mark, part in new.items() if mark not in old)
@@ -231,7 +231,7 @@ def changes(before: Rows, after: Rows) -> tuple[Rows, Rows]:
 
 
 def _mark(part: Part) -> tuple[int, bytes]:
-    """Parts that are alike have the same one, as long as both are there."""
+    """Return a mark that equal parts share while both exist."""
     return (id(part.block), part.alive) if isinstance(part, Partial) else (id(part), b"")
 
 

@@ -1,15 +1,14 @@
-"""What of a set has settled, so that it can be compared while everything else is being written.
+"""Settled content of a set, which can be compared while writers go on.
 
-Two nodes that capture the same writes never hold the same samples at one moment while anybody writes. But
-what was written a while ago has reached both, so their sets *as of then* are equal unless one of them missed
-something. Each group therefore notes its recent changes by the source time of the sample that caused them (a
-sample that came, together with those that it pushed out). The content as of a source time is the whole less
-the changes that were caused later.
+Two nodes that capture the same writes never have equal sets while writers are active. But samples written a
+while ago have reached both, so their sets *as of then* are equal unless one node missed a sample. Each group
+therefore dates its recent changes by the source time of the sample that caused them (a sample that came,
+together with those that it pushed out). The content as of a source time is the whole without later changes.
 
-All nodes must date a change alike. Writers whose clock is right are dated by their source time. A writer
-whose clock is wrong is dated by its source time plus a whole number of `STEP_NS`, as many as bring it into
-the present; each node finds the same number. Every other error of dating only delays equality: once a change
-is older than `KEPT_NS`, its date counts no more.
+All nodes must date a change alike. Writers with a correct clock are dated by their source time. For a wrong
+clock, a multiple of `STEP_NS` is added that brings the source time into the present; each node finds the same
+multiple. Any other error of dating only delays equality: the date of a change older than `KEPT_NS` does not
+matter.
 """
 
 from __future__ import annotations
@@ -17,34 +16,34 @@ from __future__ import annotations
 from typing import Final
 
 WIDTH_NS: Final = 250_000_000
-"""Changes are noted in intervals of this length; sets are compared as of their borders."""
+"""Length of the intervals in which changes are noted; sets are compared as of their borders."""
 KEPT_NS: Final = 6_000_000_000
-"""Changes dated earlier than this before the present are not told apart any more."""
+"""Age from which on changes are not distinguished any more."""
 STEP_NS: Final = 5_000_000_000
-"""Writers whose clock is wrong are dated in steps of this."""
+"""Step in which wrong clocks are corrected."""
 EARLY_NS: Final = 500_000_000
 LATE_NS: Final = 750_000_000
-"""A writer's clock is right if its samples seem to come no earlier and no later than this."""
+"""Limits of the apparent age of samples from a writer with a correct clock."""
 PATIENCE_NS: Final = 3_000_000_000
-"""A writer that was on time and is late for longer than this has another clock now."""
+"""Time of lateness after which a writer that was on time has another clock."""
 MAX_WRITERS: Final = 10_000
-"""Writers of which it is known whether their clock is right; with one more, all are found out anew."""
+"""Writers whose clocks are known; one more makes the node judge all again."""
 _NEVER: Final = 1 << 63
 
 
 Content = tuple[int, int]
-"""How many samples, and the sum of their digests."""
+"""Number of samples, and the sum of their digests."""
 
 
 class Present:
-    """What all groups of a set share: when the present is, and which writers' clocks are wrong.
+    """The present and the wrong clocks of writers, shared by all groups of a set.
 
     Attributes:
-        kept_ns: changes dated from here on are noted. Before `advance` is called, none are.
+        kept_ns: date from which on changes are noted; none are before the first `advance`.
         now_ns: the present, nanoseconds since 1970 by the clock of the name-space's master.
-        offset_ns: what must be added to this node's clock for that; see `follow`.
-        era: grows when another clock is followed. Dates of an earlier one mean nothing any more.
-        skews: by writer, what must be added to its source times.
+        offset_ns: the master's clock minus this node's; see `follow`.
+        era: grows when another clock is followed, which invalidates earlier dates.
+        skews: correction of source times, by writer.
     """
 
     __slots__ = ("_late_since_ns", "era", "kept_ns", "now_ns", "offset_ns", "skews")
@@ -57,7 +56,7 @@ class Present:
         self._late_since_ns: dict[bytes, int] = {}
 
     def follow(self, offset_ns: int) -> None:
-        """Date by a clock that shows so much more than this node's, as well as that is known by now."""
+        """Date by a clock that is `offset_ns` ahead of this node's, by the latest estimate."""
         if abs(offset_ns - self.offset_ns) > EARLY_NS:
             self.era += 1
             self.skews.clear()
@@ -65,15 +64,15 @@ class Present:
         self.offset_ns = offset_ns
 
     def advance(self, wall_ns: int) -> None:
-        """It is later now, by this node's clock, which must not jump."""
+        """Move the present forward to `wall_ns` of this node's clock, which must not jump."""
         self.now_ns = wall_ns + self.offset_ns
         self.kept_ns = self.now_ns - KEPT_NS
 
     def saw(self, writer: bytes, time_ns: int, wall_ns: int) -> None:
-        """A sample with that source time came at `wall_ns` by this node's clock.
+        """Judge a writer's clock by a sample that came at `wall_ns` of this node's clock.
 
-        A writer that is not on time from its first sample on has a wrong clock. One that was on time and is
-        late now has been kept waiting, unless that lasts for `PATIENCE_NS`.
+        A writer whose first sample is not on time has a wrong clock. One that was on time and is late is only
+        delayed, unless that lasts for `PATIENCE_NS`.
         """
         now_ns = wall_ns + self.offset_ns
         skew_ns, late_ns = self.skews.get(writer, 0), now_ns - time_ns
@@ -110,14 +109,14 @@ class Recent:
         self._begin_ns = self._end_ns = 0
 
     def add(self, time_ns: int, writer: bytes, count: int, digest: int) -> None:
-        """A sample caused a change: how many samples more, and the sum of their digests."""
+        """Note a change caused by a sample: the growth of the number and of the sum of digests."""
         present = self.present
         if present.skews:
             time_ns += present.skews.get(writer, 0)
         if not self._begin_ns <= time_ns < self._end_ns or self._era != present.era:  # seldom
             if time_ns < present.kept_ns:
                 return
-            # The stamp of a sample that was not captured here may be far in the future.
+            # The source time of a sample that was not captured here may be far in the future.
             time_ns = min(time_ns, present.now_ns + STEP_NS)
             self._begin(time_ns // WIDTH_NS)
         last = self._last
@@ -125,21 +124,21 @@ class Recent:
         last[1] += digest
 
     def add_now(self, count: int, digest: int) -> None:
-        """A change that no sample caused, such as a purge, or that samples which came in bulk caused."""
+        """Note a change without a single cause, such as a purge or an arriving set."""
         if self.present.now_ns < _NEVER:
             self._begin(self.present.now_ns // WIDTH_NS)
             self._last[0] += count
             self._last[1] += digest
 
     def _begin(self, place: int) -> None:
-        """What comes now belongs to that interval."""
+        """Begin an interval for the next changes."""
         if self._era != self.present.era:
             self.forget()
         self._last = self._changes.setdefault(place, [0, 0])
         self._begin_ns, self._end_ns = place * WIDTH_NS, (place + 1) * WIDTH_NS
 
     def since(self, time_ns: int) -> Content:
-        """What all changes dated from `time_ns`, the border of an interval, come to."""
+        """Return the sum of the changes dated from `time_ns` on, the border of an interval."""
         if self._era != self.present.era:
             self.forget()
         first = time_ns // WIDTH_NS
@@ -151,7 +150,7 @@ class Recent:
         return count, digest
 
     def forget(self) -> None:
-        """Forget what is not recent any more."""
+        """Forget changes that are not recent any more."""
         self._begin_ns = self._end_ns = 0
         if self._era != self.present.era:
             self._era = self.present.era
@@ -162,5 +161,5 @@ class Recent:
 
 
 def border_before(time_ns: int) -> int:
-    """The last border of an interval at or before a time."""
+    """Return the last border of an interval at or before a time."""
     return time_ns // WIDTH_NS * WIDTH_NS

@@ -179,9 +179,9 @@ def _alignments(runtime: Runtime, data: NameSpaceData) -> list[AlignmentView]:
 
 
 def _on_disk(stored: Summary | None, here: Summary) -> int:
-    """How many of the samples that are here lie on the disk for certain.
+    """Return how many of the samples here are certainly on the disk.
 
-    That many instances have a sample on the disk does not make it the newest one: it is all of them only if
+    A stored sample may be an older one of its instance, so these are all of them only if
     the disk has exactly what is here.
     """
     if stored is None:
