@@ -74,7 +74,7 @@ class Side:
             surplus_found=lambda _: (),
             name_space_of=lambda _: state,
         )
-        holdings = types.SimpleNamespace(
+        shared = types.SimpleNamespace(
             settings=types.SimpleNamespace(node=node, incarnation=1, role="r", request_patience_s=10.0),
             spaces={NAME_SPACE: self.space},
             descriptions=describe,
@@ -89,8 +89,8 @@ class Side:
             tell_changes=lambda: None,
             malformed=self._malformed,
         )
-        self.holdings = cast("Any", holdings)
-        self.transfers = Transfers(self.holdings, anything, anything, anything, b"secret of " + node.encode())
+        self.shared = cast("Any", shared)
+        self.transfers = Transfers(self.shared, anything, anything, anything, b"secret of " + node.encode())
 
     def work(self) -> None:
         """Carry out all steps."""
@@ -111,7 +111,7 @@ class Side:
         self.failed = True
 
     def _malformed(self, *_: object) -> None:
-        self.holdings.counters["malformed"] += 1
+        self.shared.counters["malformed"] += 1
 
 
 def _as_fellow(side: Side) -> types.SimpleNamespace:
@@ -126,7 +126,7 @@ def align(
     `change` is done to everything that is sent.
     """
     for one, other in ((aligner, alignee), (alignee, aligner)):
-        one.holdings.core.fellows = [_as_fellow(other)]
+        one.shared.core.fellows = [_as_fellow(other)]
     alignee.transfers.expect(ExpectSet(NAME_SPACE, request, aligner.node, "replace"))
     alignee.work()
     target = Target(alignee.node, request, "replace", compares=bool(alignee.sent))

@@ -63,7 +63,7 @@ class Followers:
         send: Callable[[bytes, HistoryRequest, Groups], None],
     ) -> None:
         self._runtime = runtime
-        self._clock = runtime.holdings.clock
+        self._clock = runtime.shared.clock
         self._view = view
         self._interest = answers.interest
         self._send = send

@@ -34,7 +34,7 @@ class Held:
 
     def want(self, state: NameSpaceState, interest: Interest) -> None:
         """Request data for a client that a Lazy alignee may not keep yet."""
-        self._runtime.holdings.want(state.name, interest.elements)
+        self._runtime.shared.want(state.name, interest.elements)
 
     def groups(
         self, states: list[NameSpaceState], interest: Interest
@@ -55,7 +55,7 @@ class Held:
 
     def filtered(self, groups: list[GroupState]) -> list[int]:
         """Return the places of the groups of which a content filter of this node withholds samples."""
-        gated = {(group.partition, group.topic) for group in self._runtime.holdings.gates}
+        gated = {(group.partition, group.topic) for group in self._runtime.shared.gates}
         return [place for place, one in enumerate(groups) if (one.partition, one.topic) in gated]
 
     def group_states(self, states: list[NameSpaceState], interest: Interest | None) -> list[GroupState]:
@@ -67,7 +67,7 @@ class Held:
         ]
         told += [  # the node keeps nothing of a group whose content filter does not fit
             (group, Completeness.INCOMPLETE)
-            for group in self._runtime.holdings.refused
+            for group in self._runtime.shared.refused
             if self._runtime.core.name_space_of(group) in states
         ]
         found = {

@@ -84,8 +84,8 @@ class ClientService:
         self._runtime = runtime
         self._post = post
         self._partition = partition
-        self._clock = runtime.holdings.clock
-        self._tracer = runtime.holdings.tracer
+        self._clock = runtime.shared.clock
+        self._tracer = runtime.shared.tracer
         self._server = bytes.fromhex(runtime.settings.node)
         self._held: list[HeldRequest] = []
         self._questions: list[Question] = []
@@ -145,7 +145,7 @@ class ClientService:
                     else:
                         self._state_requested(client, decode_state_request(record.payload))
                 except Malformed as error:
-                    self._runtime.holdings.malformed(topic, client.hex(), str(error))
+                    self._runtime.shared.malformed(topic, client.hex(), str(error))
 
     def captured(
         self,

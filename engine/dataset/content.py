@@ -61,7 +61,7 @@ class ExpressionFault(ValueError):
         self.column = column
 
 
-class Kind(enum.Enum):
+class ValueKind(enum.Enum):
     """Values that can be compared with each other; OTHER (structures, sequences, unions) with nothing."""
 
     NUMBER = "a number"
@@ -70,7 +70,7 @@ class Kind(enum.Enum):
     OTHER = "not a single value"
 
 
-Kinds = Mapping[Path, Kind]
+Kinds = Mapping[Path, ValueKind]
 """Fields of a type, nested ones by their whole path."""
 
 
@@ -92,7 +92,7 @@ class _Operand:
     def value(self, sample: Any) -> Any:
         return _field(sample, self.path) if self.path else self.constant
 
-    def kind(self, kinds: Kinds) -> Kind:
+    def kind(self, kinds: Kinds) -> ValueKind:
         if not self.path:
             return _kind_of_constant(self.constant)
         if self.path not in kinds:
@@ -139,11 +139,11 @@ class Expression:
         return self._condition(sample) is True
 
 
-def _agree(operands: list[tuple[_Operand, Kind]], is_like: bool) -> None:
+def _agree(operands: list[tuple[_Operand, ValueKind]], is_like: bool) -> None:
     """Refuse values of different kinds; LIKE takes texts."""
     for operand, kind in operands:
-        first = Kind.TEXT if is_like else operands[0][1]
-        if kind is Kind.OTHER:
+        first = ValueKind.TEXT if is_like else operands[0][1]
+        if kind is ValueKind.OTHER:
             raise ExpressionFault(f"'{'.'.join(operand.path)}' is {kind.value}", operand.column)
         if kind is not first:
             raise ExpressionFault(f"{kind.value} cannot be compared with {first.value}", operand.column)
@@ -286,10 +286,10 @@ def _literal(text: str) -> Any:
     return text
 
 
-def _kind_of_constant(value: Any) -> Kind:
+def _kind_of_constant(value: Any) -> ValueKind:
     if isinstance(value, bool):
-        return Kind.TRUTH
-    return Kind.TEXT if isinstance(value, str) else Kind.NUMBER
+        return ValueKind.TRUTH
+    return ValueKind.TEXT if isinstance(value, str) else ValueKind.NUMBER
 
 
 def _field(sample: Any, path: Path) -> Any:

@@ -52,7 +52,7 @@ LOSSES: Final = (Arrival.LOST_DEPTH, Arrival.LOST_CONSUMED, Arrival.LOST_RESOURC
 """Results with which a fact is dropped permanently; each is counted."""
 
 
-class Kind(enum.StrEnum):
+class EntryKind(enum.StrEnum):
     """Kind of an entry, in the letters of the text: sample, dispose, no writers."""
 
     SAMPLE = "S"
@@ -77,7 +77,7 @@ class Entry:
     entry without a fact. The generation counts are those at the time of insertion.
     """
 
-    kind: Kind
+    kind: EntryKind
     origin: Origin
     time_ns: int
     sample: Sample | None
@@ -188,7 +188,7 @@ class Instance:
     @property
     def samples(self) -> int:
         """Number of samples in the history."""
-        return sum(entry.kind is Kind.SAMPLE for entry in self._entries)
+        return sum(entry.kind is EntryKind.SAMPLE for entry in self._entries)
 
     def ends_derived_after(self, count: int) -> bool:
         """Whether exactly one entry follows the first `count`, and it is derived."""
@@ -256,13 +256,13 @@ class Instance:
         self._is_open = False
         if is_missed and origin is not Origin.AGAIN and fact.writer in self._registered():
             self._superseded.discard(fact.writer)
-            self._derive(Kind.DISPOSED, fact.source_time_ns)
+            self._derive(EntryKind.DISPOSED, fact.source_time_ns)
         elif not self.writers and self._registered():
-            self._derive(Kind.NO_WRITERS, fact.source_time_ns)
+            self._derive(EntryKind.NO_WRITERS, fact.source_time_ns)
         elif not self.writers and self.state is InstanceState.ALIVE:
             said = self._newest.get(fact.writer, fact)
             self._change(Change.NO_WRITERS)
-            self._append(Kind.NO_WRITERS, origin, said.source_time_ns, said)
+            self._append(EntryKind.NO_WRITERS, origin, said.source_time_ns, said)
 
     def _note_writer(self, fact: Sample) -> None:
         """Note the registration of the writer, also if facts come out of order."""
@@ -301,7 +301,7 @@ class Instance:
             self._append_fact(place, origin, fact)
             return Arrival.INSERTED
         following = self._entries[index] if index < len(self._entries) else self
-        kind = Kind.SAMPLE if fact.status & DATA else Kind.DISPOSED
+        kind = EntryKind.SAMPLE if fact.status & DATA else EntryKind.DISPOSED
         counts = (following.disposed_generations, following.no_writers_generations)
         self._put(index, place, Entry(kind, origin, fact.source_time_ns, fact, *counts))
         return Arrival.BACK_INSERTED
@@ -309,12 +309,12 @@ class Instance:
     def _has_no_room(self, fact: Sample, index: int, origin: Origin, *, has_room: bool) -> Arrival | None:
         """Return why a fact cannot be inserted at `index`; a repeated one replaces its original."""
         if self.depth:
-            newer = sum(1 for entry in self._entries[index:] if entry.kind is Kind.SAMPLE)
+            newer = sum(1 for entry in self._entries[index:] if entry.kind is EntryKind.SAMPLE)
             if newer >= self.depth:
                 return Arrival.LOST_DEPTH
         if not fact.status & DATA or (has_room and (self.depth or not self.max_samples)):
             return None
-        held = [at for at, entry in enumerate(self._entries) if entry.kind is Kind.SAMPLE]
+        held = [at for at, entry in enumerate(self._entries) if entry.kind is EntryKind.SAMPLE]
         if has_room and len(held) < self.max_samples:
             return None
         originals = [at for at in held if self._entries[at].sample == fact]
@@ -325,8 +325,8 @@ class Instance:
 
     def _append_fact(self, place: _Place, origin: Origin, fact: Sample) -> None:
         """Append the newest fact, which decides the state."""
-        kind = Kind.SAMPLE if fact.status & DATA else Kind.DISPOSED
-        self._change(Change.DATA if kind is Kind.SAMPLE else Change.DISPOSED)
+        kind = EntryKind.SAMPLE if fact.status & DATA else EntryKind.DISPOSED
+        self._change(Change.DATA if kind is EntryKind.SAMPLE else Change.DISPOSED)
         self._append(kind, origin, fact.source_time_ns, fact, place)
         if fact.status & DISPOSE:
             self._change(Change.DISPOSED)
@@ -346,14 +346,14 @@ class Instance:
         self._superseded.discard(writer)
         before = self.state
         if was_registered and autodispose:
-            self._derive(Kind.DISPOSED, time_ns)
+            self._derive(EntryKind.DISPOSED, time_ns)
         elif was_registered and not self.writers:
-            self._derive(Kind.NO_WRITERS, time_ns)
+            self._derive(EntryKind.NO_WRITERS, time_ns)
         return self.state is not before
 
-    def _derive(self, kind: Kind, time_ns: int) -> None:
+    def _derive(self, kind: EntryKind, time_ns: int) -> None:
         """Change the state because of an absent writer."""
-        change = Change.DISPOSED if kind is Kind.DISPOSED else Change.NO_WRITERS
+        change = Change.DISPOSED if kind is EntryKind.DISPOSED else Change.NO_WRITERS
         if MOVES[self.state][change].state is not self.state:
             self._change(change)
             self.is_derived = True
@@ -386,7 +386,7 @@ class Instance:
         """
         if end.status & DISPOSE:
             self._change(Change.DISPOSED)
-            self._append(Kind.DISPOSED, Origin.STORED, end.source_time_ns, end)
+            self._append(EntryKind.DISPOSED, Origin.STORED, end.source_time_ns, end)
         self._taken.clear()
         self._begin_round(sorted(set(history)))
 
@@ -460,17 +460,17 @@ class Instance:
             self.view = VIEWS[self.view, False]
 
     def _append(
-        self, kind: Kind, origin: Origin, time_ns: int, fact: Sample | None, place: _Place | None = None
+        self, kind: EntryKind, origin: Origin, time_ns: int, fact: Sample | None, place: _Place | None = None
     ) -> None:
         """Append an entry; one that follows another of its kind replaces it."""
         last = self._places[-1] if self._places else self._consumed or _Place(self._round, time_ns)
-        if place is None and kind is Kind.NO_WRITERS:
+        if place is None and kind is EntryKind.NO_WRITERS:
             place = last  # the loss of writers does not exclude an older sample
         elif place is None:
             place = max(last, _Place(self._round, time_ns, _LAST))
         counts = (self.disposed_generations, self.no_writers_generations)
         if (
-            kind is not Kind.SAMPLE
+            kind is not EntryKind.SAMPLE
             and self._entries
             and self._entries[-1].kind is kind
             and not self.shows_all
@@ -484,7 +484,7 @@ class Instance:
         self._entries.insert(index, entry)
         if not self.depth:
             return
-        samples = [at for at, each in enumerate(self._entries) if each.kind is Kind.SAMPLE]
+        samples = [at for at, each in enumerate(self._entries) if each.kind is EntryKind.SAMPLE]
         if len(samples) >= self.depth:
             oldest = samples[-self.depth]
             del self._entries[:oldest], self._places[:oldest]

@@ -12,7 +12,7 @@ from cyclonedds.idl import IdlUnion
 from cyclonedds.idl._typesupport.DDS.XTypes import TypeInformation, TypeMapping
 from cyclonedds.idl._xt_builder import XTInterpreter
 
-from engine.dataset.content import Kind, Undecodable
+from engine.dataset.content import Undecodable, ValueKind
 from engine.dataset.sample import DATA
 from engine.dds.errors import DdsError
 from engine.dds.typecheck import check_description
@@ -99,12 +99,12 @@ def kinds_of(description: TypeDescription) -> Kinds:
     Raises:
         Undecodable: see `class_of`.
     """
-    found: dict[Path, Kind] = {}
+    found: dict[Path, ValueKind] = {}
     _add_kinds(found, class_of(description), (), 0)
     return found
 
 
-def _add_kinds(found: dict[Path, Kind], class_: Any, above: Path, depth: int) -> None:
+def _add_kinds(found: dict[Path, ValueKind], class_: Any, above: Path, depth: int) -> None:
     for name, hint in typing.get_type_hints(class_).items():
         if name.startswith("__"):
             continue
@@ -120,11 +120,11 @@ def _required(hint: Any) -> Any:
     return inner[0] if typing.get_origin(hint) is typing.Union and len(inner) == 1 else hint
 
 
-def _kind(type_: Any) -> Kind:
+def _kind(type_: Any) -> ValueKind:
     if not isinstance(type_, type):
-        return Kind.OTHER
+        return ValueKind.OTHER
     if issubclass(type_, bool):
-        return Kind.TRUTH
+        return ValueKind.TRUTH
     if issubclass(type_, str | enum.Enum):
-        return Kind.TEXT
-    return Kind.NUMBER if issubclass(type_, int | float) else Kind.OTHER
+        return ValueKind.TEXT
+    return ValueKind.NUMBER if issubclass(type_, int | float) else ValueKind.OTHER

@@ -80,12 +80,12 @@ class Capture:
 
     def drain(self) -> None:
         """Take from every tap what it has, up to a bound, unless too much waits for the disk."""
-        tracer = self._runtime.holdings.tracer
+        tracer = self._runtime.shared.tracer
         room = self._max_waiting - self._persistence.queued_changes
         if self._persistence.problem:
             room = DRAIN  # what the disk does not take stays in memory and is written later
         if room <= 0:
-            self._runtime.holdings.is_behind = True
+            self._runtime.shared.is_behind = True
             if self._held_since_ns is None:
                 self._held_since_ns = self._clock.wall_ns()
                 tracer.event("capture.back-pressure", samples=self._persistence.queued_changes)
@@ -109,6 +109,6 @@ class Capture:
             self._orphans.wait(unrouted)
             if dropped := self._orphans.drop_surplus():
                 self._runtime.count_unrouted(dropped)
-        self._runtime.holdings.is_behind = is_behind or bool(self._orphans)
+        self._runtime.shared.is_behind = is_behind or bool(self._orphans)
         pause_s = 0.0 if count < BUSY or self._runtime.serving.tails else DRAIN_PAUSE_S * ROOMY / fill
         self._due_s = self._clock.monotonic() + pause_s

@@ -105,7 +105,7 @@ class Incoming:
             if policies and self._neighbourhood.refuse(offer, policies) is not None:
                 self._runtime.counters["unkept_writers"] += 1
                 for group in offer.groups:
-                    self._runtime.holdings.refuse_writer(group, offer.endpoint.guid.hex(), policies)
+                    self._runtime.shared.refuse_writer(group, offer.endpoint.guid.hex(), policies)
 
     def _not_kept(self, unkept: Unkept) -> None:
         self._runtime.counters["unkept_writers"] += 1
@@ -149,7 +149,7 @@ class Incoming:
                 self._runtime.message(received.topic, received.sender_id, received.payload)
             else:
                 cause = f"participant {received.participant.hex()} is not this node"
-                self._runtime.holdings.malformed(received.topic, received.sender_id, cause)
+                self._runtime.shared.malformed(received.topic, received.sender_id, cause)
 
     def count_undecodable(self, totals: Mapping[str, int]) -> None:
         """Count and report the samples that the transport could not decode.
@@ -161,6 +161,6 @@ class Incoming:
             count = total - self._undecodable.get(topic, 0)
             if count:
                 self._undecodable[topic] = total
-                self._runtime.holdings.malformed(
+                self._runtime.shared.malformed(
                     topic, "?", f"{count} samples are not what the topic carries", count
                 )

@@ -17,8 +17,8 @@ from engine.dataset.settling import border_before
 if TYPE_CHECKING:
     from engine.core.fellows import Fellow
     from engine.core.messages import Message, Outgoing
-    from engine.runtime.holdings import Holdings
     from engine.runtime.sets import NameSpaceData
+    from engine.runtime.shared import SharedState
 
 SETTLING_NS: Final = 1_000_000_000
 """Age at which a sample should have reached every node."""
@@ -27,8 +27,8 @@ SETTLING_NS: Final = 1_000_000_000
 class Agreement:
     """The comparison of settled sets with each heartbeat."""
 
-    def __init__(self, holdings: Holdings) -> None:
-        self._holdings = holdings
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
         self._heard: dict[str, Status] = {}
 
     def announced(self, outgoing: Outgoing) -> Outgoing:
@@ -40,11 +40,11 @@ class Agreement:
         return dataclasses.replace(outgoing, message=dataclasses.replace(message, roll_ups=roll_ups))
 
     def _with_settled(self, roll_up: RollUp) -> RollUp:
-        data = self._holdings.spaces.get(roll_up.name_space)
+        data = self._shared.spaces.get(roll_up.name_space)
         if data is None:
             return roll_up
         self._advance(data)
-        if self._holdings.is_behind:
+        if self._shared.is_behind:
             return roll_up
         until_ns = border_before(data.present.now_ns - SETTLING_NS)
         return dataclasses.replace(roll_up, settled=Settled(until_ns, *data.working.settled(until_ns)))
@@ -52,9 +52,9 @@ class Agreement:
     def _advance(self, data: NameSpaceData) -> None:
         """Move the present forward, by the clock of the master, which all nodes use."""
         following = data.state.following
-        master = self._holdings.core.fellow(following.node) if following is not None else None
+        master = self._shared.core.fellow(following.node) if following is not None else None
         data.present.follow(master.skew_ns if master is not None else 0)
-        data.present.advance(self._holdings.steady_ns())
+        data.present.advance(self._shared.steady_ns())
         data.working.settle_with(data.present)
 
     def heard(self, message: Message, sender: str) -> bool:
@@ -68,24 +68,24 @@ class Agreement:
         return any(self._is_news(theirs) for theirs in message.roll_ups)
 
     def _is_news(self, theirs: RollUp) -> bool:
-        data = self._holdings.spaces.get(theirs.name_space)
+        data = self._shared.spaces.get(theirs.name_space)
         ours = data.working.summary() if data is not None else None
         return ours is not None and (theirs.count, theirs.digest) != (ours.count, ours.digest)
 
     def work(self, now: float) -> None:
         """Compare with the heartbeats that have come since the last call."""
         heard, self._heard = self._heard, {}
-        if self._holdings.is_behind:
+        if self._shared.is_behind:
             return
         for sender, message in heard.items():
-            fellow = self._holdings.core.fellow(sender)
+            fellow = self._shared.core.fellow(sender)
             if fellow is not None and fellow.status is message:  # otherwise a newer one has come
                 self._compare(fellow, message, now)
 
     def _compare(self, fellow: Fellow, message: Status, now: float) -> None:
-        core = self._holdings.core
+        core = self._shared.core
         for theirs in message.roll_ups:
-            data = self._holdings.spaces.get(theirs.name_space)
+            data = self._shared.spaces.get(theirs.name_space)
             if data is None or not theirs.complete or not data.state.complete:
                 continue
             settled = theirs.settled

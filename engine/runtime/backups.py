@@ -25,7 +25,7 @@ PATIENCE: Final = 10
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kept:
+class BackupKept:
     """A replaced set stays as set `version` of the store."""
 
     name_space: str
@@ -34,7 +34,7 @@ class Kept:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NotKept:
+class BackupMissing:
     """A replaced set is lost, because there was no space for both."""
 
     name_space: str
@@ -42,7 +42,7 @@ class NotKept:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Dropped:
+class BackupDropped:
     """A back-up was dropped."""
 
     name_space: str
@@ -51,7 +51,7 @@ class Dropped:
     cause: str
 
 
-Report = Kept | NotKept | Dropped
+Report = BackupKept | BackupMissing | BackupDropped
 
 
 class Backups:
@@ -91,12 +91,12 @@ class Backups:
             if one.version not in left:
                 self._tell_dropped(one, "a newer back-up takes its place")
         if note is not None and before is not None:
-            self.reports.append(Kept(writer.name_space, before.version, note))
+            self.reports.append(BackupKept(writer.name_space, before.version, note))
         return info
 
     def not_kept(self, name_space: str, note: Replaced) -> None:
         """Report a set that was replaced without a back-up."""
-        self.reports.append(NotKept(name_space, note))
+        self.reports.append(BackupMissing(name_space, note))
 
     def went_well(self) -> None:
         """Note that the disk took a job."""
@@ -125,4 +125,4 @@ class Backups:
         return [one for one in self._store.sets(name_space) if one.state is SetState.KEPT]
 
     def _tell_dropped(self, one: SetInfo, cause: str) -> None:
-        self.reports.append(Dropped(one.name_space, one.version, one.stored.count, cause))
+        self.reports.append(BackupDropped(one.name_space, one.version, one.stored.count, cause))

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
-    from engine.runtime.holdings import Holdings
     from engine.runtime.registered import Registered
     from engine.runtime.serving import Serving
     from engine.runtime.sets import NameSpaceData
+    from engine.runtime.shared import SharedState
 
 MAX_SAMPLE_BYTES: Final = MAX_BATCH_BYTES - (1 << 20)
 """A larger sample is not kept, because no stream could carry it to fellows."""
@@ -120,8 +120,8 @@ class _Sink:
 class Capture:
     """The path from the taps to the sets."""
 
-    def __init__(self, holdings: Holdings, serving: Serving, registered: Registered) -> None:
-        self._holdings = holdings
+    def __init__(self, shared: SharedState, serving: Serving, registered: Registered) -> None:
+        self._shared = shared
         self._serving = serving
         self._registered = registered
 
@@ -132,7 +132,7 @@ class Capture:
 
         `routes` has the groups of each writer, () for a writer to ignore.
         """
-        return _Batch(self._holdings, self._serving, self._registered, routes).take(records)
+        return _Batch(self._shared, self._serving, self._registered, routes).take(records)
 
 
 class _Batch:
@@ -140,12 +140,12 @@ class _Batch:
 
     def __init__(
         self,
-        holdings: Holdings,
+        shared: SharedState,
         serving: Serving,
         registered: Registered,
         routes: Mapping[bytes, tuple[Group, ...]],
     ) -> None:
-        self._holdings = holdings
+        self._shared = shared
         self._serving = serving
         self._registered = registered
         self._routes = routes
@@ -161,11 +161,11 @@ class _Batch:
         # KEEP_LAST 1 (DDS 1.4, 2.2.3.18): what waits is the newest of each instance, all that is kept.
         for sink in self._by_group.values():
             self._apply_waiting(sink)
-        counters = self._holdings.counters
+        counters = self._shared.counters
         counters["captured"] += self._captured
         # Persistent groups (guide, 5.2.3.2): the changes of a batch go to the store together.
         for name, changes in self._changes.items():
-            self._holdings.persistence.append(name, changes)
+            self._shared.persistence.append(name, changes)
         return self._unrouted
 
     def _take_all(self, records: Iterable[CapturedSample | CapturedRun]) -> None:
@@ -226,28 +226,28 @@ class _Batch:
         sinks = self._by_writer.get(writer)
         if sinks is None and (groups := self._routes.get(writer)) is not None:
             sinks = self._open(writer, groups)
-            now_ns = self._holdings.steady_ns()
+            now_ns = self._shared.steady_ns()
             for sink in sinks:
                 sink.data.present.saw(writer, time_ns, now_ns)
             if time_ns - now_ns > FUTURE_NS and sinks:
-                self._holdings.tell_future(sinks[0].description.group, writer, time_ns - now_ns)
+                self._shared.tell_future(sinks[0].description.group, writer, time_ns - now_ns)
         return sinks
 
     def _open(self, writer: bytes, groups: tuple[Group, ...]) -> tuple[_Sink, ...]:
         sinks: list[_Sink] = []
         for group in groups:
             if group not in self._by_group:
-                state = self._holdings.core.name_space_of(group)
-                description = self._holdings.descriptions.get(group)
+                state = self._shared.core.name_space_of(group)
+                description = self._shared.descriptions.get(group)
                 if state is None or description is None or not state.keeps(group):
                     continue
-                data = self._holdings.spaces[state.name]
+                data = self._shared.spaces[state.name]
                 self._by_group[group] = _Sink(description, data, self._registered)
             sinks.append(self._by_group[group])
         self._by_writer[writer] = tuple(sinks)
         # Samples may be passed over only if no reader that is being served needs each of them (5.4.7), and no
         # content filter looks at each (//OpenSplice/Domain/Filters). A writer in several partitions is rare.
-        is_gated = not self._holdings.gates.keys().isdisjoint(groups)
+        is_gated = not self._shared.gates.keys().isdisjoint(groups)
         is_plain = len(sinks) == 1 and sinks[0].group_set.is_renewable and not is_gated
         if is_plain and not self._serving.tails.wants(writer):
             self._single[writer] = sinks[0]
@@ -261,7 +261,7 @@ class _Batch:
             return
         sample = make_sample(time_ns, writer, status, key, payload)
         self._captured += 1
-        if not self._holdings.passes(sink.description.group, sample, sink.group_set):
+        if not self._shared.passes(sink.description.group, sample, sink.group_set):
             return
         outcome, evicted = sink.group_set.apply(sample)
         # Registrations decide when an instance may be purged (DDS 1.4, 2.2.3.5 service_cleanup_delay).
@@ -272,7 +272,7 @@ class _Batch:
         if status & UNREGISTER and sink.registered is not None:
             sink.registered.unregistered(sink.description.group, key, writer)
         if outcome is not Outcome.STORED:
-            self._holdings.counters["too_old"] += outcome is Outcome.OLDER
+            self._shared.counters["too_old"] += outcome is Outcome.OLDER
             return
         sink.data.has_changed = True
         # A late joiner that is being served may have missed the sample (5.4.7).
@@ -306,6 +306,6 @@ class _Batch:
                 yield record
 
     def _refuse(self, sink: _Sink, size: int) -> None:
-        self._holdings.counters["too_large"] += 1
+        self._shared.counters["too_large"] += 1
         reason = f"a sample of {size} bytes is not kept, the limit is {MAX_SAMPLE_BYTES}"
-        self._holdings.tracer.event("group.ignored", group=sink.description.group, reason=reason)
+        self._shared.tracer.event("group.ignored", group=sink.description.group, reason=reason)

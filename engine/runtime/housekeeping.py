@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
-    from engine.runtime.holdings import Holdings
     from engine.runtime.sets import NameSpaceData
+    from engine.runtime.shared import SharedState
 
 PERIOD_S: Final = 1.0
 MAX_REMEMBERED: Final = 100_000
@@ -53,11 +53,11 @@ class Housekeeping:
         registered: writers with instances registered, besides the writers of the kept samples.
     """
 
-    def __init__(self, holdings: Holdings) -> None:
-        self._holdings = holdings
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
         self._writers: dict[bytes, tuple[Group, ...]] = {}
         self._gone_s: dict[bytes, float] = {}
-        self._others_gone_s = holdings.clock.monotonic()
+        self._others_gone_s = shared.clock.monotonic()
         self._due_s = 0.0
         self._disposed = DisposedInstances()
         self.registered = Registered()
@@ -72,15 +72,15 @@ class Housekeeping:
 
     def writers(self, writer: bytes, groups: tuple[Group, ...]) -> None:
         """Note a living durable writer of these groups, or with no groups its loss."""
-        now = self._holdings.clock.monotonic()
+        now = self._shared.clock.monotonic()
         if groups:
             self._writers[writer] = groups
         elif self._writers.pop(writer, None) is not None:
             self._went(writer, now)
         alive = {group for known in self._writers.values() for group in known}
-        for state in self._holdings.core.name_spaces:
+        for state in self._shared.core.name_spaces:
             present = any(state.name_space.contains(group) for group in alive)
-            self._holdings.core.writers_known(state.name, present=present, now=now)
+            self._shared.core.writers_known(state.name, present=present, now=now)
 
     def _went(self, writer: bytes, now: float) -> None:
         self._gone_s.pop(writer, None)
@@ -90,7 +90,7 @@ class Housekeeping:
 
     def work(self, now: float) -> None:
         """Purge what may go, and trace rejected and lost samples and back-ups."""
-        self._holdings.tell_backups()
+        self._shared.tell_backups()
         if now < self._due_s:
             return
         self._due_s = now + PERIOD_S
@@ -98,21 +98,21 @@ class Housekeeping:
         self._tell_lost(now)
         self._disposed.look(self._purgeable_groups(), now)
         if self._disposed:
-            for data in self._holdings.spaces.values():
+            for data in self._shared.spaces.values():
                 self._purge(data, now)
 
     def _purgeable_groups(self) -> dict[Group, GroupSet]:
         return {
             group: group_set
-            for data in self._holdings.spaces.values()
+            for data in self._shared.spaces.values()
             for group, group_set in data.working.groups.items()
-            if group in self._holdings.descriptions
-            and self._holdings.descriptions[group].qos.cleanup_delay_ns != INFINITE
+            if group in self._shared.descriptions
+            and self._shared.descriptions[group].qos.cleanup_delay_ns != INFINITE
         }
 
     def _tell_rejected(self, now: float) -> None:
         """Count the samples that resource limits rejected, and trace them from time to time."""
-        for data in self._holdings.spaces.values():
+        for data in self._shared.spaces.values():
             for group, group_set in data.working.groups.items():
                 count = group_set.rejected.total() if group_set.rejected else 0
                 known, counted, said, due_s = self._rejected.get(group, (group_set, 0, 0, now))
@@ -120,9 +120,9 @@ class Housekeeping:
                     counted = said = 0
                 if count == said:
                     continue
-                self._holdings.counters["rejected"] += count - counted
+                self._shared.counters["rejected"] += count - counted
                 if now >= due_s:
-                    self._holdings.tracer.event(
+                    self._shared.tracer.event(
                         "capture.limited",
                         group=group,
                         count=count - said,
@@ -139,7 +139,7 @@ class Housekeeping:
         """Trace from time to time the samples that arrived too old to be kept."""
         if now < self._tell_lost_s:
             return
-        for data in self._holdings.spaces.values():
+        for data in self._shared.spaces.values():
             for group, group_set in data.working.groups.items():
                 if not group_set.lost:
                     continue
@@ -147,21 +147,21 @@ class Housekeeping:
                 said = said if said <= group_set.lost else 0  # another set took its place
                 if group_set.lost > said:
                     self._tell_lost_s = now + SAY_REJECTED_S
-                    self._holdings.tracer.event(
+                    self._shared.tracer.event(
                         "capture.lost", group=group, count=group_set.lost - said, total=group_set.lost
                     )
                 self._lost[group] = group_set.lost
 
     def _purge(self, data: NameSpaceData, now: float) -> None:
-        until_ns = self._holdings.core.purgeable_until(data.state.name, now)
+        until_ns = self._shared.core.purgeable_until(data.state.name, now)
         if until_ns is None:
             return
         settled_s = FOREVER_S
         if until_ns < FOREVER_NS:
             # A set dates a change at most `STEP_NS` later than it came (see engine.dataset.settling).
-            settled_s = now - (self._holdings.steady_ns() + STEP_NS - until_ns) / 1e9
+            settled_s = now - (self._shared.steady_ns() + STEP_NS - until_ns) / 1e9
         for group, group_set in data.working.groups.items():
-            description = self._holdings.descriptions.get(group)
+            description = self._shared.descriptions.get(group)
             if description is None:
                 continue
             over_s = now - description.qos.cleanup_delay_ns / 1e9
@@ -175,7 +175,7 @@ class Housekeeping:
             )
             if instances:
                 self.purged(group, instances)
-                self._holdings.core.purge(group, instances)
+                self._shared.core.purge(group, instances)
 
     def _is_written(self, group: Group, key: bytes, history: Sequence[Sample], until_s: float) -> bool:
         """Whether an instance has, or had at `until_s`, a writer that did not unregister it."""
@@ -194,14 +194,14 @@ class Housekeeping:
         changes = [change for key, last in instances for change in data.purge(description, key, last)]
         for key, _ in instances:
             self.registered.forget(group, key)
-        self._holdings.persistence.append(data.state.name, changes)
-        self._holdings.counters["purged"] += len(instances)
-        self._holdings.tracer.event("purge.done", group=group, instances=len(instances))
+        self._shared.persistence.append(data.state.name, changes)
+        self._shared.counters["purged"] += len(instances)
+        self._shared.tracer.event("purge.done", group=group, instances=len(instances))
 
     def deleted(self, partition: str, topic: str, until_ns: int) -> None:
         """Delete historical data of all groups that match, permanently."""
         removed = groups = 0
-        for group, description in list(self._holdings.descriptions.items()):
+        for group, description in list(self._shared.descriptions.items()):
             if not (matches(partition, group.partition) and matches(topic, group.topic)):
                 continue
             data, _ = self._find(group)
@@ -209,11 +209,11 @@ class Housekeeping:
                 continue
             before = data.open_group(description).count
             changes = data.delete(description, until_ns)
-            self._holdings.persistence.append(data.state.name, changes)
+            self._shared.persistence.append(data.state.name, changes)
             self.remember_floor(data, group)
             removed += before - data.open_group(description).count
             groups += 1
-        self._holdings.tracer.event(
+        self._shared.tracer.event(
             "delete.done", samples=removed, groups=groups, expression=f"{partition}.{topic}"
         )
 
@@ -221,9 +221,9 @@ class Housekeeping:
         """Store the source time up to which data was deleted."""
         group_set = data.working.groups.get(group)
         if group_set is not None:
-            self._holdings.persistence.mark(data.state.name, {floor_mark(group): str(group_set.floor_ns)})
+            self._shared.persistence.mark(data.state.name, {floor_mark(group): str(group_set.floor_ns)})
 
     def _find(self, group: Group) -> tuple[NameSpaceData | None, GroupDescription | None]:
-        state = self._holdings.core.name_space_of(group)
-        data = self._holdings.spaces.get(state.name) if state else None
-        return data, self._holdings.descriptions.get(group)
+        state = self._shared.core.name_space_of(group)
+        data = self._shared.spaces.get(state.name) if state else None
+        return data, self._shared.descriptions.get(group)

@@ -10,7 +10,7 @@ from engine.core.events import Target
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.rows import Rows
-from engine.runtime.stream import Begin, End, StreamFault, Unpacker, stream_of
+from engine.runtime.stream import StreamBegin, StreamEnd, StreamFault, Unpacker, stream_of
 
 if TYPE_CHECKING:
     from engine.dataset.reconciliation import Words
@@ -25,7 +25,7 @@ class Incoming:
 
     number: bytes
     """Number of the stream, 16 bytes."""
-    begin: Begin
+    begin: StreamBegin
     """Its description by the sender."""
     target: Target
     """The request of this node that it answers."""
@@ -41,7 +41,7 @@ class Incoming:
     """Samples that have not been handed to the store yet."""
     identities: list[bytes] = dataclasses.field(default_factory=list)
     """For a difference: identities of samples that the alignee must remove, 8 bytes each."""
-    end: End | None = None
+    end: StreamEnd | None = None
     """Its last record; None while it has not come."""
     samples: int = 0
     """Samples that have arrived."""
@@ -82,7 +82,7 @@ class IncomingStreams:
             return None  # the rest of a stream that was dropped or began too early
         try:
             for item in unpacker.items(batch):
-                if isinstance(item, Begin):
+                if isinstance(item, StreamBegin):
                     stream = self._begin(number, item, unpacker, wall_ns)
                 if stream is None:
                     return None
@@ -97,7 +97,7 @@ class IncomingStreams:
             del self._streams[number]
         return stream
 
-    def _begin(self, number: bytes, begin: Begin, unpacker: Unpacker, wall_ns: int) -> Incoming | None:
+    def _begin(self, number: bytes, begin: StreamBegin, unpacker: Unpacker, wall_ns: int) -> Incoming | None:
         target = next((target for target in begin.targets if target.node == self._node), None)
         if target is None:
             return None
@@ -124,7 +124,7 @@ class IncomingStreams:
             if not stream.begin.is_difference or len(item) % 8:
                 raise StreamFault("identities come where none are expected")
             stream.identities.append(item)
-        elif isinstance(item, End):
+        elif isinstance(item, StreamEnd):
             stream.end = item
             if stream.begin.is_difference:  # it is verified when it is applied to the base
                 stream.is_whole = True

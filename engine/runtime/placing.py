@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from engine.core.events import ExpectSet
     from engine.core.namespaces import Group
     from engine.dataset.reconciliation import Stepwise
-    from engine.runtime.holdings import Holdings
     from engine.runtime.housekeeping import Housekeeping
     from engine.runtime.incoming import Incoming
-    from engine.runtime.reconciling.alignee import Comparing
+    from engine.runtime.reconciling.alignee import AligneeComparisons
     from engine.runtime.serving import Serving
     from engine.runtime.sets import Began, Difference, NameSpaceData
+    from engine.runtime.shared import SharedState
 
 GIVE: Final = "give"
 """Purpose of a stream without a request: samples that its sender found to be missing here."""
@@ -42,9 +42,9 @@ class Placing:
     """The part of a runtime that puts received sets in place."""
 
     def __init__(
-        self, holdings: Holdings, serving: Serving, housekeeping: Housekeeping, comparing: Comparing
+        self, shared: SharedState, serving: Serving, housekeeping: Housekeeping, comparing: AligneeComparisons
     ) -> None:
-        self._holdings = holdings
+        self._shared = shared
         self._serving = serving
         self._housekeeping = housekeeping
         self._comparing = comparing
@@ -53,12 +53,12 @@ class Placing:
     def expect(self, event: ExpectSet) -> None:
         """Note that a request went out: samples written from now on are newer than its answer."""
         if event.purpose in _REPLACING:
-            data = self._holdings.spaces[event.name_space]
-            self._began[event.name_space, event.request] = data.begin(self._holdings.clock.wall_ns())
+            data = self._shared.spaces[event.name_space]
+            self._began[event.name_space, event.request] = data.begin(self._shared.clock.wall_ns())
 
     def keep_wanted(self) -> None:
         """Forget requests that are not wanted any more."""
-        expects = self._holdings.core.expects
+        expects = self._shared.core.expects
         for name, request in [key for key in self._began if not expects(*key)]:
             del self._began[name, request]
 
@@ -67,7 +67,7 @@ class Placing:
 
         The request does not time out meanwhile, because the aligner has done its part.
         """
-        core, clock = self._holdings.core, self._holdings.clock
+        core, clock = self._shared.core, self._shared.clock
         self.open_groups(incoming)
         steps = self._passed(data, incoming)
         while True:
@@ -83,7 +83,7 @@ class Placing:
         """Combine, then apply the content filters."""
         made = yield from self._made(data, incoming)
         if made is not None and data.state.policy.filtered:
-            passed = yield from filtered(made.data, self._holdings.gates)
+            passed = yield from filtered(made.data, self._shared.gates)
             made = dataclasses.replace(made, data=passed)
         return made
 
@@ -94,7 +94,7 @@ class Placing:
             whole = purpose in _REPLACING or not data.state.holder
             return (yield from self._comparing.finish(incoming, whole=whole, joins=joins))
         if joins:
-            return (yield from joined(incoming, data, self._holdings.descriptions))
+            return (yield from joined(incoming, data, self._shared.descriptions))
         surplus: Difference = {}
         if data.state.holder and purpose in _SHARING:
             surplus = _without(data.working, incoming.data)
@@ -110,7 +110,7 @@ class Placing:
     def _why_not_joined(self, data: NameSpaceData, incoming: Incoming) -> str:
         if incoming.target.forgotten:
             return "this node was away for longer than deletions are remembered"
-        return self._holdings.core.why_not_joined(data.state.name, incoming.begin.aligner)
+        return self._shared.core.why_not_joined(data.state.name, incoming.begin.aligner)
 
     def put(
         self, data: NameSpaceData, incoming: Incoming, finished: Finished
@@ -125,7 +125,7 @@ class Placing:
             new = self._join(data, incoming, finished.data)
             self._serving.show(data.state.name, new, missed=purpose == "repair")
         elif data.staging is not None:
-            data.stage_too(finished.data, self._holdings.descriptions)
+            data.stage_too(finished.data, self._shared.descriptions)
         else:
             self._note_replaced(data, incoming, finished)
             data.stage(finished.data, finished.conversion)
@@ -138,24 +138,24 @@ class Placing:
         """Note that a stored set that gives way stays as a back-up."""
         why_not = self._why_not_joined(data, incoming) if self._is_initial(data, incoming) else ""
         if why_not and data.loaded is not None and _without(data.loaded, finished.data):
-            giver = self._holdings.core.name_of(incoming.begin.aligner)
+            giver = self._shared.core.name_of(incoming.begin.aligner)
             data.keeps = f"aligned with {giver} at the start: {why_not}"
 
     def take_gift(self, incoming: Incoming) -> None:
         """Take samples that a fellow found to be missing here."""
-        data = self._holdings.spaces[incoming.begin.name_space]
+        data = self._shared.spaces[incoming.begin.name_space]
         self.open_groups(incoming)
-        new = self._join(data, incoming, at_once(filtered(incoming.data, self._holdings.gates)))
+        new = self._join(data, incoming, at_once(filtered(incoming.data, self._shared.gates)))
         self._remember_floors(data, incoming)
         self._serving.show(data.state.name, new, missed=True)
 
     def open_groups(self, incoming: Incoming) -> None:
         """Open the groups of a stream, and leave out those that this node does not keep."""
-        self._holdings.counters["streams_received"] += 1
+        self._shared.counters["streams_received"] += 1
         for description in incoming.descriptions:
-            self._holdings.open_group(description, announce=False)
-        known = self._holdings.descriptions
-        state = self._holdings.spaces[incoming.begin.name_space].state
+            self._shared.open_group(description, announce=False)
+        known = self._shared.descriptions
+        state = self._shared.spaces[incoming.begin.name_space].state
         groups = incoming.data.groups
         for group in [group for group in groups if group not in known or not state.is_wanted(group)]:
             del groups[group]
@@ -167,25 +167,25 @@ class Placing:
 
     def _join(self, data: NameSpaceData, incoming: Incoming, other: DataSet) -> Difference:
         """Join a received set with the one here; return the new samples."""
-        holdings, purpose = self._holdings, incoming.target.purpose
-        new, changes = data.join(other, holdings.descriptions)
-        holdings.persistence.append(data.state.name, changes)
+        shared, purpose = self._shared, incoming.target.purpose
+        new, changes = data.join(other, shared.descriptions)
+        shared.persistence.append(data.state.name, changes)
         count = sum(map(len, new.values()))
         if purpose in ("repair", GIVE):
-            holdings.counters["repaired"] += count
-        holdings.tracer.event(
+            shared.counters["repaired"] += count
+        shared.tracer.event(
             "merge.finished",
             namespace=data.state.name,
-            role=holdings.settings.role,
+            role=shared.settings.role,
             policy=purpose,
             samples=count,
-            elapsed_ns=holdings.clock.wall_ns() - incoming.started_ns,
+            elapsed_ns=shared.clock.wall_ns() - incoming.started_ns,
         )
         return new
 
     def delete_set(self, name_space: str) -> None:
         """Empty a set (merge policy Delete); readers see its instances disposed."""
-        data = self._holdings.spaces[name_space]
+        data = self._shared.spaces[name_space]
         emptied = DataSet()
         for group, group_set in data.working.groups.items():
             emptied.open_group(group, group_set.depth, group_set.limits)
@@ -195,17 +195,17 @@ class Placing:
         self, data: NameSpaceData, other: DataSet, began: Began | None, policy: str, *, passes_disposed: bool
     ) -> None:
         """Replace a set; readers by source time would refuse samples older than a dispose."""
-        descriptions = self._holdings.descriptions
+        descriptions = self._shared.descriptions
 
         def passes(group: Group) -> bool:
             return passes_disposed and not descriptions[group].qos.by_source_timestamp
 
         before, seen = data.stored_part(descriptions.values()), data.working
-        now_ns = self._holdings.clock.wall_ns()
+        now_ns = self._shared.clock.wall_ns()
         difference, changes = data.replace(other, began, now_ns, passes, descriptions)
         is_loss = any(change.evicted for change in changes)
         keeps = f"merge policy {policy.capitalize()}" if is_loss else ""
-        self._holdings.write_set(data, Conversion(changes, before=before), keeps=keeps)
+        self._shared.write_set(data, Conversion(changes, before=before), keeps=keeps)
         shown = replaced(
             seen,
             data.working,

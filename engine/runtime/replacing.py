@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(slots=True)
-class Replaced:
+class Replacement:
     """Samples for the readers of a set that was replaced.
 
     Attributes:
@@ -54,7 +54,7 @@ def replaced(
     *,
     disposes_all: bool,
     tells: bool,
-) -> Replaced:
+) -> Replacement:
     """Compare the set that readers have seen with the one that replaced it.
 
     Args:
@@ -66,7 +66,7 @@ def replaced(
         disposes_all: every instance is disposed before it is delivered again (merge policy Replace).
         tells: there may be durability clients.
     """
-    result = Replaced()
+    result = Replacement()
     for group, target in after.groups.items():
         source = before.groups.get(group)
         new = difference.get(group, [])

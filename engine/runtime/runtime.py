@@ -17,11 +17,11 @@ from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
 from engine.runtime.agreement import Agreement
 from engine.runtime.capture import Capture
-from engine.runtime.holdings import LEARNED, Holdings
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.jobs import Degraded, Recovered, SetStored, Stored
 from engine.runtime.ports import NoFilters
 from engine.runtime.serving import Serving
+from engine.runtime.shared import LEARNED, SharedState
 from engine.runtime.startup import away_mark
 from engine.runtime.telling import Telling
 from engine.runtime.transfers import Transfers
@@ -72,14 +72,14 @@ class Runtime:
             filters: content filters of this node.
         """
         stored = {name: data for name, (data, _) in loaded.items()}
-        self.holdings = holdings = Holdings(
+        self.shared = shared = SharedState(
             settings, persistence, wire, clock, tracer, stored, parts, filters or NoFilters()
         )
-        self.settings, self.core, self.persistence = settings, holdings.core, persistence
+        self.settings, self.core, self.persistence = settings, shared.core, persistence
         self.spaces, self.descriptions, self.counters = (
-            holdings.spaces,
-            holdings.descriptions,
-            holdings.counters,
+            shared.spaces,
+            shared.descriptions,
+            shared.counters,
         )
         self._wire, self._clock, self._tracer, self._codec = wire, clock, tracer, message_codec
         self.refusal = ""
@@ -88,21 +88,21 @@ class Runtime:
         self._attached: dict[str, set[str]] = {}
         self._injecting: dict[str, int] = {}
         self._away = set(settings.away)
-        self.serving = Serving(holdings)
-        self.housekeeping = Housekeeping(holdings)
-        self._capture = Capture(holdings, self.serving, self.housekeeping.registered)
-        self.agreement = Agreement(holdings)
-        self._telling = Telling(holdings)
+        self.serving = Serving(shared)
+        self.housekeeping = Housekeeping(shared)
+        self._capture = Capture(shared, self.serving, self.housekeeping.registered)
+        self.agreement = Agreement(shared)
+        self._telling = Telling(shared)
         self.transfers = Transfers(
-            holdings, self.serving, self.housekeeping, self._telling, secret or os.urandom(16)
+            shared, self.serving, self.housekeeping, self._telling, secret or os.urandom(16)
         )
         self.turn()  # the name-spaces come with the first events of the core
-        holdings.want_stored()
+        shared.want_stored()
         for _, descriptions in loaded.values():
             for description in descriptions:
-                holdings.open_group(description, announce=False)
+                shared.open_group(description, announce=False)
         for data in self.spaces.values():
-            data.leave_out(holdings.descriptions)
+            data.leave_out(shared.descriptions)
 
     # In: from the wire.
 
@@ -123,7 +123,7 @@ class Runtime:
                     known=codec.VERSION,
                 )
         except codec.PeerFault as error:
-            self.holdings.malformed(topic, sender, str(error))
+            self.shared.malformed(topic, sender, str(error))
         else:
             if not envelope.to or self.settings.node in envelope.to:
                 self._telling.receives(envelope.message, sender)
@@ -150,7 +150,7 @@ class Runtime:
 
     def group_seen(self, description: GroupDescription) -> bool:
         """Keep the group of a durable writer; False if this node does not keep it."""
-        return self.holdings.open_group(description, announce=True)
+        return self.shared.open_group(description, announce=True)
 
     def count_unrouted(self, count: int) -> None:
         """Count samples that were dropped because discovery never found their writers."""
@@ -181,7 +181,7 @@ class Runtime:
         self.take_results()
         self.agreement.work(now)
         if now >= self._core_due_s:
-            self.holdings.tell_changes()
+            self.shared.tell_changes()
             self.core.handle_timer(now)
         if self.transfers.steps.are_left:
             self.transfers.steps.work()
@@ -189,7 +189,7 @@ class Runtime:
             self._carry_out(event)
         self.housekeeping.work(now)
         self.serving.work(now)
-        self.holdings.tell_changes()
+        self.shared.tell_changes()
         self.transfers.work(now)
         for message in self.core.messages_to_send(now):
             self._telling.sends(message.message)
@@ -222,13 +222,13 @@ class Runtime:
             elif isinstance(result, Recovered) and data:
                 self._tracer.event("store.recovered", namespace=result.name_space, samples=0, elapsed_ns=0)
                 if result.rewrite and data.is_switched:
-                    self.holdings.write_set(data)
+                    self.shared.write_set(data)
             elif isinstance(result, SetStored):
                 self._set_stored(result)
         return needs_turn
 
     def _set_stored(self, result: SetStored) -> None:
-        began_ns = self.holdings.set_handed_over_ns.pop(result.name_space, 0)
+        began_ns = self.shared.set_handed_over_ns.pop(result.name_space, 0)
         elapsed_ns = max(1, self._clock.wall_ns() - began_ns) if began_ns else 0
         rate = int(result.written * 1e9 / elapsed_ns) if elapsed_ns else 0
         self._tracer.event("store.statistics", actions=result.written, elapsed_ns=elapsed_ns, rate=rate)
@@ -238,7 +238,7 @@ class Runtime:
             case events.Note():
                 self._tracer.event(event.event, **event.fields)
             case events.NameSpaceLearned():
-                self.holdings.add_name_space(event)
+                self.shared.add_name_space(event)
             case events.NameSpaceDoubted():
                 self.persistence.mark(event.name_space, {LEARNED: ""})
             case events.LoadStored():
@@ -249,7 +249,7 @@ class Runtime:
             case events.Completed():
                 self._complete(event)
             case events.LineageAdopted():
-                self.holdings.remember_lineage(self.spaces[event.name_space])
+                self.shared.remember_lineage(self.spaces[event.name_space])
                 self._tracer.event(
                     "namespace.merge-state",
                     namespace=event.name_space,
@@ -257,7 +257,7 @@ class Runtime:
                     role=self.settings.role,
                 )
             case events.WholeKnown():
-                self.holdings.remember_lineage(self.spaces[event.name_space])
+                self.shared.remember_lineage(self.spaces[event.name_space])
             case events.SendSet():
                 self.transfers.send(event)
             case events.ExpectSet():
@@ -315,11 +315,11 @@ class Runtime:
         try:
             description: GroupDescription = plain.from_json(GroupDescription, event.description)
         except ValueError as error:
-            self.holdings.malformed(codec.MESSAGE_TOPIC, event.fellow, str(error))
+            self.shared.malformed(codec.MESSAGE_TOPIC, event.fellow, str(error))
             return
         if description.group in self.descriptions:
-            self.holdings.raise_group(description.group, description.qos, announce=False)
-        elif self.holdings.open_group(description, announce=False):
+            self.shared.raise_group(description.group, description.qos, announce=False)
+        elif self.shared.open_group(description, announce=False):
             self._tracer.event("group.created", group=event.group, quality_ns=0)
 
     def _inject(self, name: str) -> None:
@@ -332,8 +332,8 @@ class Runtime:
     def _complete(self, event: events.Completed) -> None:
         data = self.spaces[event.name_space]
         conversion, keeps, data.keeps = data.complete(self.descriptions), data.keeps, ""
-        self.holdings.withhold_rest(data)
-        self.holdings.write_set(data, conversion, keeps=keeps)
+        self.shared.withhold_rest(data)
+        self.shared.write_set(data, conversion, keeps=keeps)
         began_ns = self._injecting.pop(event.name_space, None)
         for group, group_set in data.working.groups.items():
             if not data.state.is_wanted(group):

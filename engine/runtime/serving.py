@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
-    from engine.runtime.holdings import Holdings
     from engine.runtime.ports import Delivered
-    from engine.runtime.replacing import Replaced
+    from engine.runtime.replacing import Replacement
     from engine.runtime.sets import Difference
+    from engine.runtime.shared import SharedState
 
     _How: TypeAlias = Again | Instead | None
 
@@ -35,8 +35,8 @@ Groups = list[tuple["GroupDescription", Rows]]
 class Serving:
     """The part of a runtime that serves readers."""
 
-    def __init__(self, holdings: Holdings) -> None:
-        self._holdings = holdings
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
         self.tails = Tails()
         self.on_difference: Callable[[str, Difference], None] | None = None
         """Called with the samples that a merge brought to a name-space."""
@@ -69,42 +69,42 @@ class Serving:
     def work(self, now: float) -> None:
         """Deliver samples again that were captured during a delivery."""
         for reader, tail in self.tails.take_sets(now):
-            self._holdings.counters["not_given"] += max(0, tail.count - MAX_TAIL)
+            self._shared.counters["not_given"] += max(0, tail.count - MAX_TAIL)
             self._give(reader, tail.samples)
         for tail in self.tails.take_returns(now):
-            self._holdings.counters["not_given"] += max(0, tail.count - MAX_TAIL)
-            for state in self._holdings.core.name_spaces if tail.samples else ():
-                for reader in self._holdings.core.in_charge_of(state.name):
+            self._shared.counters["not_given"] += max(0, tail.count - MAX_TAIL)
+            for state in self._shared.core.name_spaces if tail.samples else ():
+                for reader in self._shared.core.in_charge_of(state.name):
                     self._give(reader, tail.samples)
         for reader, samples in self.tails.take_passed(now):
             self._give(reader, samples)
 
     def _give(self, reader: ReaderKey, samples: Difference) -> None:
         """Deliver to a reader again those samples that it reads, in the order of their capture."""
-        name_space_of = self._holdings.core.name_space_of
+        name_space_of = self._shared.core.name_space_of
         by_group = {
             group: by_instance(some)
             for group, some in samples.items()
             if (state := name_space_of(group)) is not None and state.name == reader.name_space
         }
         if groups := self._read_by(reader, by_group):
-            self._holdings.counters["repeated"] += sum(len(rows) for _, rows in groups)
+            self._shared.counters["repeated"] += sum(len(rows) for _, rows in groups)
             self._send(reader, [self._with_ends(*one) for one in groups], whole=False)
 
     def lost(self, writer: bytes) -> None:
         """Note a lost writer, which may come back."""
-        self.tails.lost(writer, self._holdings.clock.monotonic())
+        self.tails.lost(writer, self._shared.clock.monotonic())
 
     def returned(self, writer: bytes) -> None:
         """Note a lost writer that is back."""
-        self.tails.returned(writer, self._holdings.clock.monotonic())
+        self.tails.returned(writer, self._shared.clock.monotonic())
 
     def reader_keys(self, participant: str, topic: str, partitions: tuple[str, ...]) -> list[ReaderKey]:
         """Return one key for each name-space that a reader's partitions and topic touch."""
         wanted = partitions or ("",)
         return [
             ReaderKey(participant, topic, wanted, state.name)
-            for state in self._holdings.core.name_spaces
+            for state in self._shared.core.name_spaces
             if any(
                 matches(element.topic, topic)
                 and any(intersection(element.partition, partition) is not None for partition in wanted)
@@ -114,22 +114,22 @@ class Serving:
 
     def seen(self, reader: ReaderKey, hosts: frozenset[str]) -> None:
         """Note a durable reader that appeared in a process on the host with these addresses."""
-        now = self._holdings.clock.monotonic()
-        self._since_ns.setdefault(reader, self._holdings.clock.wall_ns())
-        self._holdings.core.reader_seen(reader, hosts, now)
-        if self._holdings.settings.hosts & hosts:
-            self._holdings.want(reader.name_space, reader.elements)
+        now = self._shared.clock.monotonic()
+        self._since_ns.setdefault(reader, self._shared.clock.wall_ns())
+        self._shared.core.reader_seen(reader, hosts, now)
+        if self._shared.settings.hosts & hosts:
+            self._shared.want(reader.name_space, reader.elements)
 
     def gone(self, reader: ReaderKey) -> None:
         """Forget the last durable reader of its kind in a process."""
         self.tails.forget(reader)
         if self._waiting.pop(reader, None) is not None:
-            self._holdings.tracer.event("deliver.reader-gone", reader=reader.participant, group=reader.text)
+            self._shared.tracer.event("deliver.reader-gone", reader=reader.participant, group=reader.text)
         self._got.pop(reader, None)
         self._joined.pop(reader, None)
         self._since_ns.pop(reader, None)
         self.deviations.pop(reader, None)
-        self._holdings.core.reader_gone(reader)
+        self._shared.core.reader_gone(reader)
 
     def taken_over(self, reader: ReaderKey) -> None:
         """Take charge of a served reader, because the former node is lost or on another host."""
@@ -150,17 +150,17 @@ class Serving:
         if reader in self._waiting:
             self._joined.setdefault(reader, set()).add(end)
         elif end not in self._got.get(reader, ()):
-            self._holdings.core.reader_joined(reader, self._holdings.clock.monotonic())
+            self._shared.core.reader_joined(reader, self._shared.clock.monotonic())
 
     def deliver(self, reader: ReaderKey) -> None:
         """Deliver the complete set to a reader."""
-        working = self._holdings.spaces[reader.name_space].working
+        working = self._shared.spaces[reader.name_space].working
         groups = [
-            (self._holdings.descriptions[group], group_set.samples())
+            (self._shared.descriptions[group], group_set.samples())
             for group, group_set in sorted(working.groups.items())
             if group_set.count and _reads(reader, group)
         ]
-        self.tails.set_taken(reader, self._holdings.clock.monotonic())
+        self.tails.set_taken(reader, self._shared.clock.monotonic())
         self._send(reader, groups, whole=True)
         self._note_overtaken(reader, groups)
 
@@ -172,7 +172,7 @@ class Serving:
         """
         if self.on_difference is not None:
             self.on_difference(name_space, difference)
-        readers = self._holdings.core.in_charge_of(name_space)
+        readers = self._shared.core.in_charge_of(name_space)
         if missed:
             self._note_missed(readers, difference)
         for reader in readers:
@@ -184,14 +184,14 @@ class Serving:
 
     def _note_missed(self, readers: Sequence[ReaderKey], difference: Difference) -> None:
         """Remember samples that readers should have from living writers, which may be lost already."""
-        now = self._holdings.clock.monotonic()
+        now = self._shared.clock.monotonic()
         since_ns = min((self._since_ns.get(reader, 0) for reader in readers), default=FOREVER_NS)
         for group, samples in difference.items():
             living = self.living(group)
             taken = (s for s in samples if s.source_time_ns >= since_ns and s.writer in living)
             self.tails.missed(group, (sample for sample in taken if not self.was_away(sample)), now)
 
-    def show_replaced(self, name_space: str, replaced: Replaced) -> None:
+    def show_replaced(self, name_space: str, replaced: Replacement) -> None:
         """Deliver the set that replaced the one that readers and durability clients have."""
         if self.on_replaced is not None:
             self.on_replaced(name_space, replaced.told)
@@ -199,7 +199,7 @@ class Serving:
             group: {key for key, writer in owners.items() if writer in self.living(group)}
             for group, owners in replaced.owners.items()
         }
-        for reader in self._holdings.core.in_charge_of(name_space):
+        for reader in self._shared.core.in_charge_of(name_space):
             if count := sum(len(keys) for group, keys in owned.items() if _reads(reader, group)):
                 self.deviates(reader, "owned", count)
             if groups := self._read_by(reader, replaced.instead):
@@ -211,7 +211,7 @@ class Serving:
     def _read_by(self, reader: ReaderKey, difference: Difference, since_ns: int | None = None) -> Groups:
         """Return what a reader reads of a difference; with `since_ns`, only older samples."""
         return [
-            (self._holdings.descriptions[group], Rows.of(shown))
+            (self._shared.descriptions[group], Rows.of(shown))
             for group, samples in sorted(difference.items(), key=lambda item: item[0])
             if _reads(reader, group)
             and (
@@ -223,10 +223,10 @@ class Serving:
 
     def _with_ends(self, description: GroupDescription, rows: Rows) -> tuple[GroupDescription, Rows]:
         """Extend samples to the newest of their instances; readers by reception see the last one."""
-        state = self._holdings.core.name_space_of(description.group)
+        state = self._shared.core.name_space_of(description.group)
         if description.qos.by_source_timestamp or state is None:
             return description, rows
-        group_set = self._holdings.spaces[state.name].working.groups[description.group]
+        group_set = self._shared.spaces[state.name].working.groups[description.group]
         ended: list[Sample] = []
         for some in instances(rows):
             history = group_set.instance(some[0].key)
@@ -250,7 +250,7 @@ class Serving:
 
     def _note_older(self, reader: ReaderKey, groups: Groups) -> None:
         """Count samples that readers by source time refuse, because they may have newer ones."""
-        working = self._holdings.spaces[reader.name_space].working
+        working = self._shared.spaces[reader.name_space].working
         count = 0
         for description, rows in groups:
             if not description.qos.by_source_timestamp:
@@ -267,7 +267,7 @@ class Serving:
     def _note_overtaken(self, reader: ReaderKey, groups: Groups) -> None:
         """Count samples that a late joiner by source time refuses if it gets a later write first."""
         since_ns = self._since_ns.get(reader, FOREVER_NS)
-        working = self._holdings.spaces[reader.name_space].working
+        working = self._shared.spaces[reader.name_space].working
         count = 0
         for description, rows in groups:
             if description.qos.by_source_timestamp:
@@ -280,9 +280,9 @@ class Serving:
 
     def deviates(self, reader: ReaderKey, cause: str, count: int) -> None:
         """Count deviations of what a reader sees from the set; for the causes see DEVIATIONS."""
-        self._holdings.counters[cause] += count
+        self._shared.counters[cause] += count
         self.deviations.setdefault(reader, collections.Counter())[cause] += count
-        self._holdings.tracer.event(
+        self._shared.tracer.event(
             "deliver.deviates",
             reader=reader.participant,
             group=reader.text,
@@ -307,11 +307,11 @@ class Serving:
 
     def _begin(self, reader: ReaderKey, groups: Groups, *, whole: bool, how: _How) -> None:
         count = sum(len(samples) for _, samples in groups)
-        self._holdings.tracer.event(
+        self._shared.tracer.event(
             "deliver.started", group=reader.text, reader=reader.participant, samples=count
         )
         self.tails.begins(reader, groups, has_all=whole or isinstance(how, Again))
-        self._holdings.wire.deliver(reader, groups, whole=whole, how=how)
+        self._shared.wire.deliver(reader, groups, whole=whole, how=how)
 
     def _next(self, reader: ReaderKey) -> None:
         waiting = self._waiting.get(reader)
@@ -323,47 +323,47 @@ class Serving:
 
     def rejected(self, group: Group, attempt: int) -> None:
         """Count a group for which a late joiner had no room; the wire tries again (guide 5.5.8)."""
-        self._holdings.counters["resent"] += 1
+        self._shared.counters["resent"] += 1
         if attempt == 1:
-            self._holdings.tracer.event("align.rejected", group=group, code="V_REJECTED")
+            self._shared.tracer.event("align.rejected", group=group, code="V_REJECTED")
 
     def delivered(self, reader: ReaderKey, result: Delivered, *, whole: bool) -> None:
         """Take the result of `Wire.deliver`."""
-        holdings = self._holdings
-        self.tails.ended(reader, holdings.clock.monotonic())
+        shared = self._shared
+        self.tails.ended(reader, shared.clock.monotonic())
         self._next(reader)
-        holdings.counters["delivered"] += result.samples
+        shared.counters["delivered"] += result.samples
         group = reader.text
         if result.resent and not result.problem:
-            holdings.tracer.event("align.resent", group=group)
+            shared.tracer.event("align.resent", group=group)
         for text in result.refused:
-            holdings.counters["refused"] += 1
-            holdings.tracer.event("group.qos-mismatch", group=group, endpoint=reader.participant, cause=text)
+            shared.counters["refused"] += 1
+            shared.tracer.event("group.qos-mismatch", group=group, endpoint=reader.participant, cause=text)
         if result.problem:
             reason = f"{result.problem}; trying again"
-            holdings.tracer.event("deliver.waiting", reader=reader.participant, group=group, reason=reason)
+            shared.tracer.event("deliver.waiting", reader=reader.participant, group=group, reason=reason)
             if result.samples:  # what arrived before will arrive again
-                holdings.counters["repeated"] += result.samples
-                holdings.tracer.event(
+                shared.counters["repeated"] += result.samples
+                shared.tracer.event(
                     "deliver.repeated", count=result.samples, group=group, process=reader.participant
                 )
         else:
-            holdings.tracer.event(
+            shared.tracer.event(
                 "deliver.finished",
                 group=group,
                 reader=reader.participant,
                 samples=result.samples,
                 elapsed_ns=result.elapsed_ns,
             )
-        now = holdings.clock.monotonic()
+        now = shared.clock.monotonic()
         if result.not_kept:
             self.deviates(reader, "not_kept", result.not_kept)
         if whole and not result.problem:
             self._got[reader] = result.readers
         if whole:
-            holdings.core.delivered(reader, now, done=not result.problem)
+            shared.core.delivered(reader, now, done=not result.problem)
         elif result.problem:
-            holdings.core.serve_again(reader, now)
+            shared.core.serve_again(reader, now)
         if reader not in self._waiting:
             for end in self._joined.pop(reader, ()):
                 self.joined(reader, end)

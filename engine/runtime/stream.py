@@ -44,7 +44,7 @@ _BEGIN, _GROUP, _SAMPLES, _END, _REMOVED = range(1, 6)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Begin:
+class StreamBegin:
     """The first record: the sender's set, the requests that it answers, and the expected amount.
 
     With `is_difference` the stream has only the samples that its one target lacks, and the identities of
@@ -69,7 +69,7 @@ class GroupBegin:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class End:
+class StreamEnd:
     """The last record: count and digest of the set, as in the summary of a name-space."""
 
     count: int
@@ -81,7 +81,7 @@ class Removed:
     """For a difference: identities that the alignee must remove, 8 bytes each, and the sums of the set."""
 
     identities: bytes
-    end: End
+    end: StreamEnd
 
 
 GroupSamples = tuple[GroupBegin, "Rows"]
@@ -89,7 +89,7 @@ GroupSamples = tuple[GroupBegin, "Rows"]
 
 def batches(
     stream: bytes,
-    begin: Begin,
+    begin: StreamBegin,
     groups: Iterable[GroupSamples],
     clock: Callable[[], float] | None = None,
     removed: Removed | None = None,
@@ -120,7 +120,7 @@ def batches(
             if packer.size >= BATCH_BYTES:
                 yield from packer.close(clock)
         count += len(samples)
-    packer.add_value(_END, removed.end if removed else End(count, digest & ((1 << 128) - 1)))
+    packer.add_value(_END, removed.end if removed else StreamEnd(count, digest & ((1 << 128) - 1)))
     yield from packer.close(clock)
 
 
@@ -134,7 +134,7 @@ class _Packer:
         self._is_slow = False
         self.size = 0
 
-    def add_value(self, kind: int, value: Begin | GroupBegin | End) -> None:
+    def add_value(self, kind: int, value: StreamBegin | GroupBegin | StreamEnd) -> None:
         self.add(kind, json.dumps(plain.to_plain(value)).encode())
 
     def add(self, kind: int, record: bytes) -> None:
@@ -157,7 +157,7 @@ class _Packer:
             self._is_slow = len(header) + len(body) < (clock() - began) * SLOW_BYTES_PER_S
 
 
-Item = Begin | End | bytes | tuple[GroupBegin, Block | None]
+Item = StreamBegin | StreamEnd | bytes | tuple[GroupBegin, Block | None]
 """A group comes with None, then with its samples, block by block; bytes are identities."""
 
 
@@ -206,7 +206,7 @@ class Unpacker:
             elif kind == _REMOVED:
                 yield record
             elif kind in (_BEGIN, _END):
-                yield plain.from_json(Begin if kind == _BEGIN else End, record)
+                yield plain.from_json(StreamBegin if kind == _BEGIN else StreamEnd, record)
             else:
                 raise StreamFault(f"record kind {kind} is not known")
 

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from engine.core.fellows import Fellow
     from engine.core.messages import Message, NameSpaceReport
     from engine.dataset.dataset import DataSet
-    from engine.runtime.holdings import Holdings
     from engine.runtime.incoming import Incoming
+    from engine.runtime.shared import SharedState
 
 
 class Telling:
     """The part of a runtime that traces messages and streams."""
 
-    def __init__(self, holdings: Holdings) -> None:
-        self._core = holdings.core
-        self._tracer = holdings.tracer
-        self._event = holdings.tracer.event
+    def __init__(self, shared: SharedState) -> None:
+        self._core = shared.core
+        self._tracer = shared.tracer
+        self._event = shared.tracer.event
 
     # Messages.
 

@@ -12,10 +12,9 @@ from engine.dataset.sample import digest_sum
 from engine.runtime import stream
 from engine.runtime.incoming import Incoming, IncomingStreams
 from engine.runtime.placing import EXTEND, GIVE, Placing
-from engine.runtime.reconciling import messages as notes
-from engine.runtime.reconciling import resume as resuming
-from engine.runtime.reconciling.alignee import Comparing
-from engine.runtime.reconciling.aligner import Answer, Answering, Found, sent_part
+from engine.runtime.reconciling import messages, resume
+from engine.runtime.reconciling.alignee import AligneeComparisons
+from engine.runtime.reconciling.aligner import AlignerComparisons, Answer, LackingSamples, sent_part
 from engine.runtime.steps import Steps
 
 if TYPE_CHECKING:
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
     from engine.core.messages import Epoch, Outgoing
     from engine.core.namespaces import Group
     from engine.dataset.reconciliation import Stepwise
-    from engine.runtime.holdings import Holdings
     from engine.runtime.housekeeping import Housekeeping
     from engine.runtime.serving import Serving
     from engine.runtime.sets import Difference, NameSpaceData
+    from engine.runtime.shared import SharedState
     from engine.runtime.telling import Telling
 
 
@@ -39,22 +38,22 @@ class Transfers:
 
     def __init__(
         self,
-        holdings: Holdings,
+        shared: SharedState,
         serving: Serving,
         housekeeping: Housekeeping,
         telling: Telling,
         secret: bytes,
     ) -> None:
-        self._holdings = holdings
+        self._shared = shared
         self._telling = telling
-        self._incoming = IncomingStreams(holdings.settings.node)
-        self.steps = Steps(holdings.clock, self._malformed)
-        found = Found(holdings.clock)
-        self._comparing = Comparing(holdings, self.steps, secret, found)
-        self._answering = Answering(holdings, self.steps, self._send_to, found)
-        self._placing = Placing(holdings, serving, housekeeping, self._comparing)
+        self._incoming = IncomingStreams(shared.settings.node)
+        self.steps = Steps(shared.clock, self._malformed)
+        found = LackingSamples(shared.clock)
+        self._comparing = AligneeComparisons(shared, self.steps, secret, found)
+        self._answering = AlignerComparisons(shared, self.steps, self._send_to, found)
+        self._placing = Placing(shared, serving, housekeeping, self._comparing)
         self._sent = 0
-        self._shared: dict[tuple[str, tuple[str, ...]], tuple[Target, ...]] = {}
+        self._joint: dict[tuple[str, tuple[str, ...]], tuple[Target, ...]] = {}
 
     def running(self, name_space: str) -> list[Incoming]:
         """Return the streams that bring a set of the name-space."""
@@ -63,14 +62,14 @@ class Transfers:
     @property
     def next_s(self) -> float | None:
         """Time of the next `work`; None if there is none."""
-        return self._holdings.clock.monotonic() if self.steps.are_left else self._answering.next_s
+        return self._shared.clock.monotonic() if self.steps.are_left else self._answering.next_s
 
     def work(self, now: float) -> None:
         """Forget overdue questions of alignees."""
         self._answering.work(now)
 
     def announced(self, outgoing: Outgoing) -> Outgoing:
-        """Return an outgoing message; note in a request that a sketch goes with it."""
+        """Return an outgoing message; mark in a request that a sketch goes with it."""
         return self._comparing.announced(outgoing)
 
     def keep_wanted(self) -> None:
@@ -81,9 +80,9 @@ class Transfers:
 
     def _keep_streams(self) -> None:
         for incoming in self._incoming.keep(self._is_wanted):
-            data = self._holdings.spaces[incoming.begin.name_space]
+            data = self._shared.spaces[incoming.begin.name_space]
             if not data.state.is_part:
-                resuming.broke_off(data, incoming)
+                resume.broke_off(data, incoming)
 
     # Out.
 
@@ -99,24 +98,24 @@ class Transfers:
                 self._send_set(event.name_space, event.lineage, (target,), None)
 
     def _send_to(self, name_space: str, target: Target, answer: Answer | None) -> None:
-        self._send_set(name_space, self._holdings.spaces[name_space].state.lineage, (target,), answer)
+        self._send_set(name_space, self._shared.spaces[name_space].state.lineage, (target,), answer)
 
     def _send_set(
         self, name_space: str, lineage: Epoch, targets: tuple[Target, ...], answer: Answer | None
     ) -> None:
-        holdings = self._holdings
-        data = holdings.spaces[name_space]
+        shared = self._shared
+        data = shared.spaces[name_space]
         is_delayed = all(target.purpose == "delayed" for target in targets)
         whole = (data.loaded or DataSet()) if is_delayed else data.working
-        held = sent_part(holdings, whole, targets[0].wants)
+        held = sent_part(shared, whole, targets[0].wants)
         groups = []
         for group, group_set in held.groups.items():
             samples = group_set.samples() if answer is None else Rows.of(answer.new.get(group, ()))
-            groups.append((stream.GroupBegin(holdings.descriptions[group], group_set.floor_ns), samples))
+            groups.append((stream.GroupBegin(shared.descriptions[group], group_set.floor_ns), samples))
         count = sum(len(samples) for _, samples in groups)
-        begin = stream.Begin(
+        begin = stream.StreamBegin(
             name_space,
-            holdings.settings.node,
+            shared.settings.node,
             lineage,
             targets,
             count,
@@ -125,43 +124,41 @@ class Transfers:
         )
         removed = None
         if answer is not None:
-            removed = stream.Removed(answer.removed, stream.End(answer.root.count, answer.root.digest))
+            removed = stream.Removed(answer.removed, stream.StreamEnd(answer.root.count, answer.root.digest))
         fellows = tuple(target.node for target in targets)
         if len(fellows) > 1:
-            self._shared[name_space, fellows] = targets
+            self._joint[name_space, fellows] = targets
         self._note_sending(name_space, fellows)
         what = "the whole set" if answer is None else "what it lacks"
         self._telling.answering(name_space, targets, held, what, count)
-        batches = stream.batches(self._next_number(), begin, groups, holdings.clock.monotonic, removed)
-        holdings.wire.send_stream(name_space, fellows, batches, count)
+        batches = stream.batches(self._next_number(), begin, groups, shared.clock.monotonic, removed)
+        shared.wire.send_stream(name_space, fellows, batches, count)
 
     def _note_sending(self, name_space: str, fellows: tuple[str, ...]) -> None:
-        names = ",".join(map(self._holdings.core.name_of, fellows))
-        self._holdings.tracer.event("align.sending", group=name_space, count=len(fellows), fellows=names)
+        names = ",".join(map(self._shared.core.name_of, fellows))
+        self._shared.tracer.event("align.sending", group=name_space, count=len(fellows), fellows=names)
 
     def _next_number(self) -> bytes:
         """Return a unique stream number: node, incarnation, count."""
         self._sent += 1
-        settings = self._holdings.settings
+        settings = self._shared.settings
         number = bytes.fromhex(settings.node)[:8] + settings.incarnation.to_bytes(4)
         return number + self._sent.to_bytes(4)
 
     def sent(self, name_space: str, fellows: tuple[str, ...], samples: int, bytes_sent: int) -> None:
         """Take the result of `Wire.send_stream`; no bytes mean that it broke off."""
-        for target in self._shared.pop((name_space, fellows), ()):
+        for target in self._joint.pop((name_space, fellows), ()):
             if not bytes_sent:
-                fellow = self._holdings.core.name_of(target.node)
-                self._holdings.tracer.event(
-                    "align.slow", fellow=fellow, group=name_space, outstanding=samples
-                )
-                self._holdings.core.refuse(name_space, target, "one of those who asked does not keep up")
-        self._holdings.counters["streams_sent"] += 1
-        self._holdings.counters["stream_bytes_sent"] += bytes_sent
-        self._holdings.tracer.event(
+                fellow = self._shared.core.name_of(target.node)
+                self._shared.tracer.event("align.slow", fellow=fellow, group=name_space, outstanding=samples)
+                self._shared.core.refuse(name_space, target, "one of those who asked does not keep up")
+        self._shared.counters["streams_sent"] += 1
+        self._shared.counters["stream_bytes_sent"] += bytes_sent
+        self._shared.tracer.event(
             "align.sent",
             samples=samples,
             group=name_space,
-            fellow=",".join(self._holdings.core.name_of(fellow) for fellow in fellows),
+            fellow=",".join(self._shared.core.name_of(fellow) for fellow in fellows),
             fellows=len(fellows),
             total=samples,
             bytes=bytes_sent,
@@ -177,13 +174,13 @@ class Transfers:
 
     def batch(self, payload: bytes) -> None:
         """Take a batch of a stream, or a comparison message."""
-        holdings = self._holdings
-        holdings.counters["stream_bytes_received"] += len(payload)
+        shared = self._shared
+        shared.counters["stream_bytes_received"] += len(payload)
         try:
-            if payload.startswith(notes.MAGIC):
-                self._note(payload)
+            if payload.startswith(messages.MAGIC):
+                self._take_message(payload)
                 return
-            incoming = self._incoming.take(payload, holdings.clock.wall_ns())
+            incoming = self._incoming.take(payload, shared.clock.wall_ns())
         except stream.StreamFault as fault:
             self._malformed(fault)
             return
@@ -195,7 +192,7 @@ class Transfers:
         self._telling.arrives(incoming)
         self._store_early(incoming)
         name, request = incoming.begin.name_space, incoming.target.request
-        holdings.core.set_progress(name, request, holdings.clock.monotonic())
+        shared.core.set_progress(name, request, shared.clock.monotonic())
         if incoming.is_whole and incoming.target.purpose == GIVE:
             self._placing.take_gift(incoming)
         elif incoming.is_whole:
@@ -204,64 +201,64 @@ class Transfers:
     def _is_wanted(self, incoming: Incoming) -> bool:
         begin, target = incoming.begin, incoming.target
         if target.purpose == GIVE:
-            return self._holdings.core.takes_gift(begin.name_space, begin.aligner, begin.lineage)
-        return self._holdings.core.expects(begin.name_space, target.request)
+            return self._shared.core.takes_gift(begin.name_space, begin.aligner, begin.lineage)
+        return self._shared.core.expects(begin.name_space, target.request)
 
     def _malformed(self, fault: stream.StreamFault) -> None:
-        self._holdings.malformed("d_sampleChain", "a fellow", str(fault))
+        self._shared.malformed("d_sampleChain", "a fellow", str(fault))
 
-    def _note(self, payload: bytes) -> None:
-        note, body = notes.decode(payload)
-        if isinstance(note, notes.More):
-            self._comparing.more(note)
-        elif isinstance(note, notes.Narrow):
-            self._comparing.narrow(note, body)
-        elif isinstance(note, notes.Ranges):
-            self._answering.narrowed(note, body, len(payload))
+    def _take_message(self, payload: bytes) -> None:
+        message, body = messages.decode(payload)
+        if isinstance(message, messages.More):
+            self._comparing.more(message)
+        elif isinstance(message, messages.Narrow):
+            self._comparing.narrow(message, body)
+        elif isinstance(message, messages.Ranges):
+            self._answering.narrowed(message, body, len(payload))
         else:
-            self._answering.sketched(note, body, len(payload))
+            self._answering.sketched(message, body, len(payload))
 
     def _store_early(self, incoming: Incoming) -> None:
         """Hand arrived samples to the store before the whole set is here."""
         fresh, incoming.fresh = incoming.fresh, []
-        holdings, name = self._holdings, incoming.begin.name_space
-        data = holdings.spaces[name]
-        if not resuming.is_filled(data, incoming) or data.state.is_part:
+        shared, name = self._shared, incoming.begin.name_space
+        data = shared.spaces[name]
+        if not resume.is_filled(data, incoming) or data.state.is_part:
             return  # a part is stored once it is complete
         for description, samples in fresh:
-            state = holdings.core.name_space_of(description.group)
-            known = holdings.descriptions.get(description.group, description)
+            state = shared.core.name_space_of(description.group)
+            known = shared.descriptions.get(description.group, description)
             if state is data.state and data.is_kept(known) and data.is_on_disk(known):
-                holdings.persistence.fill(
+                shared.persistence.fill(
                     name, incoming.number, known, samples, resumes=incoming.begin.is_difference
                 )
 
     def _received(self, incoming: Incoming) -> Stepwise[None]:
         """Put a whole set in place, and give the fellows what they lack."""
-        holdings = self._holdings
+        shared = self._shared
         name, request = incoming.begin.name_space, incoming.target.request
-        data = holdings.spaces[name]
+        data = shared.spaces[name]
         floors = {group: group_set.floor_ns for group, group_set in incoming.data.groups.items()}
         finished = yield from self._placing.finish(data, incoming)
-        if not holdings.core.expects(name, request):
+        if not shared.core.expects(name, request):
             return
         if finished is None:
-            holdings.core.set_failed(name, request, holdings.clock.monotonic())
+            shared.core.set_failed(name, request, shared.clock.monotonic())
             return
         self._telling.injects(incoming)
         new, surplus = self._placing.put(data, incoming, finished)
-        holdings.tracer.event(
+        shared.tracer.event(
             "align.completed",
             group=name,
-            fellow=holdings.core.name_of(incoming.begin.aligner),
+            fellow=shared.core.name_of(incoming.begin.aligner),
             source=request,
             samples=incoming.samples,
-            elapsed_ns=holdings.clock.wall_ns() - incoming.started_ns,
+            elapsed_ns=shared.clock.wall_ns() - incoming.started_ns,
         )
-        holdings.tell_changes()  # the core decides on the new content
+        shared.tell_changes()  # the core decides on the new content
         moved = _sum(new) + _sum(surplus) if incoming.target.purpose == "repair" else 0
-        lineage, now = incoming.begin.lineage, holdings.clock.monotonic()
-        holdings.core.set_received(name, request, lineage, now, moved=moved)
+        lineage, now = incoming.begin.lineage, shared.clock.monotonic()
+        shared.core.set_received(name, request, lineage, now, moved=moved)
         if incoming.target.purpose != EXTEND:
             self._give(data, incoming.target, surplus, floors)
 
@@ -276,11 +273,11 @@ class Transfers:
             for group, group_set in (data.staging or data.working).groups.items()
             if group_set.floor_ns > known.get(group, NO_FLOOR) and target.wants(group)
         }
-        descriptions = self._holdings.descriptions
+        descriptions = self._shared.descriptions
         given = [group for group in {*surplus, *floors} if group in descriptions]
         if not given:
             return
-        fellows = self._holdings.core.surplus_found(data.state.name)
+        fellows = self._shared.core.surplus_found(data.state.name)
         if not fellows:
             return
         groups = [
@@ -293,11 +290,11 @@ class Transfers:
         targets = tuple(Target(fellow, 0, GIVE) for fellow in fellows)
         count = sum(len(samples) for _, samples in groups)
         size = sum(samples.payload_bytes for _, samples in groups)
-        node = self._holdings.settings.node
-        begin = stream.Begin(data.state.name, node, data.state.lineage, targets, count, size)
+        node = self._shared.settings.node
+        begin = stream.StreamBegin(data.state.name, node, data.state.lineage, targets, count, size)
         self._note_sending(data.state.name, fellows)
-        batches = stream.batches(self._next_number(), begin, groups, self._holdings.clock.monotonic)
-        self._holdings.wire.send_stream(data.state.name, fellows, batches, count)
+        batches = stream.batches(self._next_number(), begin, groups, self._shared.clock.monotonic)
+        self._shared.wire.send_stream(data.state.name, fellows, batches, count)
 
     def delete_set(self, name_space: str) -> None:
         """Delete everything in a set (merge policy Delete)."""

@@ -224,7 +224,7 @@ def only_parts(runtime: Runtime) -> str:
 
 def refused_groups(runtime: Runtime) -> str:
     """Say which groups are not kept because of a content filter; empty for none."""
-    groups = runtime.holdings.refused
+    groups = runtime.shared.refused
     more = f" and {len(groups) - 1:,} more" if len(groups) > 1 else ""
     return f"it keeps nothing of group {groups[0]}{more}: the content filter does not fit" if groups else ""
 

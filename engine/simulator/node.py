@@ -175,7 +175,7 @@ class SimulatedNode:
     def _end(self) -> None:
         runtime, self.runtime = self.runtime, None
         assert runtime is not None
-        runtime.holdings.tracer.close()
+        runtime.shared.tracer.close()
         self.wire.close()
         self._inputs.clear()
         self.cluster.ended(self)

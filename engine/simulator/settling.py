@@ -176,7 +176,7 @@ def _unlike_part(
         return "has not obtained what its readers want"
     assert master.runtime is not None
     assert node.runtime is not None
-    unchanged_ns = node.runtime.holdings.clock.wall_ns() - state.changed_ns
+    unchanged_ns = node.runtime.shared.clock.wall_ns() - state.changed_ns
     if not state.is_level and unchanged_ns > HELD_WITHIN_NS:
         return "has not held its part against the master's set"
     whole = master.runtime.spaces[state.name].working

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from engine.dataset.instance import Kind, Origin
+from engine.dataset.instance import EntryKind, Origin
 from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER, make_sample
 from ospltool.client.samples import ReceivedSample
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Data = TypeVar("Data")
 
-_STATUS_OF: Final = {Kind.DISPOSED: DISPOSE, Kind.NO_WRITERS: UNREGISTER, Kind.SAMPLE: DATA}
+_STATUS_OF: Final = {EntryKind.DISPOSED: DISPOSE, EntryKind.NO_WRITERS: UNREGISTER, EntryKind.SAMPLE: DATA}
 
 
 class Decoder(Generic[Data]):
@@ -35,7 +35,7 @@ class Decoder(Generic[Data]):
         """What the application gets of an entry; `problem` says so if it is not of the reader's type."""
         entry = look.entry
         sample, data, problem = entry.sample, None, ""
-        if sample is not None and entry.kind is Kind.SAMPLE:
+        if sample is not None and entry.kind is EntryKind.SAMPLE:
             try:
                 data = self._decode(sample.payload)
             except Exception as error:  # the wheel raises what it likes for bytes of another type

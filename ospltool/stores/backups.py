@@ -8,7 +8,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING
 
-from engine.runtime.holdings import LINEAGE
+from engine.runtime.shared import LINEAGE
 from engine.store.backups import REPLACED_MARK, Replaced, replaced
 from engine.store.interface import DamageLog, SetState, Soundness, StoreError
 from engine.store.sqlite import SqliteStore

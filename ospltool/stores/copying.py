@@ -12,7 +12,7 @@ from engine.core.namespaces import Group
 from engine.dataset.dataset import make_set
 from engine.dataset.group_set import GroupSet, Outcome
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
-from engine.runtime.holdings import LINEAGE, PART, WHOLE
+from engine.runtime.shared import LINEAGE, PART, WHOLE
 from engine.store.backups import REPLACED_MARK, Replaced
 from engine.store.files import DATABASE
 from engine.store.interface import DamageLog, StoreError

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from engine.dataset.groups import KEEP_ALL
-from engine.runtime.holdings import PART
+from engine.runtime.shared import PART
 from engine.store.files import DAMAGED, DATABASE
 from engine.store.interface import SetState, StoreError
 from engine.store.view import StoreView, store_summary

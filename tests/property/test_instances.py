@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.dataset.history import retained
-from engine.dataset.instance import LOSSES, Arrival, Instance, Kind, Origin
+from engine.dataset.instance import LOSSES, Arrival, EntryKind, Instance, Origin
 from engine.dataset.instance_states import InstanceState
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from tests.property.samples import WRITERS, samples
@@ -42,7 +42,7 @@ def test_facts_lead_to_one_state_in_whatever_order_they_come(
         instance.apply(each)
     assert instance.state is last_state(facts)
     assert not instance.is_derived
-    shown_samples = [entry.sample for entry in instance.timeline if entry.kind is Kind.SAMPLE]
+    shown_samples = [entry.sample for entry in instance.timeline if entry.kind is EntryKind.SAMPLE]
     kept = [each for each in retained(sorted(set(facts)), depth) if each.status & DATA]
     assert shown_samples == kept
 
@@ -69,7 +69,7 @@ def test_disconnects_leave_no_trace_once_all_have_come_back(
             assert instance.state is not ALIVE or instance.writers
             assert instance.state is not NO_WRITERS or not instance.writers
             assert all(e.sample is None or e.origin is not Origin.DERIVED for e in instance.timeline)
-            assert not depth or sum(e.kind is Kind.SAMPLE for e in instance.timeline) <= depth
+            assert not depth or sum(e.kind is EntryKind.SAMPLE for e in instance.timeline) <= depth
             assert len(instance.timeline) <= 3 * (len(known) + 1) * (len(known) + 2)
     for writer in WRITERS:
         instance.writer_returned(writer, known)
@@ -86,8 +86,8 @@ def test_every_fact_has_one_fate_and_is_shown_or_counted(facts: list[Sample], da
         if fate in (Arrival.INSERTED, Arrival.BACK_INSERTED):
             assert each in instance.facts
         if fate in (Arrival.DUPLICATE, Arrival.REJECTED, *LOSSES):
-            assert [e for e in instance.timeline if e.kind is not Kind.NO_WRITERS] == [
-                e for e in before if e.kind is not Kind.NO_WRITERS
+            assert [e for e in instance.timeline if e.kind is not EntryKind.NO_WRITERS] == [
+                e for e in before if e.kind is not EntryKind.NO_WRITERS
             ]
         if data.draw(st.booleans()):
             instance.take()

@@ -145,7 +145,9 @@ def test_a_packed_set_travels_as_the_other_does(depth: int, made: list[list[Samp
     twins = twins_of(depth, made)
     qos = GroupQos(DurabilityKind.TRANSIENT, history_depth=depth)
     group = GroupDescription(GROUPS[0], TypeDescription("T", b"i", b"m", keyed=True), qos)
-    begin = stream.Begin("all", "aligner", Epoch(3, "aligner"), (Target("alignee", 7, "initial"),), 0, 0)
+    begin = stream.StreamBegin(
+        "all", "aligner", Epoch(3, "aligner"), (Target("alignee", 7, "initial"),), 0, 0
+    )
     for subject in (twins.loose, twins.packed):
         groups = [(stream.GroupBegin(group, subject.floor_ns), subject.samples())]
         streams = IncomingStreams("alignee")

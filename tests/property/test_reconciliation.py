@@ -22,7 +22,7 @@ from engine.dataset.reconciliation import Symbols, finished
 from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.runtime.reconciling import messages as notes
-from engine.runtime.reconciling.alignee import Comparing
+from engine.runtime.reconciling.alignee import AligneeComparisons
 from engine.runtime.reconciling.aligner import MAX_SKETCHES
 from tests.property.samples import GROUPS, contents
 
@@ -261,7 +261,7 @@ def test_a_difference_that_does_not_fit_is_never_used_and_all_is_asked_for() -> 
     assert alignee.failed
     assert alignee.result is None
     assert content(theirs) == before
-    assert alignee.holdings.counters["comparisons_failed"] == 1
+    assert alignee.shared.counters["comparisons_failed"] == 1
     align(aligner, alignee, 2)
     assert content(alignee.result) == content(ours)
 
@@ -276,12 +276,12 @@ def test_where_notes_are_lost_the_next_request_is_for_everything() -> None:
     align(aligner, alignee, 1, lose)
     assert alignee.result is None
     alignee.now = aligner.now = 40.0
-    alignee.holdings.core.expects = lambda *_: False
+    alignee.shared.core.expects = lambda *_: False
     alignee.transfers.keep_wanted()
     aligner.transfers.work(aligner.now)
     assert aligner.transfers.next_s is None
     assert not aligner.sent
-    alignee.holdings.core.expects = lambda *_: True
+    alignee.shared.core.expects = lambda *_: True
     _, messages = align(aligner, alignee, 2)
     assert messages == 1
     assert content(alignee.result) == content(ours)
@@ -307,12 +307,12 @@ def check_both_ways(capabilities: tuple[str, ...], *, moves: bool) -> int:
         near.space.working = data_set([*shared, *here, there[0], *(newer := apart(1, 4))])
         both = [*both[:-1], *newer, *apart(1, 5)]
     far.space.working = data_set(both)
-    near.holdings.counters.clear(), far.holdings.counters.clear()
+    near.shared.counters.clear(), far.shared.counters.clear()
     align(far, near, request=2)
     assert near.result is not None
     assert content(near.result) == content(far.space.working)
-    assert not near.holdings.counters["comparisons_failed"]
-    return sum(side.holdings.counters["comparison_bytes_sent"] for side in (near, far))
+    assert not near.shared.counters["comparisons_failed"]
+    return sum(side.shared.counters["comparison_bytes_sent"] for side in (near, far))
 
 
 @pytest.mark.parametrize("moves", [False, True])
@@ -325,7 +325,7 @@ def test_the_way_back_tells_what_the_first_way_found(moves: bool) -> None:
 def test_nonsense_for_a_note_is_counted_and_survived(data: bytes, is_magic: bool) -> None:
     side = Side("a" * 32, data_set([]), DESCRIBE)
     side.transfers.batch((notes.MAGIC if is_magic else b"") + data)
-    assert side.holdings.counters["malformed"] == 1
+    assert side.shared.counters["malformed"] == 1
 
 
 def unsolved(_: Symbols) -> reconciliation.Stepwise[None]:
@@ -344,7 +344,7 @@ def check_aligned_without_symbols(
     alignee = Side("b" * 32, theirs, DESCRIBE, capabilities)
     cost = align(aligner, alignee)
     assert content(alignee.result) == content(ours)
-    assert not aligner.holdings.counters["malformed"] + alignee.holdings.counters["malformed"]
+    assert not aligner.shared.counters["malformed"] + alignee.shared.counters["malformed"]
     return cost
 
 
@@ -360,7 +360,7 @@ def test_where_symbols_fail_the_difference_is_found_range_by_range(
 
 def test_an_older_alignee_is_never_asked_about_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(Comparing, "narrow", lambda *_: asked.append(1))
+    monkeypatch.setattr(AligneeComparisons, "narrow", lambda *_: asked.append(1))
     check_aligned_without_symbols(monkeypatch, 30, 30, ("batched-alignment",))
     assert not asked
 
@@ -372,7 +372,7 @@ def test_nonsense_about_ranges_leads_to_the_whole_set(monkeypatch: pytest.Monkey
     ours = data_set([*shared, *many(30, 2)])
     aligner, alignee = Side("a" * 32, ours, DESCRIBE), Side("b" * 32, data_set(shared), DESCRIBE)
     align(aligner, alignee)
-    assert aligner.holdings.counters["malformed"] == 1
+    assert aligner.shared.counters["malformed"] == 1
     assert content(alignee.result) == content(ours)
 
 
@@ -401,4 +401,4 @@ def test_what_changes_while_sets_are_compared_is_part_of_the_difference(
     align(aligner, alignee)
     assert not waiting, "there are as many steps"
     assert content(alignee.result) == content(held)
-    assert alignee.holdings.counters["comparisons_failed"] == 0
+    assert alignee.shared.counters["comparisons_failed"] == 0

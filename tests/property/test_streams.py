@@ -23,13 +23,13 @@ from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.runtime import stream
 from engine.runtime.incoming import Incoming, IncomingStreams
-from engine.runtime.stream import Begin, End, GroupBegin, StreamFault, Unpacker
+from engine.runtime.stream import GroupBegin, StreamBegin, StreamEnd, StreamFault, Unpacker
 from tests.property.samples import GROUPS, contents, samples
 from tests.property.values import values
 
 NODE = "alignee"
 NUMBER = bytes(range(16))
-BEGIN = Begin("all", "aligner", Epoch(3, "aligner"), (Target(NODE, 7, "initial"),), 0, 0)
+BEGIN = StreamBegin("all", "aligner", Epoch(3, "aligner"), (Target(NODE, 7, "initial"),), 0, 0)
 DEPTH = 2
 
 
@@ -107,13 +107,13 @@ def test_a_set_arrives_as_it_was_sent(
     check_same(received(sent(data, size)), data)
 
 
-@given(values(Begin), values(GroupBegin))
-def test_whatever_is_said_of_a_set_arrives(begin: Begin, group: GroupBegin) -> None:
+@given(values(StreamBegin), values(GroupBegin))
+def test_whatever_is_said_of_a_set_arrives(begin: StreamBegin, group: GroupBegin) -> None:
     unpacker = Unpacker()
     items = [
         item for batch in stream.batches(NUMBER, begin, [(group, Rows())]) for item in unpacker.items(batch)
     ]
-    assert items == [begin, (group, None), End(0, 0)]
+    assert items == [begin, (group, None), StreamEnd(0, 0)]
 
 
 @given(contents(6), SIZES, st.data())

@@ -9,7 +9,7 @@ import pytest
 
 from engine.core.namespaces import MergeType, NameSpace
 from engine.dataset.sample import DATA
-from engine.runtime.holdings import Holdings
+from engine.runtime.shared import SharedState
 from engine.simulator.options import NodePlan, TopicPlan
 from engine.store.backups import replaced
 from engine.store.interface import MAX_BACKUPS, SetState
@@ -25,14 +25,14 @@ WHY = "merge policy Replace"
 @pytest.fixture(autouse=True)
 def keeping(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every set that takes the place of another has a reason to keep it."""
-    write_set = Holdings.write_set
+    write_set = SharedState.write_set
 
     def keeps_all(
-        self: Holdings, data: NameSpaceData, conversion: Conversion | None = None, *, keeps: str = ""
+        self: SharedState, data: NameSpaceData, conversion: Conversion | None = None, *, keeps: str = ""
     ) -> None:
         write_set(self, data, conversion, keeps=keeps or WHY)
 
-    monkeypatch.setattr(Holdings, "write_set", keeps_all)
+    monkeypatch.setattr(SharedState, "write_set", keeps_all)
 
 
 def kept(scenario: Scenario, name: str) -> list[set[int]]:

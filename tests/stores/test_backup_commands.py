@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("duckdb", reason="comparing needs the extra `sql`")
 
 from engine.dataset.sample import DATA, Sample, make_sample
-from engine.runtime.holdings import PART, WHOLE
+from engine.runtime.shared import PART, WHOLE
 from engine.store.backups import Replaced
 from engine.store.files import DATABASE
 from engine.store.opening import open_store

@@ -21,8 +21,7 @@ from engine.dataset.rows import Rows
 from engine.dataset.sample import digest_sum
 from engine.runtime.faults import StreamFault
 from engine.runtime.jobs import Conversion
-from engine.runtime.reconciling import messages as notes
-from engine.runtime.reconciling import resume as resuming
+from engine.runtime.reconciling import messages, resume
 from engine.store.interface import Change
 
 if TYPE_CHECKING:
@@ -35,12 +34,12 @@ if TYPE_CHECKING:
     from engine.dataset.ranges import Held
     from engine.dataset.reconciliation import Stepwise
     from engine.dataset.sample import Sample
-    from engine.runtime.holdings import Holdings
     from engine.runtime.incoming import Incoming
-    from engine.runtime.reconciling.aligner import Found
+    from engine.runtime.reconciling.aligner import LackingSamples
     from engine.runtime.sets import Difference, NameSpaceData
+    from engine.runtime.shared import SharedState
     from engine.runtime.steps import Steps
-    from engine.runtime.stream import End
+    from engine.runtime.stream import StreamEnd
 
 MIN_SAMPLES: Final = 16
 """Samples below which a comparison costs more than the whole set."""
@@ -124,7 +123,7 @@ class Finished:
     surplus: Difference = dataclasses.field(default_factory=dict)
 
 
-class Comparing:
+class AligneeComparisons:
     """The comparisons of an alignee.
 
     Args:
@@ -133,8 +132,8 @@ class Comparing:
         found: identities that this node lacks by its own comparisons as aligner.
     """
 
-    def __init__(self, holdings: Holdings, steps: Steps, secret: bytes, found: Found) -> None:
-        self._holdings = holdings
+    def __init__(self, shared: SharedState, steps: Steps, secret: bytes, found: LackingSamples) -> None:
+        self._shared = shared
         self._steps = steps
         self._secret = secret
         self._found = found
@@ -145,16 +144,16 @@ class Comparing:
         """Send a sketch of the set with a request that is about to go out, if the set is large enough."""
         self.keep_wanted()
         name = event.name_space
-        state = self._holdings.spaces[name].state
+        state = self._shared.spaces[name].state
         if state.policy.filtered:
             return  # a filtered set would never reach the aligner's count and digest
         if name in self._distrusted:
             self._distrusted.discard(name)
             return
-        known = next((each for each in self._holdings.core.fellows if each.node == event.aligner), None)
+        known = next((each for each in self._shared.core.fellows if each.node == event.aligner), None)
         if event.elements and not (known and known.can(PARTS)):
             return
-        held = _held(self._holdings.spaces[name], event)
+        held = _held(self._shared.spaces[name], event)
         root = held.summary() if held is not None else None
         if held is None or root is None or not MIN_SAMPLES <= root.count <= MAX_LIST:
             return
@@ -163,7 +162,7 @@ class Comparing:
         found = self._found.take(name, event.aligner) if known and known.can(LACKING) else None
         salt, lacks = found or (salt, None)
         base = self._bases[name, event.request] = Base(
-            event.aligner, salt, groups, root, self._holdings.clock.monotonic(), lacks
+            event.aligner, salt, groups, root, self._shared.clock.monotonic(), lacks
         )
         roll_up = known.roll_up(name) if known else None
         is_equal = roll_up is not None and (roll_up.count, roll_up.digest) == (root.count, root.digest)
@@ -172,57 +171,57 @@ class Comparing:
         self._steps.begin(self._send(name, event.request, base, length))
 
     def announced(self, outgoing: Outgoing) -> Outgoing:
-        """Return an outgoing message; note in a request that a sketch goes with it."""
+        """Return an outgoing message; mark in a request that a sketch goes with it."""
         message = outgoing.message
         if isinstance(message, SampleRequest) and (message.name_space, message.request) in self._bases:
             return dataclasses.replace(outgoing, message=dataclasses.replace(message, compares=True))
         return outgoing
 
-    def more(self, note: notes.More) -> None:
+    def more(self, message: messages.More) -> None:
         """Send more symbols, or the list, as the aligner asks."""
-        base = self._bases.get((note.name_space, note.request))
+        base = self._bases.get((message.name_space, message.request))
         if base is None:
             return
-        self._holdings.core.set_progress(note.name_space, note.request, self._holdings.clock.monotonic())
-        if note.symbols:
-            symbols = min(note.symbols, MAX_SYMBOLS)
-            self._steps.begin(self._send(note.name_space, note.request, base, symbols))
+        self._shared.core.set_progress(message.name_space, message.request, self._shared.clock.monotonic())
+        if message.symbols:
+            symbols = min(message.symbols, MAX_SYMBOLS)
+            self._steps.begin(self._send(message.name_space, message.request, base, symbols))
         else:
-            self._steps.begin(self._send_list(note.name_space, note.request, base))
+            self._steps.begin(self._send_list(message.name_space, message.request, base))
 
     def _send_list(self, name: str, request: int, base: Base) -> Stepwise[None]:
         identities = yield from base.identities()
         body = identities.astype("<u8").tobytes()
         self._tell(name, request, base, body, length=len(identities), is_list=True)
 
-    def narrow(self, note: notes.Narrow, body: bytes) -> None:
+    def narrow(self, message: messages.Narrow, body: bytes) -> None:
         """Answer the aligner's question about ranges."""
-        base = self._bases.get((note.name_space, note.request))
+        base = self._bases.get((message.name_space, message.request))
         if base is not None:
-            self._steps.begin(self._answer(note, body, base))
+            self._steps.begin(self._answer(message, body, base))
 
-    def _answer(self, note: notes.Narrow, body: bytes, base: Base) -> Stepwise[None]:
+    def _answer(self, message: messages.Narrow, body: bytes, base: Base) -> Stepwise[None]:
         """Answer a question about ranges, or raise StreamFault if it is invalid."""
         import numpy as np
 
         from engine.dataset.ranges import Ask
 
         held = yield from base.held()
-        if len(body) != 4 * (note.split + note.listed):
-            raise StreamFault(f"{len(body)} bytes are not {note.split} and {note.listed} ranges")
+        if len(body) != 4 * (message.split + message.listed):
+            raise StreamFault(f"{len(body)} bytes are not {message.split} and {message.listed} ranges")
         words = np.frombuffer(body, "<u4").astype(np.uint64)
-        ask = Ask(note.bits, note.deeper, words[: note.split], words[note.split :])
+        ask = Ask(message.bits, message.deeper, words[: message.split], words[message.split :])
         try:
             fingerprints, identities = held.answer(ask)
         except ValueError as error:
             raise StreamFault(f"a question about ranges: {error}") from error
-        holdings = self._holdings
-        holdings.core.set_progress(note.name_space, note.request, holdings.clock.monotonic())
+        shared = self._shared
+        shared.core.set_progress(message.name_space, message.request, shared.clock.monotonic())
         body = fingerprints.astype("<u8").tobytes() + identities.astype("<u8").tobytes()
-        answer = notes.Ranges(note.name_space, holdings.settings.node, note.request, len(fingerprints))
-        encoded = notes.encode(answer, body)
-        holdings.counters["comparison_bytes_sent"] += len(encoded)
-        holdings.wire.send_note(base.aligner, encoded)
+        answer = messages.Ranges(message.name_space, shared.settings.node, message.request, len(fingerprints))
+        encoded = messages.encode(answer, body)
+        shared.counters["comparison_bytes_sent"] += len(encoded)
+        shared.wire.send_note(base.aligner, encoded)
 
     def _send(self, name: str, request: int, base: Base, end: int) -> Stepwise[None]:
         """Send the symbols that follow the last ones."""
@@ -249,31 +248,31 @@ class Comparing:
     ) -> None:
         if self._bases.get((name, request)) is not base:
             return  # the request is not wanted any more
-        holdings = self._holdings
-        node, root = holdings.settings.node, base.root
-        sketch = notes.Sketch(
+        shared = self._shared
+        node, root = shared.settings.node, base.root
+        sketch = messages.Sketch(
             name, node, request, base.salt, root.count, root.digest, first, length, is_list, lacking
         )
-        note = notes.encode(sketch, body)
-        holdings.counters["comparison_bytes_sent"] += len(note)
-        holdings.tracer.event(
+        message = messages.encode(sketch, body)
+        shared.counters["comparison_bytes_sent"] += len(message)
+        shared.tracer.event(
             "align.comparing",
             group=name,
-            fellow=holdings.core.name_of(base.aligner),
+            fellow=shared.core.name_of(base.aligner),
             samples=root.count,
             symbols=length,
-            bytes=len(note),
+            bytes=len(message),
         )
-        holdings.wire.send_note(base.aligner, note)
+        shared.wire.send_note(base.aligner, message)
 
     def keep_wanted(self) -> None:
         """Forget the bases of requests that are not wanted any more."""
         if not self._bases:
             return
-        expects, patience_s = self._holdings.core.expects, self._holdings.settings.request_patience_s
+        expects, patience_s = self._shared.core.expects, self._shared.settings.request_patience_s
         for key in [key for key in self._bases if not expects(*key)]:
             base = self._bases.pop(key)
-            if self._holdings.clock.monotonic() - base.began_s >= patience_s:
+            if self._shared.clock.monotonic() - base.began_s >= patience_s:
                 self._distrusted.add(key[0])  # perhaps sketches do not reach the aligner
 
     def finish(self, incoming: Incoming, *, whole: bool, joins: bool) -> Stepwise[Finished | None]:
@@ -294,20 +293,20 @@ class Comparing:
             made = yield from self._make(base, incoming, whole=whole, joins=joins)
         if made is None:
             self._distrusted.add(name)
-            self._holdings.counters["comparisons_failed"] += 1
-            self._holdings.tracer.event(
+            self._shared.counters["comparisons_failed"] += 1
+            self._shared.tracer.event(
                 "align.mismatch",
                 group=name,
-                fellow=self._holdings.core.name_of(incoming.begin.aligner),
+                fellow=self._shared.core.name_of(incoming.begin.aligner),
                 source=request,
             )
         return made
 
-    def _unchanged(self, base: Base, incoming: Incoming, end: End) -> Stepwise[Finished | None]:
+    def _unchanged(self, base: Base, incoming: Incoming, end: StreamEnd) -> Stepwise[Finished | None]:
         """Return the base as it is, because nothing differs."""
         if (base.root.count, base.root.digest) != (end.count, end.digest):
             return None
-        loaded = self._holdings.spaces[incoming.begin.name_space].loaded
+        loaded = self._shared.spaces[incoming.begin.name_space].loaded
         data = incoming.data
         is_loaded = loaded is not None and loaded.summary().same_content(base.root)
         if (
@@ -345,7 +344,7 @@ class Comparing:
         count = base.root.count - len(gone) + incoming.samples
         if (count, digest & _MASK) != (end.count, end.digest):
             return None
-        describe = self._holdings.descriptions
+        describe = self._shared.descriptions
         if not whole:
             return Finished(incoming.data, Conversion([]), removed)
         made = yield from _put(base, removed, incoming.data)
@@ -353,7 +352,7 @@ class Comparing:
             dataclasses.replace(base.root, count=end.count, digest=end.digest)
         ):
             return None
-        data = self._holdings.spaces[incoming.begin.name_space]
+        data = self._shared.spaces[incoming.begin.name_space]
         surplus: Difference = {}
         evicted: Difference = {}
         if joins and data.loaded is not None:
@@ -365,8 +364,8 @@ class Comparing:
             came = {sample.digest for sample in new.get(group, ()) if sample.digest in digests}
             new[group] = new[group].without(came) if came else new.get(group, Rows())
             removed.setdefault(group, []).extend(one for one in samples if one.digest not in came)
-        if resuming.is_filled(data, incoming):
-            conversion = resuming.conversion_of(data, incoming, base.root, base.groups, removed, describe)
+        if resume.is_filled(data, incoming):
+            conversion = resume.conversion_of(data, incoming, base.root, base.groups, removed, describe)
             for group, samples in evicted.items():
                 if data.is_on_disk(describe[group]):
                     conversion.changes.append(Change(describe[group], None, samples))
@@ -437,7 +436,7 @@ def _less(samples: Difference, others: Difference) -> Difference:
 def _held(data: NameSpaceData, event: ExpectSet) -> DataSet | None:
     """Return the set with which a request is compared; None if there is none."""
     if event.purpose in _OF_LOADED and not data.state.holder and not event.elements:
-        return resuming.held(data)
+        return resume.held(data)
     if event.purpose in _OF_WORKING and data.state.holder:
         asked = DataSet()
         groups = data.working.groups

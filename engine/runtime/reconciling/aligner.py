@@ -22,7 +22,7 @@ from engine.core.messages import MERGE_PURPOSES, RANGES
 from engine.dataset.dataset import DataSet
 from engine.dataset.rows import Rows, changes
 from engine.runtime.faults import StreamFault
-from engine.runtime.reconciling import messages as notes
+from engine.runtime.reconciling import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from engine.dataset.ranges import Search
     from engine.dataset.reconciliation import Stepwise
     from engine.dataset.sample import Sample
-    from engine.runtime.holdings import Holdings
     from engine.runtime.ports import Clock
+    from engine.runtime.shared import SharedState
     from engine.runtime.steps import Steps
 
 FORGET_S: Final = 30.0
@@ -68,7 +68,7 @@ class _Question:
     """Name-space that is asked for."""
     target: Target | None = None
     """The request; None while only a sketch is here."""
-    sketch: notes.Sketch | None = None
+    sketch: messages.Sketch | None = None
     """The newest sketch; None while only the request is here."""
     symbols: reconciliation.Symbols | None = None
     """The alignee's symbols so far."""
@@ -116,7 +116,7 @@ class Answer:
     root: Summary
 
 
-class Found:
+class LackingSamples:
     """Identities, with their salt, that this node lacks by its last comparisons as aligner."""
 
     def __init__(self, clock: Clock) -> None:
@@ -137,7 +137,7 @@ class Found:
         return known[1:] if known and self._clock.monotonic() < known[0] + FORGET_S else None
 
 
-class Answering:
+class AlignerComparisons:
     """The comparisons of an aligner.
 
     Args:
@@ -148,12 +148,12 @@ class Answering:
 
     def __init__(
         self,
-        holdings: Holdings,
+        shared: SharedState,
         steps: Steps,
         send: Callable[[str, Target, Answer | None], None],
-        found: Found,
+        found: LackingSamples,
     ) -> None:
-        self._holdings = holdings
+        self._shared = shared
         self._steps = steps
         self._send = send
         self._found_here = found
@@ -168,7 +168,7 @@ class Answering:
     def _question(self, node: str, request: int, name_space: str) -> _Question | None:
         known = self._questions.get((node, request))
         if known is None and len(self._questions) < MAX_QUESTIONS:
-            now = self._holdings.clock.monotonic()
+            now = self._shared.clock.monotonic()
             known = self._questions[node, request] = _Question(now, name_space)
         return known
 
@@ -181,7 +181,7 @@ class Answering:
         question.target = target
         self._answer(question)
 
-    def sketched(self, sketch: notes.Sketch, body: bytes, size: int) -> None:
+    def sketched(self, sketch: messages.Sketch, body: bytes, size: int) -> None:
         """Take a sketch of an alignee's set.
 
         Args:
@@ -192,12 +192,12 @@ class Answering:
         Raises:
             StreamFault: the sketch is invalid.
         """
-        if sketch.name_space not in self._holdings.spaces:
+        if sketch.name_space not in self._shared.spaces:
             raise StreamFault(f"a sketch of name-space {sketch.name_space[:80]!r}, which is not known here")
         question = self._question(sketch.node, sketch.request, sketch.name_space)
         if question is None:
             return
-        question.since_s = self._holdings.clock.monotonic()
+        question.since_s = self._shared.clock.monotonic()
         question.sketch = sketch
         question.bytes += size
         if sketch.length:
@@ -205,7 +205,7 @@ class Answering:
         self._answer(question)
 
     @staticmethod
-    def _take(question: _Question, sketch: notes.Sketch, body: bytes) -> None:
+    def _take(question: _Question, sketch: messages.Sketch, body: bytes) -> None:
         from engine.dataset import reconciliation
 
         try:
@@ -235,7 +235,7 @@ class Answering:
     def _end(self, question: _Question, answer: Answer | None) -> None:
         target = question.target
         assert target is not None
-        state = self._holdings.spaces[question.name_space].state
+        state = self._shared.spaces[question.name_space].state
         if answer is not None and question.lineage != state.lineage:
             question.is_compared, question.search, question.ours = False, None, None
             self._answer(question)  # another set has another difference
@@ -244,7 +244,7 @@ class Answering:
         if state.complete or target.purpose not in _NEEDS_WHOLE:
             self._send(question.name_space, target, answer)
         else:
-            self._holdings.core.refuse(question.name_space, target, "this set is being merged")
+            self._shared.core.refuse(question.name_space, target, "this set is being merged")
 
     def _answer(self, question: _Question) -> None:
         if question.target is None or question.sketch is None or question.search is not None:
@@ -253,16 +253,16 @@ class Answering:
             return
         # Only the groups asked for are compared; equal roots settle it without a difference (guide, 5.4.6).
         sketch = question.sketch
-        space = self._holdings.spaces[question.name_space]
+        space = self._shared.spaces[question.name_space]
         question.lineage = space.state.lineage
-        sent = sent_part(self._holdings, space.working, question.target.wants)
+        sent = sent_part(self._shared, space.working, question.target.wants)
         root = sent.summary()
         if (sketch.count, sketch.digest) == (root.count, root.digest):
-            self._holdings.tracer.event(
+            self._shared.tracer.event(
                 "align.equal",
                 group=question.name_space,
                 samples=root.count,
-                fellow=self._holdings.core.name_of(sketch.node),
+                fellow=self._shared.core.name_of(sketch.node),
                 fellows=1,
             )
             self._end(question, Answer({}, b"", root))
@@ -274,7 +274,7 @@ class Answering:
         self._steps.begin(self._compare(question, sketch, sent, root))
 
     def _compare(
-        self, question: _Question, sketch: notes.Sketch, sent: DataSet, root: Summary
+        self, question: _Question, sketch: messages.Sketch, sent: DataSet, root: Summary
     ) -> Stepwise[None]:
         """Find the difference to the set as it was when this began, and send it.
 
@@ -311,7 +311,7 @@ class Answering:
         # 4. Too few symbols: estimate how many are needed, and ask for the cheapest that is left of more
         #    symbols, the ranges, and the list. If none is cheap, send the whole set.
         question.is_compared = False
-        question.since_s = self._holdings.clock.monotonic()
+        question.since_s = self._shared.clock.monotonic()
         question.sketches += 1
         expected = reconciliation.estimate(left)
         wanted = reconciliation.enough(expected, len(theirs))
@@ -331,11 +331,11 @@ class Answering:
 
     # Range by range.
 
-    def _may_search(self, question: _Question, sketch: notes.Sketch, expected: int) -> bool:
+    def _may_search(self, question: _Question, sketch: messages.Sketch, expected: int) -> bool:
         """Whether the alignee answers questions about ranges, and they cost less than its list."""
         from engine.dataset import ranges
 
-        fellow = next((each for each in self._holdings.core.fellows if each.node == sketch.node), None)
+        fellow = next((each for each in self._shared.core.fellows if each.node == sketch.node), None)
         can = fellow is not None and fellow.can(RANGES)
         return can and ranges.cost(expected, sketch.count) < LIST_BYTES * sketch.count
 
@@ -347,21 +347,21 @@ class Answering:
             question.is_compared = True
             self._steps.begin(self._end_search(question, search))
             return
-        note = notes.Narrow(
+        message = messages.Narrow(
             question.name_space, target.request, ask.bits, ask.deeper, len(ask.split), len(ask.listed)
         )
         body = ask.split.astype("<u4").tobytes() + ask.listed.astype("<u4").tobytes()
-        self._tell(question, target, notes.encode(note, body))
+        self._tell(question, target, messages.encode(message, body))
 
     def _end_search(self, question: _Question, search: Search) -> Stepwise[None]:
         assert question.ours is not None
         self._end(question, (yield from self._found(question, question.ours, search.difference())))
 
-    def narrowed(self, note: notes.Ranges, body: bytes, size: int) -> None:
+    def narrowed(self, message: messages.Ranges, body: bytes, size: int) -> None:
         """Take an alignee's answer about ranges.
 
         Args:
-            note: the message.
+            message: the message.
             body: its fingerprints and identities.
             size: bytes of the whole message.
 
@@ -370,14 +370,14 @@ class Answering:
         """
         from engine.dataset import reconciliation
 
-        question = self._questions.get((note.node, note.request))
+        question = self._questions.get((message.node, message.request))
         search = question.search if question is not None else None
         if question is None or search is None or question.is_compared:
             return
         question.bytes += size
         try:
             words = reconciliation.from_list(body, len(body) // 8)
-            search.take(words[: note.fingerprints], words[note.fingerprints :])
+            search.take(words[: message.fingerprints], words[message.fingerprints :])
         except ValueError as error:
             self._end(question, None)
             raise StreamFault(f"ranges: {error}") from error
@@ -398,10 +398,10 @@ class Answering:
         new = yield from reconciliation.samples_at(ours.groups, places)
         answer = Answer(new, found.only_theirs.astype("<u8").tobytes(), ours.root)
         answer = self._brought_up_to_date(question, answer, ours.groups, found)
-        self._holdings.tracer.event(
+        self._shared.tracer.event(
             "align.difference",
             group=question.name_space,
-            fellow=self._holdings.core.name_of(sketch.node),
+            fellow=self._shared.core.name_of(sketch.node),
             samples=sum(map(len, answer.new.values())),
             removed=len(answer.removed) // LIST_BYTES,
             bytes=question.bytes,
@@ -422,8 +422,8 @@ class Answering:
 
         target = question.target
         assert target is not None
-        working = self._holdings.spaces[question.name_space].working
-        present = sent_part(self._holdings, working, target.wants)
+        working = self._shared.spaces[question.name_space].working
+        present = sent_part(self._shared, working, target.wants)
         root = present.summary()
         if root.same_content(answer.root) or question.sketch is None:
             return answer
@@ -455,12 +455,14 @@ class Answering:
         target = question.target
         assert target is not None
         question.asked_for = symbols
-        self._tell(question, target, notes.encode(notes.More(question.name_space, target.request, symbols)))
+        self._tell(
+            question, target, messages.encode(messages.More(question.name_space, target.request, symbols))
+        )
 
-    def _tell(self, question: _Question, target: Target, note: bytes) -> None:
-        question.since_s = self._holdings.clock.monotonic()
-        self._holdings.counters["comparison_bytes_sent"] += len(note)
-        self._holdings.wire.send_note(target.node, note)
+    def _tell(self, question: _Question, target: Target, message: bytes) -> None:
+        question.since_s = self._shared.clock.monotonic()
+        self._shared.counters["comparison_bytes_sent"] += len(message)
+        self._shared.wire.send_note(target.node, message)
 
 
 def _is_worth_a_list(count: int, groups: list[tuple[Group, Rows]]) -> bool:
@@ -468,9 +470,9 @@ def _is_worth_a_list(count: int, groups: list[tuple[Group, Rows]]) -> bool:
     return 2 * LIST_BYTES * count < sum(samples.payload_bytes for _, samples in groups)
 
 
-def sent_part(holdings: Holdings, held: DataSet, wants: Callable[[Group], bool] = lambda _: True) -> DataSet:
+def sent_part(shared: SharedState, held: DataSet, wants: Callable[[Group], bool] = lambda _: True) -> DataSet:
     """Return the groups of a set to send: those that are described and wanted."""
     part = DataSet()
-    described = holdings.descriptions
+    described = shared.descriptions
     part.groups = {group: held.groups[group] for group in held.groups if group in described and wants(group)}
     return part

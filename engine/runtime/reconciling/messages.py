@@ -86,19 +86,19 @@ class More:
     symbols: int
 
 
-Note = Sketch | More | Narrow | Ranges
-_KINDS: Final[tuple[type[Note], ...]] = (More, Sketch, Narrow, Ranges)
+ComparisonMessage = Sketch | More | Narrow | Ranges
+_KINDS: Final[tuple[type[ComparisonMessage], ...]] = (More, Sketch, Narrow, Ranges)
 
 
-def encode(note: Note, body: bytes = b"") -> bytes:
+def encode(message: ComparisonMessage, body: bytes = b"") -> bytes:
     """Return a message with its body as bytes."""
-    text = json.dumps(plain.to_plain(note)).encode()
+    text = json.dumps(plain.to_plain(message)).encode()
     content = text + body
-    head = _HEAD.pack(MAGIC, _VERSION, _KINDS.index(type(note)), zlib.crc32(content), len(text))
+    head = _HEAD.pack(MAGIC, _VERSION, _KINDS.index(type(message)), zlib.crc32(content), len(text))
     return head + content
 
 
-def decode(data: bytes) -> tuple[Note, bytes]:
+def decode(data: bytes) -> tuple[ComparisonMessage, bytes]:
     """Return the message in `data` and its body.
 
     Raises:
@@ -113,7 +113,7 @@ def decode(data: bytes) -> tuple[Note, bytes]:
     if zlib.crc32(content) != checksum or size > len(content):
         raise StreamFault("a comparison message does not have its checksum")
     try:
-        note: Note = plain.from_json(_KINDS[kind], bytes(content[:size]))
+        message: ComparisonMessage = plain.from_json(_KINDS[kind], bytes(content[:size]))
     except ValueError as error:
         raise StreamFault(f"an invalid comparison message: {error}") from error
-    return note, bytes(content[size:])
+    return message, bytes(content[size:])

@@ -23,8 +23,8 @@ class Clock:
 
 def test_writers_that_are_held_back_are_said_once_with_how_long_it_took() -> None:
     tracer, clock = Tracer(lambda: 0), Clock()
-    holdings = types.SimpleNamespace(tracer=tracer, is_behind=False)
-    runtime: Any = types.SimpleNamespace(holdings=holdings, serving=types.SimpleNamespace(tails={}))
+    shared = types.SimpleNamespace(tracer=tracer, is_behind=False)
+    runtime: Any = types.SimpleNamespace(shared=shared, serving=types.SimpleNamespace(tails={}))
     persistence: Any = types.SimpleNamespace(queued_changes=MAX_BACKLOG + 1, problem="")
     nobody: Any = types.SimpleNamespace(routes={})
     taps: Any = []

@@ -126,8 +126,8 @@ def test_no_more_is_captured_than_the_queue_of_the_store_has_room_for(
         return 0, []
 
     tracer = SimpleNamespace(event=lambda *_, **__: None)
-    holdings = SimpleNamespace(is_behind=False, tracer=tracer)
-    runtime: Any = SimpleNamespace(holdings=holdings, serving=SimpleNamespace(tails=()))
+    shared = SimpleNamespace(is_behind=False, tracer=tracer)
+    runtime: Any = SimpleNamespace(shared=shared, serving=SimpleNamespace(tails=()))
     keeping: Any = SimpleNamespace(unregistered=lambda taken: None)
     taps: Any = [SimpleNamespace(fill=0.0, drain_runs=drain_runs)]
     persistence: Any = SimpleNamespace(queued_changes=waiting, problem="")
@@ -135,4 +135,4 @@ def test_no_more_is_captured_than_the_queue_of_the_store_has_room_for(
     neighbourhood: Any = SimpleNamespace(routes={})
     Capture(taps, neighbourhood, runtime, persistence, None, keeping, clock, max_waiting=size).drain()
     assert asked == ([] if room is None else [room])
-    assert holdings.is_behind == (room is None)
+    assert shared.is_behind == (room is None)

@@ -13,7 +13,7 @@ import pytest
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
 from engine.dataset.rows import Rows
-from engine.runtime.backups import PATIENCE, Dropped, Kept, NotKept
+from engine.runtime.backups import PATIENCE, BackupDropped, BackupKept, BackupMissing
 from engine.runtime.jobs import Conversion, Degraded
 from engine.runtime.persistence import Persistence
 from engine.store.backups import Replaced, replaced
@@ -125,7 +125,7 @@ def test_it_is_reported_once_with_counts(place: Place) -> None:
     place.write(numbered(20, 60), why="because")
     place.work()
     (kept,) = place.persistence.backup_reports()
-    assert isinstance(kept, Kept)
+    assert isinstance(kept, BackupKept)
     assert (kept.name_space, kept.version) == (SPACE, before.version)
     assert (kept.note.before, kept.note.after, kept.note.why) == (30, 40, "because")
     assert place.persistence.backup_reports() == []
@@ -184,7 +184,7 @@ def test_the_oldest_backup_goes_when_there_are_too_many(place: Place) -> None:
     place.work()
     assert place.content() == set(sets[-1])
     assert place.backups() == [set(each) for each in sets[-1 - MAX_BACKUPS : -1]]
-    dropped = [one for one in place.persistence.backup_reports() if isinstance(one, Dropped)]
+    dropped = [one for one in place.persistence.backup_reports() if isinstance(one, BackupDropped)]
     assert [one.samples for one in dropped] == [20, 20]
 
 
@@ -245,7 +245,7 @@ def test_on_a_disk_that_stays_full_the_oldest_backup_goes_for_what_is_written() 
     assert place.content() == set(numbered(200, 220) + numbered(900, 901))
     assert place.backups() == [set(numbered(100, 120))]
     (report,) = place.persistence.backup_reports()
-    assert isinstance(report, Dropped)
+    assert isinstance(report, BackupDropped)
     assert (report.name_space, report.samples) == (SPACE, 20)
 
 
@@ -266,8 +266,8 @@ def test_where_both_do_not_fit_the_new_set_is_stored_and_the_old_one_is_said_to_
     assert place.content() == set(new)
     assert place.backups() == []
     reports = place.persistence.backup_reports()
-    assert [type(one) for one in reports] == [Kept, Dropped, NotKept]
-    assert isinstance(reports[-1], NotKept)
+    assert [type(one) for one in reports] == [BackupKept, BackupDropped, BackupMissing]
+    assert isinstance(reports[-1], BackupMissing)
     note = dataclasses.replace(reports[-1].note, at_ns=0)
     assert note == Replaced("node n1", 0, "merge policy Replace", before=30, after=30, mark="lineage")
 
@@ -287,7 +287,7 @@ def test_backups_on_a_small_disk_never_stop_new_sets(tmp_path: Path) -> None:
             assert place.persistence.is_idle, place.persistence.problem
             assert place.content() == set(new)
             kinds |= {type(one) for one in place.persistence.backup_reports()}
-        assert kinds >= {Kept, Dropped}, "the disk was too large for this test"
+        assert kinds >= {BackupKept, BackupDropped}, "the disk was too large for this test"
         subprocess.run(["mount", "-o", "remount,size=32m", str(disk)], check=True)
         place.write(numbered(0, 5), why="because")
         place.work()

@@ -79,7 +79,7 @@ COUNTERS: Final = (
 )
 
 
-class Holdings:
+class SharedState:
     """The data and ports of one node, used by one thread at a time."""
 
     def __init__(
@@ -356,7 +356,7 @@ class Holdings:
     def tell_backups(self) -> None:
         """Trace the reports on back-ups."""
         for report in self.persistence.backup_reports():
-            if isinstance(report, backups.Dropped):
+            if isinstance(report, backups.BackupDropped):
                 self.tracer.event(
                     "store.backup-dropped",
                     namespace=report.name_space,
@@ -365,8 +365,8 @@ class Holdings:
                     cause=report.cause,
                 )
                 continue
-            event = "store.backup" if isinstance(report, backups.Kept) else "store.not-kept"
-            place = {"version": report.version} if isinstance(report, backups.Kept) else {}
+            event = "store.backup" if isinstance(report, backups.BackupKept) else "store.not-kept"
+            place = {"version": report.version} if isinstance(report, backups.BackupKept) else {}
             self.tracer.event(
                 event,
                 namespace=report.name_space,
