@@ -19,11 +19,11 @@ from textual.pilot import Pilot
 
 from benchmarks.rows import Bar, Is, Row
 from engine.runtime import monitor
-from ospltool.live.fake import SECOND_NS, FakeFeed
-from ospltool.live.feed import Feed, ScriptedFeed
+from ospltool.live.feed import Feed
 from ospltool.live.model import SystemModel
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
+from tests.fake import SECOND_NS, FakeFeed, ScriptedFeed
 from tui.app import TICK_S, ConsoleApp, look_for_garbage_less_often
 
 AREA: Final = "console"

@@ -1,7 +1,7 @@
-"""The feed: what every console, recorder and status command reads, wherever it comes from.
+"""The feed that every console, recorder and status command reads: live, recorded or simulated.
 
 A feed is polled and never blocks. It keeps the newest snapshot of each node and a bounded number of events
-between two polls; what did not fit is counted in `Update.dropped`, so a reader can show it.
+between two polls; `Update.dropped` counts what did not fit, so a reader can show it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
-from collections.abc import Callable, Iterable
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from engine.persistence.service.view import ReplicaView
@@ -19,19 +18,19 @@ MAX_PENDING_EVENTS: Final = 5_000
 """Events kept between two polls; the oldest are dropped and counted."""
 
 MAX_PENDING_NODES: Final = 1_000
-"""Nodes with a snapshot waiting, and likewise replicas of persistence services; what a further one shows is
+"""Nodes with a waiting snapshot, and likewise replicas of persistence services; snapshots of others are
 dropped and counted."""
 
 MAX_PENDING_NOTICES: Final = 200
 
 ENDING: Final = ("TERMINATING", "TERMINATED")
-"""States of a node that ends in order."""
+"""States of a node that shuts down in an orderly way."""
 
 T = TypeVar("T")
 
 
 class NoticeKind(enum.StrEnum):
-    """What the feed itself has to say."""
+    """Kind of a message from the feed itself."""
 
     NODE_LOST = "node lost"
     NODE_FOUND = "node found"
@@ -49,10 +48,10 @@ class NoticeKind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Notice:
-    """One remark of the feed.
+    """One message from the feed itself.
 
-    `node` is the id of what the remark is about: a node, or with REPLICA_LOST a replica of a persistence
-    service. `in_order`, of NODE_LOST, means that the node had said before that it ends.
+    `node` is the id of its subject: a node, or with REPLICA_LOST a replica of a persistence
+    service. `in_order` (NODE_LOST) means that the node had announced its end.
     """
 
     kind: NoticeKind
@@ -64,7 +63,7 @@ class Notice:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Heard:
-    """A snapshot and when it reached us, by the clock of the feed (not of the node)."""
+    """A snapshot and when it arrived, by the clock of the feed (not of the node)."""
 
     snapshot: NodeSnapshot
     heard_ns: int
@@ -72,7 +71,7 @@ class Heard:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HeardReplica:
-    """What a replica of a persistence service shows of itself, and when it reached us, as in `Heard`."""
+    """A view of a replica of a persistence service, and when it arrived, as in `Heard`."""
 
     view: ReplicaView
     heard_ns: int
@@ -80,22 +79,24 @@ class HeardReplica:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Update:
-    """What is new since the last poll.
-
-    `caption` is a sentence for the reader, None when it did not change; `dropped` is a total since the feed
-    was opened. `restart` means that this does not follow on from what came before: a recording was wound to
-    another place, and everything known must be forgotten first. `pasts` are the masterships and runs that
-    nodes and persistence services remember; the events that they remember are among `events`, each once.
-    """
+    """The news since the last poll."""
 
     snapshots: tuple[Heard, ...] = ()
+    """New snapshots of nodes."""
     events: tuple[NodeEvent, ...] = ()
+    """New events, in order, including those that pasts contain, each once."""
     notices: tuple[Notice, ...] = ()
+    """New messages from the feed itself."""
     caption: str | None = None
+    """Sentence for the reader; None if it did not change."""
     dropped: int = 0
+    """Items that did not fit, in all since the feed was opened."""
     restart: bool = False
+    """Whether a recording jumped to another place, so that everything known must be forgotten first."""
     replicas: tuple[HeardReplica, ...] = ()
+    """New views of replicas of persistence services."""
     pasts: tuple[NodePast, ...] = ()
+    """Masterships and runs that nodes and persistence services remember."""
 
     def __bool__(self) -> bool:
         news = self.snapshots or self.replicas or self.events or self.notices or self.pasts
@@ -103,11 +104,11 @@ class Update:
 
 
 class Feed(Protocol):
-    """A source of updates. Reading it never changes what it shows."""
+    """A source of updates. Reading it never changes the system that it shows."""
 
     @property
     def title(self) -> str:
-        """What is being watched, for a header: "domain 7", "recording night.jsonl"."""
+        """Name of the watched system, for a header: "domain 7", "recording night.jsonl"."""
         ...
 
     @property
@@ -116,41 +117,41 @@ class Feed(Protocol):
         ...
 
     def now_ns(self) -> int:
-        """The moment that ages are counted from, in nanoseconds since 1970 UTC."""
+        """Return the moment that ages are counted from, in nanoseconds since 1970 UTC."""
         ...
 
     def poll(self) -> Update:
-        """What came since the last call; at once, empty when nothing did."""
+        """Return the news since the last call, at once; empty if there is none."""
         ...
 
     def close(self) -> None:
-        """Let go of what the feed holds. A second call does nothing."""
+        """Release all resources. A second call does nothing."""
         ...
 
 
 @runtime_checkable
 class TimeTravel(Protocol):
-    """A feed whose time the reader decides about: a recording."""
+    """A feed whose time the reader controls: a recording or a simulation."""
 
     @property
     def timeline(self) -> Timeline:
-        """Where it stands."""
+        """Current position."""
         ...
 
     def pause(self, *, paused: bool) -> None:
-        """Stand still, or go on."""
+        """Pause or continue."""
         ...
 
     def set_speed(self, speed: float) -> None:
-        """Go faster or slower, from here on."""
+        """Change the speed from now on."""
         ...
 
     def seek(self, moment_ns: int) -> None:
-        """Wind to a moment."""
+        """Move to a moment."""
         ...
 
     def step(self, direction: int) -> bool:
-        """To the next event, or the one before; False when there is none."""
+        """Move to the next event (the previous one if `direction` < 1); return False if there is none."""
         ...
 
     def mark(self, text: str) -> None:
@@ -158,13 +159,13 @@ class TimeTravel(Protocol):
         ...
 
     def notes(self) -> tuple[tuple[int, str], ...]:
-        """(moment, note) of every mark, oldest first."""
+        """Return (moment, note) of every mark, oldest first."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Timeline:
-    """Where a recording stands: all times in ns since 1970, `marks` those of the reader."""
+    """Position in a recording: all times in ns since 1970; `marks` are the reader's."""
 
     begin_ns: int
     end_ns: int
@@ -175,7 +176,7 @@ class Timeline:
 
 
 class Inbox:
-    """The bounded memory between a feed's source and its reader. Not locked: the feed locks where it must.
+    """The bounded buffer between a feed's source and its reader. It has no lock of its own.
 
     Snapshots coalesce per node and per replica, since only the newest matters; events are kept in order.
     """
@@ -205,11 +206,11 @@ class Inbox:
             self._append(self._events, item, self._max_events)
 
     def say(self, caption: str) -> None:
-        """Set the sentence for the reader; an empty one takes it away."""
+        """Set the sentence for the reader; an empty one removes it."""
         self._caption = caption
 
     def drain(self, *, restart: bool = False) -> Update:
-        """Everything that waits, and forget it; `restart` says that it follows on from nothing."""
+        """Return everything that waits, and forget it; `restart` makes the reader forget earlier updates."""
         update = Update(
             snapshots=tuple(self._snapshots.values()),
             events=tuple(self._events),
@@ -239,45 +240,3 @@ class Inbox:
         if len(queue) > bound:
             queue.popleft()
             self.dropped += 1
-
-
-class ScriptedFeed:
-    """A feed whose updates and clock are given: for tests, and for pictures that must not change.
-
-    `steps` pairs a moment with the update that belongs to it; `poll` returns one step per call and the clock
-    then stands at its moment. After the last step the clock stays, unless `clock` is given.
-    """
-
-    def __init__(
-        self,
-        steps: Iterable[tuple[int, Update]],
-        *,
-        title: str = "script",
-        mode: str = "live",
-        clock: Callable[[], int] | None = None,
-    ) -> None:
-        self._steps = collections.deque(steps)
-        self._now_ns = self._steps[0][0] if self._steps else 0
-        self._clock = clock
-        self.title = title
-        self.mode = mode
-        self.closed = False
-
-    def now_ns(self) -> int:
-        """The moment of the step that was returned last, or the given clock."""
-        return self._clock() if self._clock else self._now_ns
-
-    def poll(self) -> Update:
-        """The next step; empty after the last."""
-        if not self._steps:
-            return Update()
-        self._now_ns, update = self._steps.popleft()
-        return update
-
-    def add(self, time_ns: int, update: Update) -> None:
-        """Append a step."""
-        self._steps.append((time_ns, update))
-
-    def close(self) -> None:
-        """Remember that the reader let go."""
-        self.closed = True

@@ -14,9 +14,10 @@ import pytest
 
 from engine.runtime.monitor import NodeSnapshot, StoreView
 from ospltool.cli.domains import Place
-from ospltool.live import fake
-from ospltool.live.feed import Heard, ScriptedFeed, Update
+from ospltool.live.feed import Heard, Update
+from tests import fake
 from tests.commands.shell import Shell
+from tests.fake import ScriptedFeed
 
 FLEET = """domain = 7
 [[node]]

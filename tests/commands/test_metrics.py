@@ -19,10 +19,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from engine.runtime.monitor import NodeSnapshot, StoreView
-from ospltool.live import fake
-from ospltool.live.fake import node_id
-from ospltool.live.feed import Heard, Notice, NoticeKind, ScriptedFeed, Update
+from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from tests import fake
 from tests.commands.shell import Shell
+from tests.fake import ScriptedFeed, node_id
 from tests.integration.conftest import own_domain
 from tests.integration.lab import Lab
 from tests.integration.programs import ROOT

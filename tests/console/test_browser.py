@@ -21,8 +21,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ospltool.live.fake import FakeFeed
 from ospltool.live.recorder import Recorder
+from tests.fake import FakeFeed
 from tui.serve import ServeFault, require_loopback
 
 ROOT = Path(__file__).parents[2]

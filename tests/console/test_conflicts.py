@@ -7,9 +7,9 @@ import pytest
 from engine.runtime.monitor import NodeEvent
 from engine.tracing.catalogue import catalogue
 from ospltool.live import conflicts as module
-from ospltool.live import fake
 from ospltool.live.conflicts import Conflict, ConflictLog
-from ospltool.live.fake import SECOND_NS, START_NS
+from tests import fake
+from tests.fake import SECOND_NS, START_NS
 
 S = SECOND_NS
 

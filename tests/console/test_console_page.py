@@ -9,9 +9,9 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from engine.simulator.draw import draw
-from ospltool.live.fake import FakeFeed
 from ospltool.live.feed import Feed
 from ospltool.live.simulated import SimulatedFeed
+from tests.fake import FakeFeed
 from tui import themes
 from tui.app import ConsoleApp
 from tui.operate import commands as operations

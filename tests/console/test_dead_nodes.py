@@ -8,9 +8,9 @@ import io
 import pytest
 
 from ospltool.live import export
-from ospltool.live.fake import START_NS
 from ospltool.live.series import NodeSeries
 from tests.console.watched import S, Watched
+from tests.fake import START_NS
 from tests.simulation.scenarios import Scenario, node
 from tui.cells import Line, Tone, plain
 from tui.viewmodel import name_space, panels

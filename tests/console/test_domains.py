@@ -13,10 +13,10 @@ from textual.pilot import Pilot
 from ospltool.cli import feeds
 from ospltool.cli.watched import watched
 from ospltool.health.health import Health
-from ospltool.live import fake
-from ospltool.live.fake import START_NS, node_id
-from ospltool.live.feed import Heard, Notice, NoticeKind, ScriptedFeed, Update
+from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from tests import fake
 from tests.console.conftest import screen_text
+from tests.fake import START_NS, ScriptedFeed, node_id
 from tests.integration.configurations import Settings
 from tests.integration.conftest import own_domain
 from tests.integration.lab import Lab

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from ospltool.live import fake
-from ospltool.live.fake import START_NS, FakeFeed
-from ospltool.live.feed import Heard, Inbox, Notice, NoticeKind, ScriptedFeed, Update
+from ospltool.live.feed import Heard, Inbox, Notice, NoticeKind, Update
+from tests import fake
+from tests.fake import START_NS, FakeFeed, ScriptedFeed
 
 
 def test_only_the_newest_snapshot_of_a_node_waits() -> None:

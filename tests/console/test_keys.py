@@ -8,9 +8,9 @@ from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from ospltool.live import fake
-from ospltool.live.fake import SECOND_NS, START_NS, FakeFeed, node_id
-from ospltool.live.feed import Heard, ScriptedFeed, Update
+from ospltool.live.feed import Heard, Update
+from tests import fake
+from tests.fake import SECOND_NS, START_NS, FakeFeed, ScriptedFeed, node_id
 from tui.app import ConsoleApp
 from tui.glyphs import ASCII
 from tui.screens.help import HelpScreen

@@ -18,11 +18,11 @@ from engine.dds.waiting import Signal
 from engine.persistence.service import view
 from engine.persistence.service.showing import STATUS_TOPICS
 from engine.runtime import monitor
-from ospltool.live import fake
 from ospltool.live.dds import LiveFeed
-from ospltool.live.fake import node_id
 from ospltool.live.feed import NoticeKind, Update
 from ospltool.live.model import SystemModel
+from tests import fake
+from tests.fake import node_id
 
 pytestmark = pytest.mark.dds
 
@@ -157,7 +157,7 @@ import sys, time
 from engine.dds.channel import Channel, ChannelTopic
 from engine.dds.participant import NodeParticipant
 from engine.runtime import monitor
-from ospltool.live import fake
+from tests import fake
 
 participant = NodeParticipant(int(sys.argv[1]), sys.argv[2], "n7", bytes.fromhex(fake.node_id(7)))
 channel = Channel(participant, topics=(ChannelTopic("d_monitor", is_state=True, reads=False),))

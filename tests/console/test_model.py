@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.runtime.monitor import AlignmentView, GroupView, NodeSnapshot
-from ospltool.live import fake
 from ospltool.live import model as model_module
-from ospltool.live.fake import SECOND_NS, START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
+from tests import fake
+from tests.fake import SECOND_NS, START_NS, node_id
 
 
 def after(*steps: tuple[float, NodeSnapshot | Notice]) -> SystemModel:

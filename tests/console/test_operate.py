@@ -12,11 +12,11 @@ from engine.supervisor.policy import Phase
 from engine.supervisor.processes import ProcessIdentity
 from engine.supervisor.rundir import NodeDirectory, Record, node_key
 from engine.supervisor.status import Condition, NodeStatus
-from ospltool.live import fake
-from ospltool.live.fake import SECOND_NS, START_NS, node_id
-from ospltool.live.feed import Heard, Notice, NoticeKind, ScriptedFeed, Update
+from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node
+from tests import fake
+from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tui.app import ConsoleApp
 from tui.operate import AskScreen, question_lines
 from tui.operator import Operation, OperationFault, Operator

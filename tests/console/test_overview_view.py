@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from engine.runtime.monitor import AlignmentView, NodeSnapshot
-from ospltool.live import fake
-from ospltool.live.fake import SECOND_NS, START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
+from tests import fake
+from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
 from tui.cells import Tone, fit_line, plain
 from tui.filters import Filter

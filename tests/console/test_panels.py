@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.runtime.monitor import AlignmentView, DeliveryView
-from ospltool.live import fake
-from ospltool.live.fake import SECOND_NS, START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
+from tests import fake
+from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
 from tui.cells import Tone, plain
 from tui.filters import Filter

@@ -13,14 +13,15 @@ from engine.persistence.service.view import PeerView, ReplicaView, WriterView
 from ospltool.cli.app import main
 from ospltool.cli.persistence_show import text
 from ospltool.health.codes import Severity
-from ospltool.live import fake, providers
+from ospltool.live import providers
 from ospltool.live.export import system
-from ospltool.live.fake import SECOND_NS, START_NS
 from ospltool.live.feed import Heard, HeardReplica, Inbox, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.persistence import ReplicaState, StreamKey, WatchedReplica
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
+from tests import fake
+from tests.fake import SECOND_NS, START_NS
 from tests.health.looking import incidents
 
 S = SECOND_NS

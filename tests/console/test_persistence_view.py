@@ -10,12 +10,12 @@ import pytest
 from textual.pilot import Pilot
 
 from engine.persistence.service.view import PeerView, ReplicaView, WriterView
-from ospltool.live import fake
-from ospltool.live.fake import SECOND_NS, START_NS
-from ospltool.live.feed import HeardReplica, Notice, NoticeKind, ScriptedFeed, Update
+from ospltool.live.feed import HeardReplica, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.persistence import WatchedReplica
+from tests import fake
 from tests.console.test_screen_views import check_rows, rows_of, text_of
+from tests.fake import SECOND_NS, START_NS, ScriptedFeed
 from tests.health.looking import looked
 from tui.app import ConsoleApp
 from tui.cells import Tone

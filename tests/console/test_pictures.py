@@ -17,9 +17,9 @@ from engine.runtime.monitor import (
     StoreView,
 )
 from engine.tracing.catalogue import catalogue
-from ospltool.live import fake
-from ospltool.live.fake import SECOND_NS, START_NS, node_id
-from ospltool.live.feed import Heard, HeardReplica, Notice, NoticeKind, ScriptedFeed, Update
+from ospltool.live.feed import Heard, HeardReplica, Notice, NoticeKind, Update
+from tests import fake
+from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tui import themes
 from tui.app import ConsoleApp
 from tui.glyphs import ASCII

@@ -9,10 +9,10 @@ import pytest
 
 from engine.dds.uri import cyclone_uri
 from ospltool.cli.app import main
-from ospltool.live import fake
-from ospltool.live.fake import SECOND_NS, START_NS
 from ospltool.live.feed import Heard, Update
 from ospltool.live.recorder import Recorder
+from tests import fake
+from tests.fake import SECOND_NS, START_NS
 
 S = SECOND_NS
 Capture = pytest.CaptureFixture[str]

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from engine.core import plain
 from engine.persistence.service.view import ReplicaView
 from engine.runtime.monitor import NodeSnapshot
-from ospltool.live import fake
-from ospltool.live.fake import START_NS
 from ospltool.live.feed import HeardReplica, Notice, NoticeKind
 from ospltool.live.patch import PatchFault, difference, patched
 from ospltool.live.recording import (
@@ -30,6 +28,8 @@ from ospltool.live.recording import (
     decode_line,
     encode_line,
 )
+from tests import fake
+from tests.fake import START_NS
 
 SNAPSHOT = fake.snapshot(1, fake.name_space("A", 1), fellows=(fake.fellow(2),))
 REPLICA = fake.replica("a", fake.provided(1), fake.provided(2))

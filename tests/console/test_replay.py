@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from engine.runtime.monitor import NodeEvent
-from ospltool.live import fake
 from ospltool.live import recorder as recorder_module
-from ospltool.live.fake import SECOND_NS, START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.recorder import Limits, Recorder, parts_of
 from ospltool.live.recording import RecordingFault
 from ospltool.live.replay import ReplayFeed
+from tests import fake
+from tests.fake import SECOND_NS, START_NS, node_id
 
 S = SECOND_NS
 

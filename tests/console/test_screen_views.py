@@ -17,11 +17,11 @@ from engine.runtime.monitor import (
     StoreView,
 )
 from engine.tracing.catalogue import catalogue
-from ospltool.live import fake
 from ospltool.live.conflicts import every_conflict
-from ospltool.live.fake import SECOND_NS, START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
+from tests import fake
+from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
 from tui.cells import Column, Line, Table, Tone, fit_line, plain
 from tui.filters import Filter

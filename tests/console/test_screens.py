@@ -12,9 +12,9 @@ from textual.pilot import Pilot
 
 from engine.runtime.monitor import AlignmentView, DeliveryView, GroupView
 from engine.tracing.catalogue import catalogue
-from ospltool.live import fake
-from ospltool.live.fake import SECOND_NS, START_NS, node_id
-from ospltool.live.feed import Heard, HeardReplica, ScriptedFeed, Update
+from ospltool.live.feed import Heard, HeardReplica, Update
+from tests import fake
+from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tui.app import ConsoleApp
 from tui.screens.base import OpsScreen
 from tui.screens.names import SCREENS

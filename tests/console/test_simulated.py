@@ -16,10 +16,10 @@ from engine.simulator.observing import Gone, ObservedRun, Seen
 from engine.simulator.options import Fault, Options
 from engine.simulator.schedule import START_NS
 from ospltool.cli.app import main
-from ospltool.live.fake import SECOND_NS
 from ospltool.live.feed import TimeTravel
 from ospltool.live.model import SystemModel
 from ospltool.live.simulated import SimulatedFeed
+from tests.fake import SECOND_NS
 from tui.app import ConsoleApp
 
 S = SECOND_NS

@@ -8,9 +8,9 @@ import pytest
 from engine.runtime.monitor import NodeEvent
 from engine.tracing.catalogue import catalogue
 from ospltool.diagnostics.model import Severity
-from ospltool.live import fake
-from ospltool.live.fake import START_NS
 from ospltool.trace.reading.sources import SourceError
+from tests import fake
+from tests.fake import START_NS
 from tui.filters import Filter
 from tui.sources import lines as sources
 from tui.sources.advertised import advertised, document, findings

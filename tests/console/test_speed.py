@@ -11,9 +11,9 @@ import pytest
 from textual.events import Key
 from textual.pilot import Pilot
 
-from ospltool.live import fake
-from ospltool.live.fake import SECOND_NS, START_NS, FakeFeed, node_id
-from ospltool.live.feed import Heard, Notice, NoticeKind, ScriptedFeed, Update
+from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from tests import fake
+from tests.fake import SECOND_NS, START_NS, FakeFeed, ScriptedFeed, node_id
 from tests.machine import count_s, slowness
 from tui.app import ConsoleApp, look_for_garbage_less_often
 from tui.widgets.sheet import Sheet

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from textual.pilot import Pilot
 
-from ospltool.live import fake
-from ospltool.live.fake import SECOND_NS, START_NS, node_id
-from ospltool.live.feed import Heard, Notice, NoticeKind, ScriptedFeed, Update
+from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from tests import fake
+from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tui.app import ConsoleApp
 from tui.screens.base import OpsScreen
 from tui.screens.help import HelpScreen

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ospltool.live import fake
-from ospltool.live.fake import SECOND_NS, START_NS
+from tests import fake
 from tests.console.test_screen_views import check_rows, rows_of, text_of, told, view_of
+from tests.fake import SECOND_NS, START_NS
 from tui.viewmodel import trace
 
 S = SECOND_NS

@@ -7,9 +7,9 @@ import itertools
 
 from engine.core import plain
 from engine.runtime.monitor import GroupView
-from ospltool.live import fake
 from ospltool.live.patch import difference
 from ospltool.live.recording import Delta, Header, Item, Key, State, encode_line
+from tests import fake
 
 SECOND_NS = 1_000_000_000
 GROUP = GroupView("A", "p", "T", "depot::Item", "PERSISTENT", 0, 0, 0, "ab", 99, 0, 0)

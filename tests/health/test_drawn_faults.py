@@ -11,9 +11,9 @@ from engine.simulator.options import Fault
 from engine.simulator.schedule import START_NS
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
-from ospltool.live.fake import SECOND_NS as S
 from ospltool.live.model import SystemModel
 from ospltool.live.simulated import SimulatedFeed
+from tests.fake import SECOND_NS as S
 
 STANDING = {
     "DUL-REJECTED",

@@ -13,11 +13,11 @@ from engine.simulator.options import NodePlan
 from ospltool.health.expectation import Expectation, ExpectedSpace
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
-from ospltool.live import fake
-from ospltool.live.fake import START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
+from tests import fake
 from tests.console.watched import S, Watched
+from tests.fake import START_NS, node_id
 from tests.health.looking import looked
 from tests.simulation.scenarios import Scenario, node
 

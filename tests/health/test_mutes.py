@@ -11,11 +11,11 @@ import pytest
 from ospltool.health.expectation import Expectation
 from ospltool.health.health import Health
 from ospltool.health.mutes import Mutes, place
-from ospltool.live import fake
-from ospltool.live.fake import SECOND_NS as S
-from ospltool.live.fake import START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
+from tests import fake
+from tests.fake import SECOND_NS as S
+from tests.fake import START_NS, node_id
 
 MINUTE_NS = 60 * S
 

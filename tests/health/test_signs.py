@@ -18,10 +18,10 @@ from engine.runtime.monitor import (
     UnkeptView,
 )
 from ospltool.health.health import Health
-from ospltool.live import fake
-from ospltool.live.fake import SECOND_NS, START_NS, node_id
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
+from tests import fake
+from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import incidents, looked
 
 S = SECOND_NS
@@ -296,7 +296,7 @@ def test_a_definition_that_differs_is_named_with_who_has_it() -> None:
     check_signs(
         [space(1), space(2, durability="Transient", merges=())], [("DUL-CONFIG-DIFFERS", "Orders", what)]
     )
-    what = what.replace("n2:", "n2 (n2 learned it, under a Policy of its own):")
+    what = what.replace("n2:", "n2 (n2 learned it under a Policy of its own):")
     check_signs(
         [space(1), space(2, durability="Transient", merges=(), is_learned=True)],
         [("DUL-CONFIG-DIFFERS", "Orders", what)],
@@ -347,7 +347,7 @@ def test_what_only_a_non_aligner_holds_is_named_with_what_to_do() -> None:
     (found,) = incidents(model, START_NS + 10 * S)
     assert found.code.id == "DUL-SET-DIFFERS"
     assert found.what == "Orders on n2 differs from its master n1 (5 samples, n1 has 1,000)"
-    assert found.why == "n2 is no aligner, so what only it holds stays there"
+    assert found.why == "n2 is not an aligner, so samples that only it holds stay there"
     assert found.next == "make n2 an aligner to give its samples to all"
 
 
@@ -381,7 +381,7 @@ def test_an_alignment_that_stands_still_is_named() -> None:
     alignment = AlignmentView("from", node_id(1), 5, 10, 0, START_NS)
     waiting = dataclasses.replace(space(2, complete=False, alignments=(alignment,)), update_period_ns=100 * S)
     check_signs([waiting], [], after_s=10)
-    what = "Orders on n2: the alignment from n1 stands still"
+    what = "Orders on n2: the alignment from n1 has stalled"
     check_signs([waiting], [("DUL-ALIGN-STALLED", "n2", what)], after_s=11)
 
 

@@ -15,7 +15,7 @@ from engine.core import messages, plain
 from engine.core.messages import Message, Outgoing
 from engine.persistence.service import view
 from engine.runtime import codec, monitor, stream
-from ospltool.live import fake
+from tests import fake
 from tests.property.values import JSON, values
 
 MESSAGES: tuple[type[Message], ...] = typing.get_args(Message)

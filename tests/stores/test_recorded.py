@@ -10,8 +10,8 @@ import pytest
 from engine.core import plain
 from engine.runtime.monitor import GroupView
 from ospltool.cli import app
-from ospltool.live import fake
 from ospltool.live.recording import Header, Item, Key, State, encode_line
+from tests import fake
 
 GROUP = GroupView("A", "depot", "Items", "depot::Item", "PERSISTENT", 7, 5, 70, "ab", 99, 7, 0)
 

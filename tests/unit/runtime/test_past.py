@@ -12,7 +12,7 @@ from engine.runtime import monitor, past
 from engine.runtime.past import IN_ORDER, MAX_CALM, MAX_GRAVE, Past
 from engine.tracing.levels import Level
 from engine.tracing.tracer import Tracer
-from ospltool.live import fake
+from tests import fake
 
 S = 1_000_000_000
 

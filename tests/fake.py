@@ -1,13 +1,14 @@
-"""An invented system that behaves like a live one: for tests, for pictures, and for measuring the console.
+"""Invented nodes, and feeds that behave like live ones: for tests, pictures, and measuring the console.
 
 Nothing here talks to a network. The same seed and the same calls give the same snapshots.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from engine.persistence.service.view import KeptGroupView as PersistedGroup
@@ -266,3 +267,45 @@ class FakeFeed:
             )
             for i in range(self._groups_per_node)
         )
+
+
+class ScriptedFeed:
+    """A feed whose updates and clock are given, for pictures that must not change.
+
+    `steps` pairs a moment with the update that belongs to it; `poll` returns one step per call and the clock
+    then stands at its moment. After the last step the clock stays, unless `clock` is given.
+    """
+
+    def __init__(
+        self,
+        steps: Iterable[tuple[int, Update]],
+        *,
+        title: str = "script",
+        mode: str = "live",
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        self._steps = collections.deque(steps)
+        self._now_ns = self._steps[0][0] if self._steps else 0
+        self._clock = clock
+        self.title = title
+        self.mode = mode
+        self.closed = False
+
+    def now_ns(self) -> int:
+        """The moment of the step that was returned last, or the given clock."""
+        return self._clock() if self._clock else self._now_ns
+
+    def poll(self) -> Update:
+        """The next step; empty after the last."""
+        if not self._steps:
+            return Update()
+        self._now_ns, update = self._steps.popleft()
+        return update
+
+    def add(self, time_ns: int, update: Update) -> None:
+        """Append a step."""
+        self._steps.append((time_ns, update))
+
+    def close(self) -> None:
+        """Remember that the reader let go."""
+        self.closed = True
