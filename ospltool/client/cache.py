@@ -74,38 +74,34 @@ class _Known:
 
 @dataclasses.dataclass(slots=True)
 class Counters:
-    """What happened in a reader since it was made.
-
-    Attributes:
-        live, historical: samples put where the application takes them.
-        again: samples shown again, because their writer came back or a merge policy replaced the set.
-        repeated: samples that came again and were not given again.
-        outdated: historical samples older than what their group keeps of an instance that has newer ones.
-        pushed_out: samples that newer ones pushed out before the application took them (KEEP_LAST).
-        lost_older_than_taken: samples older than one of their instance that the application had taken.
-        lost_depth: samples older than all that HISTORY depth keeps.
-        lost_limits: samples older than the newest of their instance, for which RESOURCE_LIMITS had no room.
-        rejected: samples for which RESOURCE_LIMITS had no room; they come when the application takes.
-        undecodable: samples that are not of the reader's type.
-        malformed: messages of services that are none.
-        deliveries: history that a node gave to ordinary readers of this process, and that is not for us.
-        missed: samples that persistence services could not keep for durable subscriptions of the groups read.
-    """
+    """What happened in a reader since it was made."""
 
     live: int = 0
     historical: int = 0
     again: int = 0
+    """Samples shown again, because their writer came back or a merge policy replaced the set."""
     repeated: int = 0
+    """Samples that came again and were not given again."""
     outdated: int = 0
+    """Historical samples older than what their group keeps of an instance that has newer ones."""
     pushed_out: int = 0
+    """Samples that newer ones pushed out before the application took them (KEEP_LAST)."""
     lost_older_than_taken: int = 0
+    """Samples older than one of their instance that the application had taken."""
     lost_depth: int = 0
+    """Samples older than all that HISTORY depth keeps."""
     lost_limits: int = 0
+    """Samples older than the newest of their instance, for which RESOURCE_LIMITS had no room."""
     rejected: int = 0
+    """Samples for which RESOURCE_LIMITS had no room; they come when the application takes."""
     undecodable: int = 0
+    """Samples that are not of the reader's type."""
     malformed: int = 0
+    """Messages of services that are none."""
     deliveries: int = 0
+    """History that a node gave to ordinary readers of this process, and that is not for us."""
     missed: int = 0
+    """Samples that persistence services could not keep for durable subscriptions of the groups read."""
 
 
 _LOST: Final = {

@@ -52,29 +52,25 @@ _T = TypeVar("_T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DurableCounters:
-    """What a DurableWriter has done since it was made.
-
-    Attributes:
-        written: samples, disposes and unregisters, those of the journal included.
-        stored: of these, stored by as many nodes as wanted, and forgotten here.
-        pending, pending_bytes: neither stored nor given up yet.
-        handed_over: samples that a node had missed and was given; once for each such node.
-        recovered: taken over from the journal of a former run.
-        blocked: writes that had to wait for room.
-        journal_bytes: size of the journal; 0 without one.
-        deleted: given up and forgotten here, not stored: their source time is at or before the time up to
-            which `delete_historical_data` deleted their group, and no node takes them.
-    """
+    """What a DurableWriter has done since it was made."""
 
     written: int
+    """Samples, disposes and unregisters, those of the journal included."""
     stored: int
+    """Of these, stored by as many nodes as wanted, and forgotten here."""
     pending: int
     pending_bytes: int
     handed_over: int
+    """Samples that a node had missed and was given; once for each such node."""
     recovered: int
+    """Taken over from the journal of a former run."""
     blocked: int
+    """Writes that had to wait for room."""
     journal_bytes: int
+    """Size of the journal; 0 without one."""
     deleted: int = 0
+    """Given up and forgotten here, not stored: their source time is at or before the time up to which
+    `delete_historical_data` deleted their group, and no node takes them."""
 
 
 class DurableWriter(Generic[_T]):

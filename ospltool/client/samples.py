@@ -16,54 +16,48 @@ Data = TypeVar("Data")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReceivedSample(Generic[Data]):
-    """One write, dispose or unregister, or what follows from writers that are lost (DDS 1.4, 2.2.2.5.1).
-
-    Attributes:
-        data: the sample; None for a dispose or unregister without data, and for bytes that are not of the
-            reader's type (`problem` says why).
-        key: the instance, as XCDR2 key bytes; empty for a topic without keys.
-        source_time_ns: the writer's source timestamp, nanoseconds since 1970 UTC; where no writer said it,
-            when that was noticed.
-        writer: the GUID of the original writer, 16 bytes; zeros for a dispose that a merge policy made, and
-            where no writer said it.
-        is_dispose, is_unregister: what it does besides, or instead of, bringing data.
-        is_derived: no writer said it: the instance is disposed or has no writers, as writers are lost.
-        is_again: it was there before, and is shown again behind that because its writer came back, or because
-            a merge policy put it in the place of another set.
-        instance_state: of its instance, when it was taken; None where nobody can tell (history of OpenSplice,
-            of which no writer that could have written it is known by name).
-        view_state: NEW when the application looks at this generation of the instance for the first time.
-        is_read: the sample was read before.
-        disposed_generation_count, no_writers_generation_count: how often the instance had become alive again,
-            from disposed and from having no writers, when the sample was put in.
-        sample_rank: samples of the instance that follow in what was taken together.
-        generation_rank: generations of the instance between this sample and the last of these.
-        absolute_generation_rank: generations between this sample and what the reader has got last of it.
-        is_historical: it came from a durability service and not from its writer.
-        cdr: the serialized sample, or key where there is no data, with its encapsulation header; empty where
-            no writer said it.
-        problem: why there is no data where there should be some.
-    """
+    """One write, dispose or unregister, or what follows from writers that are lost (DDS 1.4, 2.2.2.5.1)."""
 
     data: Data | None
+    """The sample; None for a dispose or unregister without data, and for bytes that are not of the reader's
+    type (`problem` says why)."""
     key: bytes
+    """The instance, as XCDR2 key bytes; empty for a topic without keys."""
     source_time_ns: int
+    """The writer's source timestamp, nanoseconds since 1970 UTC; where no writer said it, when that was
+    noticed."""
     writer: bytes
+    """The GUID of the original writer, 16 bytes; zeros for a dispose that a merge policy made, and where no
+    writer said it."""
     is_dispose: bool
     is_unregister: bool
     is_derived: bool
+    """No writer said it: the instance is disposed or has no writers, as writers are lost."""
     is_again: bool
+    """It was there before, and is shown again behind that because its writer came back, or because a merge
+    policy put it in the place of another set."""
     instance_state: InstanceState | None
+    """Of its instance, when it was taken; None where nobody can tell (history of OpenSplice, of which no
+    writer that could have written it is known by name)."""
     view_state: ViewState
+    """NEW when the application looks at this generation of the instance for the first time."""
     is_read: bool
+    """The sample was read before."""
     disposed_generation_count: int
     no_writers_generation_count: int
     sample_rank: int
+    """Samples of the instance that follow in what was taken together."""
     generation_rank: int
+    """Generations of the instance between this sample and the last of these."""
     absolute_generation_rank: int
+    """Generations between this sample and what the reader has got last of it."""
     is_historical: bool
+    """It came from a durability service and not from its writer."""
     cdr: bytes
+    """The serialized sample, or key where there is no data, with its encapsulation header; empty where no
+    writer said it."""
     problem: str = ""
+    """Why there is no data where there should be some."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Conclusions that can be signed: what became of the data, the story of how, and what is unknown."""
+"""Conclusions about a past incident: the fate of the data, the story behind it, and what is unknown."""

@@ -20,13 +20,13 @@ SNIFFED_BYTES: Final = 1 << 14
 
 _CONFIGURATION: Final = re.compile(rb"<(?:[A-Za-z]\w*:)?(?:OpenSplice|CycloneDDS)[\s>/]")
 _COMMON_NAMES: Final = frozenset({"ospl", "durability", "config", "configuration", "cyclonedds"})
-"""Files are called so on every node: their directories tell whose they are."""
+"""File names that every node has, so that only their directories tell the node."""
 
 _RECORDING: Final = re.compile(rb'\A\{"format_version": ?\d+, ?"kind": ?"recording"')
 
 
 class What(enum.StrEnum):
-    """What an attachment is."""
+    """Kind of an attachment."""
 
     STORE = "store"
     CONFIGURATION = "configuration"
@@ -35,15 +35,15 @@ class What(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attachment:
-    """Something beside the traces.
+    """A store, configuration or recording beside the traces.
 
     Attributes:
-        what: which of the three.
-        node: whose it is; a recording is of all, and has none.
-        path: where it is.
-        name: what it was called when it was given.
-        format: who wrote a store that is kept in a case as a snapshot; empty otherwise.
-        damage: what could not be read of it then, with the number of its set.
+        what: its kind.
+        node: node that it belongs to; empty for a recording, which has all nodes.
+        path: its place.
+        name: path as the user gave it.
+        format: original format of a store that a case keeps as a snapshot; empty otherwise.
+        damage: (set number, damaged records, first of them) from when the snapshot was made.
     """
 
     what: What
@@ -55,14 +55,14 @@ class Attachment:
 
 
 def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachment]:
-    """The stores, configurations and recordings among files, and in directories and below them.
+    """Find stores, configurations and recordings among files and below directories.
 
     Args:
-        names: as in a command line; `NODE=PATH` says whose it is.
-        nodes: the nodes whose traces are known. A path belongs to the one whose name is part of it.
+        names: files, directories, and `NODE=PATH`, which names the node.
+        nodes: nodes whose traces are known. A path belongs to the node whose name is part of it.
 
     Raises:
-        SourceError: a directory has too many files, or a name is half of a pair.
+        SourceError: a directory has too many files, or NODE=PATH lacks one side.
     """
     known = set(nodes)
     found: dict[Path, Attachment] = {}
@@ -75,7 +75,7 @@ def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachm
 
 
 def what_is(path: Path) -> What | None:
-    """What a file or directory is; None when it is nothing of the three."""
+    """Return the kind of a file or directory; None if it is not an attachment."""
     try:
         if is_store(path):
             return What.STORE
@@ -84,7 +84,7 @@ def what_is(path: Path) -> What | None:
         with path.open("rb") as stream:
             head = stream.read(SNIFFED_BYTES)
     except OSError:
-        return None  # whoever reads traces names it
+        return None  # the reader of traces reports it
     if _RECORDING.match(head):
         return What.RECORDING
     return What.CONFIGURATION if path.suffix == ".xml" and _CONFIGURATION.search(head) else None
@@ -100,7 +100,7 @@ def _below(path: Path) -> Iterator[tuple[What, Path]]:
     while waiting:
         directory = waiting.pop()
         if is_case_directory(directory):
-            continue  # what a case holds was found when it was loaded
+            continue  # attachments of a case were found when it was loaded
         if is_store(directory):
             yield What.STORE, directory
             continue
@@ -117,7 +117,7 @@ def _below(path: Path) -> Iterator[tuple[What, Path]]:
 
 
 def _owner(place: Path, given: Path, known: set[str]) -> str:
-    """Whose something is: of the node that is part of its path, else of what tells it from its neighbours."""
+    """Return the node that is part of a path; else its stem or the name of its directory."""
     own = place.absolute()
     for part in (own.stem, *(parent.name for parent in (own, *own.parents))):
         if part in known:

@@ -1,4 +1,4 @@
-"""A case as evidence: its records by any engine, and what was loaded beside them."""
+"""A case as evidence: its records, read by any engine, and its attachments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def is_case(name: str) -> bool:
-    """Whether a name of the command line is a case: a directory of tables, or one DuckDB file."""
+    """Return whether a name is a case: a directory of tables, or one DuckDB file."""
     path = Path(name)
     return is_case_directory(path) or (path.suffix in FILE_SUFFIXES and path.is_file())
 
@@ -36,7 +36,7 @@ class CaseEvidence:
 
     Args:
         case: the case.
-        engine: an engine that is open on it. Whoever made it closes it.
+        engine: an engine that is open on it; the caller closes it.
     """
 
     def __init__(self, case: Case, engine: Engine, attachments: tuple[Attachment, ...] = ()) -> None:
@@ -46,15 +46,15 @@ class CaseEvidence:
         self.attachments = attachments
 
     def first_ns(self) -> int | None:
-        """The time of the first record."""
+        """Return the time of the first record."""
         return first_time_of(self._engine)
 
     def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[Record]:
-        """The records by time."""
+        """Yield the records by time."""
         yield from self._records(_rows(window, skews))
 
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> Facts:
-        """What the records tell, from those that tell something."""
+        """Collect the facts from the records that contain any."""
         wanted = dataclasses.replace(_rows(window, skews), for_facts=True, with_waits=with_waits)
         return Facts.of(self._records(wanted), with_waits=with_waits)
 
@@ -65,11 +65,11 @@ class CaseEvidence:
             yield record
 
     def skews(self, wishes: Iterable[str]) -> dict[str, int]:
-        """Corrections of clocks, as they are written.
+        """Parse corrections of clocks.
 
         Raises:
-            SourceError: they are to be estimated.
-            RenderError: one is written wrongly, or there is no such node.
+            SourceError: a wish is "auto", which needs files.
+            RenderError: a correction is malformed, or names an unknown node.
         """
         found = {}
         for wish in wishes:

@@ -1,4 +1,4 @@
-"""The codes that the health of a running system has for what traces show, where both exist."""
+"""The codes of `ospltool health` for findings of trace rules, where both exist."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CODES: Final = {
     "thread-silent": "DUL-NODE-STUCK",
     "fellow-lost": "DUL-NODE-SILENT",
 }
-"""By rule. Rules that are not named see what no running node can: docs/health has no page for them."""
+"""Codes by rule. Other rules find what no running system shows, so docs/health has no page for them."""
 
 _CUT_OFF: Final = "DUL-PARTIAL-MESH"
 _DIED: Final = "DUL-NODE-GONE"
 
 
 def code_of(one: Finding) -> str:
-    """The code of a finding; empty where health has none for it."""
+    """Return the health code of a finding; empty if there is none."""
     if one.rule == "fellow-lost" and one.facts.get("separated"):
         return _CUT_OFF
     if one.rule == "fellow-lost" and one.facts.get("died"):

@@ -1,4 +1,4 @@
-"""One thing that became of the data: what kind it is, when, where, and the lines that show it."""
+"""A conclusion about the data: its kind, time and place, and the lines that prove it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 
 class Kind(enum.StrEnum):
-    """What became of a set; the worst first."""
+    """Fate of a set; the worst first."""
 
     LOST = "lost"
-    """No node that is known kept it."""
+    """No known node kept it."""
     EMPTIED = "emptied"
-    """Some nodes threw it away."""
+    """Some nodes discarded it."""
     DIFFERS = "differs"
     """Stores of different nodes do not have the same data."""
     DIVERGED = "diverged"
-    """A node did not take its master's set, as far as the traces go."""
+    """A node had not taken its master's set when the traces ended."""
     THROWN_AWAY = "thrown away"
-    """What a node took in while it was cut off was replaced."""
+    """Samples that a node captured while it was cut off were replaced."""
     SHRANK = "shrank"
-    """A smaller set took the place of a larger one."""
+    """A smaller set replaced a larger one."""
     DAMAGED = "damaged"
     """A store cannot be read in full."""
     EQUAL = "equal"
@@ -34,45 +34,42 @@ class Kind(enum.StrEnum):
     DELAYED = "delayed"
     """A node took its master's set late."""
     REPLACED = "replaced"
-    """A set took the place of another, and no trace of a difference between them is seen."""
+    """A set replaced another one, and the traces show no difference between them."""
     JOINED = "joined"
-    """Sets were joined: nothing was given up."""
+    """Sets were joined without loss."""
 
 
 HARMLESS: Final = frozenset({Kind.DELAYED, Kind.REPLACED, Kind.JOINED, Kind.EQUAL})
-"""Kinds that are no loss and no lasting difference."""
+"""Kinds that are neither a loss nor a lasting difference."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conclusion:
-    """One thing that became of the data.
-
-    Attributes:
-        kind: what.
-        text: in a sentence, with node, group and decision.
-        start_ns: the first moment at which it holds; None where only stores show it.
-        end_ns: until when; None when it holds to the end.
-        nodes: where.
-        group: partition.topic, or the name-space; empty where it is about several.
-        places: the lines that show it.
-        facts: figures and names, for programs.
-    """
+    """One conclusion about the data."""
 
     kind: Kind
+    """Fate of the set."""
     text: str
+    """Sentence with node, group and decision."""
     start_ns: int | None
+    """First moment at which it holds; None if only stores show it."""
     end_ns: int | None = None
+    """Last moment at which it holds; None if it holds to the end."""
     nodes: tuple[str, ...] = ()
+    """Names of the nodes concerned."""
     group: str = ""
+    """Partition.topic, or the name-space; empty if several are concerned."""
     places: tuple[Place, ...] = ()
+    """Lines that prove it."""
     facts: dict[str, object] = dataclasses.field(default_factory=dict)
+    """Figures and names for programs."""
 
     @property
     def is_harmless(self) -> bool:
-        """Whether it is no loss and no lasting difference."""
+        """Whether it is neither a loss nor a lasting difference."""
         return self.kind in HARMLESS
 
 
 def dated(one: Conclusion) -> str:
-    """A conclusion with the time from which on it holds."""
+    """Return the text of a conclusion, with the time from which it holds."""
     return one.text if one.start_ns is None else f"{iso(one.start_ns, 3)} {one.text}"

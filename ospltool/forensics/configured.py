@@ -1,4 +1,4 @@
-"""What `ospltool check` finds in the configurations beside the traces."""
+"""Findings of `ospltool check` in the configurations beside the traces."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def findings(attachments: Iterable[Attachment]) -> tuple[tuple[Diagnostic, ...] | None, tuple[str, ...]]:
-    """The findings of the configurations as one deployment, and why there are none; None without any file.
+    """Return the findings of the configurations as one deployment (None without files), and problems.
 
-    Paths are those under which the files were given.
+    The findings show the paths that the user gave.
     """
     given = [one for one in attachments if one.what is What.CONFIGURATION]
     files = {str(one.path): one.name for one in given}

@@ -1,4 +1,4 @@
-"""Pictures of an investigation, as SVG without anything else. Every text of foreign origin is escaped."""
+"""Pictures of an investigation, as self-contained SVG. Every text of foreign origin is escaped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEFT: Final = 110
 RIGHT: Final = 20
 COLOURS: Final = ("#1f6fb2", "#b2521f", "#2c7a3d", "#7a3d8c", "#8c6d1f", "#3d7a78", "#a3261b", "#555c66")
 DASHES: Final = ("", "6 3", "2 3", "8 3 2 3")
-"""Lines differ in their dashes too, so that they can be told apart on paper without colours."""
+"""Dashes of lines, so that they differ on paper without colours, too."""
 
 _ARROW_HEAD: Final = (
     '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" '
@@ -35,12 +35,12 @@ TICKS: Final = 6
 
 
 def text_of(value: object) -> str:
-    """Text for HTML and SVG: no markup, no control characters."""
+    """Return text for HTML and SVG, without markup and control characters."""
     return html.escape(visible(str(value)))
 
 
 def note(x: float, y: float, text: object, anchor: str = "start", kind: str = "axis") -> str:
-    """A text in a picture."""
+    """Return a text in a picture."""
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text_of(text)}</text>'
 
 
@@ -49,10 +49,10 @@ class Span:
     """A part of a row of a time line.
 
     Attributes:
-        start_ns: from when.
-        end_ns: until when.
-        kind: which it is, and a class of the style sheet.
-        label: what is shown when the mouse rests on it.
+        start_ns: its beginning.
+        end_ns: its end.
+        kind: class of the style sheet.
+        label: text shown under the mouse.
     """
 
     start_ns: int
@@ -63,7 +63,7 @@ class Span:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a time line: a label, and spans that may overlap; marks are moments."""
+    """A row of a time line: a label, spans that may overlap, and marks (time, label)."""
 
     label: str
     spans: tuple[Span, ...]
@@ -71,7 +71,7 @@ class Row:
 
 
 class Scale:
-    """Times to places in a picture."""
+    """A mapping of times to horizontal places in a picture."""
 
     def __init__(self, times: Iterable[int]) -> None:
         known = [time for time in times if time > 0]
@@ -79,13 +79,13 @@ class Scale:
         self.end_ns = max(known, default=1)
 
     def at(self, time_ns: int) -> float:
-        """The place of a time."""
+        """Return the place of a time."""
         length = max(1, self.end_ns - self.start_ns)
         inside = min(max(time_ns, self.start_ns), self.end_ns) - self.start_ns
         return LEFT + (WIDTH - LEFT - RIGHT) * inside / length
 
     def axis(self, top: int, bottom: int) -> Iterator[str]:
-        """Lines and clocks below a picture."""
+        """Yield vertical lines, with clock times below them."""
         for number in range(TICKS + 1):
             time = self.start_ns + (self.end_ns - self.start_ns) * number // TICKS
             x = self.at(time)
@@ -95,7 +95,7 @@ class Scale:
 
 
 def picture(height: int, label: str, parts: Iterable[str]) -> str:
-    """An SVG element."""
+    """Return an SVG element."""
     body = "\n".join(parts)
     return (
         f'<svg role="img" aria-label="{text_of(label)}" viewBox="0 0 {WIDTH} {height}" '
@@ -104,7 +104,7 @@ def picture(height: int, label: str, parts: Iterable[str]) -> str:
 
 
 def time_line(rows: Sequence[Row]) -> str:
-    """Rows of spans above one axis of time; nothing when there are none."""
+    """Draw rows of spans above one axis of time; return an empty text without spans."""
     spans = [span for row in rows for span in row.spans]
     if not spans:
         return ""
@@ -131,7 +131,7 @@ def time_line(rows: Sequence[Row]) -> str:
 
 
 def curves(group: str, sizes: Sequence[SetSize]) -> str:
-    """The sizes of one set over time: a line for each node."""
+    """Draw the sizes of one set over time, with a line for each node."""
     timed = [one for one in sizes if one.time_ns > 0]
     if not timed:
         return ""
@@ -171,7 +171,7 @@ def curves(group: str, sizes: Sequence[SetSize]) -> str:
 
 
 def _thinned(some: Sequence[SetSize]) -> Iterator[SetSize]:
-    """The points of a line: of many in a row the first, the lowest, the highest and the last."""
+    """Yield the points of a line; of each bucket of many points the first, lowest, highest and last."""
     if len(some) <= MOST_POINTS:
         yield from some
         return
@@ -185,7 +185,7 @@ def _thinned(some: Sequence[SetSize]) -> Iterator[SetSize]:
 
 
 def sequence(talk: Conversation) -> str:
-    """An alignment between nodes, message by message; nothing when there is none."""
+    """Draw an alignment between nodes, message by message; return an empty text if there is none."""
     nodes, arrows = talk.nodes, talk.arrows()
     if not nodes or not arrows:
         return ""

@@ -1,4 +1,4 @@
-"""What an investigation looks at: records in the order of time, and what lies beside them."""
+"""The evidence of an investigation: records in the order of time, and attachments."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Window:
-    """Which records are looked at.
+    """The selection of records.
 
     Attributes:
-        since_ns: not before; None from the beginning.
-        until_ns: not after; None to the end.
-        nodes: only of these; empty for all.
+        since_ns: earliest time; None for the beginning.
+        until_ns: latest time; None for the end.
+        nodes: names of nodes; empty for all.
     """
 
     since_ns: int | None = None
@@ -38,7 +38,7 @@ class Window:
     nodes: tuple[str, ...] = ()
 
     def has(self, record: Record) -> bool:
-        """Whether a record is looked at; who is who is learned from all times."""
+        """Return whether a record is selected; events that identify nodes are, at any time."""
         if self.nodes and record.node not in self.nodes:
             return False
         if (self.since_ns is None and self.until_ns is None) or record.event in IDENTITY:
@@ -52,42 +52,42 @@ class Window:
 
 
 IDENTITY = frozenset({"lifecycle.address", "lifecycle.configuration"})
-"""Events that say which address is whose."""
+"""Events that tell which node has which address."""
 
 
 class Evidence(Protocol):
-    """What can be looked at."""
+    """A source of records and attachments."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes whose traces and logs there are."""
+        """The nodes with traces or logs."""
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
-        """What lies beside the traces."""
+        """Stores, configurations and recordings."""
 
     def first_ns(self) -> int | None:
-        """The time of the first record; None when there is none with a time."""
+        """Return the time of the first record; None if no record has a time."""
 
     def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[Record]:
-        """The records by time, those of a file in its order."""
+        """Yield the records by time, those of a file in its order."""
 
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> Facts:
-        """What the records tell; where main threads waited only if that is wanted."""
+        """Collect the facts from the records; where main threads waited only with `with_waits`."""
 
     def skews(self, wishes: Iterable[str]) -> dict[str, int]:
-        """Corrections of clocks, as they were written."""
+        """Parse corrections of clocks; return nanoseconds to add, by node."""
 
 
 class RawEvidence:
-    """Files and directories as they are.
+    """Files and directories as evidence.
 
     Args:
         names: files, directories, and `NODE=PATH`.
-        stream: where a line says how far the reading is, when it is a terminal.
+        stream: shows the progress if it is a terminal.
 
     Raises:
-        SourceError: a name leads to nothing readable.
+        SourceError: a name leads to no readable file.
     """
 
     def __init__(self, names: Sequence[str], stream: TextIO) -> None:
@@ -109,11 +109,11 @@ class RawEvidence:
             raise cause
 
     def first_ns(self) -> int | None:
-        """The time of the first record."""
+        """Return the time of the first record."""
         return first_time(self.sources)
 
     def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[Record]:
-        """The records by time.
+        """Yield the records by time.
 
         Raises:
             SourceError: there are too many files.
@@ -128,21 +128,21 @@ class RawEvidence:
                 yield record
 
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> Facts:
-        """What the records tell; those of large files through a case in a temporary place."""
+        """Collect the facts from the records; for large files through a temporary case."""
         if len(self.sources) <= MOST_AT_ONCE and is_worth_a_case(self.sources):
             return facts_through_a_case(self.sources, window, skews, self._stream, with_waits=with_waits)
         return Facts.of(self.records(window, skews), with_waits=with_waits)
 
     def skews(self, wishes: Iterable[str]) -> dict[str, int]:
-        """Corrections of clocks."""
+        """Parse or estimate corrections of clocks."""
         return skews_of(self.sources, wishes)
 
 
 def window_of(evidence: Evidence, since: str | None, until: str | None, nodes: Sequence[str]) -> Window:
-    """The window that a user names.
+    """Return the window that a user names.
 
     Raises:
-        TimeError: a time cannot be understood.
+        TimeError: a time is malformed.
         SourceError: there is no such node.
     """
     unknown = sorted(set(nodes) - set(evidence.nodes))

@@ -1,4 +1,4 @@
-"""The whole of an analysis: findings, the story that they tell, and the verdict."""
+"""A whole analysis: findings, stories and the verdict."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Investigation:
-    """What was found.
+    """The results of an analysis.
 
     Attributes:
-        facts: what the traces say.
-        findings: what the rules found, by time.
-        verdict: what became of the data.
-        stories: findings of one cause together, by time.
-        stored: what stores and recordings show; None when they were not looked at.
+        facts: facts from the traces.
+        findings: findings of the rules, by time.
+        verdict: conclusions about the data.
+        stories: findings grouped by cause, by time.
+        stored: facts from stores and recordings; None if they were not examined.
     """
 
     facts: Facts
@@ -40,7 +40,7 @@ class Investigation:
 
     @property
     def is_bad(self) -> bool:
-        """Whether anything was found, or became of the data, that should not be."""
+        """Whether there is a finding or a harmful conclusion."""
         return bool(self.findings) or any(not one.is_harmless for one in self.verdict.conclusions)
 
 
@@ -52,31 +52,31 @@ def investigate(
     *,
     with_stores: bool = True,
 ) -> Investigation:
-    """Looks at all there is.
+    """Examine all evidence.
 
     Args:
-        evidence: what.
-        window: which records of it.
-        skews: corrections of clocks, by node.
-        rules: only findings of these; the verdict is drawn from all.
-        with_stores: read stores and recordings too.
+        evidence: records and attachments.
+        window: selects records.
+        skews: nanoseconds to add to the clock of each node.
+        rules: names of rules whose findings are kept; the verdict uses all.
+        with_stores: read stores and recordings, too.
 
     Raises:
-        KeyError: there is no rule of a name.
+        KeyError: a rule is unknown.
     """
     facts = evidence.facts(window, skews, with_waits=False)
     found = anomalies(facts)
     stored = None
     beside = [one for one in evidence.attachments if one.what is not What.CONFIGURATION]
-    unknown = [f"{one}; what comes after that is not known" for one in damage.noted()]
+    unknown = [f"{one}; later records are unknown" for one in damage.noted()]
     if beside and with_stores:
         from ospltool.forensics.stored import look
 
         stored = look(one for one in beside if not window.nodes or one.node in {"", *window.nodes})
     elif beside:
-        unknown.append(f"{len(beside)} stores and recordings were not looked at")
+        unknown.append(f"{len(beside)} stores and recordings were not examined")
     else:
-        unknown.append("there are no stores: what is in sets is known by size only")
+        unknown.append("there are no stores: of sets only the size is known")
     drawn = verdict(
         facts,
         found,

@@ -1,7 +1,7 @@
-"""Stores, configurations and recordings in a case: kept beside its tables, and told in table `stored`.
+"""Stores, configurations and recordings in a case, kept beside its tables; table `stored` describes them.
 
-A store is kept as a snapshot of all of its sets, whoever wrote it; the others are kept as they are. What is
-kept already and did not change is left alone.
+A store of any format is kept as a snapshot of all of its sets; the others are copied. Unchanged ones are
+left alone.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ LIST_FILE: Final = "attached.json"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kept:
-    """What came of keeping attachments.
+    """The result of keeping attachments.
 
     Attributes:
-        added: how many are new or changed.
-        unchanged: how many were kept already.
-        problems: those that could not be kept, and why.
+        added: number of new or changed ones.
+        unchanged: number of those that were kept before.
+        problems: reasons why others could not be kept.
     """
 
     added: int
@@ -48,7 +48,7 @@ class Kept:
 
 
 def keep(case: Path, attachments: Sequence[Attachment]) -> Kept:
-    """Puts attachments into a case.
+    """Put attachments into a case.
 
     Raises:
         CaseError: the case cannot be written.
@@ -83,7 +83,7 @@ def keep(case: Path, attachments: Sequence[Attachment]) -> Kept:
 
 
 def kept_in(case: Path) -> tuple[Attachment, ...]:
-    """What a case holds beside its tables."""
+    """Return the attachments in a case."""
     if not case.is_dir():
         return ()
     return tuple(
@@ -111,7 +111,7 @@ def _listed(case: Path) -> dict[str, Any]:
 
 
 def _state_of(path: Path) -> list[dict[str, object]]:
-    """Names, sizes and times of the files: what tells that something changed."""
+    """Return names, sizes and times of the files, which reveal a change."""
     files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
     states = [(str(one.relative_to(path)), one.stat()) for one in files]
     return [{"name": name, "size": one.st_size, "changed_ns": one.st_mtime_ns} for name, one in states]

@@ -1,4 +1,4 @@
-"""What merges and alignments did to sets: what Replace and Catchup threw away, what was joined."""
+"""Effects of merges and alignments on sets: samples discarded by Replace and Catchup, and joined sets."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 TAKES_THE_PLACE: Final = frozenset({"REPLACE", "CATCHUP"})
 NOTICED_WITHIN_NS: Final = 15 * SECOND_NS
-"""A node says within this time in several lines that it lost a fellow."""
+"""Time within which the lines of a node about the loss of a fellow belong together."""
 
 STORED_WITHIN_NS: Final = 60 * SECOND_NS
-"""A set that was taken is stored within this time."""
+"""Time within which a taken set is stored."""
 
 _TAKEN_STEPS: Final = frozenset({Step.APPLIED, Step.COMPLETE})
-"""OpenSplice says that it applies a policy; our engine says only that a set is complete."""
+"""OpenSplice reports that it applies a policy; ospltool nodes report only that a set is complete."""
 
 _EXACT: Final = frozenset({How.SENT, How.TAKEN, How.TOLD, How.EMPTIED})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Applied:
-    """A policy that a run applied to one group, with the sets that came for it."""
+    """A merge policy that a run applied to one group, with the alignments that brought the sets."""
 
     run: Run
     group: str
@@ -46,12 +46,12 @@ class Applied:
 
     @property
     def time_ns(self) -> int:
-        """When."""
+        """Time of the policy's line; 0 if it has none."""
         return self.place.time_ns or 0
 
 
 def applied(facts: Facts) -> list[Applied]:
-    """All policies that were applied, by time."""
+    """Return all applied policies by time."""
     taken: dict[tuple[str, int, str], list[Exchange]] = {}
     for one in facts.book.all():
         for step, at in one.steps:
@@ -66,7 +66,7 @@ def applied(facts: Facts) -> list[Applied]:
 
 
 def conclusions(facts: Facts, shown: Sequence[SetSize], findings: Sequence[Finding]) -> Iterator[Conclusion]:
-    """What became of sets by merges that were applied, one conclusion for each node and group and kind."""
+    """Yield conclusions from applied merges, one for each node, group and kind."""
     emptied = {str(one.facts["group"]) for one in findings if one.rule == "set-emptied"}
     history = {
         key: sorted(some, key=lambda one: one.time_ns)
@@ -89,7 +89,7 @@ def conclusions(facts: Facts, shown: Sequence[SetSize], findings: Sequence[Findi
             cut_off.append(one)
             if not any(abs(since - other) < NOTICED_WITHIN_NS for other in episodes):
                 yield _thrown_away(facts, one, before, since)
-            episodes.append(since)  # what came later in one episode replaced what is the others' already
+            episodes.append(since)  # later merges of one episode replaced samples that came from the others
         rest = [one for one in some if one.policy in TAKES_THE_PLACE and one not in cut_off]
         shrank = [one for one in rest if _shrinks(one, before)]
         if shrank and group not in emptied:
@@ -99,7 +99,7 @@ def conclusions(facts: Facts, shown: Sequence[SetSize], findings: Sequence[Findi
 
 
 def _aligners(facts: Facts, some: Sequence[Applied]) -> list[str]:
-    """The names of the nodes whose sets came."""
+    """Return the names of the nodes whose sets came."""
     return sorted({facts.names.node(exchange.aligner) for one in some for exchange in one.exchanges})
 
 
@@ -108,13 +108,13 @@ def _named(names: Sequence[str], word: str = "and") -> str:
 
 
 def _size_before(before: Sequence[SetSize], at_ns: int) -> SetSize | None:
-    """The last size of a set that is known before a time."""
+    """Return the last known size of a set before a time."""
     position = bisect.bisect_left(before, at_ns, key=lambda one: one.time_ns)
     return before[position - 1] if position else None
 
 
 class _Contacts:
-    """Who lost whom, and who aligned with whom, each found without walking through all."""
+    """Indexes of lost fellows and of alignments between nodes."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -130,7 +130,7 @@ class _Contacts:
                 self._aligned.setdefault(key, []).append(one)
 
     def lost_since(self, one: Applied, aligner: str) -> int | None:
-        """When a node lost the aligner whose set it takes now; None when one had the other's set since."""
+        """Return when a node lost the aligner whose set it takes; None if they were aligned since."""
         lost = self._lost.get((one.run, aligner), [])
         lost = lost[: bisect.bisect_right(lost, one.time_ns)]
         if not lost:
@@ -144,14 +144,14 @@ class _Contacts:
         return None if together else since
 
     def cut_off_since(self, one: Applied) -> int | None:
-        """When a node had lost all whose sets it takes; None when it was aligned with one of them since."""
+        """Return when a node lost the aligners whose sets it takes; None if aligned with one since."""
         times = [self.lost_since(one, aligner) for aligner in {each.aligner for each in one.exchanges}]
         known = [time for time in times if time is not None]
         return min(known) if known and len(known) == len(times) else None
 
 
 def _given_ns(one: Exchange) -> int:
-    """When a set was given to the other: sent by the aligner, or taken by the alignee if that is not told."""
+    """Return when a set was sent by the aligner; if that is unknown, when the alignee took it."""
     sent = one.time(Step.SENT)
     return (one.end_ns or 0) if sent is None else sent
 
@@ -169,13 +169,13 @@ def _thrown_away(facts: Facts, one: Applied, before: Sequence[SetSize], since: i
     else:
         own = f"last seen with {plural(known.samples, 'sample')} at {clock(known.time_ns, 3)}"
     at_least = max(0, known.samples - known.disposes - taken) if known is not None else 0
-    gone = f"at least {plural(at_least, 'sample')}" if at_least else "how many samples is unknown"
+    gone = f"at least {plural(at_least, 'sample')}" if at_least else "the number of samples is unknown"
     if former is not None and former.kept:
         gone = f"`ospltool store diff STORE@{former.kept} STORE` shows which samples"
     giver = _named(_aligners(facts, [one]))
     return Conclusion(
         Kind.THROWN_AWAY,
-        f"{node} threw away what it took in of {one.group} while it was cut off (noticed "
+        f"{node} threw away the samples of {one.group} from while it was cut off (noticed "
         f"{duration(one.time_ns - since)} before): {one.policy} put the set of {giver} "
         f"({plural(taken, 'sample')}) in place of its own ({own}); {gone}",
         one.time_ns,
@@ -194,7 +194,7 @@ def _thrown_away(facts: Facts, one: Applied, before: Sequence[SetSize], since: i
 
 
 def _former_set(facts: Facts, one: Applied) -> StoredReplaced | None:
-    """What a node of our engine says of the stored set that the one it took replaced."""
+    """Return an ospltool node's line about the stored set that the taken one replaced."""
     said = (
         each
         for each in facts.stored_replaced
@@ -206,13 +206,13 @@ def _former_set(facts: Facts, one: Applied) -> StoredReplaced | None:
 
 
 def _taken(one: Applied) -> list[int]:
-    """How many samples each set had that came; nothing of those whose size is not told."""
+    """Return the number of samples in each set that came, without those of unknown size."""
     sets = [taken_set(exchange) for exchange in one.exchanges if not exchange.is_equal]
     return [each.data for each in sets if each is not None]
 
 
 def _shrinks(one: Applied, before: Sequence[SetSize]) -> bool:
-    """Whether a set became smaller by more than the instances that were disposed in it."""
+    """Return whether a set lost more samples than instances were disposed in it."""
     known, taken = _size_before(before, one.time_ns), _taken(one)
     if known is None or not taken or len(taken) < len(one.exchanges):
         return False
@@ -269,7 +269,7 @@ def _joined(facts: Facts, some: Sequence[Applied], shown: Sequence[SetSize]) -> 
 def _of_merges(
     kind: Kind, said: str, some: Sequence[Applied], group: str, details: dict[str, object]
 ) -> Conclusion:
-    """What follows from merges of one node, from the first to the last."""
+    """Return a conclusion from merges of one node, from the first to the last."""
     places = tuple(one.place for one in some[:5])
     return Conclusion(
         kind, said, some[0].time_ns, some[-1].time_ns, (some[0].run[0],), group, places, details
@@ -277,7 +277,7 @@ def _of_merges(
 
 
 def _growth(facts: Facts, some: Sequence[Applied], shown: Sequence[SetSize]) -> str:
-    """A group, with the sizes of its set before and after its merges where both are known."""
+    """Return a group, with the sizes of its set before and after its merges if both are known."""
     run, group = some[0].run, some[0].group
     start, end = facts.first_ns[run], facts.last_ns[run]
     own = [one for one in shown if (one.node, one.group) == (run[0], group) and start <= one.time_ns <= end]

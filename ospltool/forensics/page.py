@@ -1,4 +1,4 @@
-"""The incident report: one HTML file that can be handed over, without script and without network."""
+"""The incident report: one self-contained HTML file without scripts."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _DECISIVE: Final = (Kind.LOST, Kind.EMPTIED, Kind.THROWN_AWAY, Kind.SHRANK, Kind
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class About:
-    """What a report is made of.
+    """The circumstances of a report.
 
     Attributes:
-        names: what was given to the command.
-        nodes: the nodes whose traces there are.
-        attachments: what lay beside the traces.
-        configurations: what `ospltool check` finds in the configurations; None without any.
-        made_by: the product and its version.
+        names: arguments of the command.
+        nodes: nodes with traces.
+        attachments: stores, configurations and recordings beside the traces.
+        configurations: findings of `ospltool check`; None without configurations.
+        made_by: product and version.
     """
 
     names: tuple[str, ...]
@@ -58,7 +58,7 @@ class About:
 
 
 def page(one: Investigation, about: About) -> str:
-    """The text of the file."""
+    """Return the text of the file."""
     template = string.Template(pathlib.Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
     return template.substitute(
         about=_about(one, about),
@@ -70,7 +70,7 @@ def page(one: Investigation, about: About) -> str:
         curves=_curves(one),
         stores=_stores(one.stored),
         configurations=_configurations(about.configurations),
-        unknown=_list(one.verdict.unknown) or _nothing("Nothing that these files could tell was left out."),
+        unknown=_list(one.verdict.unknown) or _nothing("All that these files contain was examined."),
         sources=_sources(one, about),
     )
 
@@ -85,7 +85,7 @@ def _list(texts: Iterable[str]) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; cells are HTML already."""
+    """Return a table; cells are HTML already."""
     head = "".join(f"<th>{text_of(cell)}</th>" for cell in header)
     body = "".join(f"<tr>{''.join(row)}</tr>\n" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table>"
@@ -114,7 +114,7 @@ def _verdict(one: Investigation) -> str:
 
 def _conclusions(conclusions: Sequence[Conclusion]) -> str:
     if not conclusions:
-        return _nothing("No merge, no alignment and no store shows that anything became of it.")
+        return _nothing("No merge, alignment or store shows a loss or a change of the data.")
     rows = [
         [
             _cell(each.kind, "" if each.is_harmless else "bad"),
@@ -174,7 +174,7 @@ def _finding(one: Finding) -> str:
 
 
 def _rows(one: Investigation) -> Iterator[drawing.Row]:
-    """The rows of the time line: states and losses of each node, its masterships, and the stories."""
+    """Yield the rows of the time line: states and losses of each node, masterships, and stories."""
     facts = one.facts
     for node in sorted({run[0] for run in facts.first_ns}):
         spans = tuple(
@@ -208,7 +208,7 @@ def _state_kind(state: str) -> str:
 
 
 def _masters(facts: Facts) -> Iterator[drawing.Row]:
-    """Whom each node took for the master of each name-space."""
+    """Yield rows with the times in which each node was master of a name-space."""
     for (node, namespace), some in grouped(facts.choices, lambda each: (each.run[0], each.namespace)):
         spans: list[drawing.Span] = []
         for number, choice in enumerate(some):
@@ -227,7 +227,7 @@ def _masters(facts: Facts) -> Iterator[drawing.Row]:
 
 
 def _sequence(one: Investigation) -> str:
-    """The alignment in which it was decided what became of the data."""
+    """Draw the alignment that decided about the data."""
     for kind in _DECISIVE:
         for conclusion in (each for each in one.verdict.conclusions if each.kind is kind):
             found = _exchanges(one.facts, conclusion)
@@ -239,7 +239,7 @@ def _sequence(one: Investigation) -> str:
 
 
 def _exchanges(facts: Facts, conclusion: Conclusion) -> list[Exchange]:
-    """The alignments that a conclusion rests on, and those of the group around it."""
+    """Return the alignments behind a conclusion, and those of the group around it."""
     if conclusion.start_ns is None:
         return []
     lines = {(place.file, place.offset) for place in conclusion.places}
@@ -261,7 +261,7 @@ def _curves(one: Investigation) -> str:
         f"<h3>{text_of(group)}</h3>\n{drawing.curves(group, some)}" for group, some in groups[:MOST_CURVES]
     ]
     if not drawn:
-        return _nothing("Nothing shows how large a set was.")
+        return _nothing("The size of every set is unknown.")
     more = len(groups) - MOST_CURVES
     left = _nothing(f"{more} more groups are not drawn") if more > 0 else ""
     note = _nothing("Samples with data, as alignments, stores and recordings show them; a line is a step.")
@@ -270,7 +270,7 @@ def _curves(one: Investigation) -> str:
 
 def _stores(stored: Stored | None) -> str:
     if stored is None or not stored.stores:
-        return _nothing("No store was looked at.")
+        return _nothing("No store was examined.")
     rows = [
         [
             _cell(store.node), _cell(store.name), _cell(store.format),
@@ -309,7 +309,7 @@ def _differences(stored: Stored) -> str:
 
 def _configurations(found: tuple[Diagnostic, ...] | None) -> str:
     if found is None:
-        return _nothing("No configuration was looked at.")
+        return _nothing("No configuration was examined.")
     if not found:
         return "<p>`ospltool check` finds nothing in them.</p>"
     rows = [
@@ -328,5 +328,5 @@ def _sources(one: Investigation, about: About) -> str:
     looked += [
         f"{each.what}{f' of {each.node}' if each.node else ''}: {each.name}" for each in about.attachments
     ]
-    looked += [f"{number} more {kind} were not looked at" for kind, number in one.facts.dropped.items()]
+    looked += [f"{number} more {kind} were not examined" for kind, number in one.facts.dropped.items()]
     return _list(looked)

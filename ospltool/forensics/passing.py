@@ -1,4 +1,4 @@
-"""Large files become a case in a temporary place, because record after record takes many times longer."""
+"""Reads large files through a temporary case, many times faster than record after record."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ospltool.trace.reading.sources import Source
 
 LARGE_BYTES: Final = 16_000_000
-"""Below this a case is not worth its start."""
+"""Size from which a case is worth its start."""
 
 _SHRUNK: Final = 8
-"""A compressed trace has at least about so many times its bytes."""
+"""Least factor, roughly, by which a compressed trace grows."""
 
 
 def is_worth_a_case(sources: Sequence[Source]) -> bool:
-    """Whether files are looked at faster through a case, and what it needs is installed."""
+    """Return whether files are read faster through a case, and its packages are installed."""
     size = sum(one.path.stat().st_size * (_SHRUNK if one.compressed else 1) for one in sources)
     return size >= LARGE_BYTES and all(map(importlib.util.find_spec, ("duckdb", "pyarrow")))
 
@@ -33,7 +33,7 @@ def is_worth_a_case(sources: Sequence[Source]) -> bool:
 def facts_through_a_case(
     sources: Sequence[Source], window: Window, skews: Mapping[str, int], stream: TextIO, *, with_waits: bool
 ) -> Facts:
-    """What the records of files tell, by way of a case that is gone afterwards.
+    """Collect the facts from files through a case that is deleted afterwards.
 
     Raises:
         SourceError: a source cannot be read, or there is no room for the case.

@@ -1,4 +1,4 @@
-"""What a recording of the console shows of sets: their sizes, whenever they changed."""
+"""Sizes of sets over time, from a recording of the console."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 APART_NS: Final = 1_000_000_000
-"""Sizes of a node that change faster are looked at once in this time."""
+"""Least time between two examined snapshots of a node."""
 
 MOST_SIZES: Final = 200_000
 
 
 def sizes_of(path: Path) -> tuple[list[SetSize], list[str]]:
-    """The sizes of sets that a recording shows, by time, and what of it could not be read."""
+    """Return the sizes of sets in a recording, by time, and the problems of reading it."""
     found: list[SetSize] = []
     problems: list[str] = []
     snapshots = Snapshots()

@@ -1,4 +1,4 @@
-"""What stores and recordings show: sizes of sets, which stores differ, what only a back-up still has."""
+"""Facts from stores and recordings: sizes of sets, differing stores, and samples left in back-ups only."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 _NO_DIFFERENCE: Final = frozenset(
     {Cause.DAMAGE, Cause.HISTORY_DEPTH, Cause.UNREGISTERED, Cause.CLEANUP_DELAY}
 )
-"""Causes that are no difference in what nodes hold: an XML store keeps what newer samples replaced."""
+"""Causes other than different data on nodes: an XML store keeps samples that newer ones replaced."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoreOf:
-    """A store and what was counted in it.
+    """A store and its counted sets.
 
     Attributes:
-        found: as which it was found.
-        facts: what it says about itself.
-        sets: its sets, counted.
+        found: the attachment.
+        facts: the store's own description.
+        sets: counts of its sets.
     """
 
     found: Attachment
@@ -50,32 +50,32 @@ class StoreOf:
 
     @property
     def node(self) -> str:
-        """Whose it is."""
+        """Name of its node."""
         return self.found.node
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """Place of the store."""
         return self.found.path
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Path as the user gave it."""
         return self.found.name
 
     @property
     def format(self) -> str:
-        """Who wrote it, also where it is kept as a snapshot."""
+        """Original format, also of a store that is kept as a snapshot."""
         return self.found.format or self.facts.format.value
 
     @property
     def damage(self) -> list[tuple[int, int, tuple[str, ...]]]:
-        """Of each set with damage its number, how much, and the first of it."""
+        """(set number, damaged records, first of them) of each damaged set."""
         return list(self.found.damage) or [one.shown_damage for one in self.sets if one.shown_damage]
 
     @property
     def age_ns(self) -> int:
-        """The newest time that its current sets tell; an XML store tells only samples' times."""
+        """Newest time in its current sets; an XML store has only times of samples."""
         current = [one for one in self.sets if one.facts.kind is not SetKind.BACKUP]
         told = [one.facts.quality_ns or 0 for one in current if self.format != Format.XML.value]
         newest = [count.newest_ns for one in current for _, count in one.groups]
@@ -84,15 +84,15 @@ class StoreOf:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stored:
-    """All that stores show.
+    """Facts from all stores and recordings.
 
     Attributes:
-        stores: those that could be opened.
-        conclusions: what follows.
-        comparison: of the newest store of each node, in data only; None with fewer than two.
-        compared: which they are, in its order.
-        unknown: what cannot be told.
-        recorded: sizes of sets that recordings show.
+        stores: stores that could be opened.
+        conclusions: conclusions about the data.
+        comparison: comparison of the newest store of each node, in data only; None with fewer than two.
+        compared: stores of the comparison, in its order.
+        unknown: sentences about what remains unknown.
+        recorded: sizes of sets from recordings.
     """
 
     stores: tuple[StoreOf, ...]
@@ -104,7 +104,7 @@ class Stored:
 
     @property
     def sizes(self) -> Iterator[SetSize]:
-        """The sizes of current sets, dated by their newest sample, and what recordings show."""
+        """The sizes from recordings, and those of current sets, dated by their newest sample."""
         yield from self.recorded
         for store in self.stores:
             for one in store.sets:
@@ -119,7 +119,7 @@ class Stored:
 
 
 def look(attachments: Iterable[Attachment]) -> Stored:
-    """Reads stores from end to end and compares them, and what recordings show of sets.
+    """Read stores and recordings from end to end, and compare the stores.
 
     Args:
         attachments: stores and recordings.
@@ -166,7 +166,7 @@ def look(attachments: Iterable[Attachment]) -> Stored:
 
 
 def emptied_in(shown: Sequence[SetSize]) -> Iterator[Conclusion]:
-    """Sets that recordings show with data and, at their end, without any."""
+    """Yield conclusions about sets that become empty in a recording."""
     for (node, group), some in grouped(shown, lambda one: (one.node, one.group)):
         most = max(one.samples for one in some)
         if some[-1].samples or not most:
@@ -185,7 +185,7 @@ def emptied_in(shown: Sequence[SetSize]) -> Iterator[Conclusion]:
 
 
 def _newest(stores: Sequence[StoreOf]) -> list[StoreOf]:
-    """The newest store of each node that holds a current set, at most as many as can be compared."""
+    """Return the newest store with a current set of each node, at most MAX_SIDES."""
     best: dict[str, StoreOf] = {}
     for store in sorted(stores, key=lambda one: (-one.age_ns, len(one.name), one.name)):
         if store.facts.current() and store.facts.format is not Format.RECORDING:
@@ -209,7 +209,7 @@ def _damaged(store: StoreOf) -> Iterator[Conclusion]:
 
 
 def _in_backups(store: StoreOf) -> Iterator[Conclusion]:
-    """What a back-up has that the current set of the same name-space lacks."""
+    """Yield conclusions about samples that a back-up has and the current set of its name-space lacks."""
     current = {one.facts.name_space: one for one in store.sets if one.facts.kind is SetKind.CURRENT}
     for backup in (one for one in store.sets if one.facts.kind is SetKind.BACKUP):
         now = current.get(backup.facts.name_space)
@@ -219,7 +219,7 @@ def _in_backups(store: StoreOf) -> Iterator[Conclusion]:
         try:
             report = _compared(sides)
         except (DiffError, StoreUnreadable):
-            continue  # the damage of the store is told anyway
+            continue  # the damage of the store is reported anyway
         for group in report.groups:
             only = group.only[0]
             name = f"{group.partition}.{group.topic}"
@@ -257,7 +257,7 @@ def _differing(report: ReportData, stores: Sequence[StoreOf]) -> Iterator[Conclu
 
 
 def _differing_in_data(group: GroupReport) -> int:
-    """Instances that differ otherwise than by what a format keeps longer, or by what cannot be read."""
+    """Return the number of instances whose difference has a cause outside `_NO_DIFFERENCE`."""
     return group.differing - sum(count for cause, count in group.causes.items() if cause in _NO_DIFFERENCE)
 
 

@@ -1,4 +1,4 @@
-"""Findings of one cause as one story, in the order of time."""
+"""Stories: findings grouped by cause, in the order of time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from ospltool.trace.rules import Finding
 
 BEFORE_NS: Final = 15 * SECOND_NS
-"""What a cause brings about may be seen before the cause is noticed."""
+"""Time by which an effect may be seen before its cause is noticed."""
 
 AFTER_NS: Final = 60 * SECOND_NS
-"""What begins later than this after the end of a cause is not counted as its effect."""
+"""Longest time from the end of a cause to the beginning of its effect."""
 
 MOST_JOINED: Final = 2_000
-"""Findings that are put together by their causes; what comes after is one story of its own."""
+"""Findings that are grouped by cause; the rest is one story of its own."""
 
 CAUSES: Final[dict[str, tuple[str, ...]]] = {
     "fellow-lost": ("fellow-lost", "clock-jump", "heartbeat-late"),
@@ -37,7 +37,7 @@ CAUSES: Final[dict[str, tuple[str, ...]]] = {
     "state-backwards": ("fellow-lost",),
     "reported": ("fellow-lost", "set-diverged", "master-livelock"),
 }
-"""What each rule's findings may follow from, the likeliest first."""
+"""Possible causes of each rule's findings, the likeliest first."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class Story:
     """Findings of one cause.
 
     Attributes:
-        findings: by time.
-        conclusions: what became of the data by it, by time.
+        findings: its findings, by time.
+        conclusions: conclusions about the data that follow, by time.
     """
 
     findings: tuple[Finding, ...]
@@ -54,7 +54,7 @@ class Story:
 
     @property
     def title(self) -> str:
-        """The findings that no other one here explains."""
+        """Titles of the findings that no other one here explains."""
         roots = _roots(self.findings)
         more = len(self.findings) - len(roots)
         lines = "; ".join(one.title for one in roots[:3])
@@ -64,25 +64,25 @@ class Story:
 
     @property
     def start_ns(self) -> int | None:
-        """When it began."""
+        """Beginning of the first finding."""
         return min((one.start_ns for one in self.findings if one.start_ns is not None), default=None)
 
     @property
     def end_ns(self) -> int | None:
-        """When it was last seen."""
+        """End of the last finding."""
         return max((one.end_ns for one in self.findings if one.end_ns is not None), default=None)
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Where."""
+        """Names of the nodes concerned."""
         return tuple(sorted({node for one in self.findings for node in one.nodes}))
 
 
 def stories(findings: Sequence[Finding], conclusions: Sequence[Conclusion] = ()) -> list[Story]:
-    """Findings put together with what they follow from, by time; every finding is in one story.
+    """Group findings with their causes, by time; every finding is in one story.
 
-    A finding joins the story of its likeliest cause, of those that had begun, and that of the other side of
-    the same event.
+    A finding joins the story of its likeliest cause among those that had begun, and the story of the other
+    side of the same event.
     """
     findings, rest = findings[:MOST_JOINED], findings[MOST_JOINED:]
     groups: dict[int, list[int]] = {number: [number] for number in range(len(findings))}
@@ -107,7 +107,7 @@ def stories(findings: Sequence[Finding], conclusions: Sequence[Conclusion] = ())
 def _joins(
     findings: Sequence[Finding], of_rule: Mapping[str, list[int]], number: int, one: Finding
 ) -> list[int]:
-    """The findings whose story one belongs to: its cause, and other sides of the same event."""
+    """Return the findings whose story a finding joins: its cause, and other sides of the same event."""
     sides: list[int] = []
     causes: list[int] = []
     possible = sorted(other for rule in set(CAUSES.get(one.rule, ())) for other in of_rule.get(rule, ()))
@@ -119,12 +119,12 @@ def _joins(
     for rule in CAUSES.get(one.rule, ()):
         likely = [other for other in begun if findings[other].rule == rule]
         if likely:
-            return [*sides, likely[-1]]  # findings come by time
+            return [*sides, likely[-1]]  # findings are ordered by time
     return sides
 
 
 def _with_conclusions(told: list[Story], conclusions: Sequence[Conclusion]) -> list[Story]:
-    """Each conclusion beside the last story that it can follow from."""
+    """Add each conclusion to the last story that it can follow from."""
     found: dict[int, list[Conclusion]] = {}
     for one in sorted(conclusions, key=lambda each: each.start_ns or 0):
         if one.start_ns is None:
@@ -145,7 +145,7 @@ def _with_conclusions(told: list[Story], conclusions: Sequence[Conclusion]) -> l
 
 
 def _follows(effect: Finding, cause: Finding) -> bool:
-    """Whether a finding can be the effect of another: by kind, place and time."""
+    """Return whether a finding can be the effect of another: by kind, place and time."""
     if cause.rule not in CAUSES.get(effect.rule, ()) or effect.start_ns is None or cause.start_ns is None:
         return False
     if cause.rule == effect.rule:  # two sides of one event
@@ -157,12 +157,12 @@ def _follows(effect: Finding, cause: Finding) -> bool:
 
 
 def _about(one: Finding) -> set[str]:
-    """The nodes of a finding, and the fellow that it names."""
+    """Return the nodes of a finding, and the fellow or master that it names."""
     return {*one.nodes, *(str(one.facts[name]) for name in ("fellow", "master") if one.facts.get(name))}
 
 
 def _roots(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings that follow from none of another kind; all of them, if each follows from one."""
+    """Return the findings without a cause of another kind; the first finding, if each has one."""
     roots = [
         one
         for one in findings

@@ -1,4 +1,4 @@
-"""An investigation as text and as values."""
+"""An investigation as text and as JSON values."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SHOWN_FINDINGS: Final = 12
 SHOWN_STORIES: Final = 20
 
 _TOLD_IN_STORIES: Final = frozenset({Kind.THROWN_AWAY, Kind.SHRANK, Kind.REPLACED, Kind.JOINED})
-"""The others are findings of rules, and stand there as such."""
+"""Conclusions shown in stories; the others are findings of rules, which stories contain."""
 
 
 def as_text(one: Investigation) -> Iterator[str]:
-    """The verdict, what else became of the data, what is unknown, the stories, and each finding in full."""
+    """Yield the verdict, further conclusions, what is unknown, the stories, and each finding in full."""
     yield f"Verdict: {one_line(one.verdict.headline)}"
     bad = [each for each in one.verdict.conclusions if not each.is_harmless]
     rest = [each for each in one.verdict.conclusions if each.is_harmless]
@@ -68,13 +68,13 @@ def _story(number: int, count: int, story: Story) -> Iterator[str]:
 
 
 def _called(one: Finding) -> str:
-    """The rule of a finding, with the code that health has for it."""
+    """Return the rule of a finding, with its health code."""
     code = code_of(one)
     return f"{one.rule} ({code})" if code else one.rule
 
 
 def as_value(one: Investigation) -> dict[str, object]:
-    """An investigation for JSON. `stories` name findings by their places in `findings`."""
+    """Return an investigation for JSON. `stories` refer to findings by their index in `findings`."""
     place = {id(each): number for number, each in enumerate(one.findings)}
     return {
         "verdict": valid_text(one.verdict.headline),

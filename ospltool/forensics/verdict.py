@@ -1,4 +1,4 @@
-"""The verdict on the data: which set was emptied, replaced, left behind or joined; where, when, by what."""
+"""The verdict on the data: sets that were emptied, replaced, left behind or joined; where, when and why."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from ospltool.trace.rules import Finding
 
 NO_TRACE: Final = "there is no trace"
-"""How the most important unknown things begin."""
+"""Beginning of the sentences about the most important unknown things."""
 
 _ORDER: Final = list(Kind)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of the data.
+    """The conclusions about the data.
 
     Attributes:
         conclusions: the worst first, those of one kind by time.
-        unknown: what cannot be told, and why.
-        sizes: how large sets were, by time.
+        unknown: sentences about what remains unknown, and why.
+        sizes: sizes of sets, by time.
     """
 
     conclusions: tuple[Conclusion, ...]
@@ -38,7 +38,7 @@ class Verdict:
 
     @property
     def headline(self) -> str:
-        """The verdict in a line."""
+        """The verdict in one line."""
         bad = [one for one in self.conclusions if not one.is_harmless]
         if bad:
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
@@ -46,8 +46,8 @@ class Verdict:
         if self.conclusions or self.sizes:
             equal = "".join(f"; {one.text}" for one in self.conclusions if one.kind is Kind.EQUAL)
             absent = "".join(f"; {one}" for one in self.unknown if one.startswith(NO_TRACE))
-            return f"no set is seen to be lost, left behind or replaced by a smaller one{equal}{absent}"
-        return "unknown: nothing here shows a set"
+            return f"no set was seen to be lost, left behind or replaced by a smaller one{equal}{absent}"
+        return "unknown: no evidence shows a set"
 
 
 def verdict(
@@ -57,14 +57,14 @@ def verdict(
     unknown: Iterable[str] = (),
     stored_sizes: Sequence[SetSize] = (),
 ) -> Verdict:
-    """The verdict on the data.
+    """Draw the verdict on the data.
 
     Args:
-        facts: what the traces say.
-        findings: what the rules found in them, `set-emptied` and `set-diverged` among it.
-        stored: what stores show (see `stored`).
-        unknown: what is not known for reasons outside the traces.
-        stored_sizes: sizes of sets that stores and recordings show.
+        facts: facts from the traces.
+        findings: findings of the rules, including `set-emptied` and `set-diverged`.
+        stored: conclusions from stores and recordings.
+        unknown: sentences about what is unknown for reasons outside the traces.
+        stored_sizes: sizes of sets from stores and recordings.
     """
     shown = sizes(facts)
     found = [
@@ -101,7 +101,7 @@ def _from_findings(findings: Sequence[Finding], shown: Sequence[SetSize]) -> Ite
 
 
 def _last_sizes(shown: Sequence[SetSize], master: str, node: str) -> str:
-    """The sizes that the sets of two nodes had last, where they are known and not the same."""
+    """Describe the last sizes of the sets of two nodes that are known and differ."""
     last: dict[str, dict[str, int]] = {}
     for one in sorted(shown, key=lambda each: each.time_ns):
         if one.node in {master, node}:
@@ -115,21 +115,21 @@ def _last_sizes(shown: Sequence[SetSize], master: str, node: str) -> str:
 
 
 def _unknown(facts: Facts, shown: Sequence[SetSize]) -> Iterable[str]:
-    """What the traces cannot tell."""
+    """Yield sentences about what the traces leave unknown."""
     traced = {run[0] for run in facts.first_ns}
     named = {facts.names.node(address) for one in facts.book.all() for address in (one.alignee, one.aligner)}
     absent = sorted(named - traced - {"nobody"})
     if not traced:
-        yield f"{NO_TRACE}: when and why anything came about is not known"
+        yield f"{NO_TRACE}: times and causes are unknown"
         return
     if absent:
-        yield f"{NO_TRACE} of {', '.join(absent)}: what they had and did is known from others only"
+        yield f"{NO_TRACE} of {', '.join(absent)}: their sets and decisions are known from other nodes only"
     if not shown:
-        yield "no alignment is in the traces: sizes of sets are not known"
+        yield "the traces contain no alignment: sizes of sets are unknown"
     else:
         yield (
             "traces show the sizes of sets, not their content: which samples were thrown away, and whether "
             "sets of one size are equal, only stores can tell"
         )
     for kind, dropped in sorted(facts.dropped.items()):
-        yield f"{dropped} more {kind} were not looked at"
+        yield f"{dropped} more {kind} were not examined"

@@ -1,1 +1,1 @@
-"""What is wrong with a system: codes of trouble, signs of it, and the incidents that they make."""
+"""The health of a live system: codes of trouble, signs of it, and incidents."""

@@ -1,4 +1,4 @@
-"""From many signs to few causes: what one thing brings about is told once."""
+"""Reduces many signs to few causes, so that the consequences of one trouble are reported once."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from ospltool.health.sign import Sign, joined
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cause:
-    """A root sign, and the signs that follow from it or say the same."""
+    """A root sign, and the signs that follow from it or repeat it."""
 
     root: Sign
     others: tuple[Sign, ...] = ()
 
     @property
     def signs(self) -> tuple[Sign, ...]:
-        """All, the root first."""
+        """All signs, the root first."""
         return (self.root, *self.others)
 
     @property
     def urgency(self) -> Severity:
-        """The most urgent of them."""
+        """The severity of the most urgent sign."""
         return min(sign.urgency for sign in self.signs)
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Ids of all nodes that are involved, those of the root first."""
+        """Ids of all involved nodes, those of the root first."""
         return tuple(dict.fromkeys(node for sign in self.signs for node in sign.nodes))
 
     @property
@@ -47,7 +47,7 @@ class Cause:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
-    """Signs of one cause bring about signs of others, in what they share: `node`, `name_space` or nothing."""
+    """A rule: signs of `root` cause signs of `brings` that have the same node or name-space (or "", any)."""
 
     root: frozenset[str]
     brings: frozenset[str]
@@ -71,7 +71,7 @@ _RULES: Final = (
     _rule("conflict", "set", "name_space"),
     _rule("align", "complete"),
 )
-"""What brings about what, strongest first; DUL-... is a code, others are causes of the registry."""
+"""Roots and their consequences, strongest first; DUL-... is a code, others are causes of the registry."""
 
 _HUBS: Final = {
     "DUL-INCOMPATIBLE": "does not communicate with",
@@ -79,11 +79,11 @@ _HUBS: Final = {
     "DUL-PROTOCOL": "speaks another version of the protocol than",
     "DUL-CLOCK-SKEW": "has another time than",
 }
-"""Signs about two nodes, of which one may be what all have in common, and what it is then said to do."""
+"""Codes of signs about pairs of nodes, and the verb that describes a node common to several pairs."""
 
 
 def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[Cause]:
-    """The causes of these signs, most urgent first."""
+    """Return the causes of these signs, most urgent first."""
     grouped: dict[str, list[Sign]] = {}
     for sign in _with_hubs(scene, list(signs)):
         grouped.setdefault(sign.key, []).append(sign)
@@ -108,7 +108,7 @@ def _with(root: Cause, others: list[Cause]) -> Cause:
 
 
 def _applied(rule: Rule, causes: list[Cause]) -> list[Cause]:
-    """The causes that remain when each root has taken what it brings about."""
+    """Return the causes that remain after each root has absorbed its consequences."""
     roots = [one for one in causes if {one.root.code, one.root.kind.cause} & rule.root]
     if not roots:
         return causes
@@ -133,7 +133,7 @@ def _shares(what: str, root: Cause, other: Cause) -> bool:
 
 
 def _with_hubs(scene: Scene, signs: list[Sign]) -> list[Sign]:
-    """Signs about pairs become signs about the node that they have in common, if there is one."""
+    """Turn signs about pairs of nodes into signs about the node that the pairs have in common, if any."""
     found = [sign for sign in signs if sign.code not in _HUBS]
     for code, verb in _HUBS.items():
         pairs = [sign for sign in signs if sign.code == code]

@@ -10,7 +10,7 @@ from importlib import resources
 
 
 class Severity(enum.IntEnum):
-    """How urgent, most urgent first. A NOTICE does not count for exit codes."""
+    """Severity of a trouble, most urgent first. A NOTICE does not affect exit codes."""
 
     ERROR = 0
     WARNING = 1
@@ -18,43 +18,40 @@ class Severity(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """As people read it."""
+        """Name for people."""
         return self.name.lower()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Code:
-    """One trouble that can be observed.
-
-    Attributes:
-        id: as in DUL-NODE-GONE; never given to another trouble.
-        title: one line.
-        severity: unless an observation says otherwise.
-        cause: what it has in common with other codes; one cause of one subject is one incident.
-        observed: what was seen when this is told.
-        causes: what it usually comes from, likeliest first.
-        effect: what it means for data.
-        next: what to do.
-    """
+    """One kind of observable trouble."""
 
     id: str
+    """As in DUL-NODE-GONE; never reused for another trouble."""
     title: str
+    """One-line description."""
     severity: Severity
+    """Default; a sign may have another one."""
     cause: str
+    """Family of codes; signs of one family about one subject make one incident."""
     observed: str
+    """Observation that leads to this code."""
     causes: tuple[str, ...]
+    """Usual causes, likeliest first."""
     effect: str
+    """Consequence for the data."""
     next: str
+    """Advice to the operator."""
 
     @property
     def page(self) -> str:
-        """Where it is documented."""
+        """Path of its documentation."""
         return f"docs/health/{self.id}.md"
 
 
 @functools.cache
 def codes() -> dict[str, Code]:
-    """Every code, in the order of the registry."""
+    """Return every code by id, in the order of the registry."""
     text = resources.files("ospltool.health").joinpath("codes.toml").read_text("utf-8")
     return {
         name: Code(

@@ -1,4 +1,4 @@
-"""What a cause means for data, in words: copies, master, and what is lost as far as can be seen."""
+"""The effect of a cause on the data, in words: copies, master and known losses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_SPACES = 3
 
 
 def effect(scene: Scene, cause: Cause, copies: Mapping[str, Redundancy]) -> str:
-    """What the cause means for the name-spaces that it touches; the words of its code without any."""
+    """Describe the effect on the name-spaces that the cause touches; without any, the effect of its code."""
     if cause.root.kind.cause == "domain":
         return cause.root.kind.effect
     names = [name for name in _touched(scene, cause) if name in copies]
@@ -55,7 +55,7 @@ def _of_space(scene: Scene, cause: Cause, copies: Redundancy) -> str:
 
 
 def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
-    """Whether the copies that are left have what a node had that is away, as far as its last words tell."""
+    """Tell whether the remaining copies have all samples of the lost nodes' last snapshots."""
     left = [_node(scene, node).name_spaces[copies.name] for node in copies.held]
     missing = 0
     for node in away:
@@ -64,7 +64,7 @@ def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
         missing = max(missing, view.count - best)
     if not left:
         return "no copy in reach"
-    return f"{missing:,} samples only it had" if missing > 0 else "nothing lost"
+    return f"{missing:,} samples lost with it" if missing > 0 else "nothing lost"
 
 
 def _node(scene: Scene, node: str) -> Node:

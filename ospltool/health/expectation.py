@@ -1,4 +1,4 @@
-"""Which nodes, name-spaces and copies there should be: the fleet file as health sees it."""
+"""Expected nodes, name-spaces and copies, from the fleet file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExpectedSpace:
-    """How many nodes should hold a name-space complete, and how many of them on disk; 0 for not said."""
+    """Wanted number of nodes with a complete copy of a name-space, and of those on disk; 0 if unspecified."""
 
     name: str
     copies: int = 0
@@ -17,13 +17,13 @@ class ExpectedSpace:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Expectation:
-    """What should be there in one domain. `nodes` are the names that nodes show of themselves."""
+    """Expected contents of one domain. `nodes` are the nodes' own names."""
 
     nodes: tuple[str, ...] = ()
     name_spaces: tuple[ExpectedSpace, ...] = ()
 
     def space(self, name: str) -> ExpectedSpace:
-        """What is expected of a name-space; nothing when the fleet file does not name it."""
+        """Return the expectation for a name-space; an empty one if the fleet file does not name it."""
         return next((one for one in self.name_spaces if one.name == name), ExpectedSpace(name))
 
 

@@ -1,4 +1,4 @@
-"""Health as plain values, for JSON: of `ospltool health`, of the console, and of whoever reads them."""
+"""Health as plain values for JSON, in `ospltool health` and in the console."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ospltool.output import envelope
 
 
 def as_json(one: Health, now_ns: int) -> str:
-    """Everything that is known, as one JSON document of kind "system"."""
+    """Return everything known as one JSON document of kind "system"."""
     return envelope.document("system", system(one, now_ns))
 
 
 def system(one: Health, now_ns: int) -> dict[str, Any]:
-    """What the nodes show, and what is wrong."""
+    """Return the state of the nodes, and the health."""
     return {**export.system(one.model, now_ns), "health": health(one, now_ns)}
 
 
 def health(one: Health, now_ns: int) -> dict[str, Any]:
-    """The verdict, the incidents that last, those that are over, and the copies of each name-space."""
+    """Return the verdict, the open and closed incidents, and the copies of each name-space."""
     verdict = one.verdict
     return {
         "time_ns": now_ns,
@@ -42,7 +42,7 @@ def health(one: Health, now_ns: int) -> dict[str, Any]:
 
 
 def incident(one: Health, each: Incident) -> dict[str, Any]:
-    """One incident, with the first and the last event that nodes told about it."""
+    """Return one incident, with the first and the last event about it."""
     events = one.events(each)
     return {
         "key": each.key,
@@ -69,7 +69,7 @@ def incident(one: Health, each: Incident) -> dict[str, Any]:
 
 
 def redundancy(one: Health, each: Redundancy) -> dict[str, Any]:
-    """The copies of one name-space; nodes by name."""
+    """Return the copies of one name-space; nodes by name."""
     nodes = one.model.nodes
 
     def names(node: str) -> str:

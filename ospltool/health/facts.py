@@ -1,4 +1,4 @@
-"""What a snapshot alone tells, worked out once for each: large ones have thousands of groups."""
+"""Facts from a single snapshot, computed once for each: large ones have thousands of groups."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from ospltool.health.sign import SECOND_NS, Sign
 from ospltool.health.signs.data import of_capture, of_readers, of_store
 
 MAX_SKEW_NS: Final = SECOND_NS
-"""Clocks that differ by less are equal enough."""
+"""Tolerated difference between two clocks."""
 
 PERSISTENT: Final = frozenset({"PERSISTENT", "Persistent"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Facts:
-    """What one snapshot tells.
+    """Facts from one snapshot.
 
     Attributes:
-        signs: of the node's own data.
-        off_disk: name-spaces with something persistent in memory only.
-        met: ids of the fellows with which the node has exchanged what they are; whether they agree is another
-            matter.
-        refused: the fellows with which it does not communicate, as definitions do not fit together.
-        skewed: the fellows whose clock is another one.
+        signs: signs about the node's own data.
+        off_disk: name-spaces with persistent samples in memory only.
+        met: ids of the fellows that have introduced themselves, compatible or not.
+        refused: fellows with incompatible definitions.
+        skewed: fellows whose clock differs by more than MAX_SKEW_NS.
     """
 
     signs: tuple[Sign, ...]
@@ -37,13 +36,13 @@ class Facts:
 
 
 class FactBook:
-    """The facts of the newest snapshot of each node."""
+    """Facts from the newest snapshot of each node."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[NodeSnapshot, Facts]] = {}
 
     def of(self, snapshot: NodeSnapshot) -> Facts:
-        """The facts of a snapshot."""
+        """Return the facts from a snapshot."""
         known = self._known.get(snapshot.id)
         if known is None or known[0] is not snapshot:
             known = self._known[snapshot.id] = snapshot, _facts(snapshot)
@@ -66,7 +65,7 @@ def _facts(snapshot: NodeSnapshot) -> Facts:
 
 
 def _off_disk(snapshot: NodeSnapshot) -> Iterable[str]:
-    """The name-spaces of which something persistent is in memory only, as far as groups are shown."""
+    """Yield the name-spaces with persistent samples in memory only, judged by the shown groups."""
     if snapshot.store.kind == "memory" or snapshot.store.problem:
         return (view.name for view in snapshot.name_spaces)
     return (

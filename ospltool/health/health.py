@@ -1,4 +1,4 @@
-"""The health of one system: incidents, mutes, redundancy and a verdict. The face of this room."""
+"""The health of one system: incidents, mutes, redundancy and a verdict. The face of this package."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Presence
 
 UPDATE_NS: Final = SECOND_NS // 4
-"""Signs are looked for at most this often; people do not read faster."""
+"""Least time between two updates; people do not read faster."""
 
 NODE_NS: Final = SECOND_NS // 100
-"""How much later signs are looked for with each node: of 200 nodes every 2.25 s."""
+"""Added to that time for each node: 200 nodes are examined every 2.25 s."""
 
 BEFORE_NS: Final = 3 * SECOND_NS
-"""Events from so long before an incident may tell of its cause."""
+"""Time before (and after) an incident in which events may concern it."""
 
 TOLD_LEVELS: Final = frozenset({"INFO", "WARNING", "SEVERE", "ERROR"})
 
 UNKNOWN: Final = "UNKNOWN"
-"""The verdict on a system of which nothing is known."""
+"""The verdict if no node was heard."""
 
 Words = Callable[[], Mapping[str, Word]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Verdict:
-    """How the system is, in one line.
+    """The state of the system in one line.
 
-    `worst` is that of the incidents that are not muted, None for none; `word` is OK, WARNING or ERROR,
-    or UNKNOWN when nobody was heard. A notice alone is OK. `parts` say how many incidents, which nodes are
-    there and which redundancy is left.
+    `worst` is the worst severity of the incidents that are not muted, None without any; `word` is OK,
+    WARNING or ERROR, or UNKNOWN if no node was heard. A notice alone is OK. `parts` describe the incidents,
+    the complete nodes and the remaining redundancy.
     """
 
     worst: Severity | None = None
@@ -69,18 +69,18 @@ class Verdict:
 
 
 class Health:
-    """What is and was wrong in a system.
+    """Present and past incidents of a system.
 
     Args:
-        model: the live system; somebody else applies updates to it.
-        expected: what there should be.
-        mutes: what shall not be counted.
-        words: what supervisors of this machine say of nodes, by name; asked at every update.
+        model: the live system; the caller applies updates to it.
+        expected: nodes and copies that should exist.
+        mutes: incidents that do not count.
+        words: returns the words of this machine's supervisors by node name; called at every update.
 
     Attributes:
-        open: the incidents that last and are not muted, most urgent and then oldest first.
-        muted: the incidents that last and are muted, in the same order.
-        closed: the incidents that are over, newest end first.
+        open: open incidents that are not muted, most urgent and then oldest first.
+        muted: open incidents that are muted, in the same order.
+        closed: closed incidents, newest end first.
         verdict: the whole system in one line.
     """
 
@@ -109,7 +109,7 @@ class Health:
 
     @property
     def every(self) -> list[Incident]:
-        """The incidents that last, then the muted, then those that are over."""
+        """The open incidents, then the muted, then the closed ones."""
         return [*self.open, *self.muted, *self.closed]
 
     @property
@@ -119,11 +119,11 @@ class Health:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something is wrong that may be over in a moment, and is no incident yet."""
+        """Whether a sign exists that has not lasted long enough to be an incident."""
         return self._patience.is_waiting
 
     def update(self, now_ns: int) -> None:
-        """Look at the model as it is at `now_ns`; does nothing when it was looked at a moment ago."""
+        """Examine the model at `now_ns`; do nothing if the last examination was a moment ago."""
         if self._era != self.model.era or now_ns < self._updated_ns:
             self._era = self.model.era
             self._incidents = Incidents()
@@ -142,25 +142,25 @@ class Health:
         self._conclude()
 
     def acknowledge(self, key: str) -> bool:
-        """Note that somebody knows of an open incident; False when there is none with this key."""
+        """Mark an open incident as known to an operator; return False if there is none with this key."""
         found = self._incidents.acknowledge(key, self._updated_ns)
         self._conclude()
         return found
 
     def mute(self, code: str, who: str, lasts_ns: int) -> Mute:
-        """Do not count incidents of a code for a time, of one subject or (empty) of all."""
+        """Mute incidents of a code for a time: those of one subject `who`, or of all if it is empty."""
         made = self.mutes.add(code, who, self._updated_ns + lasts_ns, self._incidents.open)
         self._conclude()
         return made
 
     def unmute(self, code: str, who: str) -> bool:
-        """Count them again; False when they were not muted."""
+        """Lift a mute; return False if there was none."""
         found = self.mutes.remove(code, who)
         self._conclude()
         return found
 
     def events(self, incident: Incident) -> list[NodeEvent]:
-        """What nodes told around an incident at INFO and above, oldest first."""
+        """Return events about an incident, at INFO and above, oldest first."""
         events = self.model.events
         first = bisect.bisect_left(events, incident.since_ns - BEFORE_NS, key=lambda event: event.time_ns)
         until_ns = incident.until_ns or self._updated_ns
@@ -169,7 +169,7 @@ class Health:
         return [event for event in events[first:last] if _is_about(event, incident, names)]
 
     def _conclude(self) -> None:
-        """Work out what is shown, once for all who look at it until something changes."""
+        """Compute the shown lists and the verdict, once for all readers until the next change."""
         lasting = [
             dataclasses.replace(one, muted_until_ns=self.mutes.until_ns(one, self._updated_ns))
             for one in self._incidents.open
@@ -203,7 +203,7 @@ class Health:
         )
 
     def _nodes(self) -> str:
-        """How many nodes are complete, of those expected; else of all but those that ended in order."""
+        """Tell how many nodes are complete, of those expected, else of all but those that ended in order."""
         present = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
         started = [node.snapshot for node in present if node.snapshot.state == "COMPLETE"]
         whole = [one for one in started if not any(space.is_less_than_whole for space in one.name_spaces)]
@@ -222,7 +222,7 @@ class Health:
         return f"{len(whole)} of {_count(total, 'node')} complete{lesser}" if total else "no node heard"
 
     def _left(self) -> str:
-        """Redundancy left: how many copies may fail before none is left, of the name-space that has least."""
+        """Tell how many copies may fail before the last one, for the name-space with the fewest."""
         known = [one for one in self._copies.values() if one.held or one.wanted]
         if not known:
             return ""
@@ -231,7 +231,7 @@ class Health:
 
 
 def _signs(scene: Scene, copies: Iterable[Redundancy]) -> Iterator[Sign]:
-    """Everything that is not as it should be."""
+    """Yield all signs of trouble."""
     yield from of_domain(scene)
     yield from of_nodes(scene)
     yield from of_masters(scene)
@@ -242,7 +242,7 @@ def _signs(scene: Scene, copies: Iterable[Redundancy]) -> Iterator[Sign]:
 
 def _described(scene: Scene, cause: Cause, copies: Mapping[str, Redundancy]) -> Incident:
     root, code = cause.root, cause.root.kind
-    why = root.why or f"cause not known; usually: {' '.join(code.causes[:2])}"
+    why = root.why or f"cause unknown; usually: {' '.join(code.causes[:2])}"
     return Incident(
         key=root.key,
         code=code,
@@ -270,5 +270,5 @@ def _is_about(event: NodeEvent, incident: Incident, names: list[str]) -> bool:
 
 
 def _count(number: int, noun: str) -> str:
-    """A number and its noun; nothing for none."""
+    """Return a number and its noun; an empty text for 0."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}" if number else ""

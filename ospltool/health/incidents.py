@@ -1,4 +1,4 @@
-"""Incidents: what is wrong, from its beginning to its end. One cause is one incident."""
+"""Incidents: troubles from their beginning to their end. One cause is one incident."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ospltool.health.codes import Code, Severity
 from ospltool.health.sign import SECOND_NS
 
 LINGER_NS: Final = 2 * SECOND_NS
-"""What is not seen for so long is over; less is a gap in what was heard."""
+"""An incident not seen for this long is over; a shorter time is a gap in the observation."""
 
 AGAIN_NS: Final = 10 * SECOND_NS
-"""What comes back within this time is the same incident again."""
+"""A trouble that comes back within this time continues the old incident."""
 
 MAX_OPEN: Final = 1_000
 MAX_CLOSED: Final = 500
@@ -23,61 +23,58 @@ MAX_CLOSED: Final = 500
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Incident:
-    """One thing that is or was wrong.
-
-    Attributes:
-        key: tells incidents apart, and stays as long as this one lasts.
-        code: what it is, of the registry.
-        severity: the worst of its signs.
-        who: the node, name-space, pair or service that it is about.
-        what: what was seen.
-        why: the cause, or that it is unknown and what it usually is.
-        effect: what it means for data.
-        next: what to do.
-        since_ns: when it began, by the feed's clock.
-        until_ns: when it ended, 0 while it is open.
-        nodes: ids of the nodes that are involved.
-        subjects: ids of those of them that it is about.
-        name_spaces: the name-spaces that its signs name.
-        signs: what was seen, in words, that of the root first.
-        weight: how bad it is, to be compared with another moment only.
-        times: how often it came back within ten seconds, and 1.
-        acknowledged_ns: when somebody said that they know; 0 for never.
-        muted_until_ns: until when it is muted; 0 for not.
-    """
+    """One present or past trouble."""
 
     key: str
+    """Identity, unchanged while the incident lasts."""
     code: Code
+    """Entry of the registry."""
     severity: Severity
+    """Worst severity of its signs."""
     who: str
+    """Subject: a node, name-space, pair of nodes or service."""
     what: str
+    """Observation."""
     why: str
+    """Cause, or the usual causes if it is unknown."""
     effect: str
+    """Consequence for the data."""
     next: str
+    """Advice to the operator."""
     since_ns: int
+    """Beginning, by the feed's clock."""
     until_ns: int = 0
+    """End; 0 while it is open."""
     nodes: tuple[str, ...] = ()
+    """Ids of the involved nodes."""
     subjects: tuple[str, ...] = ()
+    """Ids of the nodes among them that it is about."""
     name_spaces: tuple[str, ...] = ()
+    """Name-spaces that its signs name."""
     signs: tuple[str, ...] = ()
+    """Observations in words, that of the root first."""
     weight: int = 1
+    """Gravity, comparable only with that of the same incident at another moment."""
     times: int = 1
+    """1 plus the number of returns within ten seconds."""
     acknowledged_ns: int = 0
+    """When an operator acknowledged it; 0 for never."""
     muted_until_ns: int = 0
+    """End of its mute; 0 if it is not muted."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the incident has not ended."""
         return not self.until_ns
 
     def age_ns(self, now_ns: int) -> int:
-        """How long it lasts or lasted."""
+        """Return its duration up to its end or now."""
         return max(0, (self.until_ns or now_ns) - self.since_ns)
 
 
 @dataclasses.dataclass(slots=True)
 class _Open:
-    """An open incident, the key of its root now, when it was seen last, and the keys of all of its signs."""
+    """An open incident with the key of its present root, when it was seen last, and the keys of its signs."""
 
     incident: Incident
     root: str
@@ -86,7 +83,7 @@ class _Open:
 
 
 class Incidents:
-    """The incidents of one system. `left_out` counts causes beyond the bound of open ones."""
+    """The incidents of one system. `left_out` counts present causes beyond the bound of open incidents."""
 
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
@@ -95,17 +92,17 @@ class Incidents:
 
     @property
     def open(self) -> list[Incident]:
-        """Those that last, most urgent and then oldest first."""
+        """Open incidents, most urgent and then oldest first."""
         found = (one.incident for one in self._open.values())
         return sorted(found, key=lambda one: (one.severity, one.since_ns, one.key))
 
     @property
     def closed(self) -> list[Incident]:
-        """Those that are over, newest end first."""
+        """Closed incidents, newest end first."""
         return sorted(self._closed, key=lambda one: (-one.until_ns, one.key))
 
     def acknowledge(self, key: str, now_ns: int) -> bool:
-        """Somebody knows of an open incident; False when there is none with this key."""
+        """Mark an open incident as known to an operator; return False if there is none with this key."""
         known = self._open.get(key)
         if known is not None:
             known.incident = dataclasses.replace(known.incident, acknowledged_ns=now_ns)
@@ -117,12 +114,12 @@ class Incidents:
         now_ns: int,
         describe: Callable[[Cause], Incident],
     ) -> None:
-        """Take in what is wrong at `now_ns`.
+        """Take in the causes present at `now_ns`.
 
         Args:
-            causes: all that is wrong, most urgent first.
-            now_ns: not before the last update.
-            describe: the words for a cause, as an incident that begins when it was first seen.
+            causes: all causes, most urgent first.
+            now_ns: not earlier than in the last update.
+            describe: returns an incident with the words for a cause, which begins with its first sign.
         """
         seen: set[str] = set()
         self.left_out = 0
@@ -137,7 +134,7 @@ class Incidents:
             self._end(key, now_ns, taken={key for cause in causes for key in cause.keys})
 
     def _place(self, cause: Cause, taken: set[str]) -> str | None:
-        """The open incident that this cause continues: by its root, one of its signs, or its nodes."""
+        """Return the key of the open incident that this cause continues, by root, sign, or nodes."""
         free = {key: one for key, one in self._open.items() if key not in taken}
         for key, one in free.items():
             if one.root == cause.root.key:
@@ -187,7 +184,7 @@ class Incidents:
         known.root, known.seen_ns, known.keys = cause.root.key, now_ns, cause.keys
 
     def _end(self, key: str, now_ns: int, taken: set[str]) -> None:
-        """An incident was not seen: it is over after a while, or part of another one from now on."""
+        """End an incident that is not seen any more, after a while; drop it if another one contains it."""
         known = self._open[key]
         if known.root in taken:
             del self._open[key]

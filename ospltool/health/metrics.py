@@ -1,6 +1,6 @@
-"""What is measured of a system, as families of metrics: the same model as that of `ospltool health`.
+"""The figures of `ospltool health` as families of Prometheus metrics.
 
-A node that is not heard has `ospltool_node_up` 0 and no other value: what it said last is no longer true.
+A node that is not heard has `ospltool_node_up` 0, the age of its last heartbeat, and no other value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ospltool.health.health import Health
 from ospltool.live.nodes import Node
 
 COUNTERS: Final = {
-    "captured": "Samples that the node took in from applications.",
+    "captured": "Samples that the node captured from applications.",
     "stored": "Samples that the node applied to its sets.",
     "delivered": "Samples that the node gave to late joiners.",
 }
@@ -28,7 +28,7 @@ NS_PER_S: Final = 1e9
 
 
 def families(systems: Iterable[tuple[str, Health, int]]) -> list[Metric]:
-    """What there is to say of (domain, health, now in ns) of each system."""
+    """Return the metrics of systems, each given as (domain, health, now in ns)."""
     made = _Families()
     for domain, health, now_ns in systems:
         _whole(made, domain, health, now_ns)
@@ -57,13 +57,13 @@ class _Families:
         return iter(self._known.values())
 
     def gauge(self, name: str, text: str, names: Sequence[str], labels: Sequence[str], value: float) -> None:
-        """One value that goes up and down."""
+        """Add a value that can rise and fall."""
         family = self._known.get(name) or GaugeMetricFamily(f"ospltool_{name}", text, labels=names)
         self._known[name] = family
         family.add_metric(labels, value)
 
     def counter(self, name: str, text: str, labels: Sequence[str], value: float) -> None:
-        """One value of a node that only grows while the node runs."""
+        """Add a value of a node that only grows while the node runs."""
         family = self._known.get(name) or CounterMetricFamily(f"ospltool_{name}", text, labels=NODE)
         self._known[name] = family
         family.add_metric(labels, value)
@@ -78,14 +78,14 @@ def _whole(made: _Families, domain: str, health: Health, now_ns: int) -> None:
     say("nodes_heard", "Nodes that are heard.", len(heard))
     complete = sum(node.snapshot.state == "COMPLETE" for node in heard)
     say("nodes_complete", "Nodes that are heard and complete.", complete)
-    say("incidents_muted", "Incidents that last and are muted.", len(health.muted))
+    say("incidents_muted", "Open incidents that are muted.", len(health.muted))
     for severity in Severity:
         count = sum(one.severity is severity for one in health.open)
-        text = "Incidents that last and are not muted, by severity."
+        text = "Open incidents that are not muted, by severity."
         made.gauge("incidents", text, ("domain", "severity"), (domain, severity.label), count)
     counts = Counter((one.code.id, one.severity.label) for one in health.open)
     for (code, label), count in sorted(counts.items()):
-        text = "Incidents that last and are not muted, by code."
+        text = "Open incidents that are not muted, by code."
         made.gauge("incidents_by_code", text, ("domain", "code", "severity"), (domain, code, label), count)
 
 
@@ -96,15 +96,15 @@ def _copies(made: _Families, domain: str, health: Health) -> None:
             made.gauge(name, text, SPACE, labels, value)
 
         say("copies", "Nodes that are heard and hold a name-space complete.", len(one.held))
-        say("copies_expected", "Copies that the fleet file asks for; 0 for not said.", one.wanted)
-        say("copies_on_disk", "Copies of which all persistent samples are on disk.", len(one.on_disk))
-        text = "Copies on disk that the fleet file asks for; 0 for not said."
+        say("copies_expected", "Copies that the fleet file asks for; 0 if unspecified.", one.wanted)
+        say("copies_on_disk", "Copies with all persistent samples on disk.", len(one.on_disk))
+        text = "Copies on disk that the fleet file asks for; 0 if unspecified."
         say("copies_on_disk_expected", text, one.wanted_on_disk)
         say("redundancy_left", "Copies that may fail before none is left.", one.left)
 
 
 def _newest(nodes: Iterable[Node]) -> dict[str, Node]:
-    """Nodes by name; of several runs under one name the one that is there, and of those the newest."""
+    """Return nodes by name: of several runs under one name a present one, and of those the newest."""
     ordered = sorted(nodes, key=lambda node: (not node.gone_ns, node.snapshot.started_ns))
     return {node.snapshot.name: node for node in ordered}
 
@@ -120,7 +120,7 @@ def _node(made: _Families, domain: str, name: str, node: Node, health: Health, n
     snapshot = node.snapshot
     made.gauge("node_complete", "Whether a node is complete.", NODE, labels, snapshot.state == "COMPLETE")
     queued = snapshot.counters.get("queued", 0)
-    made.gauge("node_queued", "Changes that wait for the disk of a node.", NODE, labels, queued)
+    made.gauge("node_queued", "Changes of a node that wait for its disk.", NODE, labels, queued)
     for counter, text in COUNTERS.items():
         made.counter(f"node_{counter}", text, labels, snapshot.counters.get(counter, 0))
     for space in snapshot.name_spaces:

@@ -1,4 +1,4 @@
-"""Incidents that shall not be counted for a time: kept in a small file, so that every watcher knows them."""
+"""Mutes: incidents that do not count for a time. A small file shares them among all watchers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ MAX_BYTES: Final = 1 << 20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mute:
-    """One mute.
+    """One muted code of one subject or of all.
 
     Attributes:
-        code: the code that is muted.
-        who: the subject; empty for all.
-        until_ns: when it ends by itself, in ns since 1970 UTC.
-        severity, weight: how bad it was when it was muted: the mute lifts itself when it gets worse. -1 while
-            no such incident was seen yet.
+        code: muted code.
+        who: subject; empty for all.
+        until_ns: its end, in ns since 1970 UTC.
+        severity, weight: gravity of the incidents when they were muted: the mute ends if they get worse. -1
+            until such an incident was seen.
     """
 
     code: str
@@ -38,9 +38,9 @@ class Mute:
     weight: int = 0
 
     def is_about(self, incident: Incident) -> bool:
-        """Whether the incident is muted by it: it has the code, or another one of the same cause.
+        """Return whether the mute applies to an incident with its code, or a code of the same cause.
 
-        Who begins to watch later knows a node that is gone as one that was never heard.
+        A watcher that starts later reports a node that is gone as one that was never heard.
         """
         muted = codes().get(self.code)
         return muted is not None and muted.cause == incident.code.cause and self.who in ("", incident.who)
@@ -50,8 +50,8 @@ class Mutes:
     """The mutes of one system. Without a path they live in memory only.
 
     Args:
-        path: the file; it is read again whenever it has changed.
-        system: what is watched, as in `domain 7`: mutes of other systems in the file are left alone.
+        path: the file; it is read again after each change.
+        system: the watched system, as in `domain 7`; mutes of other systems in the file are left alone.
     """
 
     def __init__(self, path: Path | None = None, system: str = "") -> None:
@@ -63,19 +63,19 @@ class Mutes:
 
     @property
     def all(self) -> list[Mute]:
-        """Those that were not lifted and have not been seen to end."""
+        """Present mutes."""
         self._refresh()
         return list(self._mutes)
 
     def until_ns(self, incident: Incident, now_ns: int) -> int:
-        """Until when an incident is muted; 0 when it is not."""
+        """Return the end of an incident's mute; 0 if it is not muted."""
         return max(
             (one.until_ns for one in self._mutes if one.is_about(incident) and one.until_ns > now_ns),
             default=0,
         )
 
     def add(self, code: str, who: str, until_ns: int, incidents: Sequence[Incident]) -> Mute:
-        """Mute a code, of one subject or of all; how bad it is now is what "worse" is compared with."""
+        """Mute a code, of one subject or of all; the mute ends when `incidents` get worse."""
         severity, weight = _level(Mute(code, who, until_ns), incidents)
         made = Mute(code, who, until_ns, severity, weight)
         with self._changing():
@@ -84,7 +84,7 @@ class Mutes:
         return made
 
     def remove(self, code: str, who: str) -> bool:
-        """Take a mute away; False when there was none."""
+        """Remove a mute; return False if there was none."""
         with self._changing():
             kept = [one for one in self._mutes if (one.code, one.who) != (code, who)]
             found = len(kept) < len(self._mutes)
@@ -92,7 +92,7 @@ class Mutes:
         return found
 
     def settle(self, incidents: Sequence[Incident], now_ns: int) -> None:
-        """Lift what got worse, forget what is over, and note how bad it is where that was not known."""
+        """Lift mutes of incidents that got worse, drop those that ended, and note the gravity of others."""
         self._refresh()
         settled = [after for one in self._mutes if (after := _settled(one, incidents, now_ns))]
         if settled != self._mutes:
@@ -113,7 +113,7 @@ class Mutes:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
-        """Change the mutes, in the file as well; where it cannot be written, in memory only."""
+        """Change the mutes in memory and, if it can be written, in the file."""
         if self._path is None:
             yield
             return
@@ -148,13 +148,13 @@ class Mutes:
 
 
 def place(environ: Mapping[str, str]) -> Path:
-    """Where the mutes of this user are: below $XDG_STATE_HOME, else below ~/.local/state."""
+    """Return the file with the mutes of this user, below $XDG_STATE_HOME or ~/.local/state."""
     state = environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "ospltool" / "mutes.json"
 
 
 def _settled(one: Mute, incidents: Sequence[Incident], now_ns: int) -> Mute | None:
-    """A mute after a look at the incidents; None when it is over."""
+    """Return a mute adjusted to the present incidents; None if it has ended."""
     if one.until_ns <= now_ns:
         return None
     severity, weight = _level(one, incidents)
@@ -167,7 +167,7 @@ def _settled(one: Mute, incidents: Sequence[Incident], now_ns: int) -> Mute | No
 
 
 def _level(one: Mute, incidents: Sequence[Incident]) -> tuple[int, int]:
-    """The worst severity, and the weight of all incidents that a mute is about; -1 when there is none."""
+    """Return the worst severity and total weight of the incidents that a mute applies to; else (-1, 0)."""
     found = [incident for incident in incidents if one.is_about(incident)]
     if not found:
         return -1, 0
@@ -175,7 +175,7 @@ def _level(one: Mute, incidents: Sequence[Incident]) -> tuple[int, int]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What a file of mutes says; nothing when it cannot be read."""
+    """Read a file of mutes; return an empty mapping if it cannot be read."""
     try:
         with path.open("rb") as file:
             found = json.loads(file.read(MAX_BYTES))

@@ -1,4 +1,4 @@
-"""Signs that must last before they count: elections, merges and first meetings are over in seconds."""
+"""Delays signs until they have lasted: elections, merges and first meetings are over in seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from ospltool.health.sign import SECOND_NS, Sign
 
 GAP_NS: Final = 2 * SECOND_NS
-"""A sign that is missing for less goes on."""
+"""A sign that is missing for a shorter time continues."""
 
 
 class _Seen(NamedTuple):
@@ -18,14 +18,14 @@ class _Seen(NamedTuple):
 
 
 class Patience:
-    """Since when signs are seen. `is_waiting`: some of those seen last do not count yet."""
+    """The beginnings of signs. `is_waiting`: some of the present signs do not count yet."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], _Seen] = {}
         self.is_waiting = False
 
     def lasting(self, signs: Iterable[Sign], now_ns: int) -> list[Sign]:
-        """Those of the signs seen now that have lasted as long as they must, each with its beginning."""
+        """Return the present signs that have lasted for their `patience_ns`, each with its beginning."""
         self.is_waiting = False
         found = []
         for sign in signs:

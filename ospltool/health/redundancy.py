@@ -1,4 +1,4 @@
-"""How many copies of each name-space there are now, in memory and on disk, and who is missing."""
+"""The copies of each name-space in memory and on disk, and the missing ones."""
 
 from __future__ import annotations
 
@@ -12,37 +12,35 @@ from ospltool.live.nodes import Node, Presence
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Redundancy:
-    """The copies of one name-space; members are node ids.
-
-    Attributes:
-        name: of the name-space.
-        wanted: copies that the fleet file asks for, 0 for not said; `wanted_on_disk` likewise.
-        held: nodes that are heard and hold it complete. Filtered sets count only if every set is filtered.
-        on_disk: those of them that have all its persistent samples on disk.
-        coming: nodes that are heard and about to hold it; those that take it on request only are not.
-        stopped: nodes that ended in order; of those that were never heard, the names.
-        lost: nodes that are silent, gone or never heard.
-        filtered: nodes beside `held` that hold it without what their content filters keep out.
-    """
+    """The copies of one name-space; members are node ids."""
 
     name: str
+    """Name of the name-space."""
     wanted: int
+    """Copies that the fleet file asks for; 0 if unspecified."""
     wanted_on_disk: int
+    """Copies on disk that the fleet file asks for; 0 if unspecified."""
     held: tuple[str, ...]
+    """Nodes that are heard and hold it complete. Filtered sets count only if every set is filtered."""
     on_disk: tuple[str, ...]
+    """Nodes among them that have all its persistent samples on disk."""
     coming: tuple[str, ...]
+    """Nodes that are heard and are obtaining it, except on request only."""
     stopped: tuple[str, ...]
+    """Nodes that ended in order; names of those that were never heard."""
     lost: tuple[str, ...]
+    """Nodes that are silent or gone."""
     filtered: tuple[str, ...] = ()
+    """Nodes beside `held` that hold it without the samples that their content filters withhold."""
 
     @property
     def left(self) -> int:
-        """How many copies may fail before none is left."""
+        """Number of copies that may fail before none is left."""
         return max(0, len(self.held) - 1)
 
     @property
     def lacks(self) -> int:
-        """Copies that are missing and not about to come, nor away by intention."""
+        """Number of missing copies, without those that are coming or stopped in order."""
         excused = len(self.coming) + len(self.stopped)
         return max(0, self.wanted - len(self.held) - excused) if self.wanted else 0
 
@@ -54,7 +52,7 @@ class Redundancy:
 
     @property
     def text(self) -> str:
-        """As in `2 of 3 copies, 1 of 2 on disk`."""
+        """Summary as in `2 of 3 copies, 1 of 2 on disk`."""
         held = f"{_of(len(self.held), self.wanted)} {_copies(self.wanted or len(self.held))}"
         filtered = f", {len(self.filtered)} filtered" if self.filtered else ""
         return f"{held}, {_of(len(self.on_disk), self.wanted_on_disk)} on disk{filtered}"
@@ -69,7 +67,7 @@ def _copies(number: int) -> str:
 
 
 def redundancies(scene: Scene) -> list[Redundancy]:
-    """Every name-space that a node has or the fleet file names, in the order of names."""
+    """Return the copies of every name-space that a node has or the fleet file names, by name."""
     names = [*scene.model.name_space_names()]
     names += [one.name for one in scene.expected.name_spaces if one.name not in names]
     places = {name: _Places() for name in names}
@@ -83,7 +81,7 @@ def redundancies(scene: Scene) -> list[Redundancy]:
 
 @dataclasses.dataclass(slots=True)
 class _Places:
-    """Where the copies of one name-space are, as they are found."""
+    """Nodes with copies of one name-space, while they are being collected."""
 
     held: list[str] = dataclasses.field(default_factory=list)
     on_disk: list[str] = dataclasses.field(default_factory=list)
@@ -94,7 +92,7 @@ class _Places:
 
 
 def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
-    """Say of every name-space what this node has of it."""
+    """Add a node to the places of every name-space."""
     presence = scene.presence(node)
     if presence is not Presence.HEARD:
         for name in node.name_spaces:
@@ -110,7 +108,7 @@ def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
             if name not in off_disk:
                 places[name].on_disk.append(node.id)
         elif view.is_at_rest:
-            pass  # a part, or nothing, as the policy asks: never a copy of the set
+            pass  # a part of the set or nothing, as the policy demands: not a copy
         elif view.alignee == Alignee.INITIAL.value or view.alignments:
             places[name].coming.append(node.id)
     if node.snapshot.state != "COMPLETE":

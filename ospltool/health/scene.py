@@ -1,4 +1,4 @@
-"""What signs are looked for in: the live model at one moment, and what is expected."""
+"""The input of the search for signs: the live model at one moment, and the expectation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ospltool.live.nodes import Node, Presence
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Word:
-    """What a supervisor of this machine says of a node, whether it ended in order, or is about to start."""
+    """The report of a supervisor on a node, and whether the node ended in order or is about to start."""
 
     text: str
     in_order: bool = False
@@ -21,19 +21,18 @@ class Word:
 
 
 class Scene:
-    """One moment.
+    """The system at one moment.
 
     Args:
         model: the system.
         now_ns: the moment, by the clock of the feed.
-        expected: what there should be.
-        words: what supervisors of this machine say, by the name of the node.
-        facts: of earlier moments.
+        expected: nodes and copies that should exist.
+        words: reports of this machine's supervisors by node name.
+        facts: cache of the facts from snapshots.
 
     Attributes:
-        nodes: those that count, in the order of the model: of several of one name of which not all are there,
-            those that are.
-        heard: those of them that can be heard.
+        nodes: all nodes in the order of the model, without gone ones whose name a present node has.
+        heard: nodes among them that are heard.
     """
 
     def __init__(
@@ -60,18 +59,18 @@ class Scene:
         self.heard = [node for node in self.nodes if self.is_heard(node)]
 
     def presence(self, node: Node) -> Presence:
-        """Whether the node can be heard, or what became of it."""
+        """Return whether the node is heard, silent, stopped or gone."""
         return self._presence[node.id]
 
     def is_heard(self, node: Node) -> bool:
-        """Whether the node can be heard."""
+        """Return whether the node is heard."""
         return self._presence[node.id] is Presence.HEARD
 
     def facts(self, node: Node) -> Facts:
-        """What the node's own snapshot tells."""
+        """Return the facts from the node's own snapshot."""
         return self._facts.of(node.snapshot)
 
     def names(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
-        """The names of nodes, in the order of the model."""
+        """Return the names of nodes, in the order of the model."""
         wanted = set(nodes)
         return tuple(one.snapshot.name for one in self.model.ordered_nodes() if one.id in wanted)

@@ -1,4 +1,4 @@
-"""What the supervisors of this machine say of nodes: why one is gone, hung, or waits."""
+"""Reports of this machine's supervisors on their nodes: why one is gone, hangs, or waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORTH_TELLING = frozenset(
 
 
 def words(environ: Mapping[str, str], domain_id: int) -> dict[str, Word]:
-    """What supervisors of this user say of the nodes of a domain, by name; empty where none can be asked."""
+    """Return the reports of this user's supervisors on the nodes of a domain, by name; empty without any."""
     try:
         directories = RunDirectory(location(environ)).nodes()
     except (RunDirectoryError, OSError):

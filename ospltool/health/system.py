@@ -1,4 +1,4 @@
-"""One system that is watched: the feed that tells of it, the model of it, and its health."""
+"""A watched system: its feed, its model and its health."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ospltool.live.feed import Feed
 from ospltool.live.model import SystemModel
 
 Source = tuple[Feed, Callable[[SystemModel], Health]]
-"""A feed, and what makes the health of its model."""
+"""A feed, and a function that makes the health of its model."""
 
 
 class System:
-    """One system."""
+    """A watched system."""
 
     def __init__(self, source: Source) -> None:
         self.feed, watch_health = source
@@ -21,7 +21,7 @@ class System:
         self.health = watch_health(self.model)
 
     def update(self) -> bool:
-        """Take in what came, and look at it; whether anything came."""
+        """Take in an update of the feed and examine the model; return whether anything came."""
         update = self.feed.poll()
         now_ns = self.feed.now_ns()
         self.model.apply(update, now_ns)
@@ -29,7 +29,7 @@ class System:
         return bool(update)
 
     def is_settled(self) -> bool:
-        """Whether every expected node is there or known to be absent, and nothing may be over in a moment."""
+        """Return whether every expected node is heard or known to be absent, and no sign is too young."""
         names = {node.snapshot.name for node in self.model.nodes.values()}
         open_names = {one.who for one in self.health.open}
         return set(self.health.expected.nodes) <= names | open_names and not self.health.is_waiting

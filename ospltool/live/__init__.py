@@ -1,1 +1,1 @@
-"""One feed of snapshots and events from a live system, a recording or a simulation, and its sum."""
+"""One feed of snapshots and events from a live system, a recording or a simulation, and a model of it."""

@@ -1,4 +1,4 @@
-"""Conflicts between nodes, open and past, as their events tell of them: cause, policy, outcome."""
+"""Conflicts between nodes, open and past, as their events report them: cause, policy, outcome."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from ospltool.live.model import SystemModel
 
 MAX_CONFLICTS: Final = 500
-"""Conflicts kept; the oldest that are over are forgotten first, then the oldest."""
+"""Conflicts kept; the oldest ended ones are forgotten first, then the oldest open ones."""
 
 SHORT_ID: Final = 8
-"""Digits of its id that stand for a fellow whose name is not known yet."""
+"""Hexadecimal digits of an id that stand for a fellow whose name is not known yet."""
 
 INCOMPATIBLE: Final = "name-spaces overlap without being equal"
 
@@ -40,33 +40,44 @@ _CLOSING: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conflict:
-    """One conflict as one node tells it. `ended_ns` is 0 while it is open, `text` how it was first told."""
+    """One conflict as one node reports it."""
 
     node: str
+    """Id of the node that reports it."""
     node_name: str
+    """Name of that node."""
     number: str
+    """The node's name for it; empty without one."""
     name_space: str
+    """Name-space; empty for incompatible fellows."""
     fellow: str
+    """Name of the other node, or the first digits of its id."""
     cause: str
+    """Cause in words."""
     began_ns: int
+    """Beginning, by the node's clock; 0 if only a snapshot shows it."""
     text: str
+    """Text of the first event, or the fellow's problem."""
     policy: str = ""
+    """Merge policy; empty until the merge begins."""
     outcome: str = ""
+    """Outcome in words; empty while it is open."""
     ended_ns: int = 0
+    """End; 0 while it is open."""
 
     @property
     def is_incompatibility(self) -> bool:
-        """Whether the two do not communicate at all."""
+        """Whether the two nodes do not communicate at all."""
         return self.cause == INCOMPATIBLE
 
     @property
     def key(self) -> str:
-        """What tells conflicts apart."""
+        """Identity of the conflict among all others."""
         return f"{self.node}/{self.number}/{self.name_space}/{self.fellow}/{self.began_ns}"
 
 
 class ConflictLog:
-    """The conflicts that events told of, oldest first. `left_out` counts those that were forgotten."""
+    """The conflicts that events reported, oldest first. `left_out` counts those that were forgotten."""
 
     def __init__(self) -> None:
         self._conflicts: list[Conflict] = []
@@ -104,9 +115,9 @@ class ConflictLog:
             self._change(event, fields, outcome=_CLOSING[event.event], ended=True)
 
     def settle(self, snapshot: NodeSnapshot) -> None:
-        """End what a node shows to be over: not every conflict ends with an event.
+        """End the conflicts that a snapshot shows to be over, since not every conflict ends with an event.
 
-        An event of the node that comes later, from before the snapshot, still says how it ended.
+        A later event of the node, from before the snapshot, still replaces the outcome.
         """
         for index, one in enumerate(self._conflicts):
             if one.ended_ns or one.node != snapshot.id or one.began_ns >= snapshot.time_ns:
@@ -148,9 +159,9 @@ class ConflictLog:
         ended: bool = False,
         merging: bool = False,
     ) -> bool:
-        """Note what an event says of the open conflicts that it can be about; False when there is none.
+        """Apply an event to the open conflicts that it can concern; return False if there is none.
 
-        With `merging`, only of those whose merge has begun.
+        With `merging`, only conflicts whose merge has begun change.
         """
         changed = False
         for index, conflict in enumerate(self._conflicts):
@@ -173,7 +184,7 @@ class ConflictLog:
 
 
 def _with_name(one: Conflict, snapshot: NodeSnapshot) -> Conflict:
-    """The conflict with its fellow's name, where an event had but the beginning of its id."""
+    """Return the conflict with its fellow's name in place of the first digits of its id."""
     for fellow in snapshot.fellows:
         if len(one.fellow) == SHORT_ID and fellow.id.startswith(one.fellow) and fellow.name:
             return dataclasses.replace(one, fellow=fellow.name)
@@ -181,7 +192,7 @@ def _with_name(one: Conflict, snapshot: NodeSnapshot) -> Conflict:
 
 
 def _outcome(one: Conflict, snapshot: NodeSnapshot) -> str:
-    """How a conflict ended, as far as a later snapshot of its node tells; empty while it is open."""
+    """Return how a conflict ended according to a later snapshot of its node; empty while it is open."""
     if snapshot.started_ns > one.began_ns:
         return f"{snapshot.name} was restarted"
     if one.is_incompatibility:
@@ -196,12 +207,12 @@ def _outcome(one: Conflict, snapshot: NodeSnapshot) -> str:
 
 
 def told_conflicts(model: SystemModel) -> list[Conflict]:
-    """What events told. Nothing is open with a node that has ended or is gone: nobody could resolve it."""
+    """Return the conflicts that events reported; those of a node that ended or is gone have ended, too."""
     return [_as_it_is(model, one) for one in model.conflicts.conflicts]
 
 
 def every_conflict(model: SystemModel) -> list[Conflict]:
-    """What events told, and the fellows that snapshots show to be incompatible now; open ones first."""
+    """Return the reported conflicts and the incompatible fellows that snapshots show, open ones first."""
     told = told_conflicts(model)
     open_pairs = {(one.node, one.fellow) for one in told if not one.ended_ns}
     shown = [
@@ -234,7 +245,7 @@ def _as_it_is(model: SystemModel, one: Conflict) -> Conflict:
 
 
 def _is_about(fields: Mapping[str, str], conflict: Conflict) -> bool:
-    """Whether every name that the event gives is the conflict's; an event that names nothing is not."""
+    """Return whether all names in the event are the conflict's; False if the event has no names."""
     pairs = (("conflict", conflict.number), ("namespace", conflict.name_space), ("fellow", conflict.fellow))
     given = [(fields[name], value) for name, value in pairs if name in fields and value]
     return bool(given) and all(said == value for said, value in given)

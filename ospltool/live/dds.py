@@ -1,4 +1,4 @@
-"""The live feed: what nodes and persistence services of a domain show. It subscribes and never writes."""
+"""The live feed: snapshots and events of nodes and persistence services. It subscribes and never writes."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _LOST: Final = {Of.NODE: NoticeKind.NODE_LOST, Of.REPLICA: NoticeKind.REPLICA_LO
 
 
 class _Link:
-    """Participant and readers; made and closed as one.
+    """A participant and its readers, opened and closed together.
 
-    Persistence services are read as soon as there is one: without any, nobody has to know of a reader more.
+    Readers for persistence services are opened with the first service, to save discovery traffic.
     """
 
     def __init__(self, domain_id: int, partition: str, uri: str) -> None:
@@ -52,7 +52,7 @@ class _Link:
         self._replicas: Channel | None = None
 
     def take(self) -> tuple[list[Received], list[ParticipantGone]]:
-        """What nodes and replicas showed, and who went away."""
+        """Take the received messages and the participants that left."""
         changes = self.discovery.take()
         if self._replicas is None and any(map(_is_service, changes)):
             self._replicas = Channel(
@@ -71,11 +71,11 @@ class _Link:
 
 
 class LiveFeed:
-    """Snapshots and events of all nodes in a domain, and what its persistence services show of themselves.
+    """Snapshots and events of all nodes in a domain, and views of its persistence services.
 
-    A thread of its own reads; `poll` only hands over. A participant that leaves or whose lease ends makes its
-    node or replica lost; the last of all makes the domain lost. After a failure of DDS itself the feed says
-    so and opens anew every two seconds.
+    A separate thread reads; `poll` only hands over. When a participant leaves or its lease ends, its node or
+    replica is lost; with the last one the domain is lost. After a failure of DDS itself the feed reports it
+    and reopens every two seconds.
 
     Args:
         domain_id: DDS domain, 0 to 230.
@@ -114,16 +114,16 @@ class LiveFeed:
         self._thread.start()
 
     def now_ns(self) -> int:
-        """The wall clock."""
+        """Return the wall clock in ns since 1970."""
         return self._clock()
 
     def poll(self) -> Update:
-        """What arrived since the last call."""
+        """Return what arrived since the last call."""
         with self._lock:
             return self._inbox.drain()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until something has arrived since the last wait; False at the time-out."""
+        """Wait until something has arrived since the last wait; return False at the timeout."""
         arrived = self._news.wait(timeout_s)
         self._news.clear()
         return arrived
@@ -207,16 +207,16 @@ class LiveFeed:
         self._had_any = True
 
     def _lost(self, gone: Sequence[ParticipantGone]) -> list[Notice]:
-        """What participants that went away mean for who showed itself by them, unless by another by now."""
+        """Return notices for the nodes and instances that only the departed participants showed."""
         now_ns = self._clock()
         notices = []
         for change in gone:
             for who in sorted(self._shown_by.pop(change.guid, ())):
                 if not any(who in others for others in self._shown_by.values()):
                     self._present.discard(who)
-                    notices.append(Notice(_LOST[who[0]], now_ns, "its participant is gone", who[1]))
+                    notices.append(Notice(_LOST[who[0]], now_ns, "its participant has left", who[1]))
         if notices and not self._present:
-            notices.append(Notice(NoticeKind.DOMAIN_LOST, now_ns, "nobody is in reach"))
+            notices.append(Notice(NoticeKind.DOMAIN_LOST, now_ns, "no node is in reach"))
         return notices
 
     def _lose_all(self, reason: str) -> None:
@@ -229,7 +229,7 @@ class LiveFeed:
 
 
 def _is_service(change: object) -> bool:
-    """A persistence service is there."""
+    """Return whether a persistence service was discovered."""
     if not isinstance(change, ParticipantSeen) or change.tag is None:
         return False
     return change.tag.role is TagRole.PERSISTENCE

@@ -1,4 +1,4 @@
-"""The system at one moment as JSON or CSV: what the screens show, for other tools."""
+"""The system at one moment as JSON or CSV, for other tools."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def system(model: SystemModel, now_ns: int) -> dict[str, Any]:
-    """What the nodes show, as plain values; `ospltool.health.export` adds what is wrong."""
+    """Return the model as plain values; `ospltool.health.export` adds the incidents."""
     nodes = [
         {
             **plain.to_plain(node.snapshot),
@@ -74,9 +74,9 @@ def system(model: SystemModel, now_ns: int) -> dict[str, Any]:
 
 
 def _alignments(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
-    """What is aligned now, as its nodes tell it, with the rate that follows from their snapshots.
+    """Return the running alignments as their nodes report them, with the rate computed from the snapshots.
 
-    A node that is not heard has no rate, and no time left.
+    A node that is not heard has rate 0 and no time left.
     """
     return [
         {
@@ -97,7 +97,7 @@ def _alignments(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
 
 
 def _groups(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
-    """Every group once, on each node that has it, and the nodes that differ from their master."""
+    """Return each group once, with the view of each node and the nodes that differ from their master."""
     return [
         {
             **key._asdict(),
@@ -111,7 +111,7 @@ def _groups(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
 
 
 def _replica(model: SystemModel, one: WatchedReplica, now_ns: int) -> dict[str, Any]:
-    """A persistence service as it shows itself, with what follows from that and from its views before."""
+    """Return the newest view of a persistence service, with the model's conclusions."""
     document = plain.to_plain(one.view)
     for writer, view in zip(document["writers"], one.view.writers, strict=True):
         stream = one.streams[StreamKey.of(view)]
@@ -132,7 +132,7 @@ def _replica(model: SystemModel, one: WatchedReplica, now_ns: int) -> dict[str, 
 
 
 def as_csv(model: SystemModel, now_ns: int) -> str:
-    """Every name-space on every node, one to a line; a node without name-spaces has a line of its own.
+    """Write a line for each name-space on each node; a node without name-spaces has a line, too.
 
     `node_state` is the node's own state while it is heard, else "silent", "stopped" or "gone".
     """
@@ -159,6 +159,6 @@ def as_csv(model: SystemModel, now_ns: int) -> str:
 
 
 def _field(value: object) -> str:
-    """A field that no terminal obeys and no spreadsheet takes for a formula."""
+    """Return a field without terminal control characters, which no spreadsheet takes for a formula."""
     shown = visible(str(value))
     return f"'{shown}" if isinstance(value, str) and shown.startswith(_FORMULA) else shown

@@ -12,7 +12,7 @@ MAX_GROUPS: Final = 20_000
 
 
 class GroupKey(NamedTuple):
-    """What tells groups apart. Two types under one topic name are two groups."""
+    """Identity of a group. Two types under one topic name are two groups."""
 
     name_space: str
     partition: str
@@ -21,7 +21,7 @@ class GroupKey(NamedTuple):
 
     @classmethod
     def of(cls, view: GroupView) -> GroupKey:
-        """The key of one node's view of a group."""
+        """Return the key of one node's view of a group."""
         return cls(view.name_space, view.partition, view.topic, view.type_name)
 
     def __str__(self) -> str:
@@ -29,7 +29,7 @@ class GroupKey(NamedTuple):
 
     @property
     def id(self) -> str:
-        """One text for all parts: a key for rows of a table."""
+        """All parts in one text, as a key for rows of a table."""
         return "\0".join(self)
 
 
@@ -43,13 +43,13 @@ class GroupIndex:
         self.left_out = 0
 
     def ordered(self) -> list[GroupKey]:
-        """All groups by name-space, partition and topic, numbers as people count."""
+        """Return all groups by name-space, partition and topic, in natural order."""
         if self._order is None:
             self._order = sorted(self._views, key=lambda key: tuple(map(natural, key)))
         return self._order
 
     def apply(self, snapshot: NodeSnapshot) -> None:
-        """Take in the groups of a snapshot; groups that the node no longer has are taken out."""
+        """Take in the groups of a snapshot, and remove groups that the node no longer has."""
         before = self._of_node.get(snapshot.id, ())
         if before == snapshot.groups:
             return
@@ -84,5 +84,5 @@ class GroupIndex:
         return iter(self._views)
 
     def views(self, key: GroupKey) -> dict[str, GroupView]:
-        """The views of one group by node id; empty for a group that nobody has."""
+        """Return the views of one group by node id; empty for an unknown group."""
         return self._views.get(key, {})

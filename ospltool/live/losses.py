@@ -1,4 +1,4 @@
-"""Samples that nodes lost while they captured, until another node's set has given them back."""
+"""Samples that nodes lost while capturing, until another node's set restored them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MAX_LOSSES: Final = 20_000
 
 @dataclasses.dataclass(slots=True)
 class Loss:
-    """How many samples of a group a node lost in all, since when that did not grow, and what became of them.
+    """The samples of one group that one node lost: `count` in all, the last at `since_ns` or before.
 
-    `is_repaired`: after the last loss the node's set was seen equal to the set of a node that lost none, or
-    to those of all others that have the group.
+    `is_repaired`: after the last loss the node's set was equal to the set of a node that lost none, or
+    to the sets of all other nodes that have the group.
     """
 
     count: int
@@ -26,7 +26,7 @@ class Loss:
 
 
 class Losses:
-    """The losses of all nodes. Those beyond a bound count as not given back."""
+    """The losses of all nodes. Losses beyond the bound count as not repaired."""
 
     def __init__(self) -> None:
         self._known: dict[GroupKey, dict[str, Loss]] = {}
@@ -39,13 +39,13 @@ class Losses:
         groups: GroupIndex,
         was_heard: Callable[[str, int], bool],
     ) -> None:
-        """Take in a snapshot whose groups are in `groups` already.
+        """Take in a snapshot whose groups have been added to `groups`.
 
         Args:
             snapshot: of one node.
             heard_ns: when it was heard.
-            groups: those of all nodes.
-            was_heard: whether a node was heard at a moment or later.
+            groups: the groups of all nodes.
+            was_heard: tells whether a node (id) was heard at a moment (ns) or later.
         """
         for view in snapshot.groups:
             if not view.lost and not self._known:
@@ -58,7 +58,7 @@ class Losses:
                     loss.is_repaired = self._is_repaired(node, loss, groups.views(key), was_heard)
 
     def of(self, snapshot: NodeSnapshot) -> tuple[int, int]:
-        """(samples, since when) of what a node lost in its groups and is not known to have got back."""
+        """Return (samples, since when in ns) of a node's losses that are not known to be repaired."""
         lost = 0
         since_ns = 0
         for view in snapshot.groups:

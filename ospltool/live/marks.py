@@ -1,4 +1,4 @@
-"""Marks and notes of a reader, in a file beside the recording: the recording itself is only read."""
+"""Marks and notes of a reader, in a file beside the recording, which is only read."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MAX_MARKS: Final = 10_000
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Mark:
-    """A moment of a recording that somebody marked, and what they noted."""
+    """A marked moment of a recording, with a note."""
 
     time_ns: int
     text: str
 
 
 class Marks:
-    """The marks of one recording, by time. Lines that cannot be read are left alone and counted."""
+    """The marks of one recording, by time. Unreadable lines are left alone and counted."""
 
     def __init__(self, recording: Path) -> None:
         self.path = recording.with_name(f"{recording.name}.marks")
@@ -42,7 +42,7 @@ class Marks:
         return tuple(self._marks)
 
     def add(self, time_ns: int, text: str) -> None:
-        """Mark a moment, at once on disk.
+        """Mark a moment and write the mark to disk.
 
         Raises:
             RecordingFault: the file cannot be written, or there are too many marks.

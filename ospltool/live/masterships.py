@@ -1,4 +1,4 @@
-"""Who is master of what, since when, and which masters contradict each other, as nodes tell it."""
+"""The masters of name-spaces over time, and masters that contradict each other, as nodes report them."""
 
 from __future__ import annotations
 
@@ -15,36 +15,40 @@ MAX_MASTERSHIPS: Final = 50
 """Former masters kept for each name-space and role; the oldest are forgotten."""
 
 JITTER_NS: Final = 1_000_000_000
-"""By so much one moment may differ from snapshot to snapshot: they take different times to arrive."""
+"""Tolerance for one moment seen through several snapshots, which take different times to arrive."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Mastership:
-    """From when on a node was master of a name-space for a role, and why, in the words of a node.
-
-    `since_ns` is by the clock of the feed. Without `is_exact` no node says since when: then it is when the
-    mastership was first heard of, and began earlier.
-    """
+    """The beginning of a node's time as master of a name-space for a role."""
 
     since_ns: int
+    """Beginning, by the clock of the feed."""
     name_space: str
+    """Name of the name-space."""
     role: str
+    """Role of the nodes that follow the master."""
     master: str
+    """Id of the master."""
     confirmed: bool
+    """Whether a node confirmed it."""
     epoch: str
+    """Epoch of the mastership."""
     why: str
+    """Reason, in the words of a node."""
     is_exact: bool = False
+    """Whether a node reported the beginning; otherwise the mastership began earlier than first heard."""
 
 
 class Claim(NamedTuple):
-    """Which master a node confirms, and since when it was heard to."""
+    """A master that a node confirms, and when that was first heard."""
 
     master: str
     since_ns: int
 
 
 class Masterships:
-    """The masters that nodes told of. `history` has those of each name-space and role, oldest first."""
+    """The masters that nodes reported. `history` has those of each name-space and role, oldest first."""
 
     def __init__(self) -> None:
         self.history: dict[tuple[str, str], collections.deque[Mastership]] = {}
@@ -52,14 +56,14 @@ class Masterships:
         self._said: dict[str, dict[str, tuple[bool, str, str, int, str]]] = {}
 
     def claims(self, name_space: str, role: str) -> Mapping[str, Claim]:
-        """What each node of the role confirms."""
+        """Return the master that each node of the role confirms, by node id."""
         return self._claims.get((name_space, role), {})
 
     def contested(self, nodes: Mapping[str, Node]) -> Iterator[tuple[str, str, dict[str, str]]]:
-        """(name-space, role, who says which master) where nodes that are there confirm different masters.
+        """Yield (name-space, role, master by node) where present nodes confirm different masters.
 
-        Nodes show themselves in turns, so while a master changes they seem to contradict each other. Only
-        what a node has said, or said again, since the newest of the masters was first named counts.
+        Nodes send snapshots in turns, so while a master changes they seem to contradict each other. Only
+        claims count that a node made or repeated since the newest of the masters was first named.
         """
         for (name_space, role), claims in sorted(self._claims.items()):
             if len({claim.master for claim in claims.values()}) < 2:
@@ -78,7 +82,7 @@ class Masterships:
                 yield name_space, role, said
 
     def note(self, heard: Heard) -> None:
-        """Take in what a snapshot says of masters; mostly that is what was said before."""
+        """Take in the masters of a snapshot."""
         snapshot = heard.snapshot
         before = self._said.setdefault(snapshot.id, {})
         for view in snapshot.name_spaces:
@@ -100,7 +104,7 @@ class Masterships:
         self.add(Mastership(since_ns, view.name, role, view.master, True, view.epoch, view.why, told_ns > 0))
 
     def add(self, found: Mastership) -> None:
-        """Keep a mastership in the order of time; one that is known may only become exact, or earlier."""
+        """Keep a mastership in the order of time; a known one can only become exact or earlier."""
         place = found.name_space, found.role
         history = self.history.setdefault(place, collections.deque(maxlen=MAX_MASTERSHIPS))
         for index in range(len(history) - 1, -1, -1):

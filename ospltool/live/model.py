@@ -1,4 +1,4 @@
-"""The system as the snapshots and events so far describe it. Pure: time comes in with the updates."""
+"""A model of the system from all snapshots and events so far. Pure: time comes in with the updates."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from ospltool.live.told import Told
 MAX_NODES: Final = 1_000
 MAX_EVENTS: Final = 10_000
 EVENTS_SLACK: Final = 1_000
-"""So many more are kept before the oldest are dropped all at once, which is cheaper than one by one."""
+"""Events beyond MAX_EVENTS before the oldest are dropped all at once, which is cheaper than one by one."""
 
 MAX_NOTICES: Final = 500
 
 
 def _is_repeated(before: Node | None, snapshot: NodeSnapshot) -> bool:
-    """Whether a recording says again how a node was that had ended in order."""
+    """Return whether a recording repeats an old snapshot of a node that had ended in order."""
     return before is not None and before.in_order and snapshot.time_ns <= before.snapshot.time_ns
 
 
 class SystemModel:
-    """What is known of all nodes and persistence services.
+    """Everything known about all nodes and persistence services.
 
-    Every collection in it is bounded; `left_out` counts what was not kept. `era` counts how often everything
-    was forgotten.
+    Every collection in it is bounded; `…_left_out` counts the rest. `era` counts how often everything was
+    forgotten.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class SystemModel:
         self._forget()
 
     def _forget(self) -> None:
-        """Begin again, but keep counting revisions, so that nobody takes the new state for the old."""
+        """Forget everything but the count of revisions, so that no reader takes the new state for the old."""
         self.nodes: dict[str, Node] = {}
         self.events: list[NodeEvent] = []
         self.groups = GroupIndex()
@@ -80,12 +80,12 @@ class SystemModel:
 
     @property
     def messages_left_out(self) -> int:
-        """What did not fit into a bound, of the feed or of this model."""
+        """Messages that did not fit into a bound of the feed or of this model."""
         return self.dropped + self.nodes_left_out + self.persistence.left_out
 
     @property
     def is_empty(self) -> bool:
-        """Nobody was heard."""
+        """Whether no node and no persistence service was heard."""
         return not self.nodes and not self.persistence
 
     @property
@@ -94,11 +94,11 @@ class SystemModel:
         return self._masterships.history
 
     def contested(self) -> Iterator[tuple[str, str, dict[str, str]]]:
-        """(name-space, role, who says which master) where nodes that are there confirm different masters."""
+        """Yield (name-space, role, master by node) where present nodes confirm different masters."""
         return self._masterships.contested(self.nodes)
 
     def apply(self, update: Update, now_ns: int) -> None:
-        """Take in what a feed returned at `now_ns`."""
+        """Take in an update that a feed returned at `now_ns`."""
         if update.restart:
             self._forget()
             self.era += 1
@@ -121,7 +121,7 @@ class SystemModel:
             self._largest.clear()
 
     def name_of(self, node_id: str) -> str:
-        """The name people know the node by: its own, or what its fellows call it; else the id's beginning."""
+        """Return the node's name, as it or a fellow reports it; without one, the first digits of its id."""
         if not node_id:
             return "nobody"
         node = self.nodes.get(node_id)
@@ -136,7 +136,7 @@ class SystemModel:
         return self._names_told.get(node_id, node_id[:8])
 
     def ordered_nodes(self) -> list[Node]:
-        """All nodes by name, then id: an order that does not jump."""
+        """Return all nodes by name, then id, so that the order is stable."""
         names = {node.id: node.snapshot.name for node in self.nodes.values()}
         if names != self._ordered_names:
             self._ordered_names = names
@@ -144,7 +144,7 @@ class SystemModel:
         return [self.nodes[node_id] for node_id in self._order]
 
     def name_space_names(self) -> list[str]:
-        """The name-spaces that any node has, sorted."""
+        """Return the name-spaces that any node has, sorted."""
         names: set[str] = set()
         for node in self.nodes.values():
             names.update(node.name_spaces)
@@ -154,21 +154,21 @@ class SystemModel:
         return self._name_space_order
 
     def holders(self, name_space: str) -> list[Node]:
-        """The nodes that have the name-space, in the order of `ordered_nodes`."""
+        """Return the nodes that have the name-space, in the order of `ordered_nodes`."""
         return [node for node in self.ordered_nodes() if name_space in node.name_spaces]
 
     def progress(self, node: Node) -> Iterator[tuple[NameSpaceView, Progress]]:
-        """The alignments that `node` reports, each with its rate."""
+        """Yield the alignments that `node` reports, each with its rate."""
         for view in node.aligning:
             for alignment in view.alignments:
                 key = (node.id, view.name, alignment.fellow, alignment.direction)
                 yield view, self._trackers.progress(key)
 
     def heartbeat_ns(self, node: Node) -> int:
-        """When a fellow last had a heartbeat of `node`, by the feed's clock.
+        """Return when a fellow last received a heartbeat of `node`, by the feed's clock.
 
-        Without a fellow that tells it is when we heard of the node. Clock differences between hosts cancel
-        out: the fellow's own clock tells how old the heartbeat was when the fellow reported it.
+        Without a fellow's report it is when the node was heard. Clock differences between hosts cancel out:
+        the fellow's clock measures the age of the heartbeat.
         """
         told = [
             teller.heard_ns - max(0, teller.snapshot.time_ns - teller.heartbeats[node.id])
@@ -178,10 +178,10 @@ class SystemModel:
         return max(told, default=node.heard_ns)
 
     def is_master(self, node: Node, name_space: str, now_ns: int) -> bool:
-        """Whether the node is the master of a name-space, as far as can be told at `now_ns`.
+        """Return whether the node is known to be the master of a name-space at `now_ns`.
 
-        What a node said of itself holds as long as it is heard. A silent one counts as master while no node
-        of its role that is heard follows another; one that is gone is the master of nothing.
+        A node's own claim holds while the node is heard. A silent node counts as master while no node
+        of its role that is heard follows another master; a node that is gone is master of nothing.
         """
         view = node.name_spaces.get(name_space)
         presence = node.presence(now_ns)
@@ -195,14 +195,14 @@ class SystemModel:
         )
 
     def share_held(self, node: Node, name_space: str) -> float:
-        """How much of a name-space a node holds (0 to 1): its samples against the most that any node has."""
+        """Return the share of a name-space that a node holds (0 to 1), compared with the largest set."""
         mine = node.name_spaces[name_space].count
         if not mine:
             return 0.0
         return mine / self.largest()[name_space]
 
     def largest(self) -> Mapping[str, int]:
-        """The samples of each name-space, as the node that has most of it counts."""
+        """Return the number of samples in the largest set of each name-space."""
         if not self._largest:
             largest = self._largest
             for node in self.nodes.values():
@@ -212,11 +212,11 @@ class SystemModel:
         return self._largest
 
     def history(self, node_id: str, name_space: str, fellow: str, direction: str) -> list[tuple[int, int]]:
-        """(time in ns, samples) points of a running alignment; empty when there is none."""
+        """Return (time in ns, samples) points of a running alignment; empty if there is none."""
         return self._trackers.history((node_id, name_space, fellow, direction))
 
     def differing(self, node: Node) -> list[str]:
-        """The name-spaces whose digest differs from their master's, but for those that are filtered."""
+        """Return the name-spaces whose digest differs from the master's, without filtered ones."""
         found = []
         nodes = self.nodes
         for name, view in node.name_spaces.items():
@@ -231,7 +231,7 @@ class SystemModel:
         return found
 
     def differs_since(self, node: Node, name_space: str, now_ns: int) -> int:
-        """Since when the node's set is settled and still another than its master's; 0 when it is not.
+        """Return since when the node's settled set differs from its master's; 0 if it does not.
 
         Snapshots of two nodes are never taken at the same instant, so sets that are being written always
         seem to differ. Only sets that both stand still for longer than snapshots take can be compared.
@@ -248,7 +248,7 @@ class SystemModel:
         return since_ns if now_ns - since_ns > patience_ns else 0
 
     def differing_in(self, group: GroupKey, now_ns: int) -> list[str]:
-        """The nodes whose set of this group is settled and another than that of their master."""
+        """Return the nodes whose settled set of this group differs from their master's."""
         views = self.groups.views(group)
         found = []
         for node_id, mine in views.items():
@@ -301,17 +301,17 @@ class SystemModel:
         self._note_run(before, heard)
 
     def _note_run(self, before: Node | None, heard: Heard) -> None:
-        """Notice that a node is another process than before, although it had not said that it ends."""
+        """Notice a node that runs in a new process although it had not announced its end."""
         snapshot = heard.snapshot
         if before is not None and snapshot.started_ns <= before.snapshot.started_ns:
             return
         self.told.settle(snapshot)
         if before is not None and not before.in_order and snapshot.pid != before.snapshot.pid:
-            text = f"process {before.snapshot.pid} was heard last; process {snapshot.pid} has taken its place"
+            text = f"process {before.snapshot.pid} was heard last; process {snapshot.pid} has replaced it"
             self.told.restarted(snapshot.id, heard.heard_ns, text)
 
     def _heard_since(self, node_id: str, moment_ns: int) -> bool:
-        """Whether the node is there, and has been heard at a moment or after it."""
+        """Return whether the node is present and was heard at a moment or later."""
         node = self.nodes.get(node_id)
         return node is not None and not node.gone_ns and node.heard_ns >= moment_ns
 
@@ -324,7 +324,7 @@ class SystemModel:
         return series
 
     def _apply_past(self, past: NodePast) -> None:
-        """Take in the masterships and runs that a node remembers; its times are by its own clock."""
+        """Take in the masterships and runs that a node remembers; their times are by its clock."""
         if past.id in self.runs or len(self.runs) < MAX_NODES:
             self.runs[past.id] = past.runs
         for one in past.masterships:
@@ -333,7 +333,7 @@ class SystemModel:
             )
 
     def _apply_events(self, events: tuple[NodeEvent, ...]) -> None:
-        """Keep the newest in the order of their times: nodes report in turns, each what happened since."""
+        """Keep the newest events by time; nodes report in turns, so events may be out of order."""
         self.events_seen += len(events)
         for event in sorted(events, key=lambda event: event.time_ns):
             node = self.nodes.get(event.node)

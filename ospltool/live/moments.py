@@ -6,13 +6,13 @@ import datetime
 
 
 def moment_of(text: str, begin_ns: int, now_ns: int) -> int:
-    """The moment that a person means, in ns since 1970.
+    """Parse a moment; return it in ns since 1970.
 
     `+90` and `-90` are seconds from now; `12:30` and `12:30:05` a time of day (UTC) on the day on which the
     recording begins or after it; `2026-11-21 12:30:05` says the day too.
 
     Raises:
-        ValueError: none of these.
+        ValueError: the text has none of these forms.
     """
     text = text.strip()
     if text[:1] in ("+", "-") and text[1:].replace(".", "", 1).isascii():
@@ -29,7 +29,7 @@ def moment_of(text: str, begin_ns: int, now_ns: int) -> int:
             moment = datetime.datetime.combine(begin.date(), of_day)
     except ValueError:
         meant = "+90, 12:30:05 or 2026-11-21 12:30:05"
-        raise ValueError(f"{text!r} is no moment; write {meant}") from None
+        raise ValueError(f"{text!r} is not a moment: write {meant}") from None
     moment = moment.replace(tzinfo=moment.tzinfo or datetime.UTC)
     if "-" not in text and moment < begin.replace(microsecond=0):
         moment += datetime.timedelta(days=1)

@@ -1,4 +1,4 @@
-"""One node as it showed itself last, and whether it can be heard."""
+"""The newest state of one node, and whether the node is heard."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MIN_STALE_NS: Final = 2_000_000_000
 
 
 class Presence(enum.StrEnum):
-    """Whether a node can be heard; the value is the word that people read.
+    """Presence of a node; the value is the word that people read.
 
-    SILENT: nothing was heard for too long. STOPPED: it has ended in order. GONE: it went without a word.
+    SILENT: no snapshot came for too long. STOPPED: it ended in order. GONE: it left unannounced.
     """
 
     HEARD = "heard"
@@ -26,23 +26,26 @@ class Presence(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """The newest snapshot of one node, when it was heard, and since when it is gone (0: it is there).
-
-    `in_order` says that it told that it ends before it went.
-    `digests` maps a name-space to its digest and since when that digest is unchanged; `aligning` are the
-    name-spaces with a running alignment. `heartbeats` says when it last had one of each fellow, by its clock;
-    `is_settled` that it is complete and none of its name-spaces waits for anything.
-    """
+    """One node: its newest snapshot, and facts from it."""
 
     snapshot: NodeSnapshot
+    """Newest snapshot."""
     heard_ns: int
+    """When it was heard, by the feed's clock."""
     gone_ns: int = 0
+    """When the node left; 0 while it is present."""
     in_order: bool = False
+    """Whether the node had announced its end."""
     name_spaces: Mapping[str, NameSpaceView] = dataclasses.field(default_factory=dict)
+    """Its name-spaces by name."""
     digests: Mapping[str, tuple[str, int]] = dataclasses.field(default_factory=dict)
+    """(digest, when it was first heard) by name-space."""
     aligning: tuple[NameSpaceView, ...] = ()
+    """Name-spaces with a running alignment."""
     heartbeats: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Last heartbeat of each fellow, by id, in the node's clock."""
     is_settled: bool = False
+    """Whether it is complete and no name-space waits for anything."""
 
     @property
     def id(self) -> str:
@@ -51,24 +54,24 @@ class Node:
 
     @property
     def stale_after_ns(self) -> int:
-        """How long without a snapshot is still normal: two update periods, two seconds at least."""
+        """The longest normal time without a snapshot: two update periods, two seconds at least."""
         return max(2 * self.snapshot.update_period_ns, MIN_STALE_NS)
 
     def age_ns(self, now_ns: int) -> int:
-        """Time since the node was heard."""
+        """Return the time since the node was heard."""
         return max(0, now_ns - self.heard_ns)
 
     def is_stale(self, now_ns: int) -> bool:
-        """What is shown of the node may be out of date."""
+        """Return whether the node's snapshot may be out of date."""
         return self.presence(now_ns) is not Presence.HEARD
 
     def presence(self, now_ns: int) -> Presence:
-        """Whether the node can be heard."""
+        """Return whether the node is heard, silent, stopped or gone."""
         if self.gone_ns:
             return Presence.STOPPED if self.in_order else Presence.GONE
         return Presence.SILENT if self.age_ns(now_ns) > self.stale_after_ns else Presence.HEARD
 
     def shown_state(self, now_ns: int) -> str:
-        """How the node is, in one word: its own state while it is heard, else what became of it."""
+        """Return the node's state in one word: its own while it is heard, else its presence."""
         presence = self.presence(now_ns)
         return self.snapshot.state if presence is Presence.HEARD else presence.value

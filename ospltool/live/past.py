@@ -1,4 +1,4 @@
-"""What nodes and persistence services remember from before a feed was opened, given to its readers once."""
+"""Events that nodes and persistence services remember from before a feed was opened, passed on once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.runtime.monitor import NodeEvent, NodePast
 from engine.tracing.levels import Level
 
 MAX_KNOWN: Final = 1_000
-"""Events of INFO and above of one sender that are known to have come; a past has fewer."""
+"""Events of INFO and above remembered for one sender, more than its past can hold."""
 MAX_SENDERS: Final = 2_000
 
 _REMEMBERED: Final = frozenset(level.name for level in Level if level >= Level.INFO)
@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 
 class Known:
-    """Which events have come already: a past repeats what was told, and what was told may come after it."""
+    """The events that have already come. A past repeats events, before or after they come by themselves."""
 
     def __init__(self) -> None:
         self._keys: dict[str, dict[tuple[int, int], None]] = {}
 
     def new(self, item: T) -> Iterator[T | NodeEvent | NodePast]:
-        """What of an item is new: a past becomes the events that have not come yet, and the rest of it."""
+        """Yield the new parts of an item; a past becomes its new events and the past without events."""
         if isinstance(item, NodePast):
             yield from filter(self._is_new, item.events)
             yield dataclasses.replace(item, events=())

@@ -1,4 +1,4 @@
-"""Differences between two JSON values, small enough to be recorded many times a second.
+"""Differences between two JSON values, small enough to record many of them each second.
 
 A patch is either a list, which stands for the value itself (`[value]`) or for its absence (`[]`), or an
 object, which has the patches of those members of an object or array that changed.
@@ -14,7 +14,7 @@ class PatchFault(ValueError):
 
 
 def difference(old: Any, new: Any) -> Any:
-    """The patch that makes `new` of `old`; None when there is nothing to change."""
+    """Return the patch that turns `old` into `new`; None if they are equal."""
     if type(old) is type(new):
         if old == new:
             return None
@@ -34,7 +34,7 @@ def difference(old: Any, new: Any) -> Any:
 
 
 def patched(old: Any, patch: Any) -> Any:
-    """The value that `patch` makes of `old`. `old` itself is not changed.
+    """Return `old` with `patch` applied. `old` itself is not changed.
 
     Raises:
         PatchFault: the patch was made for another value.
@@ -46,7 +46,7 @@ def patched(old: Any, patch: Any) -> Any:
             raise PatchFault(f"a patch of {len(patch)} values")
         return patch[0]
     if not isinstance(patch, dict):
-        raise PatchFault(f"a patch can not be {type(patch).__name__}")
+        raise PatchFault(f"a patch cannot be {type(patch).__name__}")
     if isinstance(old, dict):
         return _patched_object(old, patch)
     if isinstance(old, list):
@@ -66,7 +66,7 @@ def _patched_object(old: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any
         if part == [] and isinstance(part, list):
             result.pop(key, None)
         elif isinstance(part, dict) and key not in result:
-            raise PatchFault(f"a patch for {key!r}, which is not there")
+            raise PatchFault(f"a patch for {key!r}, which does not exist")
         else:
             result[key] = patched(result.get(key), part)
     return result

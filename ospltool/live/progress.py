@@ -1,4 +1,4 @@
-"""How fast a running alignment goes, from the snapshots that mention it."""
+"""The progress and speed of a running alignment, from the snapshots that report it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STALLED_NS: Final = 10_000_000_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Progress:
-    """One alignment now: `rate_per_s` in samples, `left_s` None while it cannot be told."""
+    """One alignment now: `rate_per_s` in samples, `left_s` None while it is unknown."""
 
     alignment: AlignmentView
     fraction: float
@@ -39,7 +39,7 @@ class Tracker:
         self.view: AlignmentView | None = None
 
     def add(self, view: AlignmentView, heard_ns: int) -> None:
-        """Note where the alignment stood at `heard_ns`."""
+        """Note the state of the alignment at `heard_ns`."""
         if self.view is None or view.started_ns != self.view.started_ns:
             self._points.clear()
             self.moved_ns = heard_ns
@@ -49,7 +49,7 @@ class Tracker:
         self._points.append((heard_ns, view.samples))
 
     def progress(self) -> Progress:
-        """Fraction done, rate over the last ten seconds, and the time left at that rate."""
+        """Return the fraction done, the rate over the last ten seconds, and the time left at that rate."""
         assert self.view is not None
         newest_ns, samples = self._points[-1]
         first_ns, first = next(p for p in self._points if newest_ns - p[0] <= RATE_WINDOW_NS)
@@ -61,7 +61,7 @@ class Tracker:
         return Progress(self.view, fraction, max(0.0, rate), left, self.moved_ns)
 
     def history(self) -> list[tuple[int, int]]:
-        """(time in ns, samples) pairs, oldest first."""
+        """Return (time in ns, samples) pairs, oldest first."""
         return list(self._points)
 
 
@@ -72,7 +72,7 @@ class Trackers:
         self._trackers: dict[tuple[str, str, str, str], Tracker] = {}
 
     def apply(self, node: str, aligning: Iterable[NameSpaceView], heard_ns: int) -> None:
-        """Take in what a node aligns now; what it no longer mentions is forgotten."""
+        """Take in the alignments of a node; forget those that it no longer reports."""
         running = set()
         for view in aligning:
             for alignment in view.alignments:
@@ -83,10 +83,10 @@ class Trackers:
             del self._trackers[key]
 
     def progress(self, key: tuple[str, str, str, str]) -> Progress:
-        """How far an alignment is that runs."""
+        """Return the progress of a running alignment."""
         return self._trackers[key].progress()
 
     def history(self, key: tuple[str, str, str, str]) -> list[tuple[int, int]]:
-        """(time in ns, samples) points of an alignment; empty when it does not run."""
+        """Return (time in ns, samples) points of an alignment; empty if it is not running."""
         tracker = self._trackers.get(key)
         return tracker.history() if tracker else []

@@ -1,7 +1,7 @@
-"""Writes what a feed says to a recording: for days, within a bounded size.
+"""Writes the updates of a feed to a recording of bounded size.
 
-The file that is written is `FILE`; full ones become `FILE.1`, `FILE.2` and so on, the oldest has the highest
-number and is removed when there are too many.
+The current file is `FILE`; full ones become `FILE.1`, `FILE.2` and so on. The oldest has the highest
+number, and is removed when there are too many.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from ospltool.live.recording import (
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 MAX_FILES: Final = 16
 KEY_EVERY_NS: Final = 60_000_000_000
-"""A reader that jumps reads at most so much before the moment that it wants."""
+"""Time between two keys: the most that a reader who jumps must read before the moment it wants."""
 
 RETRY_NS: Final = 10_000_000_000
-"""After the disk refused a line, the next attempt is so much later; what comes meanwhile is counted."""
+"""Time until the next attempt after a failed write; updates in between are counted as lost."""
 
 _LOST: Final = {NoticeKind.NODE_LOST: Of.NODE, NoticeKind.REPLICA_LOST: Of.REPLICA}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is written: size of one file, number of files, pause between snapshots of one sender."""
+    """Limits of a recording: size and number of files, least time between snapshots of one sender."""
 
     max_file_bytes: int = MAX_FILE_BYTES
     max_files: int = MAX_FILES
@@ -48,7 +48,7 @@ class Limits:
 
 @dataclasses.dataclass(slots=True)
 class Tally:
-    """What was written so far, and what was not: `thinned` snapshots came too soon after another."""
+    """Counts of what was written, and of what was not: `thinned` snapshots came too soon after another."""
 
     lines: int = 0
     bytes: int = 0
@@ -61,8 +61,8 @@ class Recorder:
     """A recording that grows.
 
     Args:
-        path: the file; one that is there already is not overwritten but rotated away.
-        source: what is recorded, for the header.
+        path: the file; an existing one is rotated, not overwritten.
+        source: name of the recorded system, for the header.
         made_by: name and version of the program.
         limits: size and thinning.
 
@@ -97,7 +97,7 @@ class Recorder:
         self.tally.files += 1
 
     def write(self, update: Update, now_ns: int) -> None:
-        """Append what is new. A disk that refuses does not end the recording: `problem` says why."""
+        """Append an update. A failed write does not end the recording: `problem` describes it."""
         if now_ns < self._broken_until_ns:
             shown = len(update.snapshots) + len(update.replicas)
             self.tally.lost += shown + len(update.events) + len(update.notices)
@@ -156,7 +156,7 @@ class Recorder:
         self._line(heard_ns, self._snapshots.encode(shown))
 
     def _note(self, update: Update) -> None:
-        """What a key must repeat."""
+        """Remember what the next key must repeat."""
         for heard in update.snapshots:
             self._gone.pop(key_of(heard.snapshot), None)
             self._ending.discard(heard.snapshot.id)
@@ -198,7 +198,7 @@ class Recorder:
         self._size += len(line)
 
     def _flush(self) -> None:
-        """Write what is pending. After a write that broke off in a line, that line is ended first."""
+        """Write the pending lines. After a write that failed within a line, end that line first."""
         if not self._pending:
             return
         if self._torn:
@@ -214,7 +214,7 @@ class Recorder:
         self.tally.bytes += whole
 
     def _rotate(self) -> None:
-        """Give every file the next number, and remove the one that is too many."""
+        """Give every file the next number, and remove the oldest if there are too many."""
         part_of(self._path, self._limits.max_files - 1).unlink(missing_ok=True)
         for number in range(self._limits.max_files - 2, -1, -1):
             part = part_of(self._path, number)
@@ -223,12 +223,12 @@ class Recorder:
 
 
 def part_of(path: Path, number: int) -> Path:
-    """The file with this number; 0 is the one that is written."""
+    """Return the file with this number; 0 is the current one."""
     return path.with_name(f"{path.name}.{number}") if number else path
 
 
 def parts_of(path: Path) -> list[Path]:
-    """All files of a recording, oldest first. A file that was named with its number stands for itself."""
+    """Return all files of a recording, oldest first. A path that ends in a number has only itself."""
     older = []
     for number in range(1, MAX_FILES * 100):
         part = part_of(path, number)

@@ -4,15 +4,15 @@ Only the nodes below a key may be older: they keep the moment at which they were
 
 | kind           | data                                                                 |
 |----------------|----------------------------------------------------------------------|
-| recording      | first line: what was recorded, by which version                      |
-| key            | everything known stands below, whole: reading can begin here         |
+| recording      | first line: the recorded system, and the recorder's version          |
+| key            | all known states follow, whole: reading can begin here               |
 | node           | a whole snapshot, as on the monitor topic                            |
 | node-delta     | `id`, and `patch` from the node's snapshot before it                 |
 | replica        | what a replica of a persistence service shows of itself, whole       |
 | replica-delta  | `id`, and `patch` from what the replica showed before                |
 | event          | an event, as on the monitor topic                                    |
 | past           | masterships and runs that a node remembers, as on its topic          |
-| notice         | what the feed had to say                                             |
+| notice         | a message from the feed itself                                       |
 | caption        | a sentence for the reader                                            |
 """
 
@@ -31,10 +31,10 @@ from ospltool.live.feed import Heard, HeardReplica, Notice
 from ospltool.live.patch import PatchFault, difference, patched
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
-"""A longer line is no line of a recording."""
+"""A longer line is not a line of a recording."""
 
 KEY_MARK: Final = b'{"format_version":1,"kind":"key"'
-"""How every line with a key begins, so that keys are found without reading what is between them."""
+"""The first bytes of every line with a key, to find keys without decoding the lines between them."""
 
 
 class RecordingFault(ValueError):
@@ -51,7 +51,7 @@ class Header:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Key:
-    """From here on the recording can be read without what is before. So many stand whole below."""
+    """A place from which the recording can be read. The states of N nodes and N instances follow, whole."""
 
     nodes: int
     replicas: int = 0
@@ -65,7 +65,7 @@ class Caption:
 
 
 class Of(enum.StrEnum):
-    """Who shows itself."""
+    """Kind of a sender."""
 
     NODE = "node"
     REPLICA = "replica"
@@ -73,7 +73,7 @@ class Of(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class State:
-    """What somebody shows of itself, whole, in its plain form."""
+    """The whole state of a sender in its plain form."""
 
     plain: dict[str, Any]
     of: Of = Of.NODE
@@ -81,7 +81,7 @@ class State:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Delta:
-    """What changed in that."""
+    """The change from the state before."""
 
     id: str
     patch: Any
@@ -89,7 +89,7 @@ class Delta:
 
 
 Shown = tuple[Of, str]
-"""Who it is: kind and id."""
+"""Identity of a sender: kind and id."""
 
 Item = Header | Key | State | Delta | NodeEvent | NodePast | Notice | Caption
 
@@ -118,7 +118,7 @@ _NAMES: Final = {kind: name for name, kind in _PLAIN_KINDS.items()}
 
 
 def encode_line(heard_ns: int, item: Item) -> bytes:
-    """One line with its line end."""
+    """Encode one line with its line end."""
     data: Any
     if isinstance(item, State):
         kind, data = item.of.value, item.plain
@@ -131,7 +131,7 @@ def encode_line(heard_ns: int, item: Item) -> bytes:
 
 
 def decode_line(line: bytes, where: str) -> Entry:
-    """The entry in `line`; `where` names file and line in an error.
+    """Decode a line; `where` names file and line in an error.
 
     Raises:
         RecordingFault: not a line of a recording.
@@ -159,7 +159,7 @@ def _item(kind: str, data: Any) -> Item:
             raise ValueError(f"{kind} without an id")
         return Delta(data["id"], data["patch"], _DELTAS[kind])
     if kind not in _PLAIN_KINDS:
-        raise ValueError(f"kind {kind!r} is none of ours")
+        raise ValueError(f"kind {kind!r} is unknown")
     item: Item = plain.from_plain(_PLAIN_KINDS[kind], data)
     return item
 
@@ -178,7 +178,7 @@ class Snapshots:
         self._plain.clear()
 
     def encode(self, shown: NodeSnapshot | ReplicaView) -> State | Delta:
-        """How a recorder writes it: as a delta when there was something before."""
+        """Return what a recorder writes: a delta if there was a state before, else the state."""
         key = key_of(shown)
         new = plain.to_plain(shown)
         old = self._plain.get(key)
@@ -188,14 +188,14 @@ class Snapshots:
         return Delta(shown.id, difference(old, new) or {}, key[0])
 
     def states(self) -> list[State]:
-        """All, whole."""
+        """Return all states, whole."""
         return [State(value, of) for (of, _), value in self._plain.items()]
 
     def take(self, item: State | Delta) -> Shown:
-        """Note a line that was read; who showed it.
+        """Apply a state or delta that was read; return its sender.
 
         Raises:
-            PatchFault: a delta without the state that it changes, or for another.
+            PatchFault: the delta has no state before it, or belongs to another state.
         """
         if isinstance(item, State):
             key = (item.of, str(item.plain["id"]))
@@ -203,7 +203,7 @@ class Snapshots:
             return key
         key = (item.of, item.id)
         if key not in self._plain:
-            raise PatchFault(f"a delta for {item.of} {item.id!r}, of which no state stands above")
+            raise PatchFault(f"a delta for {item.of} {item.id!r}without a state before it")
         changed = patched(self._plain[key], item.patch)
         if not isinstance(changed, dict) or changed.get("id") != item.id:
             raise PatchFault(f"a delta that makes another {item.of} of {item.id!r}")
@@ -211,10 +211,10 @@ class Snapshots:
         return key
 
     def decode(self, key: Shown, heard_ns: int) -> Heard | HeardReplica:
-        """What a node or a replica shows as it stands now, heard at this moment.
+        """Return the newest state of a node or a replica, heard at this moment.
 
         Raises:
-            PlainFault: it is nothing of the kind.
+            PlainFault: the state is malformed.
         """
         value = self._plain[key]
         if key[0] is Of.REPLICA:
@@ -223,5 +223,5 @@ class Snapshots:
 
 
 def key_of(shown: NodeSnapshot | ReplicaView) -> Shown:
-    """Who shows itself there."""
+    """Return the identity of the sender."""
     return (Of.REPLICA if isinstance(shown, ReplicaView) else Of.NODE, shown.id)

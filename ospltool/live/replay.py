@@ -1,4 +1,4 @@
-"""A recording as a feed: played, paused, stepped through, and wound to any moment. It is only read."""
+"""A recording as a feed: play it, pause it, step through it, or jump to any moment. It is only read."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from ospltool.live.recording import (
 )
 
 MAX_LINES_PER_POLL: Final = 5_000
-"""A longer stretch is read in several polls, so that the console stays responsive."""
+"""Most lines read in one poll, so that the console stays responsive."""
 
 LEAD_NS: Final = 600_000_000_000
-"""After a jump so much before the moment is read too, so that events and histories lead up to it."""
+"""Time before the target of a jump that is read too, so that events and histories lead up to it."""
 
 THIN_NS: Final = 5_000_000_000
-"""Of that lead, one snapshot of each node in so much time is enough."""
+"""Least time between two snapshots of one node in that lead."""
 
 MAX_LEAD: Final = 2_000
-"""About so many snapshots lead up to a moment; with many nodes they stand further apart."""
+"""Approximate number of snapshots in a lead; with many nodes they are further apart."""
 
 MAX_JUMP_LINES: Final = 2_000_000
-"""The most lines of a lead. When there are more, it begins at a later key."""
+"""The most lines read after a jump."""
 
 
 class _Key(NamedTuple):
@@ -52,13 +52,13 @@ class _Key(NamedTuple):
 
 
 class ReplayFeed:
-    """A recording and the moment of it that is shown.
+    """A recording, and the moment that is shown.
 
     Args:
-        path: the file that the recorder wrote; its older parts (`.1`, `.2`...) belong to it.
-        speed: how fast it is played, 1 as it was.
-        clock: the time by which it is played, in ns.
-        paused: begin without playing.
+        path: the recorder's file; its older parts (`.1`, `.2`...) are read too.
+        speed: factor; 1 plays in real time.
+        clock: paces the replay, in ns.
+        paused: do not play at first.
 
     Raises:
         RecordingFault: the file cannot be read, or does not begin like a recording.
@@ -96,14 +96,14 @@ class ReplayFeed:
         self._anchor_ns = clock()
 
     def now_ns(self) -> int:
-        """The moment of the recording that is shown; it stops at the end."""
+        """Return the shown moment of the recording; it stops at the end."""
         if self._paused or self._ended:
             return self._shown_ns
         elapsed = int((self._clock() - self._anchor_ns) * self.speed)
         return min(self._shown_ns + elapsed, self.end_ns)
 
     def poll(self) -> Update:
-        """What the recording holds between the last poll and now."""
+        """Return what was recorded between the last poll and now."""
         if not self._paused:
             self._advance(self.now_ns())
         return self._drain()
@@ -114,22 +114,22 @@ class ReplayFeed:
 
     @property
     def timeline(self) -> Timeline:
-        """Where the recording stands."""
+        """Current position."""
         marks = tuple(mark.time_ns for mark in self.marks.all)
         return Timeline(self.begin_ns, self.end_ns, self.now_ns(), self._paused, self.speed, marks)
 
     def pause(self, *, paused: bool) -> None:
-        """Stand still, or go on from where we stand."""
+        """Pause, or continue from the shown moment."""
         self._hold(self.now_ns())
         self._paused = paused
 
     def set_speed(self, speed: float) -> None:
-        """Play faster or slower, from here on."""
+        """Change the speed from now on."""
         self._hold(self.now_ns())
         self.speed = speed
 
     def seek(self, moment_ns: int) -> None:
-        """Wind to a moment; outside the recording, to its nearest end."""
+        """Jump to a moment; outside the recording, to its nearest end."""
         moment_ns = min(max(moment_ns, self.begin_ns), self.end_ns)
         self._inbox = Inbox()
         self._restart = True
@@ -142,7 +142,7 @@ class ReplayFeed:
         self._hold(moment_ns)
 
     def step(self, direction: int) -> bool:
-        """Stand still on the next event, or on the one before; False when there is none."""
+        """Pause at the next event, or at the previous one; return False if there is none."""
         self.pause(paused=True)
         if direction > 0:
             return self._step_forward()
@@ -153,7 +153,7 @@ class ReplayFeed:
         return True
 
     def mark(self, text: str) -> None:
-        """Mark the moment that is shown.
+        """Mark the shown moment.
 
         Raises:
             RecordingFault: the mark cannot be kept.
@@ -161,7 +161,7 @@ class ReplayFeed:
         self.marks.add(self.now_ns(), text)
 
     def notes(self) -> tuple[tuple[int, str], ...]:
-        """(moment, note) of every mark, oldest first."""
+        """Return (moment, note) of every mark, oldest first."""
         return tuple((mark.time_ns, mark.text) for mark in self.marks.all)
 
     def _hold(self, moment_ns: int) -> None:
@@ -198,7 +198,7 @@ class ReplayFeed:
             self._inbox.put(Notice(NoticeKind.END, self.end_ns, "the recording ends here"))
 
     def _read_until(self, moment_ns: int, *, most: int = MAX_JUMP_LINES, thinned: bool = False) -> bool:
-        """Take everything up to a moment; False when there were more lines than allowed."""
+        """Take everything up to a moment; return False if there were more lines than allowed."""
         shown_ns: dict[Shown, int] = {}
         for _ in range(most):
             entry = self._next
@@ -209,7 +209,7 @@ class ReplayFeed:
         return False
 
     def _take(self, entry: Entry, shown_ns: dict[Shown, int] | None = None) -> None:
-        """Hand on one entry. With `shown_ns`, what one shows soon after its last is passed over."""
+        """Hand on one entry. With `shown_ns`, skip states that follow too soon after the sender's last."""
         item = entry.item
         if isinstance(item, Caption):
             self._inbox.say(item.text)
@@ -231,7 +231,7 @@ class ReplayFeed:
                 self._passed_over[key] = entry.heard_ns
 
     def _hand_on(self, key: Shown, heard_ns: int, *, lead: bool = False) -> None:
-        """What a node or a replica shows as it stands now."""
+        """Hand on the newest state of a node or a replica."""
         try:
             heard = self._snapshots.decode(key, heard_ns)
         except PlainFault as fault:
@@ -243,7 +243,7 @@ class ReplayFeed:
             self._inbox.put(heard)
 
     def _apart_ns(self) -> int:
-        """How far the snapshots of one node or replica in a lead stand apart."""
+        """Return the least time between snapshots of one node or replica in a lead."""
         return max(THIN_NS, LEAD_NS * len(self._snapshots) // MAX_LEAD)
 
     def _fault(self, moment_ns: int, text: str) -> None:
@@ -270,7 +270,7 @@ class ReplayFeed:
 
 
 class _Parts:
-    """The files of a recording, where its keys are, and its lines from a key on."""
+    """The files of a recording, the places of its keys, and its lines from a key on."""
 
     def __init__(self, paths: list[Path]) -> None:
         self._maps: list[tuple[Path, mmap.mmap | None]] = []
@@ -296,11 +296,11 @@ class _Parts:
                 mapped.close()
 
     def key_before(self, moment_ns: int) -> int:
-        """The number of the last key at or before a moment; the first when there is none."""
+        """Return the number of the last key at or before a moment; 0 if there is none."""
         return max(0, bisect.bisect_right(self._keys, moment_ns, key=lambda key: key.heard_ns) - 1)
 
     def entries(self, key: int) -> Iterator[Entry]:
-        """The entries from a key on, through all later files; lines that cannot be read are noted."""
+        """Yield the entries from a key on, through all later files; unreadable lines are noted."""
         if not self._keys:
             return
         _, first, offset = self._keys[key]
@@ -313,12 +313,12 @@ class _Parts:
                         self._faults.append(str(fault))
 
     def take_faults(self) -> list[str]:
-        """What could not be read since the last call."""
+        """Return the unreadable lines since the last call."""
         faults, self._faults = self._faults, []
         return faults
 
     def event_before(self, moment_ns: int) -> int | None:
-        """The moment of the last event before a moment."""
+        """Return the moment of the last event before a moment."""
         for key in range(self.key_before(moment_ns - 1), -1, -1):
             end = self._keys[key + 1] if key + 1 < len(self._keys) else None
             found = None
@@ -332,7 +332,7 @@ class _Parts:
         return None
 
     def last_moment(self) -> int:
-        """The moment of the last line that can be read."""
+        """Return the moment of the last readable line."""
         for part in range(len(self._maps) - 1, -1, -1):
             mapped = self._maps[part][1]
             if mapped is None:
@@ -349,7 +349,7 @@ class _Parts:
         return 0
 
     def _find_keys(self) -> Iterator[_Key]:
-        """The keys of all files. A recording without any is read from its first line."""
+        """Yield the keys of all files, first of all the first line."""
         found = False
         for part, (path, mapped) in enumerate(self._maps):
             if mapped is None:
@@ -377,7 +377,7 @@ class _Parts:
             end = mapped.find(b"\n", offset)
             end = len(mapped) if end < 0 else end
             if end - offset > MAX_LINE_BYTES:
-                self._faults.append(f"{path}, byte {offset}: a line of {end - offset:,} bytes is left out")
+                self._faults.append(f"{path}, byte {offset}: a line of {end - offset:,} bytes is skipped")
             elif end > offset:
                 yield f"{path}, byte {offset}", mapped[offset:end]
             offset = end + 1

@@ -1,6 +1,6 @@
-"""What an ordinary reader of a topic gets: the history that nodes deliver, and what is written meanwhile.
+"""Samples as an ordinary reader of a topic receives them: history from nodes, and live samples.
 
-The reader is one of an application, as far as nodes can tell, and needs no type of its own: the types come
+To nodes the reader looks like one of an application. It needs no type of its own: the types come
 from discovery.
 """
 
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
     from engine.runtime.monitor import NameSpaceView
 
 MAX_REMEMBERED: Final = 1_000_000
-"""Samples of which it is remembered that they came, so that none is shown twice."""
+"""Samples remembered, so that none is shown twice."""
 MAX_READERS: Final = 32
-"""Two for each type that has the topic's name."""
+"""Most readers open at once, two for each type under the topic's name."""
 PREFIX_BYTES: Final = 12
-"""Of a GUID, what tells its participant."""
+"""Leading bytes of a GUID that identify its participant."""
 _LEAST: Final = DurabilityKind.TRANSIENT
-"""What a reader asks for that is to be given history."""
+"""Least durability with which a reader is given history."""
 _STEP_S: Final = 0.25
 _SETTLE_S: Final = 0.3
-"""How long to go on after the last delivery has ended: a live writer may have begun to send meanwhile."""
+"""Time to go on after the last delivery has ended: a live writer may have begun to send."""
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LiveSample:
-    """A sample with its type and the partitions of its writer; none where discovery does not tell them.
+    """A sample with its type and the partitions of its writer, empty if discovery does not tell them.
 
-    A node delivers history by writers of its own, so the original writer `is_delivered` samples have is not
+    A node delivers history through its own writers, so the original writer of an `is_delivered` sample is not
     known to a reader.
     """
 
@@ -60,18 +60,18 @@ class LiveSample:
 
 
 class TopicReader:
-    """Reads one topic of a domain, whatever its types.
+    """A reader of one topic of a domain with all its types.
 
     Args:
         domain_id: DDS domain, 0 to 230.
         settings: Cyclone DDS settings.
-        topic: its name.
-        partitions: names or expressions; none is every partition.
-        partition: the durability partition of the nodes, which tell whether all history was delivered.
+        topic: name of the topic.
+        partitions: names or expressions; empty for every partition.
+        partition: the nodes' durability partition, where they report whether all history was delivered.
 
     Attributes:
-        has_heard_nodes: whether a node told anything.
-        is_kept: whether a node has a group of the topic in one of the partitions, be it empty.
+        has_heard_nodes: whether a snapshot of a node came.
+        is_kept: whether a node has a group of the topic, perhaps empty, in one of the partitions.
 
     Raises:
         DdsError: the domain cannot be opened with these settings.
@@ -104,22 +104,22 @@ class TopicReader:
 
     @property
     def types(self) -> list[TypeDescription]:
-        """The types that the topic was found to have."""
+        """The topic's types found so far."""
         return list({reader.topic.type: None for reader in self._opened()})
 
     @property
     def is_delivered(self) -> bool:
-        """Whether nodes say that they have delivered all the history that there is for this reader."""
+        """Whether nodes report that they have delivered all history to this reader."""
         return bool(self._delivered) and set(self._delivered.values()) == {"done"}
 
     @property
     def has_samples(self) -> bool:
-        """Whether anything came."""
+        """Whether a sample came."""
         return bool(self._seen)
 
     @property
     def parts(self) -> dict[str, list[str]]:
-        """The name-spaces of which no node that was heard has the whole set, with those that have parts."""
+        """The name-spaces that no heard node has whole, with the names of the nodes that have parts."""
         found: dict[str, list[str]] = {}
         whole = set()
         for name, views in self._sets.values():
@@ -131,11 +131,11 @@ class TopicReader:
         return {name: sorted(nodes) for name, nodes in found.items() if name not in whole}
 
     def samples(self, timeout_s: float, *, follows: bool) -> Iterator[LiveSample]:
-        """What comes, each sample once, until the time is over; without `follows`, until the history is here.
+        """Yield each sample once until the time is over; without `follows`, until the history is here.
 
         Args:
-            timeout_s: how long at most.
-            follows: go on with what is written after the history was delivered.
+            timeout_s: most seconds to read.
+            follows: go on with samples written after the history was delivered.
         """
         deadline_s, ends_s = time.monotonic() + timeout_s, float("inf")
         while (now := time.monotonic()) < min(deadline_s, ends_s):
@@ -149,7 +149,7 @@ class TopicReader:
         yield from self._taken()
 
     def _look(self) -> None:
-        """Take in what discovery and the nodes tell."""
+        """Take in the news from discovery and from the nodes."""
         for change in self._discovery.take():
             if isinstance(change, ParticipantSeen) and change.tag is not None:
                 if change.tag.role is TagRole.DELIVERER:
@@ -176,11 +176,11 @@ class TopicReader:
                     self._delivered[heard.snapshot.id, delivery.partition] = delivery.state
 
     def _is_read(self, view: NameSpaceView) -> bool:
-        """Whether the topic, in the partitions that are read, may be of a name-space."""
+        """Return whether the topic, in the partitions that are read, may belong to a name-space."""
         return self._interest.touches(NameSpace(view.name, tuple(map(Element.parse, view.elements))))
 
     def _open(self, reference: TypeRef, *, is_durable: bool) -> None:
-        """A reader of a type: one that is given history, or one that matches writers who offer less."""
+        """Open a reader of a type: durable for history, or volatile to match lesser writers."""
         if (reference, is_durable) in self._readers or len(self._readers) >= MAX_READERS:
             return
         self._readers[reference, is_durable] = None
@@ -206,7 +206,7 @@ class TopicReader:
                 writer = self._writers.get(record.writer)
                 is_delivered = record.writer[:PREFIX_BYTES] in self._deliverers
                 if record.status == UNREGISTER and (writer is None or is_delivered):
-                    continue  # the deliverer has done its work; the original writer said nothing of it
+                    continue  # the deliverer is done; the original writer did not unregister
                 partitions = writer.partitions if writer else ()
                 yield LiveSample(reader.topic.type, partitions, record, is_delivered)
 
@@ -214,7 +214,7 @@ class TopicReader:
         return [reader for reader in self._readers.values() if reader is not None]
 
     def _is_known(self, record: Captured) -> bool:
-        """Whether the sample came before: what is written just now may be delivered, too."""
+        """Return whether the sample came before: a live sample may be delivered as history, too."""
         identity = (record.source_time_ns, record.status, record.key, hash(record.payload))
         if identity in self._seen:
             return True

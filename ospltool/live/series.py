@@ -1,4 +1,4 @@
-"""Short histories of what one node counts, for rates and plots."""
+"""Short histories of one node's counters, for rates and plots."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ COUNTERS: Final = ("captured", "stored", "delivered", "queued")
 RATE_WINDOW_NS: Final = 10_000_000_000
 
 LEAST_GAP_NS: Final = 20_000_000
-"""Two heartbeats closer than this are one: its time is worked out anew for each snapshot, a little
+"""Two heartbeats closer than this are one: its time is computed again for each snapshot, a little
 different while clocks are adjusted."""
 
 WITNESS_NS: Final = 10_000_000_000
-"""A fellow that has told nothing of the heartbeats for so long is no longer asked."""
+"""Time after which a fellow that reports no heartbeats is replaced by another one."""
 
 Point = tuple[int, float]
 """(time in ns since 1970, value)."""
 
 
 class NodeSeries:
-    """Counters over time, and the gaps between a node's heartbeats as one of its fellows received them.
+    """Counters over time, and the gaps between a node's heartbeats as one fellow, the witness, received them.
 
-    One, because the clocks of several cannot be compared, and a history has room for one.
+    There is one witness because the clocks of several fellows cannot be compared.
     """
 
     __slots__ = ("_counters", "_gaps", "_heard_ns", "_heartbeat_ns", "_witness")
@@ -43,14 +43,14 @@ class NodeSeries:
         self._heard_ns = 0
 
     def add(self, snapshot: NodeSnapshot, heard_ns: int) -> None:
-        """Note the counters of a snapshot. Counters that went back belong to a new run: start again."""
+        """Note the counters of a snapshot. If they went back, a new run has begun: forget the old ones."""
         values = tuple(snapshot.counters.get(name, 0) for name in COUNTERS)
         if self._counters and values[0] < self._counters[-1][1]:
             self._counters.clear()
         self._counters.append((heard_ns, *values))
 
     def listens_to(self, teller: str, heard_ns: int) -> bool:
-        """Whether heartbeats are those that this fellow had; it is the next when the one before is silent."""
+        """Return whether this fellow is the witness; it becomes the witness if the former one is silent."""
         if teller == self._witness:
             return True
         if heard_ns - self._heard_ns < WITNESS_NS:
@@ -59,19 +59,19 @@ class NodeSeries:
         return True
 
     def add_heartbeat(self, heartbeat_ns: int, heard_ns: int) -> None:
-        """Note when the fellow that is listened to had its last heartbeat of this node, by its clock."""
+        """Note when the witness received its last heartbeat of this node, by the witness's clock."""
         gap_ns = heartbeat_ns - self._heartbeat_ns
         if self._heartbeat_ns and gap_ns >= LEAST_GAP_NS:
             self._gaps.append((heard_ns, gap_ns / 1e9))
         self._heartbeat_ns, self._heard_ns = heartbeat_ns, heard_ns
 
     def counter(self, name: str) -> list[Point]:
-        """The values of one counter over time."""
+        """Return the values of one counter over time."""
         index = COUNTERS.index(name) + 1
         return [(point[0], float(point[index])) for point in self._counters]
 
     def rates(self, name: str, newest: int = POINTS) -> list[Point]:
-        """The change of one counter per second, from point to point; the newest so many."""
+        """Return the change of one counter per second, from point to point; the newest N."""
         index = COUNTERS.index(name) + 1
         last = list(itertools.islice(reversed(self._counters), newest + 1))
         points = [(point[0], float(point[index])) for point in reversed(last)]
@@ -82,7 +82,7 @@ class NodeSeries:
         ]
 
     def rate_per_s(self, name: str) -> float | None:
-        """The change per second over the last ten seconds; None before there are two points."""
+        """Return the change per second over the last ten seconds; None before there are two points."""
         if len(self._counters) < 2:
             return None
         index = COUNTERS.index(name) + 1
@@ -96,9 +96,9 @@ class NodeSeries:
         return max(0.0, (newest[index] - oldest[index]) * 1e9 / (newest[0] - oldest[0]))
 
     def silences_s(self, newest: int, now_ns: int) -> list[float]:
-        """Seconds between snapshots as they were heard, the newest so many.
+        """Return the seconds between snapshots as they were heard, the newest N.
 
-        One that has not ended counts when it is longer than the one before.
+        The gap that has not ended counts if it is longer than the last one.
         """
         last = list(itertools.islice(reversed(self._counters), newest + 1))
         times = [point[0] for point in reversed(last)]
@@ -107,7 +107,7 @@ class NodeSeries:
         return [*gaps, since_s] if since_s > max(gaps[-1:], default=0.0) else gaps
 
     def heartbeat_gaps_s(self, silent_since_ns: int = 0, now_ns: int = 0) -> list[Point]:
-        """Seconds between two heartbeats, as a fellow received them.
+        """Return the seconds between heartbeats, as the witness received them.
 
         With `silent_since_ns`, the time of the last heartbeat of a node that is silent, the gap that has not
         ended is the last point, so it rises with `now_ns`.

@@ -1,4 +1,4 @@
-"""A simulated run as a feed. The same seed gives the same run, so winding back is running it again."""
+"""A simulated run as a feed. The same seed gives the same run, so jumping back means to run it again."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from ospltool.live.marks import MAX_MARKS
 from ospltool.live.recording import RecordingFault
 
 WORK_S: Final = 0.1
-"""A poll simulates for so long at most; what is slower than asked for falls behind, and says where it is."""
+"""Most seconds that one poll simulates; a run slower than the wanted speed falls behind."""
 
 STEP_S: Final = 5.0
-"""A step looks for the next event for so long."""
+"""Most seconds that a step looks for the next event."""
 
 MAX_MOMENTS: Final = 200_000
-"""Moments of events that are remembered for stepping back; of a longer run, the first ones."""
+"""Moments of events remembered for stepping back; of a longer run, the first ones."""
 
 
 class SimulatedFeed:
-    """A run of the simulator, played, paused, stepped through and wound.
+    """A run of the simulator that can be paused, stepped through and moved in time.
 
     Args:
-        options: the run.
-        title: what it is called in a header.
+        options: describe the run.
+        title: name for a header.
         about: a sentence about the run, for the reader.
-        speed: virtual seconds in a second.
-        clock: the time by which it is played, in ns.
+        speed: virtual seconds per second.
+        clock: paces the run, in ns.
     """
 
     mode = "simulated"
@@ -68,13 +68,13 @@ class SimulatedFeed:
         self._marks: list[tuple[int, str]] = []
 
     def now_ns(self) -> int:
-        """The moment of the run that is shown."""
+        """Return the shown moment of the run."""
         if self._paused or self._wanted_ns or self._is_over:
             return self._shown_ns
         return self._shown_ns + int((self._clock() - self._anchor_ns) * self._speed)
 
     def poll(self) -> Update:
-        """What happened between the last poll and now."""
+        """Return what happened between the last poll and now."""
         if self._wanted_ns:
             self._show_until(self._wanted_ns)
             if self._shown_ns >= self._wanted_ns or self._is_over:
@@ -89,24 +89,24 @@ class SimulatedFeed:
 
     @property
     def timeline(self) -> Timeline:
-        """Where the run stands, or is being wound to. Its end is a guess until it was reached once."""
+        """The shown moment, or the target of a jump. The end is an estimate until it was reached once."""
         planned_s = self._options.fault_s + self._options.quiet_s
         end_ns = self._end_ns or max(START_NS + int(planned_s * 1e9), self._wanted_ns, self.now_ns())
         marks = tuple(moment_ns for moment_ns, _ in self._marks)
         return Timeline(START_NS, end_ns, self._wanted_ns or self.now_ns(), self._paused, self._speed, marks)
 
     def pause(self, *, paused: bool) -> None:
-        """Stand still, or go on from where we stand."""
+        """Pause, or continue from the shown moment."""
         self._hold(self.now_ns())
         self._paused = paused
 
     def set_speed(self, speed: float) -> None:
-        """Go faster or slower, from here on."""
+        """Change the speed from now on."""
         self._hold(self.now_ns())
         self._speed = speed
 
     def seek(self, moment_ns: int) -> None:
-        """Wind to a moment; the next polls get there. Before the shown moment, the run begins again."""
+        """Jump to a moment; the next polls get there. Before the shown moment, the run begins again."""
         self._hold(self.now_ns())
         moment_ns = max(moment_ns, START_NS)
         if moment_ns < self._shown_ns:
@@ -114,7 +114,7 @@ class SimulatedFeed:
         self._wanted_ns = moment_ns
 
     def step(self, direction: int) -> bool:
-        """Stand still on the next event, or on the one before; False when there is none."""
+        """Pause at the next event, or at the previous one; return False if there is none."""
         self.pause(paused=True)
         self._wanted_ns = 0
         if direction > 0:
@@ -126,7 +126,7 @@ class SimulatedFeed:
         return True
 
     def mark(self, text: str) -> None:
-        """Mark the moment that is shown; marks of a simulation live as long as its feed.
+        """Mark the shown moment; marks of a simulation live as long as its feed.
 
         Raises:
             RecordingFault: there are too many marks.
@@ -136,7 +136,7 @@ class SimulatedFeed:
         bisect.insort(self._marks, (self.now_ns(), text))
 
     def notes(self) -> tuple[tuple[int, str], ...]:
-        """(moment, note) of every mark, oldest first."""
+        """Return (moment, note) of every mark, oldest first."""
         return tuple(self._marks)
 
     @property
@@ -158,7 +158,7 @@ class SimulatedFeed:
         self._hold(START_NS)
 
     def _simulate(self, until_ns: int, work_s: float) -> None:
-        """Let the run go on, and remember when its events were."""
+        """Continue the run, and remember the moments of its events."""
         for seen in self._run.advance(until_ns, work_s):
             self._ahead.append(seen)
             if (
@@ -175,7 +175,7 @@ class SimulatedFeed:
         self._release()
 
     def _release(self) -> None:
-        """Hand on what is not later than the moment that is shown."""
+        """Hand on everything up to the shown moment."""
         while self._ahead and self._ahead[0].time_ns <= self._shown_ns:
             self._released.append(self._ahead.popleft())
 

@@ -1,4 +1,4 @@
-"""What nodes told in events and holds until they tell otherwise, are restarted, or time is up."""
+"""Remarks from events of nodes, which hold until the node revokes them, restarts, or time is up."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ MAX_REMARKS: Final = 5_000
 """Remarks kept of all nodes; the oldest are forgotten."""
 
 LEAST_STALL_NS: Final = 3_000_000_000
-"""A node that stands still for less has lost nothing, not even a heartbeat."""
+"""A shorter stall is not remarked: the node has not even missed a heartbeat."""
 
 MINUTE_NS: Final = 60_000_000_000
 
 
 class Topic(enum.StrEnum):
-    """What a remark is about."""
+    """Subject of a remark."""
 
     PRESSURE = "writers are held back"
     STUCK = "a thread does not proceed"
@@ -62,7 +62,7 @@ _LASTS_NS: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Remark:
-    """One thing that a node told. `time_ns` is by the node's clock, as its events are."""
+    """One fact that a node reported. `time_ns` is by the node's clock, as in its events."""
 
     node: str
     topic: Topic
@@ -71,7 +71,7 @@ class Remark:
     text: str
 
     def holds(self, now_ns: int) -> bool:
-        """Whether it is not too old to matter."""
+        """Return whether the remark is recent enough to matter."""
         lasts_ns = _LASTS_NS.get(self.topic)
         return lasts_ns is None or now_ns - self.time_ns < lasts_ns
 
@@ -83,11 +83,11 @@ class Told:
         self._remarks: dict[tuple[str, Topic, str], Remark] = {}
 
     def of(self, node: str, now_ns: int) -> Iterator[Remark]:
-        """The remarks of one node that hold now, oldest first."""
+        """Yield the remarks of one node that hold now, oldest first."""
         return (one for one in self._remarks.values() if one.node == node and one.holds(now_ns))
 
     def apply(self, event: NodeEvent) -> None:
-        """Take in one event; most change nothing here."""
+        """Take in one event; most change nothing."""
         topic = _OPENING.get(event.event) or _CLOSING.get(event.event)
         if topic is None:
             return
@@ -102,7 +102,7 @@ class Told:
         self._note(Remark(event.node, topic, subject, event.time_ns, event.text))
 
     def restarted(self, node: str, time_ns: int, text: str) -> None:
-        """A node is another process now although it had not said that it ends."""
+        """Note that a node runs in a new process although it had not announced its end."""
         self._note(Remark(node, Topic.RESTARTED, "", time_ns, text))
 
     def settle(self, snapshot: NodeSnapshot) -> None:
@@ -118,7 +118,7 @@ class Told:
     def _note(self, remark: Remark) -> None:
         key = (remark.node, remark.topic, remark.subject)
         if key in self._remarks and remark.topic not in _LASTS_NS:
-            return  # since when counts
+            return  # keep the first: it tells since when
         self._remarks[key] = remark
         if len(self._remarks) > MAX_REMARKS:
             del self._remarks[next(iter(self._remarks))]

@@ -1,1 +1,1 @@
-"""Traces and logs: read, merge, filter, follow, explain; of the real OpenSplice and of our engine."""
+"""Traces and logs of OpenSplice and ospltool: read, merge, filter, follow, explain."""

@@ -11,12 +11,13 @@ from engine.runtime import monitor
 from engine.runtime.monitor import Masterhood, NodePast, Run
 from engine.runtime.past import IN_ORDER, UNKNOWN_END
 from ospltool.health.health import Health
-from ospltool.live import export, fake
+from ospltool.live import export
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.past import MAX_KNOWN, Known
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
+from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tui.cells import plain
 from tui.glyphs import UNICODE

@@ -12,12 +12,13 @@ from engine.core.namespaces import MergeType, NameSpace
 from engine.runtime.monitor import GroupView
 from engine.simulator.options import NodePlan
 from ospltool.health.health import Health
-from ospltool.live import export, fake
+from ospltool.live import export
 from ospltool.live.conflicts import Conflict, every_conflict
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
+from tests import fake
 from tests.console.watched import S, Watched
 from tests.fake import START_NS, node_id
 from tests.health.looking import incidents

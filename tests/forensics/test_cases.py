@@ -245,7 +245,7 @@ def test_what_is_given_to_a_node_is_looked_at_as_what_it_is(
         (("--engine", "spark"), "--engine spark needs a case"),
         (("--engine", "other"), "choose duckdb or spark"),
         (("--node", "n9"), "no node n9"),
-        (("--since", "soon"), "is no time"),
+        (("--since", "soon"), "is not a time"),
     ],
 )
 def test_wrong_usage_says_what_to_do(

@@ -420,7 +420,7 @@ def test_the_command_ends_with_1_when_it_finds_something(
     assert "and 7 more lines" in captured.out
     assert main(["trace", "anomalies", str(samples / "late-joiner")]) == 0
     healthy = capfd.readouterr().out
-    assert healthy.startswith("Verdict: no set is seen to be lost")
+    assert healthy.startswith("Verdict: no set was seen to be lost")
     assert "Story" not in healthy
 
 

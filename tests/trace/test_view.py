@@ -314,7 +314,7 @@ def test_what_can_not_be_followed_is_said_before_anything_is_shown(
     assert main(["trace", str(path), "--follow"]) == 2
     captured = capfd.readouterr()
     assert captured.out == ""
-    assert "can not be followed" in captured.err
+    assert "cannot be followed" in captured.err
 
 
 def test_a_missing_file_is_code_2(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,1 +1,1 @@
-"""What the live model shows to be wrong now: one module for each kind of subject, pure functions all."""
+"""Signs of trouble in the live model: one module of pure functions for each kind of subject."""

@@ -1,4 +1,4 @@
-"""What a node's own snapshot says of samples, stores and readers, whatever the others say."""
+"""Signs about samples, stores and readers."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from ospltool.live.nodes import Node
 
 REMEMBER_FAILED_NS: Final = 300 * SECOND_NS
-"""A reader that was not served, and did not come back since, is mentioned for so long."""
+"""Time for which a reader that was not served, and did not come back, is reported."""
 
 MANY_QUEUED: Final = 1_000
 BEHIND_NS: Final = 5 * SECOND_NS
 
 AWAITED: Final = "type-awaited"
 LOOK_UP_NS: Final = 10 * SECOND_NS
-"""A type that is looked up for longer is not known."""
+"""A type whose look-up takes longer counts as unknown."""
 
 _NO_ROOM: Final = ("no space", "space are too few", "disk is full", "quota exceeded", "file too large")
 _CLOSED: Final = "the last run did not close the store"
 
 
 def of_data(scene: Scene) -> Iterator[Sign]:
-    """The signs of data on nodes that are heard."""
+    """Yield the signs about data on nodes that are heard."""
     yield from _unkept(scene)
     for node in scene.heard:
         yield from scene.facts(node).signs
@@ -35,7 +35,7 @@ def of_data(scene: Scene) -> Iterator[Sign]:
 
 
 def _unkept(scene: Scene) -> Iterator[Sign]:
-    """Durable writers that are there and not kept: one sign for each group and reason, whoever tells it."""
+    """Yield a sign for each group and reason for which nodes do not keep durable writers."""
     found: dict[tuple[str, str, str], tuple[list[UnkeptView], list[str]]] = {}
     for node in scene.heard:
         for view in node.snapshot.unkept:
@@ -62,7 +62,7 @@ def _unkept(scene: Scene) -> Iterator[Sign]:
 
 
 def of_store(snapshot: NodeSnapshot) -> Iterator[Sign]:
-    """A store that refuses, is behind, or was damaged."""
+    """Yield signs of a store that fails, is behind, or was damaged."""
     name, store, me = snapshot.name, snapshot.store, (snapshot.id,)
     if store.problem:
         full = any(word in store.problem.lower() for word in _NO_ROOM)
@@ -79,7 +79,7 @@ def of_store(snapshot: NodeSnapshot) -> Iterator[Sign]:
 
 
 def of_capture(snapshot: NodeSnapshot) -> Iterator[Sign]:
-    """Samples that a node does not keep."""
+    """Yield signs of samples that a node does not keep."""
     name, me = snapshot.name, (snapshot.id,)
     large = snapshot.counters.get("too_large", 0)
     if large:
@@ -93,7 +93,7 @@ def of_capture(snapshot: NodeSnapshot) -> Iterator[Sign]:
 
 
 def of_readers(snapshot: NodeSnapshot) -> Iterator[Sign]:
-    """Readers that were not served, or see something else."""
+    """Yield signs of readers that were not served, or whose data differs from the set."""
     name, me = snapshot.name, (snapshot.id,)
     for delivery in snapshot.deliveries:
         if delivery.state == "running" and delivery.problem:
@@ -108,7 +108,7 @@ def of_readers(snapshot: NodeSnapshot) -> Iterator[Sign]:
 
 
 def _failed(snapshot: NodeSnapshot) -> Iterator[DeliveryView]:
-    """Deliveries that failed not long ago and were not tried again since, one for each reader."""
+    """Yield recently failed deliveries that were not tried again, one for each reader."""
     newest = {(one.participant, one.topic, one.partition): one for one in snapshot.deliveries}
     for one in newest.values():
         if one.state == "failed" and snapshot.time_ns - one.finished_ns < REMEMBER_FAILED_NS:

@@ -1,4 +1,4 @@
-"""Name-spaces without a master or with two, nodes that do not hear each other, definitions that differ."""
+"""Signs about masters, nodes that do not hear each other, and definitions that differ."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ospltool.health.sign import SECOND_NS, Sign, joined
 from ospltool.live.nodes import Node
 
 ELECTION_NS: Final = 3 * SECOND_NS
-"""An election that lasts longer is not normal."""
+"""Longest normal election."""
 
 MEETING_NS: Final = 5 * SECOND_NS // 2
-"""Nodes that have just met may take so long until each knows the other."""
+"""Longest normal time until two nodes that meet know each other."""
 
 STARTING_NS: Final = 10 * SECOND_NS
-"""A node that starts on a busy machine may take so long to meet the others."""
+"""Longest normal time until a node that starts on a busy machine knows the others."""
 
 MOST_PAIRS: Final = 1_000
-"""Pairs of nodes that are looked at for a common cause."""
+"""Most pairs of nodes that are examined."""
 
 
 def of_masters(scene: Scene) -> Iterator[Sign]:
-    """The signs about masters and definitions, of nodes that are heard."""
+    """Yield the signs about masters and definitions of nodes that are heard."""
     heard = scene.heard
     yield from _without(heard)
     yield from _contested(scene)
@@ -44,7 +44,7 @@ def _without(heard: list[Node]) -> Iterator[Sign]:
                 continue
             impossible = view.why == NOBODY
             if view.is_at_rest and not view.complete:
-                continue  # a Lazy or On_Request node that nobody asks needs no master
+                continue  # a Lazy or On_Request node without requests needs no master
             # An alignee that is not Initial takes part on request only.
             waits = bool(view.why) or view.alignee == Alignee.INITIAL.value
             if impossible or (waits and node.snapshot.state == "COMPLETE"):
@@ -82,7 +82,7 @@ def _contested(scene: Scene) -> Iterator[Sign]:
 
 
 def _mesh(scene: Scene) -> Iterator[Sign]:
-    """Pairs of which at least one does not have the other as a fellow, although both have looked for long."""
+    """Yield a sign for each pair of which at least one node does not know the other."""
     names = {node.id: node.snapshot.name for node in scene.heard}
     starting = {node.id for node in scene.heard if node.snapshot.state != "COMPLETE"}
     ids = frozenset(names)
@@ -101,7 +101,7 @@ def _mesh(scene: Scene) -> Iterator[Sign]:
 
 
 def _incompatible(scene: Scene) -> Iterator[Sign]:
-    """Pairs that refuse each other; `ospltool.health.causes` finds the node that they have in common."""
+    """Yield a sign for each incompatible pair; `causes` finds a node common to several pairs."""
     told = set()
     for node in scene.heard:
         for fellow in scene.facts(node).refused:
@@ -114,7 +114,7 @@ def _incompatible(scene: Scene) -> Iterator[Sign]:
 
 
 def _definitions(heard: list[Node]) -> Iterator[Sign]:
-    """Equal name-spaces of one role with another durability or other merges."""
+    """Yield signs of equal name-spaces of one role with different durability or merges."""
     defined: dict[tuple[str, str, tuple[str, ...]], dict[tuple[str, tuple[str, ...]], list[Node]]] = {}
     doubtful = _defined_otherwise(heard)
     for node in heard if doubtful else ():
@@ -135,15 +135,15 @@ def _definitions(heard: list[Node]) -> Iterator[Sign]:
 
 
 def _with_learners(nodes: list[Node], name_space: str) -> str:
-    """The names of nodes, with a word about those that have the definition from others."""
+    """Return the names of nodes, with a remark on those that learned the definition from others."""
     views = {node.id: view for node in nodes for view in node.snapshot.name_spaces if view.name == name_space}
     learned = [node.snapshot.name for node in nodes if views[node.id].is_learned]
     names = joined([node.snapshot.name for node in nodes])
-    return f"{names} ({joined(learned)} learned it, under a Policy of its own)" if learned else names
+    return f"{names} ({joined(learned)} learned it under a Policy of its own)" if learned else names
 
 
 def _defined_otherwise(heard: list[Node]) -> set[tuple[str, str]]:
-    """The (name-space, role) that some node writes in other words than the first: nearly always none."""
+    """Return each (name-space, role) that nodes define differently, nearly always none."""
     first: dict[tuple[str, str], NameSpaceView] = {}
     found = set()
     for node in heard:
@@ -160,7 +160,7 @@ def _defined_otherwise(heard: list[Node]) -> set[tuple[str, str]]:
 
 
 def _priorities(heard: list[Node]) -> Iterator[Sign]:
-    """MasterPriority 255, the legacy rule, beside other values among the aligners of a role."""
+    """Yield signs of masterPriority 255, the legacy rule, beside other values in one role."""
     legacy = {
         (view.name, node.snapshot.role)
         for node in heard

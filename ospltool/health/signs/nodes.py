@@ -1,4 +1,4 @@
-"""Nodes that are absent, gone, silent, slow, stuck, or have wrong clocks or settings."""
+"""Signs of nodes that are absent, gone, silent, slow, stuck, or have wrong clocks or settings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ospltool.live.nodes import Node, Presence
 from ospltool.live.told import Remark, Topic
 
 ABSENT_NS: Final = 4 * SECOND_NS
-"""A node that was not heard after so long of watching is not there: each shows itself every second or two."""
+"""Watching time after which an unheard node is absent: each sends a snapshot every second or two."""
 
 SLOW_START_NS: Final = 60 * SECOND_NS
-"""A node that starts for longer than this waits for something."""
+"""Longest normal start of a node."""
 
 
 def of_nodes(scene: Scene) -> Iterator[Sign]:
-    """The signs of all nodes that are about the node itself."""
+    """Yield the signs about the nodes themselves."""
     yield from _absent(scene)
     for node in scene.nodes:
         presence = scene.presence(node)
@@ -32,7 +32,7 @@ def of_nodes(scene: Scene) -> Iterator[Sign]:
 
 
 def _absent(scene: Scene) -> Iterator[Sign]:
-    """The expected nodes that were never heard; where that is all of them, the domain is out of reach."""
+    """Yield signs of expected nodes that were never heard; if none was, also one about the domain."""
     model = scene.model
     if not scene.expected.nodes or scene.now_ns - model.began_ns < ABSENT_NS:
         return
@@ -61,7 +61,7 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
         return
     others = [n.snapshot.name for n in scene.heard if n.snapshot.host == node.snapshot.host]
     seen = f"its host {node.snapshot.host} answers: {joined(others)} is there" if others else ""
-    why = why or (f"killed, crashed, or stopped by SIGSTOP: it said no good-bye, and {seen}" if seen else "")
+    why = why or (f"killed, crashed, or stopped by SIGSTOP: no end was announced, and {seen}" if seen else "")
     yield Sign("DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why, weight=2)
 
 
@@ -92,15 +92,15 @@ _CODES: Final = {
 
 _WHY: Final = {
     Topic.FILTER: "a content filter of its configuration does not fit the type of the topic",
-    Topic.IGNORED: "its configuration has what does nothing here",
+    Topic.IGNORED: "its configuration has settings without effect here",
 }
-"""The cause, where what the node said has it."""
+"""Causes that the node's own message contains."""
 
 _VERBS: Final = {Topic.RESTARTED: "failed and was started again"}
 
 
 def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
-    """What this run of the node told and holds, one sign for each topic."""
+    """Yield a sign for each topic of the remarks of this run of the node that hold."""
     name = node.snapshot.name
     told: dict[Topic, list[Remark]] = {}
     for remark in scene.model.told.of(node.id, scene.now_ns):
@@ -126,7 +126,7 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
 
 
 def _late(scene: Scene, node: Node, remark: Remark) -> Sign:
-    """A sign about the fellow whose heartbeats are late, not about the node that waited for them."""
+    """Return a sign about the fellow whose heartbeats are late, not about the node that waited for them."""
     name = remark.subject
     fellows = tuple(one.id for one in scene.nodes if one.snapshot.name == name)
     what = f"{node.snapshot.name} says: {remark.text}"
@@ -134,7 +134,7 @@ def _late(scene: Scene, node: Node, remark: Remark) -> Sign:
 
 
 def _unsupported(scene: Scene, node: Node, remark: Remark) -> Sign:
-    """A sign about both sides, if the other one can be heard here, too: `causes` finds who differs."""
+    """Return a sign about both sides if both are heard; `causes` finds the one that differs."""
     what = f"{node.snapshot.name} says: {remark.text}"
     nodes = [one for one in (node.id, remark.subject) if one in scene.model.nodes]
     names = sorted(scene.model.name_of(one) for one in nodes)
@@ -147,7 +147,7 @@ def _is_gone(scene: Scene, node_id: str) -> bool:
 
 
 def of_domain(scene: Scene) -> Iterator[Sign]:
-    """The domain as a whole, and the watcher."""
+    """Yield the signs about the domain as a whole, and about the watcher."""
     model = scene.model
     nodes = model.nodes.values()
     if model.domain_lost_ns and not (nodes and all(node.gone_ns and node.in_order for node in nodes)):

@@ -12,11 +12,11 @@ from ospltool.live import providers
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 
 GATHERING_NS: Final = 5 * SECOND_NS
-"""Readers that connect with a durable subscription may take so long."""
+"""Longest normal time until the readers of a durable subscription have connected."""
 
 
 def of_services(scene: Scene) -> Iterator[Sign]:
-    """The signs of all persistence services."""
+    """Yield the signs about all persistence services."""
     for one in scene.model.persistence.ordered():
         yield from of_service(one, scene.now_ns)
         if not one.is_stale(scene.now_ns):
@@ -24,7 +24,7 @@ def of_services(scene: Scene) -> Iterator[Sign]:
 
 
 def of_service(one: WatchedReplica, now_ns: int) -> Iterator[Sign]:
-    """What is wrong with one persistence service."""
+    """Yield the signs about one persistence service."""
     name = called(one.view)
     state = one.state(now_ns)
     if state is ReplicaState.GONE:
@@ -66,11 +66,11 @@ def _quorums(scene: Scene, one: WatchedReplica) -> Iterator[Sign]:
 
 
 def called(view: ReplicaView) -> str:
-    """How people call a persistence service."""
+    """Return the name of a persistence service for people."""
     return f"persistence service {view.name}"
 
 
 def _some(streams: Sequence[Stream]) -> str:
-    """One group by its name, more with their number."""
+    """Return the name of the first group, and the number of further ones."""
     groups = sorted({f"{stream.view.partition}.{stream.view.topic}" for stream in streams})
     return groups[0] if len(groups) == 1 else f"{groups[0]} and {len(groups) - 1:,} more"

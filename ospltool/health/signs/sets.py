@@ -1,4 +1,4 @@
-"""Sets with too few copies, in conflict, being merged, different, or not moving."""
+"""Signs of sets with too few copies, in conflict, being merged, different, or stalled."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ospltool.live.nodes import Node
 from ospltool.live.progress import STALLED_NS
 
 PASSING_NS: Final = 3 * SECOND_NS
-"""Conflicts and merges that are over sooner are part of every start."""
+"""Shorter conflicts and merges are part of every start."""
 
 COPYING_NS: Final = 5 * SECOND_NS
 WRITING_NS: Final = 10 * SECOND_NS
-"""What is written is on its way to the disk for a moment."""
+"""Longest normal time for samples on their way to the disk."""
 
 
 def of_sets(scene: Scene, copies: Iterable[Redundancy]) -> Iterator[Sign]:
-    """The signs about sets, of which there are these copies."""
+    """Yield the signs about sets; `copies` are those of each name-space."""
     for one in copies:
         yield from _copies(scene, one)
         yield from _parts(scene, one)
@@ -53,7 +53,7 @@ def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
 
 
 def _parts(scene: Scene, one: Redundancy) -> Iterator[Sign]:
-    """Sets that lack for good what nobody asked a Lazy node for."""
+    """Yield signs of sets that lack samples for good, because Lazy nodes had kept only parts."""
     views = [(node, view) for node in scene.heard if (view := node.name_spaces.get(one.name)) is not None]
     made = tuple(node.id for node, view in views if view.from_parts)
     if made:
@@ -70,7 +70,7 @@ def _parts(scene: Scene, one: Redundancy) -> Iterator[Sign]:
 
 
 def _conflicts(scene: Scene) -> Iterator[Sign]:
-    """The open conflicts, each once although both sides tell; incompatible fellows are told by masters."""
+    """Yield each open conflict once although both sides report it; `masters` reports incompatible fellows."""
     model = scene.model
     ids = {node.snapshot.name: node.id for node in model.ordered_nodes()}
     told: dict[tuple[str, frozenset[str]], Conflict] = {}
@@ -109,7 +109,7 @@ def _difference(scene: Scene, node: Node, name: str, since_ns: int) -> Sign:
     counts = f" ({view.count:,} samples, {called} has {theirs:,})"
     why, advice = "", ""
     if not view.aligner:
-        why = f"{node.snapshot.name} is no aligner, so what only it holds stays there"
+        why = f"{node.snapshot.name} is not an aligner, so samples that only it holds stay there"
         advice = f"make {node.snapshot.name} an aligner to give its samples to all"
     return Sign("DUL-SET-DIFFERS", name, what + counts, since_ns, (node.id, master.id), name, why, advice)
 
@@ -119,7 +119,7 @@ def _standing(scene: Scene, node: Node) -> Iterator[Sign]:
         if progress.alignment.direction == "from" and scene.now_ns - progress.moved_ns > STALLED_NS:
             fellow = progress.alignment.fellow
             source = scene.model.name_of(fellow)
-            what = f"{view.name} on {node.snapshot.name}: the alignment from {source} stands still"
+            what = f"{view.name} on {node.snapshot.name}: the alignment from {source} has stalled"
             yield Sign(
                 "DUL-ALIGN-STALLED", node.snapshot.name, what, progress.moved_ns, (node.id, fellow),
                 view.name, subjects=(node.id,),

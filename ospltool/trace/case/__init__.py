@@ -1,1 +1,1 @@
-"""Cases: traces and logs as tables, made here or on Spark."""
+"""Cases: traces and logs as tables, made on this machine or on Spark."""

@@ -1,4 +1,4 @@
-"""Adds to a case what it does not have yet: new files whole, and of files that grew what is new."""
+"""Adds new files, and the new parts of files that grew, to a case."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def add(
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Summary:
-    """Adds files to a case: the same case results as from loading all of them at once.
+    """Add files to a case; the result is the same as from loading all of them at once.
 
-    A file that is as it was is left alone. Of a plain trace that grew, the last part is read again; any other
-    file that changed is loaded anew in place of what there was of it.
+    Unchanged files are left alone. Of a plain trace that grew, the last part and the new bytes are read; any
+    other changed file replaces its old records.
 
     Raises:
         CaseError: the case has another detail, is of an older version, or is being written.
@@ -78,7 +78,7 @@ def add(
 
 
 def _changes(sources: Sequence[Source], known: dict[str, Any]) -> tuple[list[Range], set[str]]:
-    """The parts to load, and the names of those that they take the place of; both leave what is known."""
+    """Return the parts to load, and the names of the parts that they replace; remove these from `known`."""
     parts: list[Range] = []
     gone: set[str] = set()
     for source in sources:
@@ -103,7 +103,7 @@ def _changes(sources: Sequence[Source], known: dict[str, Any]) -> tuple[list[Ran
 
 
 def _can_go_on(source: Source) -> bool:
-    """Whether a file can be read from its middle."""
+    """Return whether a file can be read from its middle."""
     return source.format is Format.TRACE and not source.compressed
 
 
@@ -112,12 +112,12 @@ def _next_number(known: dict[str, Any], gone: set[str]) -> int:
 
 
 def _names(known: dict[str, Any]) -> set[str]:
-    """The names of all parts that a case knows and that were loaded here."""
+    """Return the names of all parts in a case that were loaded on this machine."""
     return {part["name"] for entry in known.values() for part in entry["parts"] if part["name"]}
 
 
 def _drop_leftovers(target: pathlib.Path, known: dict[str, Any]) -> None:
-    """Takes away parts that a command had put in place and not noted yet when it was killed."""
+    """Remove parts that a killed command had put in place and not noted."""
     names = _names(known)
     for path in (target / Table.RECORDS).rglob("part-?????-*.parquet"):
         name = path.name.rpartition("-")[0]
@@ -126,7 +126,7 @@ def _drop_leftovers(target: pathlib.Path, known: dict[str, Any]) -> None:
 
 
 def _put_in_place(scratch: pathlib.Path, target: pathlib.Path, gone: set[str]) -> None:
-    """Moves what was written into the case, and takes away what it replaces."""
+    """Move the written files into the case, and remove those that they replace."""
     for path in sorted(scratch.rglob("*.parquet")):
         place = target / path.relative_to(scratch)
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def _put_in_place(scratch: pathlib.Path, target: pathlib.Path, gone: set[str]) -
 
 @contextlib.contextmanager
 def _locked(target: pathlib.Path) -> Iterator[None]:
-    """Nobody else adds to the case meanwhile."""
+    """Lock the case against other commands."""
     descriptor = os.open(target / LOCK_FILE, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         try:
@@ -152,7 +152,7 @@ def _locked(target: pathlib.Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _scratch(target: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A directory in the case for what is not in place yet; what a killed command left goes too."""
+    """Make a temporary directory in the case, and remove those of killed commands."""
     for left in target.glob(".partial-*"):
         shutil.rmtree(left, ignore_errors=True)
     scratch = target / f".partial-{os.getpid()}"

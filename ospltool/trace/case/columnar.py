@@ -1,8 +1,8 @@
-"""Records as columns: pieces of a trace as Arrow tables of the case's contract.
+"""Pieces of a trace as Arrow tables with the columns of a case.
 
-The same functions make the columns whoever asks: a process of the local load or a worker of Spark. The usual
-piece is split with NumPy; a piece with anything unusual (bytes before the first record, a record without
-end, bytes that are not UTF-8) and every log that is no durability trace go through the reader, one by one.
+Processes of the local load and workers of Spark use the same functions. The usual piece is split with NumPy.
+A piece with anything unusual (bytes before the first record, a record without end, bytes that are not UTF-8)
+and every log other than a durability trace go through the reader, record by record.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CLOCKS: Final = list(Clock)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a source as columns.
+    """Records of a part of a source as columns.
 
     Attributes:
         table: the columns of the contract, without node and hour.
@@ -51,7 +51,7 @@ class Piece:
 
 
 def piece_of_trace(data: bytes, source: Source, offset: int, detail: Detail) -> Piece:
-    """A piece of a durability trace that begins with a record, or with the file, and ends with a record."""
+    """Convert a piece of a durability trace from a record, or the file's beginning, to a record's end."""
     found = split(data, untimed=source.untimed)
     endless = (found.end - found.start > LONGEST_RECORD).any()
     if not found.start.size or found.head or endless or not _is_text(data):
@@ -83,7 +83,7 @@ def piece_of_trace(data: bytes, source: Source, offset: int, detail: Detail) -> 
 
 
 def piece_of_records(records: Iterable[Record], detail: Detail) -> Piece:
-    """Records of any kind as columns."""
+    """Convert records of any kind to columns."""
     rows = list(records)
     columns: list[Any] = [
         [record.kind.value for record in rows],
@@ -106,7 +106,7 @@ def piece_of_records(records: Iterable[Record], detail: Detail) -> Piece:
 
 
 def _details_of(rows: list[Record]) -> list[Any]:
-    """The columns from level to fields."""
+    """Return the columns from level to fields."""
     fields = [
         {valid_text(name): valid_text(value) for name, value in record.fields.items()} for record in rows
     ]
@@ -126,7 +126,7 @@ def _details_of(rows: list[Record]) -> list[Any]:
 
 
 def _stamps(data: bytes, found: Split) -> Any:
-    """The times of headers that do not agree in themselves."""
+    """Return the times of headers whose two timestamps disagree."""
     suspects = found.suspect & (found.time_ns >= RELATIVE_LIMIT_S * SECOND_NS)
     if not suspects.any():
         return pa.nulls(found.start.size, pa.string())
@@ -142,14 +142,14 @@ def _stamp(raw: bytes) -> str | None:
 
 
 def _own(name: str, fields: dict[str, str], record: Record) -> str | int | None:
-    """The value of a field in its own column."""
+    """Return the value of a field in its own column."""
     if name not in fields or not is_own(name, record.template):
         return None
     return integer(fields[name]) if name in INTEGERS else fields[name]
 
 
 def integer(text: str) -> int | None:
-    """A number of at most 18 characters; None for anything else."""
+    """Return a number of at most 18 characters; None for anything else."""
     try:
         return int(text) if len(text) <= LONGEST_NUMBER else None
     except ValueError:
@@ -185,7 +185,7 @@ def _hours(times: Positions) -> Positions:
 
 
 def _is_text(data: bytes) -> bool:
-    """Whether the bytes are UTF-8."""
+    """Return whether the bytes are UTF-8."""
     if data.isascii():
         return True
     try:

@@ -1,4 +1,4 @@
-"""Makes a case of traces and logs: on this machine, with a process for each core."""
+"""Makes a case from traces and logs on this machine, with a process for each core."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ospltool.trace.reading.record import Record
 
 SMALL_BYTES: Final = 32 << 20
-"""Less than this is loaded without further processes: they take longer to start."""
+"""Size up to which sources are loaded without further processes, which take longer to start."""
 
 DIGESTED_BYTES: Final = 1 << 16
 RECORDS_AT_ONCE: Final = 20_000
@@ -38,14 +38,14 @@ RECORDS_AT_ONCE: Final = 20_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Loaded:
-    """What was found in a part of a source, or in all of it.
+    """Counts of a part of a source, or of all of it.
 
     Attributes:
         bytes: bytes read, after decompression.
         records: records found.
         unparsed_bytes: bytes that belong to no record.
         unmatched: trace records that no template matches.
-        damages: where it cannot be read on.
+        damages: places from which it cannot be read.
     """
 
     bytes: int = 0
@@ -66,13 +66,13 @@ class Loaded:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Summary:
-    """What was loaded, by source."""
+    """Counts of the loaded records, by source."""
 
     sources: tuple[tuple[Source, Loaded], ...]
 
     @property
     def total(self) -> Loaded:
-        """All of it."""
+        """Counts of all sources together."""
         return sum((loaded for _, loaded in self.sources), Loaded())
 
 
@@ -84,17 +84,17 @@ def load(
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Summary:
-    """Loads sources into a new case, or adds to one what it does not have yet (see `adding`).
+    """Load sources into a new case, or add their new records to a case (see `adding`).
 
     Args:
-        sources: what to load.
-        target: the directory of the case; a case that is added to, or nothing yet.
-        detail: how much of each record.
-        processes: how many processes; one for each core when not given.
-        progress: called with the bytes of the files done and in all.
+        sources: files to load.
+        target: directory of the case; a case is added to, otherwise it must not exist.
+        detail: columns to fill.
+        processes: number of processes; by default one for each core.
+        progress: called with the bytes done and the bytes of all files.
 
     Raises:
-        CaseError: the target is something else already, or cannot be written.
+        CaseError: the target exists and is not a case, or cannot be written.
         SourceError: a source cannot be read.
     """
     if is_case_directory(target):
@@ -113,11 +113,11 @@ def load(
 
 
 class Ledger:
-    """What was loaded from which part of which file, as a case keeps it.
+    """The loaded parts of files and their counts, as a case keeps them.
 
     Args:
         sources: the files.
-        known: what the case knows already, by the key of each file.
+        known: entries of a case by the key of each file.
     """
 
     def __init__(self, sources: Sequence[Source], known: dict[str, Any] | None = None) -> None:
@@ -128,21 +128,21 @@ class Ledger:
             self._files.setdefault(key, described(source))
 
     def note(self, name: str, part: Range, loaded: Loaded) -> None:
-        """Notes a part that was loaded."""
+        """Note a loaded part."""
         key = key_of(part.source)
         counts = [loaded.bytes, loaded.records, loaded.unparsed_bytes, loaded.unmatched]
         self._files[key]["parts"].append({"name": name, "start": part.start, "counts": counts})
         self._damages[key] = (*self._damages.get(key, ()), *loaded.damages)
 
     def files(self) -> dict[str, Any]:
-        """What the case keeps."""
+        """Return the entries for the case, by the key of each file."""
         for entry in self._files.values():
             entry["parts"].sort(key=lambda part: part["start"])
         return self._files
 
     @property
     def summary(self) -> Summary:
-        """What was loaded, by source; sources that are not at hand any more included."""
+        """Counts by source, including sources that this load was not given."""
         found = []
         for key, entry in self._files.items():
             source = self._sources.get(key) or source_of(entry)
@@ -153,12 +153,12 @@ class Ledger:
 
 
 def key_of(source: Source) -> str:
-    """The key of a file in a case."""
+    """Return the key of a file in a case."""
     return f"{source.node}={source.file}"
 
 
 def described(source: Source) -> dict[str, Any]:
-    """A file as a case keeps it: enough to see later that it grew, or is another one."""
+    """Return the entry of a file in a case, with which a later load sees that it grew or changed."""
     size = source.path.stat().st_size
     return {
         "node": source.node,
@@ -172,14 +172,14 @@ def described(source: Source) -> dict[str, Any]:
 
 
 def source_of(entry: dict[str, Any]) -> Source:
-    """A file that a case keeps."""
+    """Return the source that an entry of a case describes."""
     return Source(
         pathlib.Path(entry["file"]), entry["node"], Format(entry["format"]), origin=Origin(entry["origin"])
     )
 
 
 def digest_of(path: pathlib.Path, size: int) -> str:
-    """A digest of the beginning of a file and of what is before a size: tells a grown file from another."""
+    """Return a digest of a file's first and last bytes up to a size; a file that only grew keeps it."""
     try:
         with path.open("rb") as stream:
             head = stream.read(min(DIGESTED_BYTES, size))
@@ -192,7 +192,7 @@ def digest_of(path: pathlib.Path, size: int) -> str:
 
 @contextlib.contextmanager
 def new_directory(target: pathlib.Path, *, is_shared: bool = False) -> Iterator[pathlib.Path]:
-    """A directory that takes its name when all is written, and goes away when something fails.
+    """Make a directory that takes its name when all is written, and is removed after a failure.
 
     Only its owner can look into it, unless it is shared: executors of a cluster may be other users.
     """
@@ -215,14 +215,14 @@ Job = tuple[Range, "pathlib.Path", str, Detail]
 
 
 def jobs_of(parts: Sequence[Range], directory: pathlib.Path, detail: Detail, first: int = 0) -> list[Job]:
-    """Loading each part into files of its own, numbered from `first` on."""
+    """Return jobs that load each part into its own files, numbered from `first`."""
     return [(part, directory, f"part-{number:05d}", detail) for number, part in enumerate(parts, first)]
 
 
 def work(
     jobs: list[Job], processes: int | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[tuple[str, Range, Loaded]]:
-    """Does the jobs; yields the name, the part and what was found in it, as they end."""
+    """Do the jobs; yield the name, the part and its counts as each job ends."""
     size = sum(job[0].size for job in jobs)
     workers = min(processes or os.cpu_count() or 1, len(jobs)) if size > SMALL_BYTES else 1
     done = 0
@@ -238,7 +238,7 @@ def _work(jobs: list[Job], workers: int) -> Iterator[tuple[Job, Loaded]]:
         for job in jobs:
             yield job, load_range(*job)
         return
-    # Not forked: a process with threads (Arrow's) must not be.
+    # A process with threads (Arrow's) must not be forked.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
         running = {pool.submit(load_range, *job): job for job in jobs}
@@ -250,7 +250,7 @@ def _work(jobs: list[Job], workers: int) -> Iterator[tuple[Job, Loaded]]:
 
 
 def load_range(part: Range, directory: pathlib.Path, name: str, detail: Detail) -> Loaded:
-    """Writes the records of a part of a source, and says what was found."""
+    """Write the records of a part of a source; return its counts."""
     writer = RecordWriter(directory, part.source.node, name)
     total = Loaded()
     with no_collection():
@@ -265,7 +265,7 @@ def load_range(part: Range, directory: pathlib.Path, name: str, detail: Detail) 
 
 
 def read_pieces(part: Range, detail: Detail) -> Iterator[tuple[int, Piece]]:
-    """The records of a part of a source as columns, with the bytes that they came from.
+    """Yield the records of a part of a source as columns, each with its number of bytes.
 
     Raises:
         SourceError: it cannot be read.
@@ -297,7 +297,7 @@ def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
 
 
 def source_rows(summary: Summary, detail: Detail) -> pa.Table:
-    """The table of sources."""
+    """Return the table of sources."""
     rows = [
         {
             "node": source.node,
@@ -315,7 +315,7 @@ def source_rows(summary: Summary, detail: Detail) -> pa.Table:
 
 
 def template_rows() -> pa.Table:
-    """The table of templates."""
+    """Return the table of templates."""
     rows = [
         {
             "id": template.id,

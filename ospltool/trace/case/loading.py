@@ -1,4 +1,4 @@
-"""Loading a case by whichever engine, into whichever form, with progress."""
+"""Loads a case with the local engine or Spark, into a directory or a DuckDB file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ospltool.trace.reading.sources import Source
 
 FILE_SUFFIXES: Final = (".duckdb", ".db")
-"""A case with such a name is one DuckDB file."""
+"""Suffixes of a case that is one DuckDB file."""
 
 
 def load_case(
@@ -28,14 +28,14 @@ def load_case(
     spark_master: str | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Loads sources into a new case: a directory of Parquet files, or one DuckDB file.
+    """Load sources into a new case: a directory of Parquet files, or one DuckDB file.
 
     Args:
-        sources: what to load.
-        target: the case; it must not exist.
-        detail: how much of each record.
-        spark_master: load with Spark, on this master or Connect URL; on this machine when not given.
-        progress: is told how far it is.
+        sources: files to load.
+        target: the case; a DuckDB file must not exist, a directory may be a case.
+        detail: columns to fill.
+        spark_master: load with Spark on this master or Connect URL; None loads on this machine.
+        progress: shows the progress.
 
     Raises:
         CaseError: the target is there already, or cannot be written.
@@ -75,7 +75,7 @@ def _load_directory(
 
 
 def as_value(summary: Summary, target: str) -> dict[str, object]:
-    """What was loaded, for JSON."""
+    """Return the counts for JSON."""
     return {
         "case": target,
         "sources": [

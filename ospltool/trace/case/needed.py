@@ -1,8 +1,8 @@
-"""Which records of a case the facts are made of: the few that tell something, out of all that were written.
+"""Selects the few records of a case that the facts depend on.
 
-Most records tell by their time, state and thread only, and of those only a change is a fact: the first and
-the last one of a run and of a thread, another state, a clock that goes back. The engine finds them in narrow
-columns, where files, states and threads are numbers; no text, field or record is looked at for the others.
+Of most records only time, state and thread matter, and only where they change: the first and the last record
+of a run and of a thread, another state, a clock that goes back. The engine finds these in narrow columns,
+where files, states and threads are numbers; it reads no text or field of the others.
 `Facts` are the same from these records as from all of them, except for waits, for which every record of the
 main threads is needed.
 """
@@ -24,7 +24,7 @@ _IN_ORDER: Final = (
 )
 SO_FAR: Final = "rows between unbounded preceding and current row"
 BEGINS_RUN: Final = "substr(text, 1, 14) = 'Configuration:'"
-"""A text of the state INIT that only the beginning of a run has."""
+"""Condition for the text of state INIT that only the beginning of a run has."""
 _SQL: Final = """
 with contexts as (
   select node as its_node, file as its_file, state as its_state, thread as its_thread,
@@ -122,19 +122,19 @@ order by 1 asc nulls first, 2 asc nulls first, 3 asc nulls first
 
 
 def needed(engine: Engine, names: str, time: str, where: str, *, with_waits: bool) -> str:
-    """The query for the records that facts are made of, by time, with the run of each.
+    """Return the query for the records that facts depend on, by time, with the run of each.
 
-    Why one that is left out changes nothing: it is as late as all before it in its file, so a clock that went
-    back is seen between the same two records; a record of the state before, just after a change, is passed
-    over by `Facts` as a straggler, and the first one after it that counts is kept; the last record of a run
-    is kept wherever another run of the node follows.
+    A record that is left out changes nothing. It is as late as all before it in its file, so a clock that
+    went back is seen between the same two records. `Facts` ignores a record of the former state just after
+    a change as a straggler, and the first later record that counts is kept. The last record of a run is
+    kept wherever another run of the node follows.
 
     Args:
-        engine: open on the case.
-        names: the columns, separated by commas.
-        time: the time of a record, corrected.
-        where: which records are looked at at all; runs are counted in the whole of each file.
-        with_waits: keep every record of the main threads too.
+        engine: an engine that is open on the case.
+        names: columns, separated by commas.
+        time: SQL for the corrected time of a record.
+        where: SQL condition on records, with `where`; runs are counted in whole files.
+        with_waits: keep every record of the main threads, too.
     """
     templates = [one.id for one in catalogue() if one.event in EVENTS]
     threads = f" or thread in ({_texts(sorted(MAIN_THREADS))})" if with_waits else ""
@@ -160,7 +160,7 @@ def needed(engine: Engine, names: str, time: str, where: str, *, with_waits: boo
 
 
 def _overlap(engine: Engine) -> bool:
-    """Whether records of two files of one node are mixed; otherwise each file can be looked at by itself."""
+    """Return whether the times of two files of one node overlap; otherwise each file is examined alone."""
     spans = engine.query(_SPANS).rows
     return any(
         one[0] == other[0] and int(str(other[1])) <= int(str(one[2]))

@@ -1,7 +1,7 @@
-"""The records of a case as they were in the files: the same for every engine, so that analyses are the same.
+"""The records of a case as they were in the files, the same with every engine.
 
-The engine chooses and orders the rows; what is a record here is made of them by one code. Times, order and
-fields are those that the reader of files gives.
+The engine chooses and orders the rows, and this module makes records of them. Times, order and fields are
+those of the reader of files.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ _CLOCKS: Final = {clock.value: clock for clock in Clock}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rows:
-    """Which records of a case are wanted.
+    """The wanted records of a case.
 
     Attributes:
-        since_ns: not before.
-        until_ns: not after.
-        nodes: only of these; empty for all.
-        always: events that are wanted whatever their time.
-        skews: what to add to the times of a node.
-        for_facts: only those that facts are made of (see `ospltool.trace.case.needed`).
-        with_waits: and all those that waits are made of.
+        since_ns: earliest time; None for the beginning.
+        until_ns: latest time; None for the end.
+        nodes: names of nodes; empty for all.
+        always: events that are wanted at any time.
+        skews: nanoseconds to add to the times of each node.
+        for_facts: only records that facts depend on (see `ospltool.trace.case.needed`).
+        with_waits: with `for_facts`, all records of the main threads, too.
     """
 
     since_ns: int | None = None
@@ -80,7 +80,7 @@ class Rows:
 
 
 def nodes_of(engine: Engine) -> list[str]:
-    """The nodes of a case."""
+    """Return the nodes of a case."""
     return [
         str(row[0])
         for row in engine.query("select distinct node from sources order by node asc nulls first").rows
@@ -88,17 +88,17 @@ def nodes_of(engine: Engine) -> list[str]:
 
 
 def first_time_of(engine: Engine) -> int | None:
-    """The time of the earliest record of a case."""
+    """Return the time of the earliest record of a case."""
     rows = list(engine.query("select min(time_ns) as first_ns from records where kind = 'trace'").rows)
     value = rows[0][0] if rows else None
     return None if value is None else int(str(value))
 
 
 def records_of(case: Case, engine: Engine, wanted: Rows) -> Iterator[Record]:
-    """The records of a case by time, each file in its own order: as `merged` gives those of files.
+    """Yield the records of a case by time, each file in its own order, as `merged` does for files.
 
-    The run of a record counts from the beginning of its file, whatever is wanted. Messages without an event
-    come without the fields that have no column of their own: no analysis looks at them, and they take time.
+    The run of a record counts from the beginning of its file, with any selection. Messages without an event
+    lack the fields that have no column of their own: no analysis uses them, and they take time.
     """
     origins = _origins(engine)
     is_full = case.detail is Detail.FULL
@@ -115,9 +115,9 @@ def _origins(engine: Engine) -> dict[str, Origin]:
 
 
 def _query(engine: Engine, wanted: Rows, *, is_full: bool) -> str:
-    """The rows in the order in which files are merged, with the runs of each file counted.
+    """Return the query for rows in the order in which files are merged, with the runs of each file.
 
-    Without templates it is not known which rows tell something, so that all are needed.
+    Without templates all rows are needed, since those that matter are unknown.
     """
     skew = "".join(f" when node = {_quoted(node)} then {add}" for node, add in wanted.skews.items() if add)
     time = f"(time_ns + case{skew} else 0 end)" if skew else "time_ns"
@@ -160,7 +160,7 @@ class _Maker:
         self._templates = catalogue()
 
     def record(self, row: Any) -> Record:
-        """The record of a row of `_COLUMNS` and its run; every engine gives the types of the contract."""
+        """Return the record of a row of `_COLUMNS` and its run; every engine gives the same types."""
         kind, node, file, off, time_ns, clock, state, thread, text, terminated, stamp, level, template = row[
             :13
         ]

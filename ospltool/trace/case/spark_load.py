@@ -1,8 +1,8 @@
-"""Makes a case with Spark: each task reads a part of a file and gives its records as columns.
+"""Makes a case with Spark: each task reads a part of a file as columns.
 
-The parts are those of the local load, and so is what reads them: the same module runs in the workers. So the
-record boundaries are exact for every flavour of trace, byte offsets are known, and both loads make the same
-rows. A task that is lost is run again by Spark; what it had written is thrown away.
+The workers run the same modules as the local load on the same parts. So the record boundaries are exact for
+every flavour of trace, byte offsets are known, and both loads make the same rows. Spark repeats a lost task
+and discards its output.
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ def load_with_spark(
     range_bytes: int = RANGE_BYTES,
     opened: SparkSession | None = None,
 ) -> Summary:
-    """Loads sources into a new case with Spark.
+    """Load sources into a new case with Spark.
 
     Args:
-        sources: what to load; every machine of the cluster must have the files under the same paths.
-        target: the directory of the case, likewise. It must not exist, or be empty.
-        detail: how much of each record.
+        sources: files to load; every machine of the cluster must have them under the same paths.
+        target: directory of the case, which every machine has, too. It must not exist, or be empty.
+        detail: columns to fill.
         master: `local[*]`, `spark://host:port` or `sc://host:port`.
-        progress: called with the bytes of the files done and in all.
-        settings: more settings for Spark.
-        range_bytes: how much of a file a task reads.
-        opened: a session that runs already; then it is not ended after the load, and decides the rest.
+        progress: called with the bytes done and the bytes of all files.
+        settings: further settings for Spark.
+        range_bytes: bytes of a file that a task reads.
+        opened: a running session, used as it is instead of a new one with `master` and `settings`.
 
     Raises:
-        CaseError: the target is there already, or Spark failed.
+        CaseError: the target exists, or Spark failed.
     """
     if opened is not None:
         return _load(opened, sources, target, detail, progress, range_bytes)
@@ -114,7 +114,7 @@ def _load(
 
 
 def is_local(opened: SparkSession) -> bool:
-    """Whether all of a session runs in this process' machine and name."""
+    """Return whether a session runs on this machine, as this user."""
     context = getattr(opened, "sparkContext", None) if hasattr(opened, "_jsparkSession") else None
     return context is not None and str(context.master).startswith("local")
 
@@ -129,7 +129,7 @@ def _write_records(opened: SparkSession, parts: list[Range], directory: pathlib.
 
 
 def _for_workers(part: Range) -> Range:
-    """The part with a path that does not depend on where a process runs."""
+    """Return the part with an absolute path."""
     source = dataclasses.replace(part.source, path=part.source.path.absolute(), name=part.source.file)
     return dataclasses.replace(part, source=source)
 
@@ -137,21 +137,21 @@ def _for_workers(part: Range) -> Range:
 class TraceSource(DataSource):
     """A source of records for Spark: `spark.read.format("ospltool-trace")`.
 
-    Its options are the parts to read, of our own making: they are not for others.
+    Its options are the parts to read, in a private format.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "ospltool-trace"
 
     def schema(self) -> str:
-        """Node and hour, and the columns of the contract."""
+        """Return node, hour, and the columns of a case."""
         names = ", ".join(f"`{name}` {SQL_TYPES[kind]}" for name, kind, _ in RECORD_COLUMNS)
         return f"node string, hour string, {names}"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads all parts, each as a partition."""
+        """Return a reader of all parts, each as a partition."""
         names = sorted(name for name in self.options if name.startswith(PART))
         return _PartReader([self.options[name] for name in names], Detail(self.options[DETAIL]))
 
@@ -164,19 +164,19 @@ class _PartReader(DataSourceReader):
         self._detail = detail
 
     def partitions(self) -> list[InputPartition]:
-        """One for each part."""
+        """Return a partition for each part."""
         return [InputPartition(part) for part in self._parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of a part."""
-        part: Range = pickle.loads(bytes.fromhex(partition.value))  # noqa: S301 - we made it, see _write_records
+        """Yield the records of a part."""
+        part: Range = pickle.loads(bytes.fromhex(partition.value))  # noqa: S301 - made by _write_records
         with no_collection():
             for _, piece in read_pieces(part, self._detail):
                 yield from with_partitions(piece.table, piece.hours, part.source.node)
 
 
 def with_partitions(table: pa.Table, hours: Any, node: str) -> list[pa.RecordBatch]:
-    """The columns of a piece with node and hour in front, in the types of the contract."""
+    """Return the columns of a piece after node and hour, with the types of a case."""
     names = {hour: hour_of(hour) if hour >= 0 else NO_HOUR for hour in set(hours.tolist())}
     columns = [
         pa.array([node] * len(hours), pa.string()),
@@ -188,7 +188,7 @@ def with_partitions(table: pa.Table, hours: Any, node: str) -> list[pa.RecordBat
 
 
 def _what_was_found(opened: SparkSession, directory: pathlib.Path) -> dict[tuple[str, str], Loaded]:
-    """What each source had, counted in what was written."""
+    """Count the written records of each source."""
     path = directory / Table.RECORDS
     if not any(path.glob("node=*")):
         return {}
@@ -211,7 +211,7 @@ def _what_was_found(opened: SparkSession, directory: pathlib.Path) -> dict[tuple
 
 
 class _Watched:
-    """Tells how far the tasks are, while they run."""
+    """Reports the progress of the tasks while they run."""
 
     def __init__(self, opened: SparkSession, parts: list[Range], progress: Progress | None) -> None:
         self._size = sum(part.size for part in parts)

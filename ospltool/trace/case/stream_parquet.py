@@ -1,4 +1,4 @@
-"""Records as one Parquet file, written as they come."""
+"""Writes records as one Parquet file, as they come."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AT_ONCE: Final = 20_000
 
 
 def write_parquet(records: Iterable[Record], stream: IO[bytes]) -> None:
-    """Writes records with the columns of a case's table of records, and their node in front of them."""
+    """Write records with their node, and the columns of a case's table of records."""
     columns = pa.schema([pa.field("node", pa.string()), *schema(Table.RECORDS)])
     rest = iter(records)
     with pq.ParquetWriter(stream, columns, compression="zstd", store_schema=False) as writer:

@@ -1,1 +1,1 @@
-"""What records mean: templates, fields, names of nodes, exchanges between them."""
+"""The meaning of records: templates, fields, names of nodes, exchanges between them."""

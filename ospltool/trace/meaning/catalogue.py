@@ -1,9 +1,9 @@
-"""What the messages of a trace mean: the templates of OpenSplice and of our engine, and how to match them.
+"""Templates of the messages of OpenSplice and ospltool, with their meanings, and how to match them.
 
-The level of a record is not part of a trace line; it is found through the template of the message. Templates
-of OpenSplice are data (`opensplice.tsv` beside this module), those of our engine come from its own catalogue.
-Both share a vocabulary of *events* (`align.request`, `election.confirmed-self`), so that whatever reads a
-trace needs to know one set of names.
+A trace line does not contain the level of its record; the template of the message has it. Templates of
+OpenSplice are data (`opensplice.tsv` beside this module), those of ospltool come from its own catalogue.
+Both share a vocabulary of *events* (`align.request`, `election.confirmed-self`), so that readers of traces
+need one set of names only.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 class Origin(enum.StrEnum):
-    """Whose message it is."""
+    """Product that printed a message."""
 
     OPENSPLICE = "opensplice"
     ENGINE = "engine"
 
 
 class Printer(enum.StrEnum):
-    """Which of the printing routines of OpenSplice writes the message."""
+    """Printing routine of OpenSplice that writes a message."""
 
     EVENT = "event"
     STORE = "store"
-    """The store's own, with `PersistentStore` in place of state and thread."""
+    """The store's routine, with `PersistentStore` in place of state and thread."""
     MASK = "mask"
     """Messages that a mask switches on; they begin with the mask in square brackets."""
 
@@ -51,49 +51,46 @@ KINDS: Final = {
     "pair": r"-?\d+, -?\d+",
     "word": r"[^\s]+",
 }
-"""What a field of each kind looks like; `text` and `group` (partition.topic) are free."""
+"""Regular expressions of the kinds of fields; `text` and `group` (partition.topic) are free."""
 
 _WORD_FIELDS: Final = frozenset({"fellow", "master", "node", "origin", "conflict"})
-"""Addresses, and the conflict, which our engine names by its lineage: `4/6a05e896`."""
+"""Addresses, and the conflict, which ospltool names by its lineage: `4/6a05e896`."""
 
 _INTEGER_FIELDS: Final = frozenset({"samples", "count", "links", "run", "priority", "own_priority"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Template:
-    """One kind of message.
-
-    Attributes:
-        id: its name: where OpenSplice prints it (`d_admin:1053`), or the event of our engine.
-        event: the event of the shared vocabulary; empty where nobody needs one.
-        levels: the levels at which it is printed; more than one where the source does so.
-        printer: the routine that prints it.
-        thread: the thread that printed it in the runs at hand; empty where not seen, or several.
-        sites: all places in OpenSplice's source.
-        pattern: the message, with `{field:kind}` for what varies.
-        meaning: what happened and what to do about it, in our words.
-        origin: OpenSplice or our engine.
-    """
+    """One kind of message."""
 
     id: str
+    """Place where OpenSplice prints it (`d_admin:1053`), or the event of ospltool."""
     event: str
+    """Event of the shared vocabulary; empty if it has none."""
     levels: tuple[str, ...]
+    """Levels at which it is printed."""
     printer: Printer
+    """Routine that prints it."""
     thread: str
+    """Thread that usually prints it; empty if unknown or one of several."""
     sites: tuple[str, ...]
+    """All places in OpenSplice's source; empty for ospltool."""
     pattern: str
+    """Message with `{field:kind}` for its variable parts."""
     meaning: str
+    """Explanation and advice; empty if there is none."""
     origin: Origin
+    """Product that prints it."""
 
     @property
     def level(self) -> str:
-        """The level, or `?` when it is not certain."""
+        """Level, or `?` if it is not certain."""
         return self.levels[0] if len(self.levels) == 1 else UNKNOWN_LEVEL
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a pattern: literal text, then a field (none at the end of the pattern)."""
+    """A part of a pattern: literal text, then a field, empty at the end of the pattern."""
 
     literal: str
     field: str
@@ -101,7 +98,7 @@ class Piece:
 
 
 def pieces(pattern: str) -> tuple[Piece, ...]:
-    """The parts of a pattern, in order."""
+    """Return the parts of a pattern, in order."""
     return tuple(
         Piece(literal, field or "", (kind or "text") if field else "")
         for literal, field, kind, _ in string.Formatter().parse(pattern)
@@ -109,13 +106,13 @@ def pieces(pattern: str) -> tuple[Piece, ...]:
 
 
 def pattern_text(pattern: str) -> str:
-    """A pattern without the kinds of its fields, for people: `Fellow {fellow} ...`."""
+    """Return a pattern without the kinds of its fields, for people: `Fellow {fellow} ...`."""
     return "".join(piece.literal + (f"{{{piece.field}}}" if piece.field else "") for piece in pieces(pattern))
 
 
 @functools.cache
 def opensplice_templates() -> tuple[Template, ...]:
-    """The templates of OpenSplice, in the order of its source."""
+    """Return the templates of OpenSplice, in the order of its source."""
     source = importlib.resources.files(__package__).joinpath("opensplice.tsv").read_text(encoding="utf-8")
     lines = source.splitlines()
     names = lines[0].split("\t")
@@ -138,7 +135,7 @@ def _template(row: dict[str, str]) -> Template:
 
 @functools.cache
 def engine_templates() -> tuple[Template, ...]:
-    """The templates of our engine, from its own catalogue."""
+    """Return the templates of ospltool, from its own catalogue."""
     return tuple(
         Template(
             id=kind.id,
@@ -156,7 +153,7 @@ def engine_templates() -> tuple[Template, ...]:
 
 
 def _typed(text: str) -> str:
-    """A message of our engine as a pattern; its fields say by their names what they are."""
+    """Return a message of ospltool as a pattern; the names of its fields tell their kinds."""
     parts = []
     for literal, field, _, _ in string.Formatter().parse(text):
         parts.append(literal.replace("{", "{{").replace("}", "}}"))
@@ -187,11 +184,11 @@ class Catalogue:
         return len(self._templates)
 
     def get(self, template_id: str) -> Template | None:
-        """The template with an id; None when there is none."""
+        """Return the template with an id; None if there is none."""
         return self._templates.get(template_id)
 
     def named(self, name: str) -> list[Template]:
-        """The templates with an id, an event or a place in OpenSplice's source (`d_admin:1053`)."""
+        """Return the templates with an id, an event or a place in OpenSplice's source (`d_admin:1053`)."""
         wanted = name.strip().replace(".c:", ":")
         return [
             template
@@ -202,16 +199,16 @@ class Catalogue:
 
 @functools.cache
 def catalogue() -> Catalogue:
-    """The templates of OpenSplice and of our engine."""
+    """Return the templates of OpenSplice and ospltool."""
     return Catalogue(opensplice_templates() + engine_templates())
 
 
 def compile_pieces(parts: tuple[Piece, ...], *, any_digit: bool = False) -> re.Pattern[str]:
-    """The regular expression that matches a whole message made from these parts.
+    """Return the regular expression that matches a whole message made from these parts.
 
     Args:
         parts: the parts of a pattern.
-        any_digit: where the literal text has a digit, any digit matches.
+        any_digit: let any digit match a digit in the literal text.
     """
     expression = []
     for part, following in zip(parts, (*parts[1:], None), strict=True):
@@ -223,10 +220,10 @@ def compile_pieces(parts: tuple[Piece, ...], *, any_digit: bool = False) -> re.P
 
 
 def _value_pattern(kind: str, following: Piece | None) -> str:
-    """What a value looks like.
+    """Return the regular expression of a value.
 
-    Free text is what `.*?` would find, spelled so that it is found faster: a value ends right before the
-    first character of the literal that follows, so only those places are tried.
+    Free text matches like `.*?`, but faster: a value ends right before the first character of the literal
+    that follows, so only those places are tried.
     """
     if kind not in {"text", "group"}:
         return KINDS[kind]

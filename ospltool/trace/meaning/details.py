@@ -1,9 +1,9 @@
-"""Level, template and fields of many trace records at once, as columns.
+"""Finds level, template and fields of many trace records at once, as columns.
 
-Messages that differ in nothing but digits are made from the same template, and have their fields in the
-same places. So digits are masked, equal messages are found by their hashes (and compared byte by byte), one
-of each is matched, and the fields of all are cut out of the piece as columns. A message that is not safe to
-treat so (see `_is_safe`) is matched by itself.
+Messages that differ only in digits come from the same template, and have their fields in the same places. So
+digits are masked, equal messages are found by their hashes (and compared byte by byte), one of each is
+matched, and the fields of all are cut out of the piece as columns. A message for which this is not safe (see
+`_is_safe`) is matched by itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OWN_COLUMNS: Final = ("fellow", "namespace", "group", "conflict", "samples", "so
 INTEGERS: Final = frozenset({"conflict", "samples"})
 
 REMEMBERED: Final = 50_000
-"""Kinds of messages whose plan is remembered. When there are more, all are forgotten."""
+"""Number of remembered plans. Beyond it, all are forgotten."""
 
 _WIDTHS: Final = (64, 128, 256, 512)
 """Messages are compared in rows of these widths; longer ones are matched by themselves."""
@@ -39,17 +39,17 @@ _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _HEX: Final = np.array([chr(code) in "0123456789abcdefABCDEF" for code in range(256)])
 _LONGEST_POINTER: Final = 16
 LONGEST_NUMBER: Final = 18
-"""Characters of the longest number that surely fits into 64 bits; longer ones are null."""
+"""Digits of the longest number that always fits into 64 bits; longer ones are null."""
 
 
 def is_own(name: str, template: Template | None) -> bool:
-    """Whether a field has a column of its own. Conflicts of our engine have no numbers, and have not."""
-    is_ours = template is not None and template.origin is Origin.ENGINE
-    return name in OWN_COLUMNS and not (is_ours and name == "conflict")
+    """Return whether a field has a column of its own. Conflicts of ospltool, without numbers, have not."""
+    is_engine = template is not None and template.origin is Origin.ENGINE
+    return name in OWN_COLUMNS and not (is_engine and name == "conflict")
 
 
 class Plan(NamedTuple):
-    """How a message is taken apart: its shape (None when no template matches), where its fields are."""
+    """The shape of a message (None if no template matches), and the places of its fields."""
 
     shape: Shape | None
     places: tuple[tuple[int, int], ...]
@@ -59,12 +59,12 @@ class DetailColumns:
     """The columns from level to fields of a piece.
 
     Args:
-        data: the bytes of the piece, valid UTF-8.
-        body: where each message begins.
-        stop: where it ends.
-        store: for each, whether the store's printer wrote it.
-        open_end: for each, whether no line end followed.
-        origin: whose trace it is.
+        data: bytes of the piece, valid UTF-8.
+        body: beginning of each message.
+        stop: end of each message.
+        store: for each message, whether the store's printer wrote it.
+        open_end: for each message, whether no line end follows.
+        origin: product that wrote the trace.
     """
 
     def __init__(
@@ -98,14 +98,14 @@ class DetailColumns:
 
     @property
     def unmatched(self) -> int:
-        """Records that no template matches."""
+        """Number of records that no template matches."""
         missing = [number for number, shape in enumerate(self._shapes) if shape is None]
         return int(np.isin(self._codes, missing).sum())
 
     # ------------------------------------------------------------------ which messages are alike
 
     def _find_plans(self) -> tuple[list[Plan], Positions]:
-        """The plans of all kinds of messages, and which of them each record has."""
+        """Return the plans of all kinds of messages, and the index of each record's plan."""
         count = len(self._body)
         lengths = self._stop - self._body
         plan_of = np.full(count, -1, np.int64)
@@ -134,7 +134,7 @@ class DetailColumns:
         plans: list[Plan],
         plan_of: Positions,
     ) -> None:
-        """Finds the plans of rows of about the same length; rows of no safe kind are left out."""
+        """Find the plans of rows of about the same length; skip rows that are not safe."""
         words = rows_of(masked_bytes, self._body[rows], width, lengths[rows])
         hashes = lengths[rows].astype(np.uint64) * np.uint64(2) + self._store[rows]
         for column in range(words.shape[1]):
@@ -165,7 +165,7 @@ class DetailColumns:
         return plan
 
     def _plan(self, row: int, *, shared: bool = False) -> Plan:
-        """The plan of one record; `UNSAFE` when it is to be shared and must not be."""
+        """Return the plan of one record; `UNSAFE` if it is to be shared and must not be."""
         raw = self._data[self._body[row] : self._stop[row]]
         text = raw.decode()
         found = self._matcher.match(text, store=bool(self._store[row]), cut=bool(self._open_end[row]))
@@ -181,7 +181,7 @@ class DetailColumns:
     # ------------------------------------------------------------------ the columns
 
     def columns(self) -> list[Any]:
-        """The columns from level to fields."""
+        """Return the columns from level to fields."""
         templates = [shape.template if shape else None for shape in self._shapes]
         return [
             coded(self._codes, [one.level if one else UNKNOWN_LEVEL for one in templates]),
@@ -212,7 +212,7 @@ class DetailColumns:
         return column.cast(pa.string()).cast(pa.int64()) if name in INTEGERS else column
 
     def _fields(self) -> Any:
-        """The map from field names to values, of the fields without a column of their own."""
+        """Return the map from field names to values, for fields without a column of their own."""
         others = [
             [place for place, name in enumerate(shape.names) if not is_own(name, shape.template)]
             if shape
@@ -252,7 +252,7 @@ _known: Final[dict[Origin, dict[tuple[bytes, bool], Plan]]] = {origin: {} for or
 
 
 def _is_safe(found: Match | None, text: str) -> bool:
-    """Whether every message that differs from `text` in digits (and hex digits of pointers) only is alike."""
+    """Return whether all messages that differ from `text` only in digits have the same plan."""
     if any(pattern.fullmatch(text) for pattern in templates_with_digits()):
         return False
     if "0x" not in text or found is None:
@@ -263,7 +263,7 @@ def _is_safe(found: Match | None, text: str) -> bool:
 
 
 def _masked(data: bytes) -> bytes:
-    """The bytes with every digit as `0`, and every hex digit of a pointer."""
+    """Return the bytes with every digit, and every hexadecimal digit of a pointer, as `0`."""
     masked = data.translate(_DIGITS)
     bytes_of = np.frombuffer(masked, np.uint8)
     at = np.flatnonzero(bytes_of[1:] == ord("x"))
@@ -280,7 +280,7 @@ def _masked(data: bytes) -> bytes:
 
 
 def coded(codes: npt.NDArray[np.int32], values: list[str | None]) -> Any:
-    """A column of few different values, some of them null. A value may occur twice in `values`."""
+    """Return a column of few different values, which may be null. A value may occur twice in `values`."""
     missing = np.array([value is None for value in values], np.bool_)[codes] if values else None
     texts = pa.array([value or "" for value in values], pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), texts)

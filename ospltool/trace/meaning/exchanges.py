@@ -1,9 +1,9 @@
-"""Alignments, from request to completion, put together from the traces of both sides.
+"""Follows alignments from request to completion in the traces of both sides.
 
-The trace does not number requests: their source is 0,0,0 unless they are for one reader. But between two
-nodes the requests of one group are answered in the order in which they were made, so that the oldest open
-one is meant. Our engine numbers them, and aligns whole name-spaces: that is then the group. Requests to a
-fellow that is lost, or of a node that was started anew, are closed unanswered.
+OpenSplice does not number requests: their source is 0,0,0 unless they are for one reader. But between two
+nodes the requests of one group are answered in their order, so that an answer belongs to the oldest open
+request. ospltool numbers requests and aligns whole name-spaces, which are then the group. Requests to a lost
+fellow, or of a node that was restarted, are closed unanswered.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from ospltool.trace.reading.record import Record
 
 MOST_OPEN: Final = 100_000
-"""Open alignments; beyond that the oldest are closed and counted."""
+"""Most open alignments; beyond that the oldest are closed and counted."""
 
 
 MOST_LATE: Final = 8
 SOON_NS: Final = 1_000_000_000
-"""Two nodes print the two ends of one message within this time, whichever comes first."""
+"""Time within which two nodes print the two ends of one message, in any order."""
 
 
 class Step(enum.StrEnum):
-    """What happened in an alignment."""
+    """Step of an alignment."""
 
     REQUESTED = "requested"
     RECEIVED = "request received"
@@ -46,7 +46,7 @@ class Step(enum.StrEnum):
 
 
 class End(enum.StrEnum):
-    """How an alignment ended."""
+    """End of an alignment."""
 
     OPEN = "open"
     COMPLETE = "complete"
@@ -59,7 +59,7 @@ class End(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
-    """Where a record is."""
+    """Place of a record, and the beginning of its text."""
 
     node: str
     file: str
@@ -69,14 +69,14 @@ class Place:
 
 
 def place(record: Record) -> Place:
-    """Where a record is, with the beginning of what it says."""
+    """Return the place of a record."""
     return Place(
         record.node, record.file, record.offset, record.time_ns, record.text.partition("\n")[0][:300]
     )
 
 
 class Kinds(NamedTuple):
-    """Samples of a set by kind: writes (with those that dispose), and disposes alone."""
+    """Number of samples of a set by kind: writes (including disposing ones), and disposes alone."""
 
     data: int
     disposes: int
@@ -84,47 +84,45 @@ class Kinds(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class Exchange:
-    """One alignment of one group.
-
-    Attributes:
-        number: counts from 1, in the order of requests.
-        group: partition.topic; a name-space in traces of our engine.
-        alignee: address of the node that asks.
-        aligner: address of the node that answers; `0` while the request is to all.
-        source: the source triple.
-        steps: what happened, in order.
-        end: how it ended.
-        samples_sent: what the aligner sent.
-        samples: what the alignee was told to expect.
-        policy: the merge policy applied; empty for an initial alignment.
-        kinds_sent: what the aligner sent, by kind; None where the trace is silent.
-        kinds: the same of what the alignee injected.
-        set_size: samples in the aligner's whole set, where only a difference was sent (our engine).
-    """
+    """One alignment of one group."""
 
     number: int
+    """Number from 1, in the order of requests."""
     group: str
+    """Partition.topic; a name-space in ospltool traces."""
     alignee: str
+    """Address of the node that asks."""
     aligner: str
+    """Address of the node that answers; `0` while the request is to all."""
     source: str
+    """Source triple."""
     steps: list[tuple[Step, Place]] = dataclasses.field(default_factory=list)
+    """Steps with their lines, in order."""
     end: End = End.OPEN
+    """Its end, or OPEN."""
     samples_sent: int | None = None
+    """Number of samples that the aligner sent; None if unknown."""
     samples: int | None = None
+    """Number of samples that the alignee was told to expect; None if unknown."""
     policy: str = ""
+    """Applied merge policy; empty for an initial alignment."""
     kinds_sent: Kinds | None = None
+    """Samples that the aligner sent, by kind; None if unknown."""
     kinds: Kinds | None = None
+    """Samples that the alignee injected, by kind; None if unknown."""
     set_size: int | None = None
+    """Samples in the aligner's whole set, if only a difference was sent (ospltool)."""
     is_equal: bool = False
+    """The sets were equal, so nothing was sent."""
     is_split: bool = False
-    """It was to all aligners, and goes on as one alignment for each that received it."""
+    """The request was to all aligners, and continues as one alignment for each that received it."""
 
     def time(self, step: Step) -> int | None:
-        """When a step happened first; None when it did not, or without timestamps."""
+        """Return the first time of a step; None if it did not happen or has no time."""
         return next((where.time_ns for what, where in self.steps if what is step), None)
 
     def has(self, step: Step) -> bool:
-        """Whether a step happened."""
+        """Return whether a step happened."""
         return any(what is step for what, _ in self.steps)
 
     @property
@@ -147,37 +145,37 @@ class ExchangeBook:
         """Open alignments by group, oldest first."""
 
         self._late: dict[tuple[str, str], collections.deque[Exchange]] = {}
-        """Alignments that ended before one side had printed all of its lines about them."""
+        """Ended alignments that one side may print further lines about, by group and aligner."""
 
         self._started: dict[str, str] = {}
-        """The address of each node in the run that is being read."""
+        """The address of each node in its current run."""
 
         self._merging: dict[tuple[str, str, str], str] = {}
-        """Merges of our engine that begin with the next request: alignee, aligner, name-space; the policy."""
+        """Policies of ospltool merges before their requests, by alignee, aligner and name-space."""
 
         self._count = 0
         self._open_count = 0
         self.done: list[Exchange] = []
         self._just_sent: dict[str, list[Exchange]] = {}
         self._just_taken: dict[str, list[Exchange]] = {}
-        """By node: the alignments that its next line about kinds of samples is about."""
+        """Alignments that the next line about kinds of samples concerns, by address of the node."""
 
     def add(self, record: Record) -> None:
-        """Takes a record that is whole; `Names` must have learned from it already."""
+        """Take in a whole record; `Names` must have learned from it already."""
         handler = _HANDLERS.get(record.event)
         own = self._names.own.get(record.node)
         if handler is not None and own is not None:
             handler(self, record, own)
 
     def all(self) -> list[Exchange]:
-        """All alignments, in the order of requests; a request to all counts once for each aligner."""
+        """Return all alignments, in the order of requests; a request to all counts once for each aligner."""
         waiting = [one for some in self._open.values() for one in some]
         return sorted((one for one in (*self.done, *waiting) if not one.is_split), key=lambda one: one.number)
 
     # ------------------------------------------------------------------ the alignee's side
 
     def _requested(self, record: Record, own: str) -> None:
-        """The line is printed when the request has been written: aligners may have printed theirs before."""
+        """Note a request. It is printed after it was written, so aligners may have printed theirs before."""
         group, aligner = record.fields["group"], record.fields["fellow"]
         step = (Step.REQUESTED, place(record))
         early = [
@@ -227,13 +225,13 @@ class ExchangeBook:
             self._just_taken[own] = taken
 
     def _injected(self, record: Record, own: str) -> None:
-        """OpenSplice prints this line right after that of the complete group, without naming it."""
+        """Note the injected samples. OpenSplice prints this line right after that of the complete group."""
         kinds = _kinds(record)
         for exchange in self._just_taken.pop(own, ()) if "group" not in record.fields else ():
             exchange.kinds = kinds
 
     def _completed(self, record: Record, own: str) -> None:
-        """Our engine says all about the end of an alignment in one line."""
+        """Note the end of an alignment in ospltool, which is one line."""
         fields = record.fields
         group, aligner, source = fields["group"], fields["fellow"], fields.get("source", "")
         exchange = self._oldest(group, own, aligner, without=Step.COMPLETE, source=source)
@@ -267,7 +265,7 @@ class ExchangeBook:
         exchange.steps.append((Step.RECEIVED, place(record)))
 
     def _of_all(self, group: str, alignee: str, own: str) -> Exchange | None:
-        """A request to all aligners, as one to this node."""
+        """Split an alignment to this node off a request to all aligners."""
         to_all = self._oldest(group, alignee, NOBODY, without=Step.RECEIVED)
         if to_all is None:
             return None
@@ -280,7 +278,7 @@ class ExchangeBook:
         self._aligner_step(record, own, record.fields["fellow"], Step.COMBINED)
 
     def _not_combined(self, record: Record, own: str) -> None:
-        """The fellow has a request waiting already: one answer serves both."""
+        """Close a request that is answered together with an earlier one of the fellow."""
         group, alignee = record.fields["group"], record.fields["fellow"]
         again = [
             one
@@ -312,12 +310,12 @@ class ExchangeBook:
             exchange.kinds_sent = _kinds(record)
 
     def _answered(self, record: Record, own: str) -> list[Exchange]:
-        """The alignments that an answer is for; our engine names several fellows."""
+        """Return the alignments that an answer is for; ospltool names several fellows."""
         group, alignees = record.fields["group"], record.fields["fellow"].split(",")
         return [one for alignee in alignees for one in self._answered_to(group, alignee.strip(), own)]
 
     def _answered_to(self, group: str, alignee: str, own: str) -> list[Exchange]:
-        """The alignments that an answer to a fellow is for; one to fellow 0 is for all being sent."""
+        """Return the alignments that an answer to a fellow is for; one to fellow 0 is for all being sent."""
         if alignee == NOBODY:
             return [
                 one
@@ -350,7 +348,7 @@ class ExchangeBook:
         earlier = {
             address for address, node in self._names.node_of.items() if node == name and address != own
         }
-        if self._started.get(name) == own:  # our engine keeps its address
+        if self._started.get(name) == own:  # ospltool keeps its address
             earlier.add(own)
         self._started[name] = own
         self._late = {
@@ -395,7 +393,7 @@ class ExchangeBook:
     def _oldest(
         self, group: str, alignee: str, aligner: str, *, without: Step, source: str = ""
     ) -> Exchange | None:
-        """The oldest one that waits for a step; one of the same source, if there is one, before that."""
+        """Return the oldest alignment that waits for a step, one of the same source first."""
         waiting = [
             one
             for one in self._open.get(group, ())
@@ -405,22 +403,22 @@ class ExchangeBook:
 
 
 def unanswered(exchanges: list[Exchange], traced: set[str]) -> Iterator[Exchange]:
-    """Alignments that were requested and never answered, although nothing explains it.
+    """Yield alignments that were requested and not answered without an explanation.
 
     Args:
         exchanges: all alignments.
-        traced: addresses of the nodes whose traces are there.
+        traced: addresses of the nodes with traces.
     """
     for one in exchanges:
         if one.end is not End.OPEN or one.has(Step.LINK) or not one.has(Step.REQUESTED):
             continue
         if one.aligner == NOBODY and not traced - {one.alignee}:
-            continue  # whoever may have answered is not seen here
+            continue  # no trace of a node that may have answered
         yield one
 
 
 def _kinds(record: Record) -> Kinds | None:
-    """What a line counts by kind."""
+    """Return the counts of a line by kind."""
     names = ("writes", "write_disposes", "disposes")
     writes, both, disposes = (number(record.fields.get(name)) for name in names)
     return None if writes is None else Kinds(writes + (both or 0), disposes or 0)

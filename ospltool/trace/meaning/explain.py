@@ -1,4 +1,4 @@
-"""What a line of a trace means."""
+"""Explains lines of a trace."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ THREADS: Final[Mapping[str, str]] = {
     "d_sampleChain": "receives data and end marks, and applies merge policies (the alignee's side)",
     "d_deleteData": "receives requests to delete historical data",
 }
-"""What each thread does."""
+"""The task of each thread."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Explanation:
-    """What is known about a message.
+    """An explanation of a message.
 
     Attributes:
-        template: what it was made from.
-        fields: its fields; empty when only the template was asked for.
-        thread: the thread that printed it, or that usually does; empty when not known.
+        template: its template.
+        fields: its fields; empty if only the template was asked for.
+        thread: thread that printed it, or usually does; empty if unknown.
     """
 
     template: Template
@@ -59,9 +59,9 @@ class Explanation:
 
 
 def explain(text: str) -> list[Explanation]:
-    """What a message, a whole line, or the id of a template or event means; nothing when it is not known.
+    """Explain a message, a whole line, or the id of a template or event; return [] if it is unknown.
 
-    A message may be of OpenSplice or of our engine: both are given when both have it.
+    A message that both OpenSplice and ospltool have gets both explanations.
     """
     named = catalogue().named(text)
     if named:
@@ -83,14 +83,14 @@ def explain(text: str) -> list[Explanation]:
 
 
 def as_text(one: Explanation) -> str:
-    """An explanation for people."""
+    """Return an explanation for people."""
     template = one.template
     lines = [f"{template.id}  ({template.origin}, level {' or '.join(template.levels)})"]
     lines.append(f"  message   {pattern_text(template.pattern)}")
     if template.meaning:
         lines.append(f"  meaning   {template.meaning}")
     else:
-        lines.append("  meaning   no explanation yet; the message says all that is known")
+        lines.append("  meaning   no explanation yet")
     if template.event and template.event != template.id:
         lines.append(f"  event     {template.event}")
     if one.thread:
@@ -103,7 +103,7 @@ def as_text(one: Explanation) -> str:
 
 
 def as_value(one: Explanation) -> dict[str, object]:
-    """An explanation for JSON."""
+    """Return an explanation for JSON."""
     template = one.template
     return {
         "id": template.id,

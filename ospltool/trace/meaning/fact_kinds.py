@@ -1,4 +1,4 @@
-"""The kinds of facts that traces tell: what `Facts` gathers."""
+"""The kinds of facts that `Facts` gathers from traces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ospltool.trace.reading.record import Record
 
 Run = tuple[str, int]
-"""A node and the run of its service."""
+"""A node and the number of its run."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class StateSpan:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """A node confirmed a master.
+    """A node's confirmation of a master.
 
     Attributes:
-        run: who.
-        namespace: of which name-space.
-        chooser: the address of the node.
-        master: the address of the master that it confirmed.
-        place: where it says so.
+        run: the node's run.
+        namespace: name-space.
+        chooser: address of the node.
+        master: address of the master that it confirmed.
+        place: line about it.
     """
 
     run: Run
@@ -46,38 +46,35 @@ class Choice:
 
 @dataclasses.dataclass(slots=True)
 class Conflict:
-    """A conflict on one node.
-
-    Attributes:
-        run: the node.
-        number: its number there.
-        kind: the event of its creation, such as `conflict.master`.
-        namespace: the name-space, if it is about one.
-        fellow: the address of the other node, if there is one.
-        created: where it was created.
-        resolving: how often work on it began.
-        started: when merging for it began.
-        stopped: when its last merge ended.
-        ended: where it was resolved, combined with another or discarded.
-        how: the event of its end.
-    """
+    """A conflict on one node."""
 
     run: Run
+    """The node's run."""
     number: str
+    """Its number on the node."""
     kind: str
+    """Event of its creation, such as `conflict.master`."""
     namespace: str
+    """Its name-space; empty without one."""
     fellow: str
+    """Address of the other node; empty without one."""
     created: Place
+    """Line about its creation."""
     resolving: int = 0
+    """Number of times that work on it began."""
     started: Place | None = None
+    """Line about the beginning of its merge."""
     stopped: Place | None = None
+    """Line about the end of its last merge."""
     ended: Place | None = None
+    """Line about its resolution, its combination with another, or its end without effect."""
     how: str = ""
+    """Event of its end."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Merge:
-    """Requests were made for a merge: the merge begins."""
+    """The beginning of a merge with its requests."""
 
     run: Run
     namespace: str
@@ -88,7 +85,7 @@ class Merge:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MergeState:
-    """A node says in which merge state its own set is, or advertises it."""
+    """The merge state of a node's own set, as the node reports or advertises it."""
 
     run: Run
     namespace: str
@@ -100,16 +97,16 @@ class MergeState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Described:
-    """What a node was told of a fellow's name-space, where that changed.
+    """A changed description of a fellow's name-space that a node received.
 
     Attributes:
-        run: who was told.
-        namespace: the name-space.
-        fellow: the address of the fellow.
-        master: the address of the fellow's master; empty where it is not told.
+        run: run of the node that received it.
+        namespace: name-space.
+        fellow: address of the fellow.
+        master: address of the fellow's master; empty if unknown.
         role: the fellow's role.
-        state: its merge state.
-        place: the line.
+        state: the fellow's merge state.
+        place: line about it.
     """
 
     run: Run
@@ -123,14 +120,14 @@ class Described:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredReplaced:
-    """A node of our engine says that another set took the place of its stored one.
+    """An ospltool node's report that another set replaced its stored one.
 
     Attributes:
-        run: who.
-        namespace: of which name-space.
-        before: samples of the former set.
-        kept: the number of the back-up; empty where none was kept.
-        place: the line.
+        run: the node's run.
+        namespace: name-space.
+        before: number of samples in the former set.
+        kept: number of the back-up; empty if none was kept.
+        place: line about it.
     """
 
     run: Run
@@ -142,20 +139,20 @@ class StoredReplaced:
 
 @dataclasses.dataclass(slots=True)
 class Activity:
-    """A thread in one run: its last record."""
+    """The last record of a thread in one run."""
 
     last_ns: int
     last_record: Record
 
     @property
     def last(self) -> Place:
-        """Where it is."""
+        """Place of the last record."""
         return place(self.last_record)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wait:
-    """A main thread printed nothing for a while: what it said before, what after."""
+    """A silence of a main thread between two lines."""
 
     run: Run
     state: str
@@ -167,11 +164,11 @@ class Wait:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Jump:
-    """A clock that was set: two neighbouring records of one file."""
+    """A jump of a clock between two neighbouring records of one file."""
 
     run: Run
     by_ns: int
     before: Place
     after: Place
     is_mismatch: bool = False
-    """The two timestamps of one line do not agree."""
+    """The two timestamps of one line disagree."""

@@ -1,4 +1,4 @@
-"""What the rules of `anomalies` and the `timeline` look at: gathered in one pass over the records."""
+"""Facts for the rules of `anomalies` and for the `timeline`, gathered in one pass over the records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ospltool.trace.reading.record import Record
 
 MOST_FACTS: Final = 500_000
-"""Facts of one kind that are kept; what comes after is counted in `Facts.dropped`."""
+"""Most facts of one kind; `Facts.dropped` counts the others."""
 
 Fact = TypeVar("Fact")
 
@@ -47,11 +47,11 @@ REPORTED: Final = frozenset({"WARNING", "SEVERE", "ERROR", "CRITICAL", "FATAL"})
 
 
 class Facts:
-    """Gathers facts. Records must come in the order of time, those of a node in the order of its file.
+    """Facts from records, which must come in the order of time, those of a node in the order of its file.
 
     Args:
-        with_waits: gather where main threads were silent. It needs every record of them; all else is the same
-            from the records that `ospltool.trace.case.needed` chooses.
+        with_waits: gather silences of main threads, which needs all of their records. Everything else needs
+            only the records that `ospltool.trace.case.needed` chooses.
     """
 
     def __init__(self, *, with_waits: bool = True) -> None:
@@ -60,7 +60,7 @@ class Facts:
         self.book = ExchangeBook(self.names)
         self.states: list[StateSpan] = []
         self.stopping: dict[Run, int] = {}
-        """When runs began to stop in order."""
+        """Times at which runs began to stop in order."""
 
         self.choices: list[Choice] = []
         self.conflicts: list[Conflict] = []
@@ -69,17 +69,17 @@ class Facts:
         """Applied merge policies: run, policy, group."""
 
         self.losses: list[tuple[Run, str, str, Place]] = []
-        """Fellows that were lost: run, event, address."""
+        """Lost fellows: run, event, address."""
 
         self.merge_states: list[MergeState] = []
         self.described: list[Described] = []
         self.stored_replaced: list[StoredReplaced] = []
         self.told_sizes: list[SetSize] = []
-        """Sizes of sets that nodes of our engine tell themselves."""
+        """Sizes of sets that ospltool nodes report themselves."""
 
         self.heartbeats: dict[tuple[Run, str], tuple[int, Place]] = {}
         self.late_heartbeats: list[tuple[Run, str, int, Place]] = []
-        """Heartbeats that came later than their period allows: run, address, nanoseconds after the last."""
+        """Heartbeats later than their period allows: run, address, nanoseconds after the last."""
 
         self.reported: list[tuple[Reported, Place]] = []
         self.activity: dict[tuple[Run, str], Activity] = {}
@@ -89,7 +89,7 @@ class Facts:
         """Waits for historical data: run, reader, request, fulfilment."""
 
         self.roles: dict[str, str] = {}
-        """Role of a node by its address, where a fellow or the node itself told it."""
+        """Role of a node by its address, as the node or a fellow reported it."""
 
         self.dropped: collections.Counter[str] = collections.Counter()
         self.last_ns: dict[Run, int] = {}
@@ -100,13 +100,13 @@ class Facts:
         self._previous: dict[str, tuple[int, Record, Run]] = {}
         self._main: dict[tuple[Run, str], tuple[int, Record]] = {}
         self._merging: dict[tuple[Run, str], str] = {}
-        """Merges of our engine that began: the policy by run and name-space."""
+        """Policies of ospltool merges that began, by run and name-space."""
 
         self._described: dict[tuple[Run, str, str], Described] = {}
 
     @classmethod
     def of(cls, records: Iterable[Record], *, with_waits: bool = True) -> Facts:
-        """The facts of records."""
+        """Return the facts from records."""
         facts = cls(with_waits=with_waits)
         with no_collection():
             for record in records:
@@ -115,7 +115,7 @@ class Facts:
         return facts
 
     def add(self, record: Record) -> None:
-        """Takes a record."""
+        """Take in a record."""
         event = record.event
         if event in TAUGHT_BY or record.kind is Kind.REPORT:
             self.names.learn(record)
@@ -137,7 +137,7 @@ class Facts:
                 taker(self, record, run)
 
     def finish(self) -> None:
-        """Ends what is still open."""
+        """Close the states that are still open."""
         for run, state, start, where in self._open_state.values():
             self.states.append(StateSpan(run, state, start, self.last_ns[run], where))
         self._open_state.clear()
@@ -189,7 +189,7 @@ class Facts:
                 and before.state == record.state
                 and time - known[2] < STRAGGLER_NS
             ):
-                return  # a thread that wrote its line a little late
+                return  # a thread wrote its line a little late
         if known is not None:
             end = time if known[0] == run else self.last_ns[known[0]]
             span = StateSpan(known[0], known[1], known[2], end, known[3])
@@ -212,7 +212,7 @@ class Facts:
 
     def _merge_started(self, record: Record, run: Run) -> None:
         fields = record.fields
-        if "policy" in fields:  # of our engine; it merges whole name-spaces
+        if "policy" in fields:  # ospltool merges whole name-spaces
             self._keep("merges", self.merges, Merge(run, fields["namespace"], 0, 1, place(record)))
             self._merging[run, fields["namespace"]] = fields["policy"].upper()
 
@@ -268,7 +268,7 @@ class Facts:
         self._keep("readers", self.readers, (run, record.fields["reader"], place(record), None))
 
     def _learn_role(self, address: str, role: str) -> None:
-        """Takes the role of an address; a node may not tell it at once."""
+        """Note the role of an address; a node may not report it at once."""
         if address and role:
             self.roles[address] = role
 
@@ -351,7 +351,7 @@ CREATED: Final = frozenset(
         "conflict.new-namespace",
     }
 )
-"""The events by which a conflict comes into the world."""
+"""Events that create a conflict."""
 
 _MERGE_STATES: Final = frozenset(
     {"namespace.merge-state", "namespace.slaved", "namespace.merge-state-advertised"}
@@ -399,12 +399,12 @@ _TAKERS: Final[Mapping[str, Callable[[Facts, Record, Run], None]]] = {
 }
 
 EVENTS: Final = frozenset(_TAKERS) | FOLLOWED | TAUGHT_BY
-"""Records of these events tell something by themselves; of all others only time, state and thread count."""
+"""Events that are facts by themselves; of other records only time, state and thread matter."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reported:
-    """A warning or worse, as far as the rules need it."""
+    """The parts of a warning or worse that the rules need."""
 
     node: str
     level: str

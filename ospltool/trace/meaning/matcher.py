@@ -1,8 +1,8 @@
-"""From the text of a message to its template and fields.
+"""Finds the template and the fields of a message.
 
-A message is compared with few templates: those whose literal beginning it has (found in a tree of
-beginnings), then those that begin with a field and whose longest literal part it contains. Messages without
-fields are found by one look into a dictionary.
+A message is compared with few templates: those with its literal beginning (found in a tree of beginnings),
+then those that begin with a field and whose longest literal part it contains. Messages without fields are
+found in a dictionary.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from ospltool.trace.meaning.catalogue import Template
 
 CUT_AT_BYTES: Final = 1022
-"""OpenSplice cuts a message here, and its line end is lost."""
+"""Size at which OpenSplice cuts a message, with its line end."""
 
 LONGEST_MATCHED: Final = 8192
-"""A longer message is matched by its beginning, so that no pattern has to walk it several times."""
+"""Length up to which a message is matched; of longer ones the beginning is, which bounds the time."""
 
 _LEAF: Final = 2
 _FAN_OUT: Final = 24
@@ -42,21 +42,21 @@ _NOWHERE: Final = ((0, 0),)
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """Messages of one template with the same fields. One object for each: compared by identity."""
+    """A template and a list of its fields; shapes are compared by identity."""
 
     template: Template
     names: tuple[str, ...]
 
 
 class Match(NamedTuple):
-    """What a message was made from, and where its fields are.
+    """The template of a message, and the places of its fields.
 
     Attributes:
         shape: template and names of the fields.
-        text: what the template made: the message, or its first line.
-        spans: for the whole text and then for each field, where it begins and ends in `text`.
-        shift: how much of the message stands before `text`.
-        mask: the mask before it; it is then the first field.
+        text: the part that the template made: the message, or its first line.
+        spans: beginning and end in `text`, of the whole text and then of each field.
+        shift: characters of the message before `text`.
+        mask: the mask before it, which is then the first field; None without one.
     """
 
     shape: Shape
@@ -67,46 +67,46 @@ class Match(NamedTuple):
 
     @property
     def template(self) -> Template:
-        """The template."""
+        """The template of the message."""
         return self.shape.template
 
     @property
     def fields(self) -> dict[str, str]:
-        """The values of the fields by their names."""
+        """Values of the fields by name."""
         values = [self.text[start:end] for start, end in self.spans[1:]]
         return dict(zip(self.shape.names, values if self.mask is None else [self.mask, *values], strict=True))
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """Where each field begins and ends in the message, in characters."""
+        """Beginning and end of each field in the message, in characters."""
         places = [(start + self.shift, end + self.shift) for start, end in self.spans[1:]]
         return places if self.mask is None else [(_MASK_START, _MASK_START + len(self.mask)), *places]
 
 
 class _Candidate:
-    """A template with fields, ready to be compared. Its pattern is compiled when it is needed first."""
+    """A template with fields. Its pattern is compiled at its first use."""
 
     __slots__ = ("_pattern", "masked", "needle", "parts", "prefix", "shape")
 
     def __init__(self, template: Template, parts: tuple[Piece, ...]) -> None:
         names = tuple(part.field for part in parts if part.field)
         self.shape = Shape(template, names)
-        self.masked = Shape(template, ("mask", *names))  # of a message with the mask before it
+        self.masked = Shape(template, ("mask", *names))  # for a message with a mask before it
         self.parts = parts
-        self.prefix = parts[0].literal  # what every message of it begins with
+        self.prefix = parts[0].literal  # the beginning of all of its messages
         self.needle = max((part.literal for part in parts[1:]), key=len, default="")
         self._pattern: re.Pattern[str] | None = None
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """What matches a whole message."""
+        """Regular expression that matches a whole message."""
         if self._pattern is None:
             self._pattern = compile_pieces(self.parts)
         return self._pattern
 
     @property
     def literal_length(self) -> int:
-        """How much of it is fixed; of two templates that match, the one with more is meant."""
+        """Length of the literal text; of two templates that match, the longer one wins."""
         return sum(len(part.literal) for part in self.parts)
 
 
@@ -115,9 +115,9 @@ class _Node:
     """A node of the tree of beginnings.
 
     Attributes:
-        length: how many characters decide about the next node.
-        children: the next nodes.
-        candidates: what to try when there is no next node; the longest beginnings first.
+        length: number of characters that choose the next node.
+        children: next nodes.
+        candidates: candidates to try if there is no next node, longest beginnings first.
     """
 
     length: int
@@ -126,11 +126,11 @@ class _Node:
 
 
 def _tree(candidates: list[_Candidate], known: int, above: tuple[_Candidate, ...]) -> _Node:
-    """The tree of candidates that share their first `known` characters."""
+    """Return the tree of candidates that share their first `known` characters."""
     if len(candidates) <= _LEAF:
         return _Node(0, {}, (*candidates, *above))
     shortest = min(len(one.prefix) for one in candidates)
-    length = known + 1  # as far as they still differ, and no further than the shortest beginning
+    length = known + 1  # grows while they differ, up to the shortest beginning
     while length < shortest and len({one.prefix[:length] for one in candidates}) < _FAN_OUT:
         length += 1
     groups: dict[str, list[_Candidate]] = {}
@@ -163,7 +163,7 @@ class _Index:
                 self._by_beginning.setdefault(one.prefix[:_CUT_PREFIX], []).append(one)
 
     def find(self, text: str, mask: str | None = None, shift: int = 0) -> Match | None:
-        """The template that makes exactly this text."""
+        """Return the match of exactly this text."""
         exact = self._exact.get(text)
         if exact is not None:
             return Match(exact[mask is not None], text, _NOWHERE, shift, mask)
@@ -179,9 +179,9 @@ class _Index:
         return None
 
     def find_cut(self, text: str) -> Match | None:
-        """The template of a message whose end is missing: the one that explains most of it.
+        """Return the match that explains most of a message whose end is missing.
 
-        A field that reaches the end of the message is left out: half a name or a number is another one.
+        A field that reaches the end of the message is left out, since half a name or number is wrong.
         """
         best: tuple[int, Match] | None = None
         for one in self._by_beginning.get(text[:_CUT_PREFIX], ()):
@@ -199,7 +199,7 @@ class _Index:
 
 
 def _without_end(shape: Shape, text: str, spans: tuple[tuple[int, int], ...]) -> Match:
-    """The match of a cut message, without a field that was cut with it."""
+    """Return the match of a cut message, without a field that was cut with it."""
     if shape.names and spans[-1][1] == len(text):
         return Match(_shorter(shape), text, spans[:-1])
     return Match(shape, text, spans)
@@ -207,19 +207,19 @@ def _without_end(shape: Shape, text: str, spans: tuple[tuple[int, int], ...]) ->
 
 @functools.lru_cache(maxsize=1024)
 def _shorter(shape: Shape) -> Shape:
-    """The shape without its last field."""
+    """Return the shape without its last field."""
     return Shape(shape.template, shape.names[:-1])
 
 
 @functools.lru_cache(maxsize=1024)
 def _beginning(shape: Shape, parts: tuple[Piece, ...]) -> tuple[Shape, re.Pattern[str]]:
-    """What the first parts of a template can make; the last field takes what is left if it is text."""
+    """Return shape and pattern of the first parts of a template; a last field of kind text takes the rest."""
     names = tuple(part.field for part in parts if part.field)
     return Shape(shape.template, names), compile_pieces((*parts, Piece("", "", "")))
 
 
 class Matcher:
-    """Finds templates: those of the trace's own origin first, then those of the other one."""
+    """A finder of templates: those of the trace's own origin first, then those of the other one."""
 
     def __init__(self, templates: tuple[Template, ...], others: tuple[Template, ...] = ()) -> None:
         def index(printer: Printer) -> tuple[_Index, _Index]:
@@ -233,12 +233,12 @@ class Matcher:
         )
 
     def match(self, text: str, *, store: bool = False, cut: bool = False) -> Match | None:
-        """The template of a message.
+        """Find the template of a message.
 
         Args:
-            text: the message, without the line ends after it.
-            store: the store's printer wrote it.
-            cut: it may have been cut at its end.
+            text: the message, without line ends after it.
+            store: the store's printer wrote the message.
+            cut: the message may have been cut at its end.
         """
         if store:
             return _find(self._store, text, None, cut=cut)
@@ -268,7 +268,7 @@ def _find(
 
 @functools.cache
 def matcher(origin: Origin = Origin.OPENSPLICE) -> Matcher:
-    """The matcher for traces of an origin; it knows the templates of the other one too."""
+    """Return the matcher for traces of an origin, which knows the templates of the other one, too."""
     if origin is Origin.ENGINE:
         return Matcher(engine_templates(), opensplice_templates())
     return Matcher(opensplice_templates(), engine_templates())
@@ -276,9 +276,9 @@ def matcher(origin: Origin = Origin.OPENSPLICE) -> Matcher:
 
 @functools.cache
 def templates_with_digits() -> tuple[re.Pattern[str], ...]:
-    """Patterns of the templates whose literal text has digits, with any digit in the place of each.
+    """Return patterns of the templates with digits in their literal text, where any digit matches.
 
-    Two messages that differ in digits only are of the same template, unless one of these patterns matches.
+    Two messages that differ only in digits have the same template, unless one of these patterns matches.
     """
     return tuple(
         compile_pieces(pieces(template.pattern), any_digit=True)

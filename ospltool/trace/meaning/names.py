@@ -1,7 +1,7 @@
-"""Which address belongs to which node, and what a node knows about itself.
+"""Names of nodes by address, and the settings that nodes report about themselves.
 
-Addresses of OpenSplice are random at every start, so that a node has as many as it had runs. A node of our
-engine keeps its id, and its fellows call it by the Name of its configuration: that is its address here.
+OpenSplice draws a random address at every start, so that a node has one for each run. An ospltool node keeps
+its id, and its fellows call it by the Name of its configuration, which is its address here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME_SPACE: Final = re.compile(
     r"^- //OpenSplice/DurabilityService/NameSpaces/NameSpace(\S+): (.*)$", re.MULTILINE
 )
 _ORIGIN: Final = re.compile(r" \((?:default|[^()]*:\d+:\d+)\)$")
-"""Our engine says where a setting comes from."""
+"""The origin of a setting, which ospltool prints."""
 
 _SETTING: Final = re.compile(r"^( *)- ([^:]+?) *: ?(.*)$", re.MULTILINE)
 TAUGHT_BY: Final = frozenset(
@@ -36,36 +36,36 @@ TAUGHT_BY: Final = frozenset(
         "namespace.remembered",
     }
 )
-"""The events that teach names; reports may do so too."""
+"""Events from which names are learned; reports are another source."""
 
 _IDENTIFIED: Final = re.compile(r"The durability service can be identified by ID: (\S+)")
 
 
 @dataclasses.dataclass(slots=True)
 class Names:
-    """Learns from records and reports which address is whose."""
+    """Names of nodes by address, learned from records and reports."""
 
     node_of: dict[str, str] = dataclasses.field(default_factory=dict)
     priority_of: dict[str, int] = dataclasses.field(default_factory=dict)
     own: dict[str, str] = dataclasses.field(default_factory=dict)
-    """The address of each node in its current run."""
+    """Address of each node in its current run."""
 
     runs_of: dict[str, list[tuple[str, int]]] = dataclasses.field(default_factory=dict)
-    """The runs in which an address was in use."""
+    """Runs in which an address was in use."""
 
     name_spaces: dict[str, list[NameSpace]] = dataclasses.field(default_factory=dict)
-    """The name-spaces of a node of our engine, which aligns them as a whole."""
+    """Name-spaces of an ospltool node, which aligns them as a whole."""
 
     _space_of: dict[tuple[str, str], str | None] = dataclasses.field(default_factory=dict)
     _settings: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
 
     def learn(self, record: Record) -> None:
-        """Takes a record; what is not whole teaches nothing."""
+        """Learn from a record if it is whole."""
         if not is_whole(record):
             return
         if record.kind is Kind.REPORT:
             found = _IDENTIFIED.match(record.text)
-            if found:  # several nodes may share a log: their own traces know better
+            if found:  # several nodes may share a log, so their traces take precedence
                 self.node_of.setdefault(found[1], record.node)
             return
         match record.event:
@@ -98,7 +98,7 @@ class Names:
             self.priority_of[address] = priority
 
     def _learn_name_space(self, record: Record) -> None:
-        """A dynamic name-space, which the configuration does not have."""
+        """Learn a dynamic name-space, which the configuration lacks."""
         name, expressions = record.fields.get("namespace", ""), record.fields.get("expressions", "")
         elements = tuple(Element.parse(one) for one in expressions.split(",") if one[-1:] not in {"", "."})
         before = [one for one in self.name_spaces.get(record.node, ()) if one.name != name]
@@ -106,11 +106,11 @@ class Names:
         self._space_of.clear()
 
     def own_of(self, run: tuple[str, int]) -> str:
-        """The address of a node in a run; empty when it is not known."""
+        """Return the address of a node in a run; empty if it is unknown."""
         return next((address for address, runs in self.runs_of.items() if run in runs), "")
 
     def name_space_of(self, node: str, group: str) -> str | None:
-        """The name-space of our engine that a group belongs to on a node: the first that contains it."""
+        """Return the first name-space of an ospltool node that contains a group; None if there is none."""
         if (node, group) not in self._space_of:
             partition, _, topic = group.rpartition(".")
             spaces, wanted = self.name_spaces.get(node, ()), Group(partition, topic)
@@ -118,23 +118,23 @@ class Names:
         return self._space_of[node, group]
 
     def node(self, address: str) -> str:
-        """The name of an address; the address itself when it is not known."""
+        """Return the node with an address; the address itself if it is unknown."""
         if address == NOBODY:
             return "nobody"
         return self.node_of.get(address, address)
 
     def addresses(self, name: str) -> tuple[str, ...]:
-        """The addresses that a name or an address of the user means."""
+        """Return the addresses that a user means with a name or an address."""
         return (name, *(address for address, node in self.node_of.items() if node == name))
 
 
 def settings(text: str) -> dict[str, str]:
-    """The settings in the report of a configuration."""
+    """Return the settings in the report of a configuration."""
     return {found[2].strip(): _ORIGIN.sub("", found[3].strip()) for found in _SETTING.finditer(text)}
 
 
 def name_spaces(text: str) -> list[NameSpace]:
-    """The name-spaces in our engine's report of its configuration, in their order."""
+    """Return the name-spaces in an ospltool node's report of its configuration, in their order."""
     found: list[tuple[str, list[Element]]] = []
     for setting in _NAME_SPACE.finditer(text):
         value = _ORIGIN.sub("", setting[2])
@@ -148,6 +148,6 @@ def name_spaces(text: str) -> list[NameSpace]:
 
 
 def _priority(extensions: str) -> str | None:
-    """The masterPriority among the extensions of a name-space, `masterPriority, 100`."""
+    """Return the masterPriority among the extensions of a name-space, `masterPriority, 100`."""
     name, _, value = extensions.partition("masterPriority")
     return value.strip(" ,)").partition(",")[0].strip() if name != extensions else None

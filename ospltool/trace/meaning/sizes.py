@@ -1,4 +1,4 @@
-"""How large the set of a group was on a node, whenever the traces show it."""
+"""Sizes of the sets of groups on nodes over time, from traces."""
 
 from __future__ import annotations
 
@@ -17,57 +17,54 @@ if TYPE_CHECKING:
 
 BUILT_IN: Final = "__BUILT-IN PARTITION__."
 TOLD_BY: Final = frozenset({"store.namespace", "store.restored", "injection.started"})
-"""Events of our engine that say how many samples a name-space has on the node."""
+"""Events of ospltool with the number of samples of a name-space on the node."""
 
 _TAKES_THE_PLACE: Final = frozenset({"", "REPLACE", "CATCHUP"})
 
 
 class How(enum.StrEnum):
-    """How a size is known."""
+    """Origin of a known size."""
 
     SENT = "sent"
     """The node sent its whole set."""
     TAKEN = "taken"
-    """The node took the whole set of another in place of its own."""
+    """The node replaced its set with the whole set of another node."""
     JOINED = "joined"
-    """The node joined another set with its own: it has at least that much."""
+    """The node joined another set with its own, so the size is a lower bound."""
     EMPTIED = "emptied"
-    """Merge policy Delete threw the set away."""
+    """Merge policy Delete discarded the set."""
     TOLD = "told"
-    """The node says how much it has."""
+    """The node reported its size."""
     STORED = "stored"
-    """A store has it."""
+    """A store contains the set."""
     RECORDED = "recorded"
-    """The node showed it to a console."""
+    """A console recorded the node's snapshot."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetSize:
-    """How many samples with data a set had.
-
-    Attributes:
-        node: where.
-        group: partition.topic; a name-space in traces of our engine.
-        time_ns: when.
-        samples: how many; writes and disposing writes where the trace counts them by kind, else all.
-        how: how this is known.
-        place: the line that shows it; None for stores and recordings.
-        source: the store or recording; empty for a line.
-    """
+    """The number of samples with data in a set at one moment."""
 
     node: str
+    """Name of the node."""
     group: str
+    """Partition.topic; a name-space in ospltool traces."""
     time_ns: int
+    """Time since 1970."""
     samples: int
+    """Number of samples; only those with data if the trace counts by kind."""
     how: How
+    """Origin of the size."""
     place: Place | None = None
+    """Line that shows it; None for stores and recordings."""
     source: str = ""
+    """Store or recording; empty for a line."""
     disposes: int = 0
-    """Disposes in the set: so many instances are gone when they are purged."""
+    """Number of disposes in the set, whose instances vanish when they are purged."""
 
 
 def told(record: Record) -> SetSize | None:
-    """The size of a set that a line of our engine tells."""
+    """Return the size of a set in a line of ospltool; None if it has none."""
     samples = number(record.fields.get("samples"))
     namespace = record.fields.get("namespace")
     if samples is None or not namespace or record.time_ns is None:
@@ -76,7 +73,7 @@ def told(record: Record) -> SetSize | None:
 
 
 def sizes(facts: Facts) -> list[SetSize]:
-    """All sizes that traces show, by time. OpenSplice's own groups are left out."""
+    """Return all sizes from traces, by time, without OpenSplice's own groups."""
     found = [one for one in facts.told_sizes if not one.group.startswith(BUILT_IN)]
     for one in facts.book.all():
         if not one.group.startswith(BUILT_IN):
@@ -110,14 +107,14 @@ def _of_exchange(facts: Facts, one: Exchange) -> Iterator[SetSize]:
 
 
 def sent_set(one: Exchange) -> Kinds | None:
-    """The set of the aligner; None where the trace does not tell."""
+    """Return the size of the aligner's set; None if it is unknown."""
     if one.set_size is not None:
         return Kinds(one.set_size, 0)
     return one.kinds_sent or _all_data(one.samples_sent)
 
 
 def taken_set(one: Exchange) -> Kinds | None:
-    """The set that the alignee took; None where the trace does not tell."""
+    """Return the size of the set that the alignee took; None if it is unknown."""
     if one.set_size is not None:
         return Kinds(one.set_size, 0)
     return one.kinds or one.kinds_sent or _all_data(one.samples)

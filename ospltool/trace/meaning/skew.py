@@ -1,9 +1,8 @@
-"""How much the clocks of nodes differ, estimated from what they tell each other.
+"""Estimates the differences of the clocks of nodes from the messages between them.
 
-Trace lines do not number messages, so which receipt belongs to which sending is not known. But the right
-pairs all have about the same difference of time, the wrong ones any: the densest cluster of differences is
-the right one. The fastest message each way bounds the difference of the clocks from either side; it is known
-to half of the round trip (the estimate of NTP).
+Trace lines do not number messages, so the pairs of sending and receipt are unknown. But the right pairs have
+about the same difference of time, and the wrong ones any: the densest cluster of differences is the right
+one. The fastest message each way bounds the difference of the clocks, to half of the round trip (as in NTP).
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
     from ospltool.trace.reading.record import Record
 
 MOST_TIMES: Final = 400
-"""Times that are kept of one kind of message between two nodes; later ones are not looked at."""
+"""Most times of one kind of message between two nodes; later ones are ignored."""
 
 CLUSTER_NS: Final = 20_000_000
-"""Width of a cluster of differences: more than the usual delay of a message."""
+"""Width of a cluster of differences, more than the usual delay of a message."""
 
 LEAST_PAIRS: Final = 3
-"""A smaller cluster may be chance."""
+"""Least size of a cluster that is not chance."""
 
 _SENT: Final = {
     "align.request": ("request", "group"),
@@ -37,7 +36,7 @@ _SENT: Final = {
     "namespace.requesting": ("namespaces-request",),
     "fellow.capabilities-sent": ("capabilities",),
 }
-"""For each event of sending, the kind of message and the fields that its receipt has too."""
+"""By event of sending: the kind of message, and the fields that its receipt shares."""
 
 _RECEIVED: Final = {
     "align.request-received": ("request", "group"),
@@ -51,13 +50,13 @@ _RECEIVED: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Skew:
-    """The correction of a node.
+    """The correction of a node's clock.
 
     Attributes:
-        node: the node.
-        add_ns: what to add to its times, so that they agree with the reference.
-        uncertainty_ns: how far off that may be; None when nothing was learned and `add_ns` is 0.
-        pairs: how many messages it rests on.
+        node: name of the node.
+        add_ns: nanoseconds to add to its times, to agree with the reference.
+        uncertainty_ns: largest error of that; None if nothing was learned and `add_ns` is 0.
+        pairs: number of messages behind it.
     """
 
     node: str
@@ -70,7 +69,7 @@ _Key = tuple[str, ...]
 
 
 class SkewEstimator:
-    """Gathers when messages were sent and received."""
+    """The times at which messages were sent and received, for an estimate."""
 
     def __init__(self) -> None:
         self.nodes: set[str] = set()
@@ -79,7 +78,7 @@ class SkewEstimator:
         self._received: dict[_Key, list[int]] = {}
 
     def add(self, record: Record) -> None:
-        """Takes a record of any node, in the order of its file."""
+        """Take in a record of any node, in the order of its file."""
         if record.time_ns is None or record.clock is not Clock.ABSOLUTE:
             return
         self.nodes.add(record.node)
@@ -100,7 +99,7 @@ class SkewEstimator:
             _keep(self._received.setdefault(key, []), record.time_ns)
 
     def estimate(self, reference: str | None = None) -> list[Skew]:
-        """The correction of every node against a reference; the first node by name when not given."""
+        """Estimate the correction of every node against a reference; by default the first node by name."""
         nodes = sorted(self.nodes)
         if not nodes:
             return []
@@ -123,7 +122,7 @@ class SkewEstimator:
         return [known.get(node, Skew(node, 0, None, 0)) for node in nodes]
 
     def _fastest(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """By sender and receiver: the least difference of the right pairs, and how many there are."""
+        """Return the least difference of the right pairs and their number, by sender and receiver."""
         node_of = self._names.node_of
         differences: dict[tuple[str, str], list[int]] = {}
         for key, received in self._received.items():
@@ -143,7 +142,7 @@ def _keep(times: list[int], time_ns: int) -> None:
 
 
 def _densest(values: list[int]) -> tuple[int, int]:
-    """Where the densest cluster of sorted values begins, and how many it has."""
+    """Return the first value of the densest cluster of sorted values, and its size."""
     best, size, first = values[0], 0, 0
     for last, value in enumerate(values):
         while value - values[first] > CLUSTER_NS:
@@ -155,7 +154,7 @@ def _densest(values: list[int]) -> tuple[int, int]:
 
 
 def estimate(records: Iterable[Record], reference: str | None = None) -> list[Skew]:
-    """The correction of every node."""
+    """Estimate the correction of every node."""
     estimator = SkewEstimator()
     for record in records:
         estimator.add(record)

@@ -1,1 +1,1 @@
-"""From files to records: every byte of a file belongs to one record."""
+"""Reads files as records: every byte of a file belongs to one record."""

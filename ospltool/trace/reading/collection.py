@@ -1,4 +1,4 @@
-"""Millions of records without the cyclic garbage collector."""
+"""Suspends the cyclic garbage collector for millions of records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def no_collection() -> Iterator[None]:
-    """Without the cyclic garbage collector, which would look at millions of fields again and again."""
+    """Suspend the cyclic garbage collector, which would traverse millions of fields again and again."""
     enabled = gc.isenabled()
     gc.disable()
     try:

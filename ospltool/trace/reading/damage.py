@@ -1,7 +1,7 @@
-"""Where files cannot be read on: what is before that place is shown, and the place is reported.
+"""Damaged files: the part before the damage is shown, and the place is reported.
 
-A compressed file that is cut or damaged gives what could be decompressed. The place where that ends is noted
-here, once for each file, for whoever reports what was read.
+A compressed file that is cut or damaged is read as far as it can be decompressed. That place is noted here,
+once for each file, for the report to the user.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pathlib
 
 STEP_BYTES: Final = 1 << 13
-"""Bytes that are decompressed at once: at most that much before the damage is lost with it."""
+"""Bytes that are decompressed at once: the most that is lost before the damage."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class Damage:
     """A file that cannot be read to its end.
 
     Attributes:
-        file: the file.
-        offset: how many bytes could be read, after decompression.
-        reason: what is wrong.
+        file: path of the file.
+        offset: readable bytes, after decompression.
+        reason: description of the damage.
     """
 
     file: str
@@ -38,34 +38,34 @@ _noted: dict[str, Damage] = {}
 
 
 def note(damage: Damage) -> None:
-    """Notes that a file cannot be read to its end."""
+    """Note that a file cannot be read to its end."""
     _noted[damage.file] = damage
 
 
 def of(path: pathlib.Path) -> Damage | None:
-    """The damage of a file, as far as it was read in this process."""
+    """Return the damage that this process found in a file; None without any."""
     return _noted.get(str(path))
 
 
 def noted() -> list[Damage]:
-    """What was noted and not taken yet, by file."""
+    """Return the damages noted and not taken yet, by file."""
     return sorted(_noted.values(), key=lambda one: one.file)
 
 
 def take() -> list[Damage]:
-    """What was noted, by file; it is then forgotten."""
+    """Return the noted damages, by file, and forget them."""
     taken = noted()
     _noted.clear()
     return taken
 
 
 class SoundPart:
-    """A stream of decompressed bytes that ends where the file is damaged, and notes that.
+    """A stream of decompressed bytes that ends at a damage, and notes it.
 
     Args:
-        stream: decompresses.
-        path: its file.
-        errors: what the decompression raises.
+        stream: decompresses the file.
+        path: the file.
+        errors: exceptions of the decompression.
     """
 
     def __init__(self, stream: IO[bytes], path: pathlib.Path, errors: tuple[type[Exception], ...]) -> None:
@@ -76,7 +76,7 @@ class SoundPart:
         self._is_over = False
 
     def read(self, size: int = -1) -> bytes:
-        """At most `size` bytes; none at the end, and where the file cannot be read on."""
+        """Read at most `size` bytes; none at the end or at a damage."""
         parts: list[bytes] = []
         left = size
         while left and not self._is_over:
@@ -93,7 +93,7 @@ class SoundPart:
         return b"".join(parts)
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._stream.close()
 
     def __enter__(self) -> SoundPart:

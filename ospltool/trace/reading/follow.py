@@ -1,7 +1,7 @@
 """Follows files that grow: through rotation, truncation and disappearance.
 
-Files are looked at every few milliseconds. That costs less than a thousandth of a core, works on every file
-system (events of the kernel do not come from network file systems), and its delay is the interval.
+Files are polled every few milliseconds. That costs less than a thousandth of a core and works on every file
+system, including network file systems, which send no events.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 POLL_S: Final = 0.01
 IDLE_S: Final = 0.2
-"""The last record of a file is only known to be whole when the next one begins, or after so much silence."""
+"""Silence after which the last record of a file counts as whole; otherwise the next record shows it."""
 
 READ_BYTES: Final = 1 << 20
 HEAD_BYTES: Final = 96
-"""A file whose first bytes have changed was truncated and written anew, however long it is by now."""
+"""First bytes of a file that reveal by a change that it was truncated and rewritten."""
 
 
 def check_can_be_followed(sources: Sequence[Source]) -> None:
-    """Refuses what does not grow record by record.
+    """Refuse files that do not grow record by record.
 
     Raises:
         SourceError: a file is compressed.
@@ -41,38 +41,47 @@ def check_can_be_followed(sources: Sequence[Source]) -> None:
     compressed = next((source for source in sources if source.compressed), None)
     if compressed is not None:
         raise SourceError(
-            f"{compressed.path}: a compressed file does not grow record by record; it can not be followed"
+            f"{compressed.path}: a compressed file does not grow record by record; it cannot be followed"
         )
 
 
 class Notice(str):
-    """Something about a file, for the operator: it was rotated, truncated, has gone."""
+    """A message about a file to the operator: it was rotated or truncated, or has disappeared."""
 
     __slots__ = ()
 
 
 @dataclasses.dataclass(slots=True)
 class _File:
-    """A file that is followed, opened or not (any more)."""
+    """A followed file, open or not."""
 
     source: Source
+    """Path, node and present format of the file."""
     descriptor: int = -1
+    """File descriptor; -1 while it is not open."""
     inode: tuple[int, int] = (0, 0)
+    """Device and inode of the open file."""
     offset: int = 0
+    """Number of bytes read."""
     head: bytes = b""
+    """First bytes, to detect a truncation."""
     rest: bytes = b""
+    """Bytes of the last record, which may not be whole."""
     rest_since: float = 0.0
+    """Time of the last bytes, in seconds of the monotonic clock."""
     parser: TraceParser | None = None
+    """Parser of the file, if it is a durability trace."""
     gone: bool = False
+    """Whether its path has disappeared."""
 
 
 class Follower:
-    """Reads what is added to files.
+    """A reader of the bytes that are added to files.
 
     Args:
         sources: the files; they need not exist yet.
-        starts: byte offset at which to begin, by file; the end when not given.
-        needle: only records that contain these bytes are wanted.
+        starts: byte offset at which to begin, by file; by default the end.
+        needle: bytes that wanted records contain.
     """
 
     def __init__(
@@ -85,19 +94,19 @@ class Follower:
             self._open(file, (starts or {}).get(file.source.file))
 
     def close(self) -> None:
-        """Closes all files."""
+        """Close all files."""
         for file in self._files:
             self._close(file)
 
     def poll(self) -> list[Record | Notice]:
-        """What has come in since the last time, by file."""
+        """Return the records and notices since the last call, by file."""
         found: list[Record | Notice] = []
         for file in self._files:
             found.extend(self._poll(file))
         return found
 
     def run(self, wait: Callable[[float], bool]) -> Iterator[list[Record | Notice]]:
-        """Gives what comes in until `wait(seconds)` says that it is over; an empty list when it was quiet."""
+        """Yield news, perhaps empty, until `wait(seconds)` returns True."""
         while True:
             yield self.poll()
             if wait(POLL_S):
@@ -120,7 +129,7 @@ class Follower:
         return True
 
     def _sniff_again(self, file: _File) -> None:
-        """What a new file holds may differ from the one before; an empty one is not known yet."""
+        """Determine the format of a new file again; that of an empty one stays unknown."""
         if os.fstat(file.descriptor).st_size:
             found = sniff(file.source.path, file.source.node)
             if found.format is Format.UNKNOWN:
@@ -137,7 +146,7 @@ class Follower:
         if file.descriptor < 0:
             if not self._open(file, 0):
                 return
-            yield Notice(f"{file.source.path}: is there again, reading from its beginning")
+            yield Notice(f"{file.source.path}: exists again, reading from its beginning")
         status = os.fstat(file.descriptor)
         if status.st_size < file.offset or (
             status.st_size > file.offset and os.pread(file.descriptor, len(file.head), 0) != file.head
@@ -177,13 +186,13 @@ class Follower:
             yield from self._parse(file, data[:cut])
 
     def _flush(self, file: _File) -> Iterator[Record]:
-        """Gives out what waited for the next record."""
+        """Yield the bytes that waited for the next record."""
         if file.rest:
             data, file.rest = file.rest, b""
             yield from self._parse(file, data)
 
     def _parse(self, file: _File, data: bytes) -> Iterator[Record]:
-        """The records of bytes that begin with a record and end with one."""
+        """Yield the records of bytes that begin with a record and end with one."""
         start = file.offset - len(file.rest) - len(data)
         if self._needle is not None and self._needle not in data:
             return
@@ -199,18 +208,18 @@ class Follower:
             yield from parser.parse(data, start)
 
     def _look_for_another(self, file: _File) -> Iterator[Record | Notice]:
-        """Whether the path leads to another file now: the old one was read to its end."""
+        """Open the new file if the path leads to another one, after reading the old one to its end."""
         try:
             status = file.source.path.stat()
         except OSError:
             if not file.gone:
                 file.gone = True
                 yield from self._flush(file)
-                yield Notice(f"{file.source.path}: has gone, waiting for it")
+                yield Notice(f"{file.source.path}: disappeared, waiting for it")
             return
         file.gone = False
         if (status.st_dev, status.st_ino) != file.inode:
-            yield from self._read(file)  # what was written between the last look and the rotation
+            yield from self._read(file)  # written between the last poll and the rotation
             yield from self._flush(file)
             self._close(file)
             if self._open(file, 0):

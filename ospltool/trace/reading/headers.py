@@ -1,4 +1,4 @@
-"""Where a record of a durability trace begins, and what its header says.
+"""Finds and parses the headers of records in a durability trace.
 
     2026-11-21T01:08:30+0000 1795223310.294122015 INIT (ospl_durability) -> message
     1510591395.741573630 INIT (mainThread) -> message                         older releases
@@ -39,10 +39,10 @@ STATES: Final = (
 )
 STORE_PRINTER: Final = b"PersistentStore"
 END: Final = b") -> "
-"""How every header ends."""
+"""End of every header."""
 
 LONGEST: Final = 240
-"""No header is longer, in bytes."""
+"""Bytes of the longest possible header."""
 
 RELATIVE_LIMIT_S: Final = 10 * 365 * 86400
 """A time below ten years after 1970 counts from the start of the service."""
@@ -73,15 +73,15 @@ IS_LINE_HEADER: Final = re.compile(re.sub(r"\(\?P<\w+>", "(?:", rf"{_TIMED}|{_UN
 
 
 class Header(NamedTuple):
-    """A header that was found in a buffer.
+    """A header in a buffer.
 
     Attributes:
-        start: where it begins in the buffer.
-        end: where its message begins.
-        time_ns: its time; None without timestamps.
-        local: the local time before it; empty in older releases.
-        state: the state; empty for the store's printer.
-        thread: the thread; for the store's printer `PersistentStore (KV)`.
+        start: its beginning in the buffer.
+        end: beginning of its message.
+        time_ns: its time; None without timestamp.
+        local: local time before it; empty in older releases.
+        state: service state; empty for the store's printer.
+        thread: thread; for the store's printer `PersistentStore (KV)`.
     """
 
     start: int
@@ -93,17 +93,17 @@ class Header(NamedTuple):
 
     @property
     def clock(self) -> Clock:
-        """What its time counts from."""
+        """Clock of its time."""
         return clock_of(self.time_ns)
 
 
 def is_time(time_ns: int) -> bool:
-    """Whether a time fits into 64 bits. A header with another is damaged: its record has no time."""
+    """Return whether a time fits into 64 bits. A record with another time counts as having none."""
     return abs(time_ns) < 1 << 63
 
 
 def clock_of(time_ns: int | None) -> Clock:
-    """What a time counts from, by its size: relative times are small."""
+    """Return the clock of a time, judged by its size: relative times are small."""
     if time_ns is None:
         return Clock.NONE
     return Clock.ABSOLUTE if time_ns >= RELATIVE_LIMIT_S * SECOND_NS else Clock.RELATIVE
@@ -112,12 +112,12 @@ def clock_of(time_ns: int | None) -> Clock:
 def headers(
     buffer: bytes, start: int = 0, end: int | None = None, *, untimed: bool = False
 ) -> Iterator[Header]:
-    """The headers in `buffer[start:end]`, in order.
+    """Yield the headers in `buffer[start:end]`, in order.
 
     Args:
         buffer: the bytes.
-        start: a position at the start of a line, or of a header.
-        end: where to stop; the end of the buffer when not given.
+        start: position at the start of a line, or of a header.
+        end: position to stop at; by default the end of the buffer.
         untimed: the file has no timestamps, so headers without one count anywhere in a line.
     """
     stop = len(buffer) if end is None else end
@@ -132,7 +132,7 @@ def headers(
 
 
 def _glued(buffer: bytes, floor: int, stop: int, *, untimed: bool) -> Iterator[Header]:
-    """The headers in `buffer[floor:stop]`, where none begins a line (but perhaps one begins at `floor`)."""
+    """Yield the headers in `buffer[floor:stop]` that do not begin a line, or begin at `floor`."""
     at = buffer.find(END, floor, stop)
     while at >= 0:
         header = header_ending_at(buffer, floor, at + len(END), untimed=untimed)
@@ -143,7 +143,7 @@ def _glued(buffer: bytes, floor: int, stop: int, *, untimed: bool) -> Iterator[H
 
 
 def header_ending_at(buffer: bytes | bytearray, floor: int, end: int, *, untimed: bool) -> Header | None:
-    """The header that ends at `end`, where `buffer` has `) -> `, and does not begin before `floor`."""
+    """Return the header that begins at or after `floor` and ends at `end`, after `) -> `; else None."""
     start = max(floor, end - LONGEST)
     start = buffer.rfind(b"\n", start, end) + 1 or start
     pattern = _HEADER_ANYWHERE if untimed else _HEADER
@@ -154,19 +154,19 @@ def header_ending_at(buffer: bytes | bytearray, floor: int, end: int, *, untimed
 
 
 def is_header(context: bytes) -> bool:
-    """Whether the part of a header after its timestamp, such as `INIT (ospl_durability) -> `, is one."""
+    """Return whether bytes are the rest of a header after its time, such as `INIT (ospl_durability) -> `."""
     return _CONTEXT.fullmatch(context) is not None
 
 
 def context_of(context: bytes) -> tuple[str, str]:
-    """State and thread of a header, from its part after the timestamp."""
+    """Return state and thread of a header, from its part after the timestamp."""
     state, _, thread = context.partition(b" (")
     name = _name(thread.removesuffix(END))
     return ("", f"PersistentStore ({name})") if state == STORE_PRINTER else (_name(state), name)
 
 
 _names: dict[bytes | None, str] = {None: ""}
-"""States and threads as text. There are few; should there be many, they are forgotten from time to time."""
+"""States and threads as text. There are few; if there are many, all are forgotten."""
 
 
 def _name(name: bytes | None) -> str:
@@ -180,7 +180,7 @@ def _name(name: bytes | None) -> str:
 
 
 def header_of(found: re.Match[bytes]) -> Header:
-    """The header of a match of one of the patterns of this module."""
+    """Return the header that a pattern of this module matched."""
     local, seconds, nanoseconds, state, thread, bare_state, bare_thread = found.groups()
     time_ns = None
     if seconds is None:
@@ -194,7 +194,7 @@ def header_of(found: re.Match[bytes]) -> Header:
 
 
 def first_on_line(buffer: bytes, start: int = 0) -> int:
-    """Where the first header at the start of a line begins, at or after `start`; -1 when there is none.
+    """Return the position of the first header at the start of a line, at or after `start`; -1 without one.
 
     `start` itself counts as the start of a line only when it is 0 or follows a line end.
     """
@@ -203,7 +203,7 @@ def first_on_line(buffer: bytes, start: int = 0) -> int:
 
 
 def last_on_line(buffer: bytes) -> int:
-    """Where the last header at the start of a line begins; -1 when there is none."""
+    """Return the position of the last header at the start of a line; -1 without one."""
     line = buffer.rfind(b"\n") + 1
     while line > 0:
         if IS_LINE_HEADER.match(buffer, line):
@@ -213,7 +213,7 @@ def last_on_line(buffer: bytes) -> int:
 
 
 def disagrees(raw: bytes) -> bool:
-    """Whether minute and second of the local time of a line are not those of its seconds since 1970."""
+    """Return whether the two times of a line differ in minute and second."""
     found = _LOCAL.match(raw)
     if found is None:
         return False

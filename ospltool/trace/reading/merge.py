@@ -1,4 +1,4 @@
-"""The records of several files in the order of time, each file in its own order."""
+"""Merges the records of several files by time, each file in its own order."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def ordered(records: Iterable[Record], skew_ns: int = 0) -> Iterator[tuple[int, Record]]:
-    """The records of one file with the time at which each has its place among other files.
+    """Yield the records of one file, each with the time of its place among other files.
 
     The order of the file is kept: a record that is older than one before it, or has no time, takes the time
-    of that one. (Threads write out of order by less than a millisecond; after a clock was set back, it is all
-    the records until the old time is reached again.)
+    of that one. (Threads write out of order by less than a millisecond; after a clock was set back, all
+    records do until the old time is reached again.)
     """
     at: int | None = None
     for record in records:
@@ -35,12 +35,12 @@ def merged(
     skews_ns: Mapping[str, int] | None = None,
     read: Callable[[Source], Iterable[Record]] = read_records,
 ) -> Iterator[Record]:
-    """The records of several sources by time, with times corrected by the skew of their nodes.
+    """Yield the records of several sources by time, corrected by the skew of their nodes.
 
     Args:
         sources: the files.
-        skews_ns: what to add to the times of a node.
-        read: gives the records of a source.
+        skews_ns: nanoseconds to add to the times of each node.
+        read: returns the records of a source.
     """
     skews = skews_ns or {}
     if len(sources) == 1 and not skews.get(sources[0].node):
@@ -57,7 +57,7 @@ def merged(
 
 
 def corrected(record: Record, skew_ns: int) -> Record:
-    """The record with its time corrected; relative times become absolute when the skew is a date."""
+    """Return the record with its time corrected; a skew that is a date makes relative times absolute."""
     if not skew_ns or record.time_ns is None:
         return record
     clock = Clock.ABSOLUTE if record.clock is Clock.RELATIVE and skew_ns > 10**18 else record.clock

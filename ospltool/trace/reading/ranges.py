@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 RANGE_BYTES: Final = 64 << 20
 PIECE_BYTES: Final = 4 << 20
-"""Larger pieces are slower: their columns no longer fit in the processor's caches."""
+"""Size of a piece; the columns of larger ones do not fit in the processor's caches."""
 
 LARGEST_PIECE: Final = 64 << 20
-"""A piece without a record that begins a line is cut here, wherever that is."""
+"""Size at which a piece is cut if no record begins a line."""
 
 _WINDOW: Final = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Range:
-    """Bytes of a source, from a record to the end of a record.
+    """A part of a source, from a record to the end of a record.
 
     Attributes:
         source: the file.
-        start: byte offset of the first record.
-        end: byte offset after the last one; None for the end of the file.
+        start: byte offset of its first record.
+        end: byte offset after its last record; None for the end of the file.
         size: its bytes in the file, before decompression.
     """
 
@@ -42,12 +42,12 @@ class Range:
 
 
 def ranges(source: Source, range_bytes: int = RANGE_BYTES, start: int = 0) -> Iterator[Range]:
-    """The source in parts of about `range_bytes`; one part of what must be read from its beginning.
+    """Yield a source in parts; a file that must be read from its beginning is one part.
 
     Args:
         source: the file.
-        range_bytes: how large parts are.
-        start: where its first record begins that is wanted.
+        range_bytes: approximate size of a part.
+        start: byte offset of the first wanted record.
     """
     size = source.path.stat().st_size
     if source.format is not Format.TRACE or source.compressed or size - start <= range_bytes * 3 // 2:
@@ -63,10 +63,10 @@ def ranges(source: Source, range_bytes: int = RANGE_BYTES, start: int = 0) -> It
 
 
 def first_record(stream: IO[bytes], wanted: int, size: int) -> int:
-    """Where the first record that begins a line begins, at or after `wanted`; `size` when there is none."""
+    """Return the offset of the first record that begins a line, at or after `wanted`; else `size`."""
     at = wanted
     while at < size:
-        stream.seek(at - 1)  # the byte before says whether `at` begins a line
+        stream.seek(at - 1)  # the byte before shows whether `at` begins a line
         window = stream.read(_WINDOW + LONGEST)
         found = first_on_line(window, 1)
         if found >= 0:
@@ -76,7 +76,7 @@ def first_record(stream: IO[bytes], wanted: int, size: int) -> int:
 
 
 def pieces(part: Range, piece_bytes: int = PIECE_BYTES) -> Iterator[tuple[int, bytes]]:
-    """The bytes of a range of a durability trace, in pieces that begin with a record and end with one.
+    """Yield the bytes of a range of a durability trace, in pieces that begin with a record and end with one.
 
     Yields:
         The byte offset of the piece in the file, and its bytes.
@@ -93,7 +93,7 @@ def pieces(part: Range, piece_bytes: int = PIECE_BYTES) -> Iterator[tuple[int, b
             if not block or left == 0:
                 break
             cut = last_on_line(data)
-            if cut <= 0:  # nothing begins here but perhaps the first record
+            if cut <= 0:  # no later record begins here
                 cut = len(data) if len(data) > LARGEST_PIECE else 0
             if cut:
                 yield at, data[:cut]

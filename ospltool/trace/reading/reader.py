@@ -1,8 +1,8 @@
 """Reads a source as records, exactly: every byte of the file belongs to one record.
 
-A record is what stands from one header to the next (see `ospltool.trace.reading.headers`), so messages of
-several lines, glued headers and messages without a line end need no special care. What stands before the
-first header, or beyond the size of any real record, becomes a record of kind `unparsed`.
+A record reaches from one header to the next (see `ospltool.trace.reading.headers`), so messages of several
+lines, glued headers and messages without a line end need no special care. Bytes before the first header, or
+beyond the size of any real record, become records of kind `unparsed`.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES: Final = 1 << 18
 LONGEST_RECORD: Final = 4 << 20
-"""A record with more bytes is cut here; the rest is given as unparsed."""
+"""Size at which a record is cut; its rest is unparsed."""
 
 _LINE_ENDS: Final = b"\r\n"
 
 
 def read_records(source: Source, start: int = 0, end: int | None = None) -> Iterator[Record]:
-    """The records of a source, in the order of the file.
+    """Yield the records of a source, in the order of the file.
 
     Args:
         source: the file.
-        start: byte offset of a record to begin with; only 0 for a compressed file.
-        end: byte offset at which to stop: the end of a record.
+        start: byte offset of the first record; 0 for a compressed file.
+        end: byte offset of the end of a record to stop at; None for the end of the file.
 
-    Where a compressed file is damaged, the last record is of kind `damaged` and says so.
+    If a compressed file is damaged, the last record is of kind `damaged` and describes it.
 
     Raises:
         SourceError: the file cannot be read.
@@ -78,10 +78,10 @@ def _blocks(stream: IO[bytes], wanted: int | None) -> Iterator[bytes]:
 
 
 class TraceParser:
-    """Turns the bytes of a durability trace into records, as they come in.
+    """A parser that turns the bytes of a durability trace into records as they come in.
 
     Args:
-        source: where they come from.
+        source: the file.
         offset: offset of the first byte in the file.
     """
 
@@ -95,11 +95,11 @@ class TraceParser:
 
     @property
     def pending(self) -> int:
-        """Bytes of the last record, which is not known to be whole before the next header."""
+        """Number of bytes of the last record, which may not be whole before the next header."""
         return len(self._buffer)
 
     def feed(self, block: bytes) -> Iterator[Record]:
-        """The records that are known to be whole now."""
+        """Add bytes; yield the records that are now known to be whole."""
         self._buffer += block
         previous: Header | None = None
         taken = 0
@@ -116,7 +116,7 @@ class TraceParser:
             yield from self._relieve()
 
     def finish(self) -> Iterator[Record]:
-        """The last record; the parser can then be fed on."""
+        """Yield the last record; the parser can then be fed again."""
         previous = next(headers(self._buffer, untimed=self._source.untimed), None)
         if previous is not None and previous.start == 0:
             yield from self._record(previous, len(self._buffer))
@@ -125,13 +125,13 @@ class TraceParser:
         self._drop(len(self._buffer))
 
     def parse(self, data: bytes, offset: int) -> Iterator[Record]:
-        """The records of bytes that begin with a record and end with one, at an offset of the file."""
+        """Yield the records of bytes that begin with a record and end with one, at an offset of the file."""
         self._buffer, self._offset = b"", offset
         yield from self.feed(data)
         yield from self.finish()
 
     def _relieve(self) -> Iterator[Record]:
-        """Gives out a buffer without end in parts, so that memory stays bounded."""
+        """Yield an endless buffer in parts, so that memory stays bounded."""
         first = next(headers(self._buffer, untimed=self._source.untimed), None)
         if first is not None:
             yield from self._record(first, LONGEST_RECORD)
@@ -190,19 +190,19 @@ class TraceParser:
 
 
 def unparsed(source: Source, offset: int, raw: bytes, run: int = 0) -> Record:
-    """Bytes that belong to no record, as a record of their own."""
+    """Return bytes that belong to no record, as a record of kind `unparsed`."""
     text = raw.rstrip(_LINE_ENDS).decode("utf-8", "surrogateescape")
     return Record(Kind.UNPARSED, source.node, source.file, offset, None, Clock.NONE, "", "", text, raw, run)
 
 
 def damaged(source: Source, found: damage.Damage) -> Record:
-    """A record without bytes that says where a source cannot be read on."""
+    """Return a record without bytes at the place from which a source cannot be read."""
     text = f"the file cannot be read on from here: {found.reason}"
     return Record(Kind.DAMAGED, source.node, source.file, found.offset, None, Clock.NONE, "", "", text, b"")
 
 
 def parse_events(data: bytes, source: Source, offset: int) -> Iterator[Record]:
-    """The records of whole lines of JSON, at an offset of the file."""
+    """Yield the records of whole lines of JSON, at an offset of the file."""
     runs = RunCounter()
     for line in data.splitlines(keepends=True):
         yield _event(line, source, offset, catalogue().get, runs)
@@ -210,7 +210,7 @@ def parse_events(data: bytes, source: Source, offset: int) -> Iterator[Record]:
 
 
 def _read_events(stream: IO[bytes], source: Source) -> Iterator[Record]:
-    """The trace of our engine as lines of JSON."""
+    """Yield the records of an ospltool trace in lines of JSON."""
     known = catalogue()
     runs = RunCounter()
     offset = 0
@@ -220,7 +220,7 @@ def _read_events(stream: IO[bytes], source: Source) -> Iterator[Record]:
 
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a stream with their ends, in pieces of bounded size."""
+    """Yield the lines of a stream with their ends, in pieces of bounded size."""
     rest = b""
     while block := stream.read(BLOCK_BYTES):
         *lines, rest = (rest + block).split(b"\n")

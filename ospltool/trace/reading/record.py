@@ -1,4 +1,4 @@
-"""One record of a trace or log, as a value."""
+"""A record of a trace or log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED: Final = {9: "\\t", 10: "\\n", 13: "\\r"}
 
 
 class Kind(enum.StrEnum):
-    """What a record is made of."""
+    """Kind of a record."""
 
     TRACE = "trace"
     """A record of a durability trace, with a header."""
@@ -26,11 +26,11 @@ class Kind(enum.StrEnum):
     UNPARSED = "unparsed"
     """Bytes that belong to no record: before the first header, or beyond the size of any record."""
     DAMAGED = "damaged"
-    """No bytes at all: the compressed file cannot be read on from here."""
+    """No bytes: the compressed file cannot be read from here on."""
 
 
 class Clock(enum.StrEnum):
-    """What the time of a record counts from."""
+    """Beginning of the time of a record."""
 
     ABSOLUTE = "absolute"
     """1970 UTC."""
@@ -41,66 +41,63 @@ class Clock(enum.StrEnum):
 
 
 class Record(NamedTuple):
-    """A record, exactly as it stands in its file. A tuple, not a dataclass: millions are made.
-
-    Attributes:
-        kind: trace, report or unparsed.
-        node: the name of the node that wrote it.
-        file: the path as it was given.
-        offset: byte offset of its first byte in the file (after decompression).
-        time_ns: nanoseconds since 1970 UTC, or since the start of the service; None without timestamps.
-        clock: which of the three.
-        state: the STATE column; empty where there is none (the store's lines, reports).
-        thread: the thread column; for the store's lines the printer, such as `PersistentStore (KV)`.
-        text: the message without the line ends after it. Bytes that are not UTF-8 are kept as lone
-            surrogates (`surrogateescape`); `safe_text` is fit for a terminal.
-        raw: the bytes of the record, as they stand in the file.
-        run: how often the service had been started in this file, from 1; 0 before the first start.
-        template: what the catalogue knows about the message; None when no template matches.
-        fields: the named fields of the template.
-        level: the level, from the template or the report's type; `?` where it is not certain.
-        out_of_order: it is older than a record before it in the same file.
-    """
+    """A record, exactly as it is in its file. It is a tuple, not a dataclass, since millions are made."""
 
     kind: Kind
+    """Trace, report, unparsed or damaged."""
     node: str
+    """Name of the node that wrote it."""
     file: str
+    """Path as the user gave it."""
     offset: int
+    """Offset of its first byte in the file (after decompression)."""
     time_ns: int | None
+    """Nanoseconds from the beginning that `clock` names; None without timestamps."""
     clock: Clock
+    """Beginning of its time."""
     state: str
+    """STATE column; empty without one (the store's lines, reports)."""
     thread: str
+    """Thread column; for the store's lines the printer, such as `PersistentStore (KV)`."""
     text: str
+    """Message without line ends after it. Bytes that are not UTF-8 are lone surrogates (`surrogateescape`);
+    `printable` makes it fit for a terminal."""
     raw: bytes
+    """Bytes of the record in the file."""
     run: int = 0
+    """Number of the run in this file, from 1; 0 before the first start."""
     template: Template | None = None
+    """Template of the message; None if no template matches."""
     fields: Mapping[str, str] = NO_FIELDS
+    """Named fields of the template."""
     level: str = UNKNOWN_LEVEL
+    """Level from the template or the report's type; `?` if it is not certain."""
     out_of_order: bool = False
+    """Whether a record before it in the same file is newer."""
 
     @property
     def length(self) -> int:
-        """Its bytes, with header and line ends."""
+        """Number of its bytes, with header and line ends."""
         return len(self.raw)
 
     @property
     def terminated(self) -> bool:
-        """Whether a line end followed the message. A message without one was cut, or is printed so."""
+        """Whether a line end follows the message. A message without one was cut or is always printed so."""
         return self.raw.endswith(b"\n")
 
     @property
     def event(self) -> str:
-        """The event of the shared vocabulary, such as `align.request`; empty when it has none."""
+        """Event of the shared vocabulary, such as `align.request`; empty without one."""
         return self.template.event if self.template else ""
 
     @property
     def template_id(self) -> str:
-        """The id of the template; empty when none matches."""
+        """Id of the template; empty if none matches."""
         return self.template.id if self.template else ""
 
 
 def printable(text: str) -> str:
-    """`text` for a terminal: line ends and tabs stay, whatever else does not print becomes an escape."""
+    """Return `text` for a terminal: line ends and tabs stay, other unprintable characters become escapes."""
     if text.isprintable():
         return text
     return "".join(
@@ -110,14 +107,14 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """`text` on one line, with everything that does not print as an escape."""
+    """Return `text` on one line, with unprintable characters as escapes."""
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else _escaped(character) for character in text)
 
 
 def valid_text(text: str) -> str:
-    r"""`text` as valid Unicode: a byte that was not UTF-8 becomes `\\xNN`."""
+    r"""Return `text` as valid Unicode: a byte that was not UTF-8 becomes `\\xNN`."""
     if text.isascii():
         return text
     try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES: Final = 1 << 18
 LONGEST_REPORT: Final = 1 << 20
-"""A report with more bytes is given in parts; only the first is parsed."""
+"""Size at which a report is cut into parts, of which only the first is parsed."""
 
 TYPES: Final = ("DEBUG", "INFO", "WARNING", "API_INFO", "ERROR", "CRITICAL", "FATAL", "REPAIRED")
 
@@ -34,7 +34,7 @@ _NAME_AND_ID: Final = re.compile(r"^(.*?)\s*<?([0-9A-Fa-fx]+)>?$")
 
 
 def read_reports(stream: IO[bytes], source: Source) -> Iterator[Record]:
-    """The reports of a log, in order. Bytes that are no report are given as unparsed."""
+    """Yield the reports of a log, in order. Other bytes are unparsed records."""
     offset = 0
     buffer = b""
     while True:
@@ -60,7 +60,7 @@ def read_reports(stream: IO[bytes], source: Source) -> Iterator[Record]:
 
 
 def read_report(raw: bytes, source: Source, offset: int) -> Record:
-    """One report: the bytes from its line of `=` to the next."""
+    """Parse one report: the bytes from its line of `=` to the next."""
     text = raw.replace(b"\0", b"").decode("utf-8", "surrogateescape").replace("\r\n", "\n")
     body = text.partition("\n")[2] if text.startswith("====") else text
     sections = _SECTION.split(body)
@@ -74,7 +74,7 @@ def read_report(raw: bytes, source: Source, offset: int) -> Record:
     if time and not is_time(int(time[1] + time[2])):
         time = None
     kind, _, stack = values.get("Report", "").partition("\n")
-    if kind not in TYPES:  # an error stack: its sections say what happened, and it is an error
+    if kind not in TYPES:  # an error stack, which is described by its sections
         kind, stack = ("ERROR" if "Context" in values else UNKNOWN_LEVEL), values.get("Report", "")
     if time is None and not values.keys() & {"Report", "Description", "Internals"}:
         return Record(
@@ -101,7 +101,7 @@ def read_report(raw: bytes, source: Source, offset: int) -> Record:
 
 
 def _values(section: str) -> dict[str, str]:
-    """The values of a section by key; continuation lines lose their indent."""
+    """Return the values of a section by key; continuation lines lose their indent."""
     found = list(_KEY.finditer(section))
     values: dict[str, str] = {}
     for key, following in zip(found, [*found[1:], None], strict=False):
@@ -114,7 +114,7 @@ def _values(section: str) -> dict[str, str]:
 REPORT_FIELDS: Final = (
     "host", "process", "pid", "thread", "thread_id", "context", "version", "code", "line", "source", "domain",
 )  # fmt: skip
-"""The fields that a report may have."""
+"""Fields that a report may have."""
 
 
 def _fields(values: dict[str, str]) -> dict[str, str]:

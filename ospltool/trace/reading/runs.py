@@ -1,4 +1,4 @@
-"""How often a service was started in one file: releases append to the trace of the run before."""
+"""Counts the runs of a service in one file, to which each run appends its trace."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ FIRST_MESSAGE: Final = "Configuration:"
 
 
 class RunCounter:
-    """Counts runs.
+    """A counter of runs.
 
     A run begins with the first record in state INIT after another state, or with the report of the
-    configuration when the run before ended in INIT. Records before the first start are of run 0.
+    configuration if the previous run ended in INIT. Records before the first start belong to run 0.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class RunCounter:
         self._state = ""
 
     def seen(self, state: str, text: str) -> int:
-        """The run of a record; `state` is empty for records without one."""
+        """Return the run of a record; `state` is empty for records without one."""
         if state == FIRST_STATE and (self._state != FIRST_STATE or text.startswith(FIRST_MESSAGE)):
             self.run += 1
         if state:

@@ -1,4 +1,4 @@
-"""Finds the records that contain some bytes without looking at the others."""
+"""Finds the records that contain given bytes, without parsing the others."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES: Final = 4 << 20
 SMALL_BYTES: Final = 128 << 20
-"""Less than this is searched without further processes: they take longer to start."""
+"""Size up to which files are searched without further processes, which take longer to start."""
 
 
 def count_records(sources: Sequence[Source], needle: bytes, processes: int | None = None) -> int:
-    """How many records contain `needle`, header included."""
+    """Count the records that contain `needle`, headers included."""
     parts = [part for source in sources for part in ranges(source)]
     workers = min(processes or os.cpu_count() or 1, len(parts))
     if workers <= 1 or sum(part.size for part in parts) < SMALL_BYTES:
         return sum(count_in_range(part, needle) for part in parts)
-    # A fork is there at once; but a process with threads (Arrow has some that Python does not know) must not.
+    # A fork is fastest, but a process with threads (Arrow has some unknown to Python) must not be forked.
     alone = threading.active_count() == 1 and "pyarrow" not in sys.modules
     can_fork = "fork" in multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if alone and can_fork else "spawn")
@@ -41,7 +41,7 @@ def count_records(sources: Sequence[Source], needle: bytes, processes: int | Non
 
 
 def count_in_range(part: Range, needle: bytes) -> int:
-    """How many records of a part of a source contain `needle`."""
+    """Count the records of a part of a source that contain `needle`."""
     if part.source.format is not Format.TRACE:
         return sum(needle in record.raw for record in read_records(part.source))
     with open_stream(part.source.path) as stream:
@@ -51,13 +51,13 @@ def count_in_range(part: Range, needle: bytes) -> int:
 
 
 def _count_in_stream(stream: IO[bytes], needle: bytes, part: Range) -> int:
-    """Reads into one buffer again and again: what is searched is not copied.
+    """Count in one buffer that is read into again and again, so that nothing is copied.
 
     A line of more than `LARGEST_PIECE` bytes, which no trace has, may be counted twice.
     """
     buffer = bytearray(BLOCK_BYTES)
     left = None if part.end is None else part.end - part.start
-    count, counted = 0, False  # and whether the record that is not over yet was counted
+    count, counted = 0, False  # whether the record that continues was counted
     kept = 0
     while True:
         room = len(buffer) - kept if left is None else min(len(buffer) - kept, left)
@@ -93,17 +93,17 @@ def _read_into(stream: IO[bytes], buffer: bytearray, at: int, room: int) -> int:
 
 
 def _count(data: bytearray, stop: int, needle: bytes, *, untimed: bool, counted: bool) -> tuple[int, bool]:
-    """How many records in `data[:stop]` contain `needle`, and whether the last one does.
+    """Count the records in `data[:stop]` that contain `needle`; tell whether the last one does.
 
     Args:
-        data: begins at the start of a line; what stands after `stop` is of no meaning.
-        stop: where to stop; the end of a line, or of the file.
-        needle: what is sought.
+        data: bytes from the start of a line; those after `stop` are ignored.
+        stop: the end of a line, or of the file.
+        needle: bytes to find.
         untimed: the file has no timestamps.
         counted: the record to which the first line belongs, if it is a continuation line, was counted.
     """
     count = 0
-    before = 0  # where the hit before this one was, and its record counted
+    before = 0  # place of the previous hit, whose record was counted
     find, rfind, match = data.find, data.rfind, IS_LINE_HEADER.match
     at = find(needle, 0, stop)
     if at >= 0:
@@ -130,7 +130,7 @@ def _count(data: bytearray, stop: int, needle: bytes, *, untimed: bool, counted:
 
 
 def _begins_between(data: bytes | bytearray, before: int, at: int, stop: int, *, untimed: bool) -> bool:
-    """Whether a record of `data[:stop]` begins after `before` and not after `at`."""
+    """Return whether a record of `data[:stop]` begins after `before` and not after `at`."""
     line = data.find(b"\n", before, at) + 1
     while line:
         if IS_LINE_HEADER.match(data, line, stop):
@@ -150,14 +150,14 @@ def _begins_between(data: bytes | bytearray, before: int, at: int, stop: int, *,
 
 
 def matching_pieces(part: Range, needle: bytes) -> Iterator[tuple[int, bytes]]:
-    """The records of a part of a durability trace that contain `needle`, with their offsets."""
+    """Yield the records of a part of a durability trace that contain `needle`, with their offsets."""
     for offset, data in pieces(part):
         for start, end in record_spans(data, needle, untimed=part.source.untimed):
             yield offset + start, data[start:end]
 
 
 def record_spans(data: bytes, needle: bytes, *, untimed: bool) -> Iterator[tuple[int, int]]:
-    """Where the records that contain `needle` begin and end, in bytes that begin with a record."""
+    """Yield beginning and end of the records that contain `needle`, in bytes that begin with a record."""
     at = data.find(needle)
     while at >= 0:
         start = _begin(data, at, untimed=untimed)
@@ -167,7 +167,7 @@ def record_spans(data: bytes, needle: bytes, *, untimed: bool) -> Iterator[tuple
 
 
 def _begin(data: bytes, at: int, *, untimed: bool) -> int:
-    """Where the record that contains the byte `at` begins."""
+    """Return the beginning of the record that contains the byte `at`."""
     line = data.rfind(b"\n", 0, at + 1) + 1
     while line > 0 and not IS_LINE_HEADER.match(data, line):
         line = data.rfind(b"\n", 0, line - 1) + 1
@@ -182,7 +182,7 @@ def _begin(data: bytes, at: int, *, untimed: bool) -> int:
 
 
 def _end(data: bytes, at: int, *, untimed: bool) -> int:
-    """Where the record that contains the byte `at` ends."""
+    """Return the end of the record that contains the byte `at`."""
     line = data.find(b"\n", at) + 1
     while line and not IS_LINE_HEADER.match(data, line):
         line = data.find(b"\n", line) + 1

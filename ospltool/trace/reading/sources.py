@@ -1,4 +1,4 @@
-"""Which files are read, what they are, and whose they are."""
+"""Finds the files to read, their formats and their nodes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 SNIFFED_BYTES: Final = 1 << 16
 MOST_FILES: Final = 200_000
-"""A directory with more files is refused: it is not a directory of traces."""
+"""Most files in a directory; one with more is not a directory of traces."""
 
 MOST_AT_ONCE: Final = 1_000
-"""Files whose records are put in order together: all of them are open. A case has no such bound."""
+"""Most files that are merged at once, since all of them are open. A case has no such bound."""
 
 _REPORT: Final = re.compile(rb"\A(?:={60,}\r?\n|Report      : )", re.MULTILINE)
 _ENGINE_JSON: Final = re.compile(rb'\A\{"format_version":\d+,"kind":"trace-event"')
@@ -33,17 +33,17 @@ _PLAIN_STEMS: Final = re.compile(r"(?:durability|ospl-info|ospl-error|trace)(?:[
 
 
 class SourceError(Exception):
-    """A file that cannot be read; the message names it and says why."""
+    """An unreadable file; the message names it and the reason."""
 
 
 class Format(enum.StrEnum):
-    """What a file holds."""
+    """Format of a file."""
 
     TRACE = "trace"
     REPORTS = "reports"
     """ospl-info.log or ospl-error.log."""
     EVENTS = "events"
-    """The trace of our engine as lines of JSON."""
+    """An ospltool trace in lines of JSON."""
     UNKNOWN = "unknown"
 
 
@@ -52,12 +52,12 @@ class Source:
     """A file to read.
 
     Attributes:
-        path: where it is.
-        node: the name of the node that wrote it.
-        format: what it holds.
-        untimed: its records have no timestamps.
-        origin: who wrote it.
-        name: what it is called, when that is not its path.
+        path: its place.
+        node: name of the node that wrote it.
+        format: its format.
+        untimed: whether its records lack timestamps.
+        origin: product that wrote it.
+        name: name to show in place of its path; empty for the path.
     """
 
     path: pathlib.Path
@@ -69,22 +69,22 @@ class Source:
 
     @property
     def compressed(self) -> bool:
-        """Whether it must be read from its beginning."""
+        """Whether it is compressed, and must be read from its beginning."""
         return self.path.suffix in _COMPRESSED
 
     @property
     def file(self) -> str:
-        """The path as it was given."""
+        """Path as the user gave it."""
         return self.name or str(self.path)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
-    """The files that were named or found.
+    """The files that a user named.
 
     Attributes:
-        sources: what is read, in order of node and path.
-        skipped: files in directories that are no trace or log.
+        sources: files to read, in order of node and path.
+        skipped: files in directories that are neither traces nor logs.
     """
 
     sources: tuple[Source, ...]
@@ -92,10 +92,10 @@ class Found:
 
 
 def find_sources(names: Iterable[str]) -> Found:
-    """The sources of a command line: files, directories (searched with what is below them), `NODE=FILE`.
+    """Find the sources of a command line: files, directories (searched recursively), `NODE=FILE`.
 
     Raises:
-        SourceError: a name leads to nothing readable.
+        SourceError: a name leads to no readable file.
     """
     given: list[tuple[str, pathlib.Path]] = []
     skipped: list[pathlib.Path] = []
@@ -133,10 +133,10 @@ def find_sources(names: Iterable[str]) -> Found:
 
 
 def named_path(name: str) -> tuple[str, pathlib.Path]:
-    """`NODE=FILE` in its two parts; a path that exists as it is written is no such pair, and has no node.
+    """Split `NODE=FILE`; an existing path with "=" is not such a pair, and has no node.
 
     Raises:
-        SourceError: one of the two is missing.
+        SourceError: the name or the file is missing.
     """
     node, separator, rest = name.partition("=")
     if not separator or "/" in node or pathlib.Path(name).exists():
@@ -160,7 +160,7 @@ def _files_below(directory: pathlib.Path) -> list[pathlib.Path]:
 
 
 def sniff(path: pathlib.Path, node: str = "") -> Source:
-    """What a file holds, from its beginning.
+    """Determine the format of a file from its beginning.
 
     Raises:
         SourceError: it cannot be read.
@@ -183,10 +183,10 @@ def sniff(path: pathlib.Path, node: str = "") -> Source:
 
 
 def open_stream(path: pathlib.Path) -> IO[bytes]:
-    """The bytes of a file, decompressed. Where a compressed file is damaged they end; see `damage`.
+    """Open a file, decompressed. The bytes end where a compressed file is damaged; see `damage`.
 
     Raises:
-        SourceError: it is compressed in a way for which nothing is installed.
+        SourceError: the package for its compression is not installed.
         OSError: it cannot be opened.
     """
     kind = _COMPRESSED.get(path.suffix)
@@ -208,9 +208,9 @@ def _open_zstd(path: pathlib.Path) -> IO[bytes]:
 
 
 def _with_names(sources: list[Source]) -> Iterator[Source]:
-    """Every source with a node name: from its file name, from its directory, or from both.
+    """Yield every source with a node name, from its file name or its directory.
 
-    `n1/durability.log` and `durability-n1.log` are of node `n1`.
+    `n1/durability.log` and `durability-n1.log` belong to node `n1`.
     """
     for source in sources:
         yield source if source.node else dataclasses.replace(source, node=_node_of(source.path))

@@ -1,7 +1,7 @@
-"""Which records are whole enough to conclude anything from them.
+"""Finds out whether records are whole enough to be evidence.
 
 A message may be cut (by OpenSplice at 1022 bytes, by the end of a file, by damage), and a line of JSON may
-say anything. Such a record is shown, but it is evidence only if it has all fields that its event is about.
+contain anything. Such a record is shown, but it is evidence only if it has all fields that its event needs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _SECONDS: Final = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?")
 _LONGEST_NUMBER: Final = 18
-"""Digits that surely fit into 64 bits."""
+"""Digits that always fit into 64 bits."""
 
 _NEEDED: Final[dict[str, tuple[str, ...]]] = {
     "election.confirmed-self": ("namespace",),
@@ -60,19 +60,19 @@ _NEEDED: Final[dict[str, tuple[str, ...]]] = {
 
 
 def is_whole(record: Record) -> bool:
-    """Whether a record has the fields that its event is about."""
+    """Return whether a record has the fields that its event needs."""
     fields = record.fields
     return all(name in fields for name in _NEEDED.get(record.event, ()))
 
 
 def number(text: str | None) -> int | None:
-    """A number without a sign; None for anything else, and for numbers beyond 64 bits."""
+    """Parse a number without a sign; return None for anything else, and for numbers beyond 64 bits."""
     if text and len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdecimal():
         return int(text)
     return None
 
 
 def nanoseconds(text: str) -> int | None:
-    """A span of time from seconds without a sign, with up to nine digits before and after the point."""
+    """Parse seconds without a sign, with up to nine digits before and after the point; else None."""
     found = _SECONDS.fullmatch(text)
     return int(found[1]) * SECOND_NS + int((found[2] or "").ljust(9, "0")) if found else None

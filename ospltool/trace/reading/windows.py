@@ -1,4 +1,4 @@
-"""Pieces of a buffer of bytes as rows of a matrix, and as an Arrow column, without a loop."""
+"""Turns pieces of a buffer of bytes into rows of a matrix or an Arrow column, without a loop."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
 
 _INLINE: Final = 12
-"""Arrow keeps texts of so many bytes inside the view."""
+"""Bytes of the longest text that Arrow keeps inside a view."""
 
 _KEPT: Final = np.where(np.arange(_INLINE) < np.arange(_INLINE + 1)[:, None], np.uint8(0xFF), np.uint8(0))
-"""The bytes that are kept of a text of each length."""
+"""Masks of the bytes in a text of each length."""
 
 _masks: Final[dict[int, npt.NDArray[np.uint64]]] = {}
 
 
 def bytes_at(data: Bytes, at: Positions, width: int) -> Bytes:
-    """`width` bytes from each position, in order of position; zeros beyond the end of the data."""
+    """Return `width` bytes from each of the sorted positions; zeros beyond the end of the data."""
     if data.size < width or (at.size and int(at[-1]) + width > data.size):
         data = np.append(data, np.zeros(width, np.uint8))
     # A view of all windows, of which the wanted ones are copied row by row.
@@ -29,7 +29,7 @@ def bytes_at(data: Bytes, at: Positions, width: int) -> Bytes:
 
 
 def rows_of(data: Bytes, at: Positions, width: int, lengths: Positions) -> npt.NDArray[np.uint64]:
-    """The bytes from each position, as words; zeros beyond the length of each. `width` is a multiple of 8."""
+    """Return the bytes from each position as words, zeros beyond each length. `width` is a multiple of 8."""
     if width not in _masks:
         kept = np.arange(width) < np.arange(width + 1)[:, None]
         _masks[width] = np.where(kept, np.uint8(0xFF), np.uint8(0)).view(np.uint64)
@@ -39,13 +39,13 @@ def rows_of(data: Bytes, at: Positions, width: int, lengths: Positions) -> npt.N
 def string_views(
     data: bytes, start: Positions, stop: Positions, present: npt.NDArray[np.bool_] | None = None
 ) -> Any:
-    """Pieces of `data` as an Arrow column that points into it: no text is copied.
+    """Return pieces of `data` as an Arrow column that points into it, without a copy.
 
     Args:
         data: valid UTF-8.
-        start: where each piece begins, between two characters.
-        stop: where it ends.
-        present: which of them are not null; all when not given.
+        start: beginning of each piece, between two characters.
+        stop: end of each piece.
+        present: whether each piece is not null; None for all.
     """
     lengths = stop - start
     windows = np.lib.stride_tricks.sliding_window_view(
@@ -56,7 +56,7 @@ def string_views(
     long = np.flatnonzero(lengths > _INLINE)
     views[long, 1] = np.ascontiguousarray(windows[start[long], :4]).view(np.uint32)[:, 0]
     views[long, 3] = start[long]
-    short = np.flatnonzero((lengths > 0) & (lengths <= _INLINE))  # an empty one, or none, is all zeros
+    short = np.flatnonzero((lengths > 0) & (lengths <= _INLINE))  # an empty text, or null, is all zeros
     inline = windows[start[short]] & _KEPT[lengths[short]]
     views[short, 1:] = inline.view(np.uint32)
     valid = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))

@@ -1,4 +1,4 @@
-"""Anomalies: what an expert would find in traces. One function per rule, found through a registry."""
+"""Rules that find anomalies in traces, one function each, and their registry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ospltool.trace.meaning.facts import Facts
 
 EVIDENCE: Final = 5
-"""Lines of evidence that a finding shows; it says how many more there are."""
+"""Lines of evidence that a finding shows; it counts the others."""
 
 _EVIDENCE: Final = re.compile(r"^Seen: (.+?)^Refuted by: (.+)", re.MULTILINE | re.DOTALL)
 
@@ -31,41 +31,38 @@ _MODULES: Final = ("livelock", "masters", "merges", "sets", "divergence", "align
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be.
-
-    Attributes:
-        rule: the rule that found it.
-        title: what, in one line.
-        explanation: why, and what to do about it.
-        nodes: where.
-        evidence: the lines that show it, the first ones.
-        count: how many lines show it.
-        start_ns: when it began.
-        end_ns: when it ended, or was last seen.
-        facts: figures and names, for programs.
-    """
+    """An anomaly that a rule found."""
 
     rule: str
+    """Name of the rule."""
     title: str
+    """One-line description."""
     explanation: str
+    """Cause, and advice."""
     nodes: tuple[str, ...]
+    """Names of the nodes concerned."""
     evidence: tuple[Place, ...]
+    """First lines that show it."""
     count: int
+    """Number of lines that show it."""
     start_ns: int | None
+    """Its beginning; None if unknown."""
     end_ns: int | None
+    """Its end, or its last line; None if unknown."""
     facts: dict[str, object] = dataclasses.field(default_factory=dict)
+    """Figures and names for programs."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule.
+    """A rule of the registry.
 
     Attributes:
         name: its name.
-        looks_for: what it looks for, in a line.
-        seen: what must be seen, all of it.
-        refuted: what would refute it.
-        find: the function that looks.
+        looks_for: one-line description of the anomaly.
+        seen: evidence that must exist, all of it.
+        refuted: evidence that refutes it.
+        find: function that finds the anomaly.
     """
 
     name: str
@@ -81,7 +78,7 @@ _rules: dict[str, Rule] = {}
 def rule(
     name: str, looks_for: str
 ) -> Callable[[Callable[[Facts], Iterable[Finding]]], Callable[[Facts], Iterable[Finding]]]:
-    """Enters a function into the registry. Its docstring says under `Seen:` and `Refuted by:` what counts."""
+    """Register a function. Its docstring has the evidence under `Seen:` and `Refuted by:`."""
 
     def register(function: Callable[[Facts], Iterable[Finding]]) -> Callable[[Facts], Iterable[Finding]]:
         assert name not in _rules, name
@@ -95,14 +92,14 @@ def rule(
 
 
 def all_rules() -> list[Rule]:
-    """All rules, by name."""
+    """Return all rules, by name."""
     for module in _MODULES:
         importlib.import_module(f"{__name__}.{module}")
     return [_rules[name] for name in sorted(_rules)]
 
 
 def anomalies(facts: Facts, names: Iterable[str] | None = None) -> list[Finding]:
-    """What the rules find, by time.
+    """Return the findings of the rules, by time.
 
     Raises:
         KeyError: there is no rule of a name.
@@ -122,15 +119,15 @@ def finding(
     since_ns: int | None = None,
     **facts: object,
 ) -> Finding:
-    """A finding of a rule from the lines that show it.
+    """Make a finding of a rule from the lines that show it.
 
     Args:
-        name: the rule.
-        title: what, in one line.
-        explanation: why, and what to do about it.
-        evidence: the lines.
-        since_ns: the first moment at which all of it holds, when that is not the first line's.
-        facts: figures and names, for programs.
+        name: name of the rule.
+        title: one-line description.
+        explanation: cause, and advice.
+        evidence: lines that show it.
+        since_ns: first moment at which all of it holds, if that is not the first line's.
+        facts: figures and names for programs.
     """
     places = list(evidence)
     times = [place.time_ns for place in places if place.time_ns is not None]
@@ -143,7 +140,7 @@ def finding(
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Iterator[tuple[Key, list[Item]]]:
-    """Items by key, in the order in which keys came first."""
+    """Yield keys with their items, in the order in which keys came first."""
     groups: dict[Key, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -151,38 +148,38 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Iterator[tuple
 
 
 def stopping_ns(facts: Facts, run: Run) -> int | None:
-    """When a run began to stop in order; None when it did not."""
+    """Return when a run began to stop in order; None if it did not."""
     return facts.stopping.get(run)
 
 
 def end_ns(facts: Facts, run: Run) -> int:
-    """When a run began to stop in order; the time of its last record when it did not."""
+    """Return when a run began to stop in order; if it did not, the time of its last record."""
     return stopping_ns(facts, run) or facts.last_ns[run]
 
 
 def over_ns(facts: Facts, run: Run) -> int:
-    """When a run ended for those who judge it: when it began to stop in order, or with its last record."""
+    """Return when a run began to stop in order or had its last record, whichever is earlier."""
     stops = stopping_ns(facts, run)
     return facts.last_ns[run] if stops is None else min(stops, facts.last_ns[run])
 
 
 def run_at(facts: Facts, address: str, time_ns: int) -> Run | None:
-    """The run in which an address was in use at a time; None when its trace is not here."""
+    """Return the run in which an address was in use at a time; None without its trace."""
     runs = [run for run in facts.names.runs_of.get(address, ()) if facts.first_ns[run] <= time_ns]
     return max(runs, key=lambda run: facts.first_ns[run], default=None)
 
 
 def burst(times: list[int], count: int, within_ns: int) -> bool:
-    """Whether `count` of the times lie within a span."""
+    """Return whether `count` of the times lie within a span."""
     ordered = sorted(times)
     return any(late - early <= within_ns for early, late in zip(ordered, ordered[count - 1 :], strict=False))
 
 
 def plural(count: int, word: str) -> str:
-    """`1 merge`, `2 merges`."""
+    """Return a number with a noun: `1 merge`, `2 merges`."""
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def span(first_ns: int, last_ns: int) -> str:
-    """How long something took, for people."""
+    """Return the time between two moments for people."""
     return duration(last_ns - first_ns)

@@ -1,4 +1,4 @@
-"""Alignments that do not come to an end."""
+"""Rules about alignments that do not finish."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ANSWERED_WITHIN_NS: Final = 5 * SECOND_NS
 
 @rule("request-unanswered", "a request for a group that nobody answered within five seconds")
 def no_answer(facts: Facts) -> Iterator[Finding]:
-    """Requests without answer.
+    """Find requests without an answer.
 
     Seen: a request for a group, no end mark for it, and a node that asked and ran on for more than five
         seconds.
@@ -59,7 +59,7 @@ def no_answer(facts: Facts) -> Iterator[Finding]:
 
 
 def _open_ns(facts: Facts, one: Exchange) -> int:
-    """How long the node that asked waited, until it stopped or its run ended."""
+    """Return how long the node that asked waited, until it stopped or its run ended."""
     run = run_at(facts, one.alignee, one.start_ns or 0)
     return 0 if run is None else over_ns(facts, run) - (one.start_ns or 0)
 
@@ -70,7 +70,7 @@ def _why(facts: Facts, one: Exchange, received: int, count: int) -> str:
             return "They were received and answered, but no end mark came in: the answer was lost."
         return "They were received, and no answer was sent: see what the aligner's sampleRequestHandler did."
     if one.aligner != NOBODY and one.aligner not in facts.names.node_of:
-        return "The trace of the aligner is not here, so whether it got them is not known."
+        return "There is no trace of the aligner, so whether it received them is unknown."
     if received:
         return f"{received} of {count} were received, none was answered."
     return "They did not arrive: the aligner was not ready to receive, was gone, or the network lost them."
@@ -78,7 +78,7 @@ def _why(facts: Facts, one: Exchange, received: int, count: int) -> str:
 
 @rule("alignment-refused", "an aligner that refused to align a node")
 def refused(facts: Facts) -> Iterator[Finding]:
-    """The aligner says no.
+    """Find aligners that refused to align a node.
 
     Seen: an end mark by which an aligner says that it will not align this node.
     Refuted by: nothing; the aligner says so itself. It is said once for each pair, however often it happens.

@@ -1,4 +1,4 @@
-"""Nodes of one role, with one master, whose sets are not the same."""
+"""Rules about nodes of one role, with one master, whose sets differ."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from ospltool.trace.rules import Finding
 
 BACK: Final = "fellow.reconnected"
-"""The event by which a node says that it has a fellow back that it had lost."""
+"""Event with which a node reports the return of a lost fellow."""
 FOLLOWS_WITHIN_NS: Final = 10 * SECOND_NS
-"""A fellow that has not taken its master's merged set after this time does not have it."""
+"""Time after which a fellow that has not taken its master's merged set lacks it."""
 
 CHANGED: Final = "namespace.merge-state"
-"""The event by which a master says that a merge changed its set."""
+"""Event with which a master reports that a merge changed its set."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Reign:
-    """A time in which a master's set was in one merge state, by its own trace or by its fellows'."""
+    """A time in which a master's set was in one merge state, from its own trace or its fellows'."""
 
     node: str
     addresses: frozenset[str]
@@ -44,7 +44,7 @@ class _Reign:
 
 @rule("set-diverged", "a fellow that follows a master and did not take the set that it had merged")
 def diverged(facts: Facts) -> Iterator[Finding]:
-    """A node stays in another merge state than the master that it follows.
+    """Find nodes that stay in another merge state than the master that they follow.
 
     Seen: a master's merge state changes; a fellow of its role has that node confirmed as its master, and is
         not in that state ten seconds later.
@@ -71,7 +71,7 @@ def _diverged(facts: Facts, namespace: str, run: Run, spell: _Spell) -> Finding:
         f"{run[0]} {stayed} of name-space {namespace} while its master {first.node} was in {states}, for "
         f"{duration(length)}{ended}",
         f"Role {first.role or 'unknown'}. The master's set was changed by a merge, and {run[0]} did not "
-        f"take it {'in that time' if taken else 'as far as the traces go'}. By how many samples they "
+        f"take it {'in that time' if taken else 'before the traces end'}. By how many samples they "
         "differed is not in the traces; compare the stores (`ospltool store diff --data-only`). A fellow "
         "takes its master's set by the Merge for its own role: look for one whose scope matches that role "
         "(`*`, or its name) and whose type is not Ignore, for several roles that share the scope `*` "
@@ -91,7 +91,7 @@ def _diverged(facts: Facts, namespace: str, run: Run, spell: _Spell) -> Finding:
 
 
 def _reigns(facts: Facts, namespace: str) -> Iterator[_Reign]:
-    """The merge states of nodes that are their own masters, each from when to when."""
+    """Yield the merge states of nodes that are their own masters."""
     traced: set[str] = set()
     states = [one for one in facts.merge_states if one.namespace == namespace]
     for run, some in grouped(states, lambda one: one.run):
@@ -119,7 +119,7 @@ def _reigns(facts: Facts, namespace: str) -> Iterator[_Reign]:
 
 
 class _Change(NamedTuple):
-    """A merge state of a node, and whether it says that a merge changed its set."""
+    """A merge state of a node, and whether a merge changed its set."""
 
     time_ns: int
     role: str
@@ -129,7 +129,7 @@ class _Change(NamedTuple):
 
 
 def _stretches(node: str, addresses: frozenset[str], changes: list[_Change], over: int) -> Iterator[_Reign]:
-    """Each state from when to when; the first one is that of the start, unless a merge made it."""
+    """Yield each merge state with its time, without the initial one, unless a merge made it."""
     same = [list(some) for _, some in itertools.groupby(changes, lambda one: one.state)]
     for at, (first, *_) in enumerate(same):
         end = same[at + 1][0].time_ns if at + 1 < len(same) else over
@@ -138,7 +138,7 @@ def _stretches(node: str, addresses: frozenset[str], changes: list[_Change], ove
 
 
 class _Spell(NamedTuple):
-    """A follower without its master's set."""
+    """A time in which a follower lacked its master's set."""
 
     reigns: list[_Reign]
     start_ns: int
@@ -149,7 +149,7 @@ class _Spell(NamedTuple):
 def _spells(
     facts: Facts, namespace: str, run: Run, own: list[Choice], reigns: list[_Reign]
 ) -> Iterator[_Spell]:
-    """When a run followed a master without having its merge state, long enough to be no delay."""
+    """Yield the times in which a run lacked its master's merge state for longer than a delay."""
     over = end_ns(facts, run)
     states = [one for one in facts.merge_states if one.run == run and one.namespace == namespace]
     ends = [*((one.place.time_ns or 0) for one in own[1:]), over]
@@ -173,7 +173,7 @@ def _is_of_other_role(facts: Facts, choice: Choice, spell: _Spell) -> bool:
 
 
 def _is_aligned(facts: Facts, choice: Choice, spell: _Spell) -> bool:
-    """Whether the follower took a set of its master meanwhile: then it has the data, whatever its state."""
+    """Return whether the follower took a set of its master meanwhile, and so has the data in any state."""
     return any(
         one.alignee == choice.chooser
         and one.aligner == choice.master
@@ -186,9 +186,9 @@ def _is_aligned(facts: Facts, choice: Choice, spell: _Spell) -> bool:
 
 
 def _parted(facts: Facts, run: Run, choice: Choice, since: int) -> Iterator[int]:
-    """When a run and its master lost each other after a time.
+    """Yield when a run and its master lost each other after a time.
 
-    That one has the other back ends a loss of before, also where it says so a moment after the other.
+    A report of a return ends an earlier loss, also if it comes a moment after the other node's report.
     """
     master_runs = set(facts.names.runs_of.get(choice.master, ()))
     for of, event, fellow, place in facts.losses:
@@ -222,5 +222,5 @@ def _within(since: int, until: int, states: list[MergeState], reigns: list[_Reig
 
 
 def _is_state(text: str) -> bool:
-    """Whether a merge state tells of a set: a number, or with our engine a number and the master of then."""
+    """Return whether a text is a merge state of a set: a number, or in ospltool a number and a master."""
     return number(text.partition("/")[0]) is not None

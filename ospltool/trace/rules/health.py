@@ -1,4 +1,4 @@
-"""Nodes, threads and clocks: lost fellows, silence, states that go backwards, what the service reports."""
+"""Rules about nodes, threads and clocks: lost fellows, silence, states that go backwards, reports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SILENT_NS: Final = 10 * SECOND_NS
 NEAR_NS: Final = 15 * SECOND_NS
-"""A fellow that ends is noticed within about this time."""
+"""Time within which the end of a fellow is noticed."""
 
 ORDER: Final = {
     state: rank
@@ -40,12 +40,12 @@ ORDER: Final = {
         )
     )
 }
-"""The states in the order of a run."""
+"""States in the order of a run."""
 
 _DIED: Final = "it died or was killed"
 _ENDS: Final = "it is terminating"
 _RESTARTED: Final = "it was restarted"
-"""Why our engine gives up a fellow that it still held for alive."""
+"""Reason of ospltool for removing a fellow that it considered alive."""
 
 _NORMAL: Final = frozenset({"store.incomplete", "align.stray-link", "align.refused"})
 """Warnings that are normal at the first start, or that another rule explains."""
@@ -53,7 +53,7 @@ _NORMAL: Final = frozenset({"store.incomplete", "align.stray-link", "align.refus
 
 @rule("fellow-lost", "a fellow whose heartbeat was missed although it did not stop in order")
 def fellow_lost(facts: Facts) -> Iterator[Finding]:
-    """Fellows that were lost, and what their own traces say about it.
+    """Find lost fellows, and explain the loss from their own traces.
 
     Seen: a node removes a fellow whose heartbeat it missed, or the service reports a missed heartbeat.
     Refuted by: the fellow, or the node that says so, stopped in order before. A fellow whose trace is not
@@ -103,7 +103,7 @@ def fellow_lost(facts: Facts) -> Iterator[Finding]:
 
 
 def _incidents(places: list[Place]) -> Iterator[list[Place]]:
-    """The lines about a lost fellow, those of one loss together."""
+    """Yield the lines about a lost fellow, grouped by loss."""
     incident: list[Place] = []
     for place in places:
         if incident and (place.time_ns or 0) - (incident[-1].time_ns or 0) > NEAR_NS:
@@ -115,20 +115,20 @@ def _incidents(places: list[Place]) -> Iterator[list[Place]]:
 
 
 def _what_became_of(facts: Facts, address: str, when: int, *, anew: bool) -> tuple[str | None, bool]:
-    """What the trace of a lost fellow says; None when it stopped in order.
+    """Explain the loss of a fellow from its trace, None if it stopped in order; tell whether it ran on.
 
     Args:
-        facts: what the traces say.
-        address: the fellow.
-        when: when it was lost.
-        anew: it was lost because its next run had begun.
+        facts: facts from the traces.
+        address: the fellow's address.
+        when: time of the loss, in ns.
+        anew: the fellow was lost because its next run had begun.
     """
     runs = facts.names.runs_of.get(address, [])
-    if anew:  # it is the run before which was lost
+    if anew:  # the previous run was lost
         runs = sorted(run for run in runs if facts.first_ns[run] < when)[:-1]
     spans = [span for span in facts.states if span.run in runs]
     if not spans:
-        return "Its own trace is not here, so whether it stopped, died or was cut off is not known.", False
+        return "There is no trace of it, so whether it stopped, died or was cut off is unknown.", False
     if any(_stopped_before(facts, run, when) for run in runs):
         return None, False
     around = [span for span in spans if span.start_ns <= when <= span.end_ns + SECOND_NS]
@@ -141,7 +141,7 @@ def _what_became_of(facts: Facts, address: str, when: int, *, anew: bool) -> tup
 
 
 def _stopped_before(facts: Facts, run: Run, when: int) -> bool:
-    """Whether a run that stopped in order is the one that was lost then.
+    """Return whether a run that stopped in order is the lost one.
 
     The stop may be noticed a little before the trace shows it, and until a lease after the next run began.
     """
@@ -154,7 +154,7 @@ def _stopped_before(facts: Facts, run: Run, when: int) -> bool:
 
 @rule("heartbeat-late", "a heartbeat that came later than its period allows")
 def heartbeat_late(facts: Facts) -> Iterator[Finding]:
-    """Heartbeats that were nearly missed.
+    """Find heartbeats that were nearly missed.
 
     Seen: two heartbeats of one fellow further apart than the period that they announce, or a node of our
         engine that says so.
@@ -174,7 +174,7 @@ def heartbeat_late(facts: Facts) -> Iterator[Finding]:
 
 @rule("state-backwards", "a service state that goes back")
 def state_backwards(facts: Facts) -> Iterator[Finding]:
-    """States that return to an earlier one within a run.
+    """Find states that return to an earlier one within a run.
 
     Seen: a service state that comes before the one it follows in the order of a start.
     Refuted by: an orderly stop: OpenSplice bounces between states while it terminates. A new run begins anew.
@@ -201,7 +201,7 @@ def _is_before(later: StateSpan, earlier: StateSpan) -> bool:
 
 @rule("thread-silent", "a thread that says nothing while work waits for it")
 def thread_silent(facts: Facts) -> Iterator[Finding]:
-    """Work that waits for a thread, and the thread is silent.
+    """Find silent threads for which work waits.
 
     Seen: a conflict that nobody works on, or a request that nobody answers, for more than ten seconds, and no
         line of the thread that has to since.
@@ -210,7 +210,7 @@ def thread_silent(facts: Facts) -> Iterator[Finding]:
     waiting: list[tuple[Run, str, int, Place]] = []
     for one in facts.conflicts:
         if number(one.number) is None:
-            continue  # of our engine, which has no conflicts with numbers
+            continue  # of ospltool, whose conflicts have no numbers
         begun = one.resolving or one.ended is not None
         end = (one.ended.time_ns or 0) if one.ended else over_ns(facts, one.run)
         if not begun or one.resolving == 0:
@@ -248,7 +248,7 @@ def thread_silent(facts: Facts) -> Iterator[Finding]:
 
 @rule("clock-jump", "a clock that was set, or timestamps of one line that do not agree")
 def clock_jump(facts: Facts) -> Iterator[Finding]:
-    """Clocks that jump back, and files whose timestamps were edited or damaged.
+    """Find clocks that jump back, and files whose timestamps were edited or damaged.
 
     Seen: a record more than a second older than the one before it in its file, or two times of one header
         that do not agree.
@@ -278,7 +278,7 @@ def clock_jump(facts: Facts) -> Iterator[Finding]:
 
 @rule("reported", "warnings and errors that the service reports itself")
 def reported(facts: Facts) -> Iterator[Finding]:
-    """What the service itself calls a warning or worse, by kind of message.
+    """Find warnings and worse that the service reports itself, by kind of message.
 
     Seen: a record of level WARNING or above, in a trace or in a log of reports.
     Refuted by: nothing; but what is normal at a first start, or told by another rule, is left out.

@@ -1,10 +1,10 @@
-"""Elections that do not settle.
+"""Rule about elections that do not settle.
 
 A *round* is a master conflict of a run and the choice that follows it. It is *disputed* when another run of
 the same role follows another master, still so a second later or when the run chooses again. A live-lock is a
 row of rounds within a minute that the same two runs dispute, and in which nothing else happened: no
 round that they agreed on, no fellow lost, no start and no stop of the two. Elections after restarts, which
-settle, are none.
+settle, are not live-locks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Row:
     "master-livelock", "elections of a master that are repeated without end, because nodes choose differently"
 )
 def livelock(facts: Facts) -> Iterator[Finding]:
-    """Elections that return and return, each with a merge, and never end with one master.
+    """Find elections that are repeated, each with a merge, and do not end with one master.
 
     Seen: four rounds in a row within a minute that the same two runs dispute (see the module).
     Refuted by: a round on which they agree, and a start, a stop or a loss of one of the two in between.
@@ -65,7 +65,7 @@ def livelock(facts: Facts) -> Iterator[Finding]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Lock:
-    """A live-lock: who takes part, and from when to when nodes chose differently."""
+    """A live-lock: its runs, and the time in which nodes chose differently."""
 
     runs: set[Run]
     since_ns: int
@@ -73,7 +73,7 @@ class _Lock:
 
 
 def _rows(facts: Facts, conflicts: list[Conflict], choices: list[Choice]) -> Iterator[_Row]:
-    """The disputed rounds in a row that are too many."""
+    """Yield the rows of disputed rounds that are long enough for a live-lock."""
     of_run = dict(grouped(choices, lambda one: one.run))
     created = {
         run: sorted(one.created.time_ns or 0 for one in some)
@@ -111,13 +111,13 @@ def _if_long(row: _Row) -> Iterator[_Row]:
 
 
 def _any_between(times: Sequence[int], after: int, until: int) -> bool:
-    """Whether one of the times, which are in order, lies within a span."""
+    """Return whether one of the ordered times lies within a span."""
     at = bisect.bisect_right(times, after)
     return at < len(times) and times[at] <= until
 
 
 def _disputing(facts: Facts, choice: Choice, of_run: dict[Run, list[Choice]], until: int) -> set[Run]:
-    """The runs of the same role that follow another master at a time, and live on after it."""
+    """Return the runs of the same role that follow another master at a time, and live on after it."""
     found = set()
     role = facts.roles.get(choice.chooser)
     for run, theirs in of_run.items():
@@ -133,7 +133,7 @@ def _disputing(facts: Facts, choice: Choice, of_run: dict[Run, list[Choice]], un
 
 
 def _joined(sets: Iterable[set[Run]]) -> list[set[Run]]:
-    """The sets that share a run, as one."""
+    """Unite the sets that share a run."""
     joined: list[set[Run]] = []
     for one in sets:
         touching = [other for other in joined if other & one]
@@ -188,7 +188,7 @@ def _finding(
 
 
 def _settled_ns(facts: Facts, lock: _Lock, choices: list[Choice]) -> int | None:
-    """When all runs that live on had chosen one master; None when they had not at the end."""
+    """Return when all runs that live on had chosen one master; None if they had not at the end."""
     last = {one.run: one for one in choices}
     living = [one for run, one in last.items() if facts.last_ns[run] > lock.until_ns + SETTLES_WITHIN_NS]
     if len(living) < 2 or len({one.master for one in living}) > 1:
@@ -197,7 +197,7 @@ def _settled_ns(facts: Facts, lock: _Lock, choices: list[Choice]) -> int | None:
 
 
 def _favourites(choices: Iterable[Choice]) -> dict[str, tuple[str, int]]:
-    """For each chooser the master that it confirmed most often, and how often."""
+    """Return the master that each chooser confirmed most often, and how often."""
     counts: dict[str, collections.Counter[str]] = {}
     for one in choices:
         counts.setdefault(one.chooser, collections.Counter())[one.master] += 1
@@ -205,7 +205,7 @@ def _favourites(choices: Iterable[Choice]) -> dict[str, tuple[str, int]]:
 
 
 def _rounds(conflicts: list[Conflict]) -> int:
-    """How many elections were held: what the busiest node, over all of its runs, resolved."""
+    """Return the number of elections: those that the busiest node resolved in all of its runs."""
     resolved = collections.Counter(one.run[0] for one in conflicts if one.how == "conflict.resolved")
     return max(resolved.values(), default=0)
 
@@ -222,7 +222,7 @@ def _described(facts: Facts, address: str) -> str:
 
 
 def _cause(facts: Facts, choices: Iterable[Choice]) -> str:
-    """Why nodes choose differently, as far as the traces tell."""
+    """Explain from the traces why nodes choose differently."""
     wrong = collections.Counter(
         (one.chooser, one.master, better) for one in choices if (better := _passed_over(facts, one))
     )
@@ -248,9 +248,9 @@ def _cause(facts: Facts, choices: Iterable[Choice]) -> str:
 
 
 def _passed_over(facts: Facts, choice: Choice) -> str:
-    """The fellow that a choice should have gone to, if OpenSplice's comparison explains it; else nothing.
+    """Return the fellow that should have been chosen, if OpenSplice's comparison explains the error; else "".
 
-    Only fellows that lived at that time count: ids of earlier incarnations are no candidates.
+    Only fellows that lived at that time count: ids of earlier incarnations are not candidates.
     """
     priorities = facts.names.priority_of
     own, chosen = priorities.get(choice.chooser), priorities.get(choice.master)
@@ -268,6 +268,6 @@ def _passed_over(facts: Facts, choice: Choice) -> str:
 
 
 def _lives(facts: Facts, address: str, now: int) -> bool:
-    """Whether the node of an address ran at a time; true when its trace is not here."""
+    """Return whether the node of an address ran at a time; True without its trace."""
     runs = facts.names.runs_of.get(address, [])
     return not runs or any(facts.first_ns[run] <= now <= facts.last_ns[run] for run in runs)

@@ -1,4 +1,4 @@
-"""Masters: who follows whom, whether they agree, and how often that changes."""
+"""Rules about masters: disagreement and frequent changes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 CHANGES_PER_MINUTE: Final = 3
 MINUTE_NS: Final = 60 * SECOND_NS
 OVERLAP_NS: Final = 2 * SECOND_NS
-"""Two masters for less than this are a hand-over."""
+"""Longest hand-over between two masters."""
 
 
 @rule(
     "master-flapping", "a node that changes the master of a name-space three times in a minute or more often"
 )
 def flapping(facts: Facts) -> Iterator[Finding]:
-    """A node whose master changes and changes.
+    """Find nodes whose master changes often.
 
     Seen: within one run, three changes of the confirmed master of a name-space within a minute.
     Refuted by: changes that follow the orderly stop or the next start of the former master do not count.
@@ -55,7 +55,7 @@ def flapping(facts: Facts) -> Iterator[Finding]:
 
 
 def _has_stopped(facts: Facts, address: str, place: Place) -> bool:
-    """Whether the run of an address had stopped in order at a time, or was followed by another."""
+    """Return whether the run of an address had begun to stop in order at a time."""
     at = place.time_ns or 0
     run = run_at(facts, address, at)
     stops = stopping_ns(facts, run) if run is not None else None
@@ -64,7 +64,7 @@ def _has_stopped(facts: Facts, address: str, place: Place) -> bool:
 
 @rule("two-masters", "two nodes of one role that are master of a name-space at the same time")
 def two_masters(facts: Facts) -> Iterator[Finding]:
-    """More than one node acts as master.
+    """Find name-spaces with two masters.
 
     Seen: two nodes of one role that both confirmed themselves, and neither chose another, for two seconds or
         longer; dated from the first moment at which there were two.
@@ -101,7 +101,7 @@ def two_masters(facts: Facts) -> Iterator[Finding]:
 
 
 def _reigns(facts: Facts) -> Iterator[tuple[Choice, int, int]]:
-    """From when to when a node took itself for the master: until it chose another, or began to stop."""
+    """Yield the times in which a node considered itself master, until it chose another or began to stop."""
     for (run, _), choices in grouped(facts.choices, lambda one: (one.run, one.namespace)):
         over = stopping_ns(facts, run) or facts.last_ns.get(run, 0)
         begun: Choice | None = None

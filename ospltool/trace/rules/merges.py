@@ -1,4 +1,4 @@
-"""Merges and conflicts: too many of them, those without end, and those that moved what was there already."""
+"""Rules about merges and conflicts: storms, conflicts without end, and needless transfers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ STORM_MERGES: Final = 10
 STORM_WITHIN_NS: Final = 60 * SECOND_NS
 RESOLVED_WITHIN_NS: Final = 5 * SECOND_NS
 REPEATED: Final = 3
-"""So many transfers of a set of the same size to one node are reported."""
+"""Number of transfers of a set of the same size to one node that are reported."""
 
 
 @rule("merge-storm", "ten merges of one name-space on a node within a minute")
 def storm(facts: Facts) -> Iterator[Finding]:
-    """Merge after merge.
+    """Find storms of merges.
 
     Seen: ten merges of one name-space in one run of a node within a minute.
     Refuted by: fewer, or over a longer time. What created the conflicts is told by other rules.
@@ -60,11 +60,11 @@ def storm(facts: Facts) -> Iterator[Finding]:
 
 @rule("conflict-unresolved", "a conflict that was created and neither resolved nor discarded")
 def unresolved(facts: Facts) -> Iterator[Finding]:
-    """A conflict without end. While one is open, readers that wait for historical data block.
+    """Find conflicts without end. While one is open, readers that wait for historical data block.
 
     Seen: a conflict that was created, or a merge that began, and no end of it for more than five seconds.
     Refuted by: the resolution of the conflict, its combination with another, the orderly stop of the node,
-        and the end of its run within five seconds. Conflicts of our engine have no numbers to follow.
+        and the end of its run within five seconds. Conflicts of ospltool have no numbers to follow.
     """
     for one in facts.conflicts:
         if number(one.number) is None:
@@ -96,7 +96,7 @@ def unresolved(facts: Facts) -> Iterator[Finding]:
     "equal-set-transferred", "whole sets that were sent again although nothing in them seems to have changed"
 )
 def equal_sets(facts: Facts) -> Iterator[Finding]:
-    """Sets of the same size, sent again and again.
+    """Find sets of the same size that were sent again and again.
 
     Seen: between the same two runs, one group sent three times or more with the number of samples of before.
     Refuted by: another number of samples, an answer that says that the sets are equal, and a start of one of
@@ -133,6 +133,6 @@ def equal_sets(facts: Facts) -> Iterator[Finding]:
 
 
 def _runs(facts: Facts, one: Exchange) -> tuple[Run | None, Run | None]:
-    """The runs of the two nodes of an alignment: nodes of our engine keep their addresses."""
+    """Return the runs of the two nodes of an alignment, since ospltool nodes keep their addresses."""
     at = one.start_ns or 0
     return run_at(facts, one.alignee, at), run_at(facts, one.aligner, at)

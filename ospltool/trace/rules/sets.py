@@ -1,4 +1,4 @@
-"""What became of the data: sets that a merge policy emptied."""
+"""Rule about sets that a merge policy emptied."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from ospltool.trace.rules import Finding
 
 FOLLOWS_WITHIN_NS: Final = 10 * SECOND_NS
-"""Sizes that are shown until then tell what was there before."""
+"""Time until which sizes belong to the set before it was emptied."""
 
 
 @rule("set-emptied", "a set that merge policy Delete, or an empty set in its place, left without data")
 def emptied(facts: Facts) -> Iterator[Finding]:
-    """Data that a merge threw away, and that no alignment brought back.
+    """Find data that a merge threw away, and that no alignment brought back.
 
     Seen: Delete, or an empty set in place of another, on a node, and a size of that set before.
     Refuted by: an alignment that brought data to the node later, and a set that was never seen with data.
@@ -50,7 +50,7 @@ def emptied(facts: Facts) -> Iterator[Finding]:
             (_size(one) for one in moved if (one.start_ns or 0) <= since + FOLLOWS_WITHIN_NS), default=0
         )
         if not gone or not most or group.startswith(BUILT_IN):
-            continue  # nothing is known to have been there
+            continue  # the set is not known to have had samples
         yield _emptied(facts, group, gone, most, moved)
 
 
@@ -88,14 +88,14 @@ def _size(one: Exchange) -> int:
 
 
 def _is_nothing(policy: str, taken: Sequence[Exchange]) -> bool:
-    """Whether the sets that took the place of another had no samples."""
+    """Return whether the sets that replaced another one had no samples."""
     return policy in {"REPLACE", "CATCHUP"} and bool(taken) and all(
         one.samples == 0 and not one.is_equal for one in taken
     )  # fmt: skip
 
 
 def _is_refilled(facts: Facts, moved: list[Exchange], node: str, place: Place) -> bool:
-    """Whether an alignment brought data after a node's set was emptied."""
+    """Return whether an alignment brought data after a node's set was emptied."""
     return any(
         facts.names.node(one.alignee) == node
         and one.policy != "DELETE"

@@ -1,1 +1,1 @@
-"""What is shown of a trace: records, overviews, time lines, conversations."""
+"""Views of a trace: records, overviews, time lines, conversations."""

@@ -1,4 +1,4 @@
-"""One group's alignments across all nodes, as a sequence diagram: as text, and for Mermaid."""
+"""A group's alignments across all nodes as a sequence diagram, in text or for Mermaid."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ ALL: Final = "all"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Arrow:
-    """A message between two nodes, or something that one node did: sender and receiver are then the same.
+    """A message between two nodes, or a step of one node, which is then both sender and receiver.
 
     Attributes:
-        number: the alignment.
-        time_ns: when, by the node that printed it.
-        sender: who.
-        receiver: to whom.
-        text: what.
-        is_answer: goes from aligner to alignee.
-        place: the line of the trace.
+        number: number of the alignment.
+        time_ns: its time, by the node that printed it.
+        sender: name of the sender.
+        receiver: name of the receiver, or "all".
+        text: description.
+        is_answer: whether it goes from aligner to alignee.
+        place: line of the trace.
     """
 
     number: int
@@ -51,21 +51,21 @@ class Conversation:
     exchanges: tuple[Exchange, ...]
     names: Names
     is_named: bool = True
-    """Whether any record names the group; else it may be one that there never was."""
+    """Whether a record names the group; otherwise it may not exist."""
 
     @property
     def nodes(self) -> list[str]:
-        """The nodes that take part."""
+        """Names of the nodes that take part."""
         addresses = {address for one in self.exchanges for address in (one.alignee, one.aligner)} - {NOBODY}
         return sorted({self.names.node(address) for address in addresses})
 
     @property
     def name_spaces(self) -> list[str]:
-        """The name-spaces that were aligned as a whole, with the group in them."""
+        """Name-spaces with the group that were aligned as a whole."""
         return sorted({one.group for one in self.exchanges} - {self.group})
 
     def arrows(self) -> list[Arrow]:
-        """Everything that happened, by time."""
+        """Return all arrows by time."""
         found = [arrow for one in self.exchanges for arrow in self._arrows(one)]
         return sorted(found, key=lambda arrow: (arrow.time_ns or 0, arrow.number))
 
@@ -100,12 +100,12 @@ class Conversation:
 
 
 def conversation(records: Iterable[Record], group: str, run: int | None = None) -> Conversation:
-    """The alignments of a group in the records of all nodes.
+    """Collect the alignments of a group from the records of all nodes.
 
     Args:
-        records: by time, those of a file in its order.
-        group: partition.topic, or a name-space that our engine aligned.
-        run: only alignments that began in this run of the node that asked.
+        records: records by time, those of a file in its order.
+        group: partition.topic, or a name-space that ospltool aligned.
+        run: number of the run of the node that asked, in which alignments began; None for all.
     """
     names = Names()
     book = ExchangeBook(names)
@@ -125,7 +125,7 @@ def conversation(records: Iterable[Record], group: str, run: int | None = None) 
 
 
 def _belongs(record: Record, group: str, names: Names) -> bool:
-    """Whether a record may be about the alignments of a group; our engine aligns its whole name-space."""
+    """Return whether a record may concern the alignments of a group, or in ospltool its name-space."""
     found = record.fields.get("group")
     if found is None and record.event in {"merge.started", "merge.finished"}:
         found = record.fields.get("namespace")
@@ -135,7 +135,7 @@ def _belongs(record: Record, group: str, names: Names) -> bool:
 
 
 def as_text(talk: Conversation) -> Iterator[str]:
-    """The conversation as lines of text: a column for each node, an arrow for each message."""
+    """Yield the conversation as lines of text: a column for each node, an arrow for each message."""
     nodes = talk.nodes
     width = max([LEAST_WIDTH, *(len(node) + 4 for node in nodes)])
     margin = " " * 16
@@ -192,7 +192,7 @@ def _result(talk: Conversation, one: Exchange) -> str:
 
 
 def as_mermaid(talk: Conversation) -> Iterator[str]:
-    """The conversation as a Mermaid sequence diagram."""
+    """Yield the conversation as a Mermaid sequence diagram."""
     numbers = {node: f"p{index}" for index, node in enumerate(talk.nodes)}
     yield "sequenceDiagram"
     for node, name in numbers.items():
@@ -210,12 +210,12 @@ def as_mermaid(talk: Conversation) -> Iterator[str]:
 
 
 def _mermaid(text: str) -> str:
-    """Text that ends no statement and begins no other."""
+    """Escape text so that it stays within a Mermaid statement."""
     return "".join(f"#{ord(one)};" if one in "#;:%<>{}[]" else one for one in one_line(text))
 
 
 def as_value(talk: Conversation) -> dict[str, object]:
-    """The conversation for JSON."""
+    """Return the conversation for JSON."""
     return {
         "group": talk.group,
         "name_spaces": talk.name_spaces,

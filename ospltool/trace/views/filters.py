@@ -1,4 +1,4 @@
-"""Which records are wanted."""
+"""Conditions on records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPORT_LEVELS: Final = {
     "CRITICAL": "SEVERE",
     "FATAL": "SEVERE",
 }
-"""Which level of a trace a type of report counts as."""
+"""Level of a trace that each type of report counts as."""
 
 _RANKS: Final = {level: rank for rank, level in enumerate(LEVELS)}
 _NODE_FIELDS: Final = frozenset(
@@ -43,44 +43,41 @@ _NODE_FIELDS: Final = frozenset(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Filter:
-    """What a record must be. Several values of one attribute are alternatives; all attributes must hold.
-
-    Attributes:
-        level: the least level. A record whose level is not certain passes when it may be of that level.
-        threads: patterns (`d_*`).
-        states: service states.
-        fellows: addresses of nodes; one of the record's fields must name one.
-        namespaces: patterns.
-        groups: patterns of partition.topic.
-        conflict: the number of a conflict.
-        run: the run in its file.
-        grep: all must be found in the record, header included.
-        exclude: none may be found in the record.
-        since_ns: not before. Records without a time are never before or after.
-        until_ns: not after.
-    """
+    """Conditions on a record. Several values of one attribute are alternatives; all attributes must hold."""
 
     level: str | None = None
+    """Least level. A record of uncertain level passes if it may be of that level."""
     threads: tuple[str, ...] = ()
+    """Patterns of threads (`d_*`)."""
     states: tuple[str, ...] = ()
+    """Service states."""
     fellows: tuple[str, ...] = ()
+    """Addresses of nodes; a field of the record must name one."""
     namespaces: tuple[str, ...] = ()
+    """Patterns of name-spaces."""
     groups: tuple[str, ...] = ()
+    """Patterns of partition.topic."""
     conflict: str | None = None
+    """Number of a conflict."""
     run: int | None = None
+    """Number of the run in the file."""
     grep: tuple[re.Pattern[str], ...] = ()
+    """Expressions that must all match in the record, header included."""
     exclude: tuple[re.Pattern[str], ...] = ()
+    """Expressions that must not match in the record."""
     since_ns: int | None = None
+    """Earliest time. Records without a time pass."""
     until_ns: int | None = None
+    """Latest time."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything passes."""
+        """Whether every record passes."""
         return self == Filter()
 
     @property
     def needle(self) -> bytes | None:
-        """Bytes that every wanted record contains; None when there is no such condition."""
+        """Bytes that every wanted record contains; None without such a condition."""
         for pattern in self.grep:
             if not pattern.flags & re.IGNORECASE and is_literal(pattern.pattern):
                 return pattern.pattern.encode()
@@ -88,14 +85,14 @@ class Filter:
 
     @property
     def only_needle(self) -> bytes | None:
-        """The needle, when it is the only condition."""
+        """The needle, if it is the only condition; else None."""
         needle = self.needle
         return (
             needle if needle is not None and self == Filter(grep=self.grep) and len(self.grep) == 1 else None
         )
 
     def __call__(self, record: Record) -> bool:
-        """Whether a record is wanted."""
+        """Return whether a record is wanted."""
         time = record.time_ns
         if time is not None:
             if self.since_ns is not None and time < self.since_ns:
@@ -138,7 +135,7 @@ class Filter:
 
 
 def is_literal(pattern: str) -> bool:
-    """Whether a regular expression is plain text."""
+    """Return whether a regular expression is plain text."""
     return (
         bool(pattern)
         and not any(character in r"\.^$*+?{}[]|()" for character in pattern)
@@ -151,7 +148,7 @@ def _any_glob(value: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _reaches(record: Record, least: str) -> bool:
-    """Whether a record is of a level, or above."""
+    """Return whether a record is of a level, or above."""
     rank = _RANKS[least]
     if record.kind in {Kind.UNPARSED, Kind.DAMAGED}:
         return False

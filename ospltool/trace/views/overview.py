@@ -1,4 +1,4 @@
-"""Many records at a glance: how many in each span of time, of each template, of no known template."""
+"""Counts of records by span of time and by template."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from ospltool.trace.reading.record import Record
 
 MOST_SPANS: Final = 100_000
-"""A histogram with more spans than this is refused: the spans are too short."""
+"""Most spans of a histogram."""
 
 MOST_KINDS: Final = 10_000
-"""Different messages without template that are counted one by one; the rest is counted as one."""
+"""Most different messages without template that are counted one by one; the others count together."""
 
 OTHERS: Final = "(others)"
 _NUMBER: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
 class TooManySpansError(ValueError):
-    """The spans of a histogram are too short for the time that the records take."""
+    """Spans of a histogram that are too short for the time of the records."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Span:
 
     Attributes:
         start_ns: its beginning.
-        counts: records by level.
+        counts: number of records by level.
     """
 
     start_ns: int
@@ -43,12 +43,12 @@ class Span:
 
     @property
     def total(self) -> int:
-        """Records of all levels."""
+        """Number of records of all levels."""
         return sum(self.counts.values())
 
 
 def histogram(records: Iterable[Record], span_ns: int) -> list[Span]:
-    """How many records each span of time has; spans without any are there too.
+    """Count the records in each span of time; spans without records are included.
 
     Raises:
         TooManySpansError: there would be more than `MOST_SPANS`.
@@ -69,14 +69,14 @@ def histogram(records: Iterable[Record], span_ns: int) -> list[Span]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kinds:
-    """One kind of message, and how often it came.
+    """One kind of message, and the number of its records.
 
     Attributes:
-        count: records.
-        level: the level, `?` where it is not certain.
-        template: the id of the template; empty when none matches.
-        pattern: the message, with its fields in braces; numbers as `#` when no template matches.
-        example: where the first one is.
+        count: number of records.
+        level: level, `?` if it is not certain.
+        template: id of the template; empty if none matches.
+        pattern: message with its fields in braces; numbers as `#` if no template matches.
+        example: place of the first record.
     """
 
     count: int
@@ -87,7 +87,7 @@ class Kinds:
 
 
 def by_template(records: Iterable[Record], *, unknown_only: bool = False) -> list[Kinds]:
-    """The kinds of messages, most frequent first."""
+    """Count records by kind of message, most frequent first."""
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
     first: dict[tuple[str, str], Record] = {}
     for record in records:
@@ -111,12 +111,12 @@ def by_template(records: Iterable[Record], *, unknown_only: bool = False) -> lis
 
 
 def normalised(text: str) -> str:
-    """The first line of a message with its numbers as `#`."""
+    """Return the first line of a message with its numbers as `#`."""
     return one_line(_NUMBER.sub("#", text.partition("\n")[0]))
 
 
 def bar(span: Span, most: int, width: int) -> str:
-    """A span as a bar: `#` for records, `W` and `S` in front for warnings and severe ones."""
+    """Draw a span as a bar: `#` for records, `W` and `S` in front for warnings and severe ones."""
     length = -(-span.total * width // most) if most else 0
     severe = min(length, span.counts.get("SEVERE", 0))
     warning = min(length - severe, span.counts.get("WARNING", 0))

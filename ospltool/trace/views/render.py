@@ -1,4 +1,4 @@
-"""Records as text: short, full, raw, lines of JSON, or by a template of the user."""
+"""Renders records as short or full text, as lines of JSON, or by a template of the user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEMPLATE_FIELDS: Final = (
     "time", "clock", "time_ns", "node", "file", "offset", "run", "kind", "state", "thread", "level",
     "template", "event", "text", "line", "fellow", "namespace", "group", "conflict", "samples", "source",
 )  # fmt: skip
-"""What a template of the user may name, besides the fields of a record's own template."""
+"""Fields of a template of the user, besides the fields of a record's own template."""
 
 _COLOURS: Final = {
     "SEVERE": "1;31", "ERROR": "1;31", "FATAL": "1;31", "CRITICAL": "1;31", "WARNING": "33", "INFO": "1",
@@ -31,17 +31,17 @@ _HIGHLIGHT: Final = "7"
 
 
 class RenderError(ValueError):
-    """A template of the user that cannot be used; the message says why."""
+    """An unusable template or output of the user; the message gives the reason."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Look:
-    """How records are shown.
+    """Options of the text of records.
 
     Attributes:
-        colour: with terminal colours.
-        highlight: what to make stand out; with colours only.
-        node_width: width of the column of nodes; 0 leaves it out.
+        colour: use terminal colours.
+        highlight: expression to highlight, with colours only.
+        node_width: width of the column of nodes; 0 for no column.
     """
 
     colour: bool = False
@@ -50,7 +50,7 @@ class Look:
 
 
 def short(record: Record, look: Look = Look()) -> str:
-    """One line for each line of the message: time of day, node, level, thread, text."""
+    """Render a line for each line of the message: time of day, node, level, thread, text."""
     time = "" if record.time_ns is None else clock(record.time_ns)
     late = "<" if record.out_of_order else " "
     node = f"{one_line(record.node):<{look.node_width}} " if look.node_width else ""
@@ -62,7 +62,7 @@ def short(record: Record, look: Look = Look()) -> str:
 
 
 def full(record: Record, look: Look = Look()) -> str:
-    """Everything that is known about a record: a line about it, a line for each field, its text."""
+    """Render everything about a record: a line about it, a line for each field, its text."""
     time = "-" if record.time_ns is None else iso(record.time_ns)
     if record.clock is Clock.RELATIVE and record.time_ns is not None:
         time = f"+{record.time_ns // 10**9}.{record.time_ns % 10**9:09d}"
@@ -88,7 +88,7 @@ def full(record: Record, look: Look = Look()) -> str:
 
 
 def as_json(record: Record) -> dict[str, object]:
-    """The record as a value for JSON: times as integers, text as valid Unicode."""
+    """Return the record for JSON: times as integers, text as valid Unicode."""
     return {
         "kind": record.kind.value,
         "node": valid_text(record.node),
@@ -111,12 +111,12 @@ def as_json(record: Record) -> dict[str, object]:
 
 
 def json_line(record: Record) -> str:
-    """The record as one line of JSON."""
+    """Return the record as one line of JSON."""
     return envelope.line("trace-record", as_json(record)).rstrip("\n")
 
 
 def by_template(template: str) -> Callable[[Record], str]:
-    r"""A renderer for a template such as `{clock} {node} {text}`.
+    r"""Return a renderer for a template such as `{clock} {node} {text}`.
 
     Names are those of `TEMPLATE_FIELDS` and the fields of a record's template (empty where a record has no
     such field); `\n` and `\t` are understood.
@@ -137,7 +137,7 @@ def by_template(template: str) -> Callable[[Record], str]:
             not field.isidentifier() or conversion or not re.fullmatch(r"[<>^]?\d{0,3}", spec or "")
         ):
             raise RenderError(
-                f"{template!r}: {{{field}}} is no name of a field (known: {', '.join(TEMPLATE_FIELDS)})"
+                f"{template!r}: {{{field}}} is not the name of a field (known: {', '.join(TEMPLATE_FIELDS)})"
             )
         if field is not None and field not in _known_fields():
             raise RenderError(
@@ -156,7 +156,7 @@ def by_template(template: str) -> Callable[[Record], str]:
 
 
 def _known_fields() -> set[str]:
-    """What a template of the user may name: the fields of all messages and reports, and the columns."""
+    """Return the fields of all messages and reports, and the columns."""
     from ospltool.trace.meaning.catalogue import catalogue, pieces  # only for this output
 
     of_messages = {piece.field for one in catalogue() for piece in pieces(one.pattern)}
@@ -184,7 +184,7 @@ def _value(record: Record, name: str) -> str:
 
 
 def _column(text: str, width: int) -> str:
-    """Text in a column; what is too long runs over, nothing is cut."""
+    """Pad text to a column; longer text is not cut."""
     return f"{one_line(text):<{width}}"
 
 

@@ -1,4 +1,4 @@
-"""Findings as text and as values."""
+"""Findings as text and as JSON values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def as_text(findings: Sequence[Finding]) -> Iterator[str]:
-    """Findings as lines of text, with their evidence."""
+    """Yield findings as lines of text, with their evidence."""
     for one in findings:
         yield f"{from_to(one.start_ns)}  {one.rule}: {one_line(one.title)}"
         yield f"    {one_line(one.explanation)}"
@@ -29,7 +29,7 @@ def as_text(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def as_value(one: Finding) -> dict[str, object]:
-    """A finding for JSON."""
+    """Return a finding for JSON."""
     return {
         "rule": one.rule,
         "title": valid_text(one.title),
@@ -44,7 +44,7 @@ def as_value(one: Finding) -> dict[str, object]:
 
 
 def place_value(place: Place) -> dict[str, object]:
-    """A line that shows something, for JSON."""
+    """Return a line of evidence for JSON."""
     return {
         "node": place.node,
         "file": valid_text(place.file),

@@ -1,4 +1,4 @@
-"""From sources and wishes to the records that are shown: in time order, filtered, with their surroundings."""
+"""Selects the records to show: in time order, filtered, with their surroundings."""
 
 from __future__ import annotations
 
@@ -33,24 +33,22 @@ _TAIL_BYTES: Final = 1 << 18
 
 @dataclasses.dataclass(slots=True)
 class Tally:
-    """What was read, so that nothing that was left out goes unsaid."""
+    """Counts of the records read, so that everything left out is reported."""
 
     records: int = 0
     unparsed_bytes: int = 0
     unmatched: int = 0
-    unterminated: int = 0
     out_of_order: int = 0
     untimed: int = 0
     relative: set[str] = dataclasses.field(default_factory=set)
 
     def count(self, record: Record) -> None:
-        """Takes a record that was read."""
+        """Count a record."""
         self.records += 1
         if record.kind is Kind.UNPARSED:
             self.unparsed_bytes += record.length
         elif record.kind is Kind.TRACE:
             self.unmatched += record.template is None
-            self.unterminated += not record.terminated
             self.out_of_order += record.out_of_order
             self.untimed += record.time_ns is None
             if record.clock is Clock.RELATIVE:
@@ -63,8 +61,8 @@ class Shown:
 
     Attributes:
         record: the record.
-        wanted: the filter wants it; otherwise it stands beside one that is wanted.
-        apart: records were left out before it, and surroundings are shown.
+        wanted: whether the filter wants it; otherwise it surrounds a wanted one.
+        apart: whether records before it were left out, if surroundings are shown.
     """
 
     record: Record
@@ -82,17 +80,17 @@ def select(
     tally: Tally | None = None,
     whole: bool = True,
 ) -> Iterator[Shown]:
-    """The wanted records of the sources by time.
+    """Select the wanted records of the sources by time.
 
     Args:
-        sources: what to read.
-        wanted: which records.
-        skews_ns: corrections of times, by node.
-        before: so many records before a wanted one are shown too.
-        after: and so many after it.
-        tally: counts what was read.
-        whole: every record is read. Otherwise records that cannot be wanted may be passed over unread, which
-            is much faster, and their runs and what the tally counts are then not known.
+        sources: files to read.
+        wanted: conditions on records.
+        skews_ns: nanoseconds to add to the times of each node.
+        before: number of records to show before a wanted one.
+        after: number of records to show after a wanted one.
+        tally: counts the records read.
+        whole: read every record. Otherwise records that cannot be wanted may be skipped, which is much
+            faster, but leaves the runs of records and the counts of `tally` wrong.
     """
     needle = None if whole or before or after else wanted.needle
 
@@ -136,7 +134,7 @@ def _with_surroundings(records: Iterable[Record], wanted: Filter, before: int, a
 
 
 def read_matching(source: Source, needle: bytes) -> Iterator[Record]:
-    """The records of a source that contain some bytes; the others are not looked at."""
+    """Yield the records of a source that contain `needle`, without parsing the others."""
     if source.format is not Format.TRACE:
         yield from (
             record for record in read_records(source) if needle in record.raw or record.kind is Kind.DAMAGED
@@ -154,14 +152,14 @@ def last(
     skews_ns: Mapping[str, int],
     ends: Mapping[Source, int] | None = None,
 ) -> list[Shown]:
-    """The last `count` wanted records by time.
+    """Return the last `count` wanted records by time.
 
     Args:
-        sources: what to read.
-        wanted: which records.
-        count: how many.
-        skews_ns: corrections of times, by node.
-        ends: where to stop in a source, the beginning of a record; its end when not given.
+        sources: files to read.
+        wanted: conditions on records.
+        count: most records to return.
+        skews_ns: nanoseconds to add to the times of each node.
+        ends: byte offset of the record to stop at, by source; None for the end.
     """
     if not count:
         return []
@@ -171,7 +169,7 @@ def last(
 
 
 def _tail(source: Source, wanted: Filter, count: int, end: int | None) -> Iterable[Record]:
-    """The last wanted records of a source. A trace is read backwards, in growing steps."""
+    """Return the last wanted records of a source. A trace is read backwards, in growing steps."""
     if source.format is not Format.TRACE or source.compressed or wanted.run is not None:
         return collections.deque(filter(wanted, read_records(source, 0, end)), maxlen=count)
     size = source.path.stat().st_size if end is None else end
@@ -185,7 +183,7 @@ def _tail(source: Source, wanted: Filter, count: int, end: int | None) -> Iterab
 
 
 def last_record(source: Source) -> int:
-    """Where the last record of a source begins, so that whoever follows the source sees it whole."""
+    """Return the offset of the last record of a source, from which a follower sees it whole."""
     size = source.path.stat().st_size
     if source.format is not Format.TRACE or source.compressed:
         return size
@@ -202,7 +200,7 @@ def last_record(source: Source) -> int:
 
 
 def tail_start(source: Source, wanted: int) -> int:
-    """Where the first record begins at or after a byte offset; 0 when there is none."""
+    """Return the offset of the first record at or after a byte offset; 0 if there is none."""
     size = source.path.stat().st_size
     if not wanted:
         return 0
@@ -212,7 +210,7 @@ def tail_start(source: Source, wanted: int) -> int:
 
 
 def first_time(sources: Sequence[Source]) -> int | None:
-    """The earliest first time of the sources."""
+    """Return the earliest first time of the sources."""
     times = []
     for source in sources:
         for record in itertools.islice(read_records(source), 1000):
@@ -223,7 +221,7 @@ def first_time(sources: Sequence[Source]) -> int | None:
 
 
 def find_names(sources: Sequence[Source]) -> Names:
-    """Which addresses the nodes of the sources have had."""
+    """Find the addresses of the nodes of the sources."""
     names = Names()
     for source in sources:
         for record in itertools.islice(read_records(source), 1):  # the configuration may name the node
@@ -234,7 +232,7 @@ def find_names(sources: Sequence[Source]) -> Names:
 
 
 def estimate_skews(sources: Sequence[Source]) -> list[Skew]:
-    """The corrections of the nodes, from the beginning of each source."""
+    """Estimate the corrections of the nodes from the beginning of each source."""
     estimator = SkewEstimator()
     for source in sources:
         for record in itertools.islice(read_records(source), RECORDS_FOR_SKEW):

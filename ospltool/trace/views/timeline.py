@@ -1,4 +1,4 @@
-"""Where the time went: phases of each run, alignments, merges, waits."""
+"""The use of time: phases of each run, alignments, merges, waits."""
 
 from __future__ import annotations
 
@@ -33,52 +33,59 @@ BAR_WIDTH: Final = 30
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Phase:
-    """A state of a run, with what its main threads waited for longest."""
+    """A state of a run, with the longest waits of its main threads."""
 
     span: StateSpan
     waits: tuple[Wait, ...]
 
     @property
     def length_ns(self) -> int:
-        """How long it took."""
+        """Its length."""
         return max(0, self.span.end_ns - self.span.start_ns)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Alignments:
-    """The alignments of one node from another, of one group, in one run of the node that asked."""
+    """Figures of all alignments of one group between two nodes."""
 
     alignee: str
+    """Name of the node that asked."""
     aligner: str
+    """Name of the node that answered, or "all"."""
     group: str
+    """partition.topic; a name-space in ospltool traces."""
     count: int
+    """Number of alignments."""
     complete: int
+    """Number of complete ones."""
     samples: int
+    """Number of samples announced to the alignee."""
     longest_ns: int
+    """Longest time of a complete alignment."""
     total_ns: int
+    """Total time of complete alignments."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RunTimes:
-    """One run of a service.
-
-    Attributes:
-        run: the node and the number of the run.
-        phases: its states, in order.
-        start_ns: its first record.
-        operational_ns: from the first record until it was operational; None when it never was.
-        merges: how many merges it began.
-        readers: how many waits for historical data, and the longest.
-    """
+    """One run of a service."""
 
     run: Run
+    """Node and number of the run."""
     phases: tuple[Phase, ...]
+    """Its states, in order."""
     start_ns: int
+    """Time of its first record."""
     operational_ns: int | None
+    """Time from the first record until it was operational; None if it never was."""
     merges: int
+    """Number of merges that it began."""
     merge_ns: int
+    """Total time of its merges."""
     readers: int
+    """Number of finished waits for historical data."""
     longest_reader_ns: int
+    """Longest of these waits."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,7 +97,7 @@ class Timeline:
 
 
 def timeline(facts: Facts) -> Timeline:
-    """Where the time went."""
+    """Compute the use of time."""
     runs = []
     for run in sorted(facts.first_ns):
         spans = [span for span in facts.states if span.run == run]
@@ -106,7 +113,7 @@ def timeline(facts: Facts) -> Timeline:
             for one in facts.conflicts
             if one.run == run and one.started and one.stopped
         ]
-        merging += [  # of our engine, which has no conflicts with numbers
+        merging += [  # of ospltool, whose conflicts have no numbers
             (one.end_ns or 0) - (one.start_ns or 0)
             for one in facts.book.all()
             if (one.alignee, one.group) in own_merges
@@ -134,7 +141,7 @@ def timeline(facts: Facts) -> Timeline:
 
 
 def _longest(facts: Facts, span: StateSpan) -> tuple[Wait, ...]:
-    """The longest waits within a state."""
+    """Return the longest waits within a state."""
     inside = [
         wait
         for wait in facts.waits
@@ -167,7 +174,7 @@ def _alignments(facts: Facts) -> Iterator[Alignments]:
 
 
 def as_text(times: Timeline) -> Iterator[str]:
-    """The timeline as lines of text."""
+    """Yield the timeline as lines of text."""
     for run in times.runs:
         begun = clock(run.start_ns, 3)
         end = (
@@ -208,7 +215,7 @@ def _short(place: Place) -> str:
 
 
 def as_value(times: Timeline) -> dict[str, object]:
-    """The timeline for JSON."""
+    """Return the timeline for JSON."""
     return {
         "runs": [
             {

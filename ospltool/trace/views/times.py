@@ -1,4 +1,4 @@
-"""Times and durations as people write them."""
+"""Parses and formats times and durations."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _ISO: Final = re.compile(
 
 
 class TimeError(ValueError):
-    """A time or duration that cannot be understood; the message says what would be."""
+    """A malformed time or duration; the message shows the right form."""
 
 
 def parse_duration(text: str) -> int:
-    """A duration in nanoseconds: `500ms`, `2s`, `1h30m`, `-1.3s`.
+    """Parse a duration (`500ms`, `2s`, `1h30m`, `-1.3s`); return nanoseconds.
 
     Raises:
-        TimeError: it is none.
+        TimeError: the text is not a duration.
     """
     found = _DURATION.fullmatch(text.strip())
     if not found:
-        raise TimeError(f"{text!r} is no duration; write for instance 500ms, 2s, 5m or 1h30m")
+        raise TimeError(f"{text!r} is not a duration: write for instance 500ms, 2s, 5m or 1h30m")
     total = 0
     for number, unit in _PART.findall(found["rest"]):
         whole, _, fraction = number.partition(".")
@@ -51,15 +51,15 @@ def parse_duration(text: str) -> int:
 
 
 def parse_time(text: str, reference_ns: int | None = None) -> int:
-    """A time in nanoseconds since 1970 UTC.
+    """Parse a time; return nanoseconds since 1970 UTC.
 
     Args:
         text: ISO (`2026-11-21T01:08:34.5`, UTC unless it has an offset), seconds since 1970, a time of day
             (`01:08:34`, on the day of the reference), or a duration from the reference (`+10s`).
-        reference_ns: usually the first record.
+        reference_ns: usually the time of the first record.
 
     Raises:
-        TimeError: it is none of these, or needs a reference and there is none.
+        TimeError: the text has none of these forms, or needs a reference and there is none.
     """
     text = text.strip()
     epoch = _EPOCH.fullmatch(text)
@@ -70,7 +70,7 @@ def parse_time(text: str, reference_ns: int | None = None) -> int:
         return _iso(text, iso)
     clock = _CLOCK.fullmatch(text)
     if not clock and not text.startswith("+"):
-        raise TimeError(f"{text!r} is no time; write for instance 2026-11-21T01:08:34, 01:08:34 or +10s")
+        raise TimeError(f"{text!r} is not a time: write for instance 2026-11-21T01:08:34, 01:08:34 or +10s")
     if reference_ns is None:
         raise TimeError(f"{text!r} needs a first record with a time")
     if not clock:
@@ -85,15 +85,15 @@ def _iso(text: str, found: re.Match[str]) -> int:
     try:
         moment = datetime.datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}{zone}")
     except ValueError as cause:
-        raise TimeError(f"{text!r} is no time: {cause}") from None
+        raise TimeError(f"{text!r} is not a time: {cause}") from None
     return int(moment.timestamp()) * SECOND_NS + int((found[3] or "").ljust(9, "0"))
 
 
 def parse_around(text: str, reference_ns: int | None = None) -> tuple[int, int]:
-    """`TIME±DURATION` (or `TIME+-DURATION`) as the first and last nanosecond that it includes.
+    """Parse `TIME±DURATION` (or `TIME+-DURATION`); return the first and the last nanosecond.
 
     Raises:
-        TimeError: it is not of this form.
+        TimeError: the text does not have this form.
     """
     time, separator, width = text.replace("+-", "±").partition("±")
     if not separator:
@@ -103,23 +103,23 @@ def parse_around(text: str, reference_ns: int | None = None) -> tuple[int, int]:
 
 
 def iso(time_ns: int, digits: int = 9) -> str:
-    """A time as ISO text in UTC, with so many decimals of a second."""
+    """Format a time as ISO text in UTC, with `digits` decimals of a second."""
     seconds, nanoseconds = divmod(time_ns, SECOND_NS)
     try:
         moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
-    except (ValueError, OverflowError, OSError):  # years that have no date
+    except (ValueError, OverflowError, OSError):  # years without dates
         return f"{seconds}.{nanoseconds:09d}"
     fraction = f"{nanoseconds:09d}"[:digits]
     return f"{moment:%Y-%m-%dT%H:%M:%S}{'.' if digits else ''}{fraction}Z"
 
 
 def clock(time_ns: int, digits: int = 6) -> str:
-    """The time of day, in UTC."""
+    """Format the time of day, in UTC."""
     return iso(time_ns, digits)[11:-1] if time_ns >= 0 else f"-{duration(-time_ns)}"
 
 
 def from_to(start_ns: int | None, end_ns: int | None = None) -> str:
-    """From when to when, in milliseconds; one moment where both are the same, `-` where nothing is known."""
+    """Format a span of time in milliseconds; equal times as one, `-` if the start is unknown."""
     if start_ns is None:
         return "-"
     until = "" if end_ns in {None, start_ns} else f" to {clock(end_ns or 0, 3)}"
@@ -127,7 +127,7 @@ def from_to(start_ns: int | None, end_ns: int | None = None) -> str:
 
 
 def duration(length_ns: int) -> str:
-    """A duration for people: `12 ns`, `3.20 ms`, `4.5 s`, `2 min 03 s`, `1 h 02 min`."""
+    """Format a duration for people: `12 ns`, `3.2 ms`, `4.50 s`, `2 min 03 s`, `1 h 02 min`."""
     sign, length = ("-", -length_ns) if length_ns < 0 else ("", length_ns)
     if length < 1_000:
         return f"{sign}{length} ns"

@@ -1,4 +1,4 @@
-"""`ospltool trace`: from the wishes of an operator to what is shown."""
+"""`ospltool trace`: shows the records that an operator asks for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ospltool.trace.views.selection import (
     last_record,
     select,
 )
-from ospltool.trace.views.times import clock, duration, iso, parse_around, parse_duration, parse_time
+from ospltool.trace.views.times import clock, duration, parse_around, parse_duration, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 FOLLOWED_LINES: Final = 10
 BUFFERED: Final = 1 << 16
 FIRST_SCREEN: Final = 60
-"""So many records are shown one by one; what comes after is written in larger pieces."""
+"""Records that are written one by one; later ones are written in larger pieces."""
 
 BAR_WIDTH: Final = 60
 
 
 class Mode(enum.Enum):
-    """What is shown of the records."""
+    """Form in which records are shown."""
 
     RECORDS = "records"
     COUNT = "count"
@@ -53,56 +53,53 @@ class Mode(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wishes:
-    """What was asked for, as it was written.
-
-    Attributes:
-        filter: the conditions that need no trace to be understood.
-        fellows: names or addresses of nodes.
-        since: earliest time.
-        until: latest time.
-        around: a time and how far from it.
-        skews: `NODE=DURATION`, or `auto`.
-        mode: what is shown.
-        output: short, full, raw, jsonl, json, parquet or `template=...`.
-        lines: only so many, the last ones.
-        before: records before each wanted one.
-        after: records after each wanted one.
-        gaps: mark silences of at least this.
-        span: width of the spans of a histogram.
-        highlight: what to make stand out.
-        follow: go on with what is added.
-        colour: auto, always or never.
-    """
+    """The options of `ospltool trace`, as the user wrote them."""
 
     filter: Filter = dataclasses.field(default_factory=Filter)
+    """Conditions that do not depend on the trace."""
     fellows: tuple[str, ...] = ()
+    """Names or addresses of nodes."""
     since: str | None = None
+    """Earliest time."""
     until: str | None = None
+    """Latest time."""
     around: str | None = None
+    """`TIME±DURATION`."""
     skews: tuple[str, ...] = ()
+    """`NODE=DURATION`, or `auto`."""
     mode: Mode = Mode.RECORDS
+    """Form in which records are shown."""
     output: str = "short"
+    """Short, full, raw, jsonl, json, parquet or `template=...`."""
     lines: int | None = None
+    """Number of last records to show; None for all."""
     before: int = 0
+    """Number of records to show before each wanted one."""
     after: int = 0
+    """Number of records to show after each wanted one."""
     gaps: str | None = None
+    """Least duration of a silence to mark; None for no marks."""
     span: str = "1s"
+    """Width of the spans of a histogram."""
     highlight: re.Pattern[str] | None = None
+    """Expression to highlight."""
     follow: bool = False
+    """Keep reading as the files grow."""
     colour: str = "auto"
+    """Auto, always or never."""
 
 
 def show(found: Found, wishes: Wishes, environ: dict[str, str]) -> None:
-    """Shows what was asked for, on standard output.
+    """Show the wanted records on standard output.
 
     Raises:
         SourceError: a source cannot be read.
-        TimeError: a time cannot be understood.
-        RenderError: an output cannot be made.
+        TimeError: a time is malformed.
+        RenderError: the output is unknown or impossible.
     """
     sources = found.sources
     if found.skipped:
-        streams.say(f"{len(found.skipped)} files are no trace or log and were passed over")
+        streams.say(f"{len(found.skipped)} files were skipped: they are neither traces nor logs")
     if wishes.mode is Mode.COUNT and not wishes.follow:
         needle = wishes.filter.only_needle
         plain = needle is not None and wishes == dataclasses.replace(
@@ -132,7 +129,7 @@ def show(found: Found, wishes: Wishes, environ: dict[str, str]) -> None:
 
 
 def resolved(sources: Sequence[Source], wishes: Wishes) -> Filter:
-    """The conditions with names of nodes as addresses, and times as numbers."""
+    """Return the conditions with names of nodes as addresses, and times as numbers."""
     wanted = wishes.filter
     if wishes.fellows:
         names = find_names(sources)
@@ -151,13 +148,13 @@ def resolved(sources: Sequence[Source], wishes: Wishes) -> Filter:
 
 
 def skews_of(sources: Sequence[Source], wishes: Iterable[str]) -> dict[str, int]:
-    """The correction of each node, as it was written, or estimated from the traces (`auto`)."""
+    """Return the correction of each node, as the user wrote it, or estimated from the traces (`auto`)."""
     skews: dict[str, int] = {}
     for wish in wishes:
         if wish == "auto":
             for skew in estimate_skews(sources):
                 skews[skew.node] = skew.add_ns
-                known = "no messages both ways, left as it is"
+                known = "no messages both ways, so not corrected"
                 if skew.uncertainty_ns == skew.pairs == 0:
                     known = "the others are measured against it"
                 elif skew.uncertainty_ns is not None:
@@ -170,11 +167,11 @@ def skews_of(sources: Sequence[Source], wishes: Iterable[str]) -> dict[str, int]
 
 
 def skew_of(wish: str, nodes: Collection[str]) -> tuple[str, int]:
-    """The node and the correction of `NODE=DURATION`.
+    """Parse `NODE=DURATION`; return the node and its correction in ns.
 
     Raises:
-        TimeError: the duration cannot be understood.
-        RenderError: it is written otherwise, or there is no such node.
+        TimeError: the duration is malformed.
+        RenderError: the text has another form, or names an unknown node.
     """
     node, separator, length = wish.partition("=")
     if not separator:
@@ -198,7 +195,7 @@ def _shown(
 
 
 class _Writer:
-    """Writes the first records one by one, so that there is something to read at once, then in pieces."""
+    """A writer of the first records one by one, so that they can be read at once, then of larger pieces."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -206,7 +203,7 @@ class _Writer:
         self._records = 0
 
     def put(self, piece: str) -> None:
-        """Takes a piece of text."""
+        """Add a piece of text."""
         self._pieces.append(piece)
         self._size += len(piece)
         self._records += 1
@@ -214,7 +211,7 @@ class _Writer:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is there."""
+        """Write all pieces."""
         if self._pieces:
             streams.put("".join(self._pieces))
             self._pieces.clear()
@@ -243,7 +240,7 @@ def _renderer(sources: Sequence[Source], wishes: Wishes, environ: dict[str, str]
             return render.by_template(output.removeprefix("template="))
         case output:
             raise render.RenderError(
-                f"{output!r} is no output; choose short, full, raw, jsonl, json, parquet or template=…"
+                f"{output!r} is not an output: choose short, full, raw, jsonl, json, parquet or template=…"
             )
 
 
@@ -283,7 +280,7 @@ def _pieces(
 
 
 def _put_raw(records: Iterable[Record]) -> None:
-    """The bytes of the records as they are; on a terminal without what does not print."""
+    """Write the bytes of the records; on a terminal without unprintable characters."""
     if sys.stdout.isatty():
         for record in records:
             streams.put(text.visible(record.raw.decode("utf-8", "replace"), keep_lines=True))
@@ -295,7 +292,7 @@ def _put_raw(records: Iterable[Record]) -> None:
 
 
 def _put_json(records: Iterable[Record]) -> None:
-    """All records in one document, written as they come."""
+    """Write all records in one document, as they come."""
     from ospltool.output import envelope  # only for this output
 
     head = envelope.line("trace-records", []).rstrip("\n")
@@ -393,7 +390,7 @@ def follow_batch(
     skews: dict[str, int],
     as_text: Callable[[Record], str] | None,
 ) -> None:
-    """Shows what came in: the records of all files by time, notices as narration."""
+    """Show a batch: the records of all files by time, and notices on standard error."""
     records: list[Record] = []
     for one in batch:
         if isinstance(one, Notice):
@@ -409,8 +406,3 @@ def follow_batch(
         _put_raw(records)
     else:
         streams.put("".join(f"{as_text(record)}\n" for record in records))
-
-
-def describe(time_ns: int | None) -> str:
-    """A time for people; `-` when there is none."""
-    return "-" if time_ns is None else iso(time_ns)
