@@ -1,6 +1,6 @@
-"""What applications import to use durability services, beyond what an ordinary reader gets from them.
+"""The library with which applications use durability services beyond ordinary readers and writers.
 
-It needs `cyclonedds` and nothing else of this product. See docs/client.md.
+It needs `cyclonedds`, and none of the services or tools. See docs/client.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What writers send to a reader, held back while what was written before is still on its way."""
+"""Live samples of a reader, held back while its history is on the way."""
 
 from __future__ import annotations
 
@@ -24,36 +24,35 @@ if TYPE_CHECKING:
     from ospltool.client.subscribing import Subscription
 
 HOLD_BACK_S: Final = 30.0
-"""How long live samples are held back for the history at most; then they are given first."""
+"""Most seconds that live samples are held back for the history; then they are given first."""
 DRAIN: Final = 10_000
 LOOK_AGAIN_S: Final = 1.0
-"""How often it is looked which writers live when nothing tells of a change."""
+"""Seconds between two checks of the living writers without news."""
 RETURN_S: Final = 1.0
-"""How long after a writer came back something of it may pass a reader by that services already have."""
+"""Seconds after a writer's return in which a reader may miss samples that services have."""
 EXPECTED_S: Final = 10.0
-"""How long a writer counts as living on the word of a service, until discovery tells of it."""
+"""Seconds that a writer counts as living on the word of a service, before it is discovered."""
 
 
 class _Expected(NamedTuple):
-    """A writer that a service knows: when that was asked, and until when the writer counts as living."""
+    """A writer that a service knows: when the service was asked, and how long the writer counts as living."""
 
     asked_s: float
     until_s: float
 
 
 class Arrivals:
-    """Puts samples from writers into the cache, after what is older, and tells it who lives.
+    """Puts live samples into the cache, after the older history, and tells it which writers live.
 
     Called under the session's lock.
 
     Args:
-        session: knows who delivers history to ordinary readers.
-        live: the reader of what writers send.
-        cache: where the application takes samples.
-        subscription: the durable subscription of the reader; what persistence services give for it waits
-            with the rest.
+        session: knows the participants that deliver history to ordinary readers.
+        live: reader of live samples.
+        cache: the application takes samples from it.
+        subscription: durable subscription of the reader, if it has one; its samples wait with the others.
         max_samples: samples that may wait for the application; then writers are held back.
-        holds: whether something is on its way from the start.
+        holds: hold live samples back from the start.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class Arrivals:
 
     @property
     def due_s(self) -> float | None:
-        """When `turn` is due even if nothing arrives."""
+        """Time at which `turn` is due even if nothing arrives."""
         dues = [self._hold_until_s if self._is_holding else None, self._return_s or None]
         if self._subscription is not None:
             dues.append(self._subscription.due_s)
@@ -96,7 +95,7 @@ class Arrivals:
         return self._hold_until_s > 0
 
     def take_live(self, now: float) -> None:
-        """Take what writers sent, and see which of them live."""
+        """Take live samples, and update the living writers."""
         status = ctypes.c_uint32()
         abi.take_status(self._live.entity, ctypes.byref(status), abi.SUBSCRIPTION_MATCHED)
         records, is_drained = self._drain()
@@ -118,7 +117,7 @@ class Arrivals:
             self._look(now)
 
     def _look(self, now: float) -> None:
-        """Tell the cache which writers live: those that match, and those that are there."""
+        """Tell the cache which writers live: matched and discovered ones."""
         writers = self._cache.writers
         matched = self._live.matched_writers().keys()
         there = self._session.writers.get(self._live.topic.name, {})
@@ -147,12 +146,12 @@ class Arrivals:
         self._cache.found(writer)
 
     def _look_for_gap(self, found_s: float, asked_s: float, now: float) -> None:
-        """A writer was found later than services give what they get after they were asked."""
+        """Note that samples may be missing if a writer was found long after services were asked."""
         if found_s > asked_s + RETURN_S:
             self._return_s = now + RETURN_S
 
     def is_missing(self, now: float) -> bool:
-        """Whether writers came back a moment ago, of which something may be missing; told once."""
+        """Return, once, whether samples of writers that came back may be missing."""
         if not self._return_s or now < self._return_s:
             return False
         self._return_s = 0.0
@@ -165,9 +164,9 @@ class Arrivals:
             self._cache.lost(writer, time.time_ns(), autodispose=autodispose)
 
     def expect(self, writers: Iterable[bytes], asked_s: float, now: float) -> None:
-        """A service knows living writers; we shall find them, too, or they are gone by then.
+        """Let writers that a service knows count as living until they are discovered, for a while.
 
-        It was asked at `asked_s`: its answer is what there was a moment later.
+        The service was asked at `asked_s`, and its answer describes a moment after that.
         """
         self._look(now)
         for writer in writers:
@@ -178,7 +177,7 @@ class Arrivals:
         self._look(now)
 
     def turn(self, now: float) -> None:
-        """Take what persistence services gave, and see whether anything is still waited for."""
+        """Take samples from persistence services, and release live samples when the history is complete."""
         counters = self._cache.counters
         if self._subscription is not None:
             self._given += self._subscription.hear(now)
@@ -190,10 +189,10 @@ class Arrivals:
             self.release()
 
     def _drain(self) -> tuple[list[Captured], bool]:
-        """What arrived, as far as there is room, and whether that was all."""
+        """Return the arrived samples that find room, and whether these were all."""
         room = self._max_samples - self._cache.count - len(self._held)
         if room <= 0 or self._cache.is_full:
-            return [], False  # the queue fills, and writers are held back until the application takes
+            return [], False  # the queue fills, and writers block until the application takes samples
         most = min(DRAIN, room)
         taken = self._live.drain(most)
         return taken, len(taken) < most
@@ -202,7 +201,7 @@ class Arrivals:
         counters, ours = self._cache.counters, []
         for sample in samples:
             if sample.writer[:PREFIX_BYTES] in self._session.deliverers:
-                counters.deliveries += 1  # meant for ordinary readers of this process
+                counters.deliveries += 1  # for ordinary readers of this process
             elif self._subscription is not None and not self._subscription.is_new(sample):
                 counters.repeated += 1
             else:
@@ -216,7 +215,7 @@ class Arrivals:
         self._cache.add(ours, is_historical=False)
 
     def release(self) -> None:
-        """Give the application what was held back."""
+        """Give the held samples to the application."""
         self._hold_until_s = 0.0
         given, self._given = self._given, []
         self._cache.add(given, is_historical=True, outdates=False)

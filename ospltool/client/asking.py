@@ -1,4 +1,4 @@
-"""Questions to the durability services, and what comes back in time."""
+"""Questions to the durability services, and their answers."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from ospltool.client.session import Session
 
 HOLD_S: Final = 1.0
-"""How long a service may hold a question until the answer is yes; then it is asked again."""
+"""Most seconds that a service waits for the answer to become yes; then it is asked again."""
 GRACE_S: Final = 1.5
-"""How much later than that an answer may come."""
+"""Further seconds in which an answer may come."""
 PAUSE_S: Final = 0.1
 
 Answers = dict[bytes, "State"]
-"""By the service's GUID prefix."""
+"""Answers by the service's GUID prefix."""
 
 
 def added(state: State) -> dict[str, Any]:
-    """What a node of this product adds to its answer."""
+    """Return the additions of an ospltool node to its answer."""
     return extensions.unpack(state.extensions) or {}
 
 
 def name_of(state: State) -> str:
-    """The name of the node, its id where it tells none."""
+    """Return the name of the node, or its id if it tells none."""
     return printable(added(state).get("name", state.server.hex()))
 
 
 def printable(text: object) -> str:
-    """A text of a node without control characters, for messages."""
+    """Return a node's text without control characters, for messages."""
     return "".join(char if char.isprintable() else "?" for char in str(text))
 
 
@@ -52,18 +52,18 @@ def ask(
     blocks: Mapping[str, bytes] | None = None,
     values: Mapping[str, object] | None = None,
 ) -> Answers:
-    """Ask all services, or `servers` only; returns the answers that came in time.
+    """Ask all services, or `servers` only; return the answers that came in time.
 
     Args:
-        session: the client's.
-        topic: what is asked about.
-        partitions: likewise; none is the default one.
-        deadline_s: when to go on without those that have not answered, on the monotonic clock.
-        hold_s: how long a service may wait for a better answer.
-        servers: ids of those that shall answer.
-        enough: whether the others need not be waited for.
-        blocks: additions in binary form.
-        values: our addition.
+        session: the client's session.
+        topic: name of the topic.
+        partitions: names of partitions; empty for the default partition.
+        deadline_s: when to stop waiting for answers, on the monotonic clock.
+        hold_s: most seconds that a service may wait for a better answer.
+        servers: ids of the services that must answer; empty for all.
+        enough: tells whether the answers so far suffice.
+        blocks: binary additions to the request.
+        values: additions to the request.
     """
 
     def make(request: RequestId) -> StateRequest:
@@ -80,7 +80,7 @@ def ask(
         session.check()
         try:
             number = session.ask(make)
-        except DdsTimeout:  # a service takes nothing; it is gone when its lease has expired
+        except DdsTimeout:  # a service accepts nothing; it vanishes when its lease expires
             return {}
 
     def is_done() -> bool:
@@ -101,5 +101,5 @@ def ask(
 
 
 def pause(session: Session, deadline_s: float) -> None:
-    """Between questions that were answered at once."""
+    """Wait a moment between questions that were answered at once."""
     session.wait_until(lambda: False, min(deadline_s, time.monotonic() + PAUSE_S))

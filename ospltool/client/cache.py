@@ -1,11 +1,11 @@
-"""Where history and live samples become one: every instance by the specified model, and nothing twice.
+"""Merges history and live samples of a reader: every instance by the DDS model, and no sample twice.
 
-What a sample does to its instance is decided in `engine.dataset.instance`. This module knows what came
-already, which writers live, and what the limits of the whole reader allow.
+`engine.dataset.instance` decides the effect of a sample on its instance. This module knows the samples that
+came before, the living writers, and the limits of the whole reader.
 
-What a writer sends and what services send of it are the same sample when time, writer, status and bytes are
-the same. Identities are remembered as long as a service may send the sample again: for the newest samples of
-an instance, as many as its group keeps.
+A live sample and one from a service are the same if time, writer, status and bytes are equal. Identities are
+remembered while a service may send the sample again: for the newest samples of an instance, as many as its
+group keeps.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
 
 MAX_REMEMBERED: Final = 10_000
-"""Identities of an instance whose group keeps everything, or of which nothing is known."""
+"""Identities remembered for an instance whose group keeps everything or is unknown."""
 _MARGIN: Final = 16
 _HASH_BYTES: Final = 16
 
 
 class _Identity(NamedTuple):
-    """Ordered as samples are; `body` covers status and bytes."""
+    """Identity of a sample, ordered like samples; `body` covers status and bytes."""
 
     source_time_ns: int
     writer: bytes
@@ -43,9 +43,9 @@ class _Identity(NamedTuple):
 
 
 class Look(NamedTuple):
-    """An entry of an instance as the application sees it, with what DDS tells of it (DDS 1.4, 2.2.2.5.1).
+    """An entry of an instance with its sample info (DDS 1.4, 2.2.2.5.1).
 
-    `state` is None where nobody can tell. The ranks are those among the entries that are looked at.
+    `state` is None if it is unknown. The ranks are among the entries read or taken together.
     """
 
     entry: Entry
@@ -59,9 +59,9 @@ class Look(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _Known:
-    """An instance, and what services may send of it again or must be shown again.
+    """An instance, with samples that services may send again or that must be shown again.
 
-    What a merge took back may come again, and is `withdrawn` until then.
+    Samples that a merge took back may come again, and are `withdrawn` until then.
     """
 
     instance: Instance
@@ -74,32 +74,34 @@ class _Known:
 
 @dataclasses.dataclass(slots=True)
 class Counters:
-    """What happened in a reader since it was made."""
+    """Counts of samples in a reader since it was made."""
 
     live: int = 0
+    """Samples from writers, put where the application takes them."""
     historical: int = 0
+    """Samples from services, put where the application takes them."""
     again: int = 0
     """Samples shown again, because their writer came back or a merge policy replaced the set."""
     repeated: int = 0
-    """Samples that came again and were not given again."""
+    """Samples that came again and were not shown again."""
     outdated: int = 0
-    """Historical samples older than what their group keeps of an instance that has newer ones."""
+    """Historical samples older than those that their group keeps of an instance."""
     pushed_out: int = 0
-    """Samples that newer ones pushed out before the application took them (KEEP_LAST)."""
+    """Samples that newer ones replaced before the application took them (KEEP_LAST)."""
     lost_older_than_taken: int = 0
     """Samples older than one of their instance that the application had taken."""
     lost_depth: int = 0
-    """Samples older than all that HISTORY depth keeps."""
+    """Samples older than those that HISTORY depth keeps."""
     lost_limits: int = 0
-    """Samples older than the newest of their instance, for which RESOURCE_LIMITS had no room."""
+    """Samples that are not the newest of their instance and exceeded RESOURCE_LIMITS."""
     rejected: int = 0
-    """Samples for which RESOURCE_LIMITS had no room; they come when the application takes."""
+    """Samples that exceeded RESOURCE_LIMITS; they come after the application takes others."""
     undecodable: int = 0
     """Samples that are not of the reader's type."""
     malformed: int = 0
-    """Messages of services that are none."""
+    """Malformed messages of services."""
     deliveries: int = 0
-    """History that a node gave to ordinary readers of this process, and that is not for us."""
+    """Samples that a node delivered to ordinary readers of this process."""
     missed: int = 0
     """Samples that persistence services could not keep for durable subscriptions of the groups read."""
 
@@ -112,7 +114,7 @@ _LOST: Final = {
 
 
 class ResourceLimits(NamedTuple):
-    """RESOURCE_LIMITS of a reader, 0 for none. `max_instances` bounds the instances of which samples wait."""
+    """RESOURCE_LIMITS of a reader, 0 for no limit. `max_instances` counts instances with waiting samples."""
 
     max_samples: int = 0
     max_instances: int = 0
@@ -123,10 +125,10 @@ class SampleCache:
     """The samples of one reader.
 
     Args:
-        depth: samples of an instance that wait for the application, 0 for all (HISTORY of the reader).
-        limits: what may wait in all; what finds no room is kept back until the application takes.
-        shows_all: every sample is shown once, also one that is older than what was taken, and nothing else
-            (a durable subscription).
+        depth: most waiting samples of an instance, 0 for all (HISTORY of the reader).
+        limits: bounds of all waiting samples; others are kept back until the application takes.
+        shows_all: show every sample once, also one older than taken ones, and nothing else (a durable
+            subscription).
 
     Attributes:
         count: samples that wait for the application.
@@ -147,11 +149,11 @@ class SampleCache:
 
     @property
     def is_full(self) -> bool:
-        """Whether something waits for room under RESOURCE_LIMITS."""
+        """Whether samples wait for room under RESOURCE_LIMITS."""
         return bool(self._kept_back)
 
     def group_depth(self, depth: int) -> None:
-        """A group of the reader keeps so many samples of an instance, 0 for all; the deepest counts."""
+        """Note how many samples of an instance a group keeps, 0 for all; the deepest group counts."""
         known = self._group_depth
         self._group_depth = 0 if 0 in (known, depth) else max(depth, known or 0)
 
@@ -160,15 +162,15 @@ class SampleCache:
     def add(
         self, samples: Iterable[Sample], *, is_historical: bool, exact: bool = True, outdates: bool = True
     ) -> int:
-        """Put samples where they belong; returns how many are new.
+        """Add samples to their instances; return how many are new.
 
-        Of writers that do not live, all of them are put in before the instance counts as left.
+        All samples of writers that do not live are added before the instance loses those writers.
 
         Args:
-            samples: what.
-            is_historical: it came from a service.
-            exact: the writers' GUIDs are those that their live samples have.
-            outdates: a historical sample before everything that is remembered of its instance is left out.
+            samples: samples of any instances.
+            is_historical: the samples came from a service.
+            exact: the writers' GUIDs equal those of their live samples.
+            outdates: leave out historical samples older than all remembered ones of their instance.
         """
         origin = Origin.STORED if is_historical else Origin.FACT
         new = [one for one in samples if self._is_new(one, origin, exact=exact, outdates=outdates)]
@@ -180,11 +182,11 @@ class SampleCache:
         return len(new)
 
     def add_update(self, samples: Sequence[Sample], *, exact: bool = True) -> None:
-        """Put in what a service sends after the history: samples that were missing, or a merge.
+        """Add samples that a service sends after the history: missing ones, or the result of a merge.
 
         A merge policy that replaces or deletes sends disposes without a writer, or unregistrations where an
-        instance goes on as another one. They end an instance as it was; samples of it in the same update are
-        all that it is from then on, and are shown behind that.
+        instance continues with other samples. These end the former instance; its samples in the same update
+        are its whole content from then on, and are shown after the end.
         """
         ends = {one.key: one for one in samples if is_end(one)}
         rest: dict[bytes, list[Sample]] = {}
@@ -196,10 +198,10 @@ class SampleCache:
         self.add([one for some in rest.values() for one in some], is_historical=True, exact=exact)
 
     def _replace(self, end: Sample, now: list[Sample], *, exact: bool) -> None:
-        """What was known of an instance counts no longer, and may come again as something new.
+        """Replace the content of an instance; its former samples may come again as new ones.
 
-        An instance that is disposed shows all that it is now. One that goes on shows what is new in it, or
-        the last of it.
+        A disposed instance shows its whole new content. One that continues shows its new samples, or its last
+        one.
         """
         known = self._instances[end.key]
         new = [one for one in now if self._is_new(one, Origin.STORED, exact=exact, outdates=False)]
@@ -217,7 +219,7 @@ class SampleCache:
         self._settle(now)
 
     def _is_new(self, sample: Sample, origin: Origin, *, exact: bool, outdates: bool) -> bool:
-        """Whether a sample comes for the first time; it is remembered from now on."""
+        """Return whether a sample comes for the first time, and remember it."""
         known = self._instances.get(sample.key)
         if known is None:
             each = self._limits.max_samples_per_instance
@@ -228,7 +230,7 @@ class SampleCache:
         twin = _twin(known.seen, at, identity, exact=exact and not known.is_inexact)
         if twin is not None:
             self.counters.repeated += 1
-            if exact and twin.writer != sample.writer:  # now we know who that is
+            if exact and twin.writer != sample.writer:  # now the GUID is known
                 known.instance.renamed(twin.writer, sample.writer)
                 self.writers.writes(sample.writer, sample.key)
             return False
@@ -246,11 +248,11 @@ class SampleCache:
 
     @property
     def _most_remembered(self) -> int:
-        """Identities of an instance that are remembered."""
+        """Most remembered identities of an instance."""
         return 3 * self._group_depth + _MARGIN if self._group_depth else MAX_REMEMBERED
 
     def _origin(self, sample: Sample, origin: Origin) -> Origin:
-        """Where a new sample comes from: one that a merge took back, and that holds after all, was shown."""
+        """Return the origin of a new sample: AGAIN for one that a merge had taken back."""
         withdrawn = self._instances[sample.key].withdrawn
         if not withdrawn or _identity(sample) not in withdrawn:
             return origin
@@ -259,7 +261,7 @@ class SampleCache:
         return Origin.AGAIN
 
     def _offer(self, sample: Sample, origin: Origin, *, is_last: bool = True) -> Arrival:
-        """Give a sample to its instance, and count what becomes of it."""
+        """Offer a sample to its instance, and count the result."""
         known = self._instances[sample.key]
         instance = known.instance
         held = instance.samples if self._depth else 0
@@ -282,7 +284,7 @@ class SampleCache:
         return fate
 
     def _has_room(self, instance: Instance, held: int) -> bool:
-        """Whether limits of the whole reader allow one more; at full depth it takes another's place."""
+        """Return whether the reader's limits allow one more sample; at full depth it replaces another one."""
         limits = self._limits
         if limits.max_samples and self.count >= limits.max_samples and not 0 < self._depth <= held:
             return False
@@ -290,7 +292,7 @@ class SampleCache:
         return not (limits.max_instances and is_first and len(self._pending) >= limits.max_instances)
 
     def _remember(self, known: _Known, sample: Sample) -> None:
-        """Keep what is shown again when a writer comes back: as much as a service would."""
+        """Keep the samples to show again when a writer comes back: as many as a service keeps."""
         at = bisect.bisect_left(known.newest, sample)
         if known.newest[at : at + 1] != [sample]:
             known.newest.insert(at, sample)
@@ -299,11 +301,11 @@ class SampleCache:
 
     @property
     def _shown_again(self) -> int:
-        """How many samples of an instance are shown again; what no service tells is 1, as its default is."""
+        """Number of samples of an instance that are shown again; 1, the default, if no service tells."""
         return {None: 1, 0: REMEMBERED}.get(self._group_depth, self._group_depth or 0)
 
     def _change(self, key: bytes, action: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        """Do something to an instance, and know how much waits of it then."""
+        """Call an action on an instance, and update the counts of waiting samples."""
         instance = self._instances[key].instance
         before = instance.held
         result = action(*args, **named)
@@ -317,7 +319,7 @@ class SampleCache:
     # Who writes.
 
     def found(self, writer: bytes) -> None:
-        """A writer lives, perhaps again: what was concluded from its absence ends."""
+        """Note that a writer lives, perhaps again, and revoke the effects of its absence."""
         for name, keys in self.writers.found(writer):
             for key in keys:
                 known = self._instances[key]
@@ -329,14 +331,14 @@ class SampleCache:
                     self.counters.again += len(again)
 
     def lost(self, writer: bytes, time_ns: int, *, autodispose: bool) -> None:
-        """A writer is gone: it counts as having unregistered its instances, or disposed them."""
+        """Note that a writer is gone, which unregisters or disposes its instances."""
         for name, keys in self.writers.lost(writer, autodispose=autodispose):
             for key in keys:
                 lose = self._instances[key].instance.writer_lost
                 self._change(key, lose, name, time_ns, autodispose=self.writers.autodispose(name))
 
     def _settle(self, samples: Iterable[Sample]) -> None:
-        """Writers of samples that do not live are lost to those instances."""
+        """Remove writers that do not live from the instances of these samples."""
         for sample in samples:
             if not self.writers.is_living(sample.writer):
                 lose = self._instances[sample.key].instance.writer_lost
@@ -353,7 +355,7 @@ class SampleCache:
         return found
 
     def read(self, limit: int) -> list[Look]:
-        """As `take`, but they stay."""
+        """Return entries like `take`, but keep them."""
         return self._look(limit, removes=False)
 
     def _look(self, limit: int, *, removes: bool) -> list[Look]:
@@ -368,7 +370,7 @@ class SampleCache:
             is_whole = count == instance.held
             shown = self._change(key, instance.take if removes else instance.read, count)
             if is_whole and len(shown) > 1 and shown[-1].origin is Origin.DERIVED:
-                shown = shown[:-1]  # the state of the sample before it tells as much
+                shown = shown[:-1]  # the state of the sample before it says the same
             last = shown[-1].generation
             found += [
                 Look(
@@ -385,7 +387,7 @@ class SampleCache:
         return found
 
     def _retry(self, keys: Set[bytes]) -> None:
-        """There may be room again for what was kept back."""
+        """Offer samples that were kept back again, since there may be room."""
         is_bounded = self._limits.max_samples or self._limits.max_instances
         for key in list(self._kept_back) if is_bounded else keys & self._kept_back.keys():
             waiting = self._kept_back.pop(key)
@@ -400,7 +402,7 @@ class SampleCache:
                 return
 
     def state_of(self, key: bytes) -> InstanceState | None:
-        """The state of an instance, None for one never heard of, and where nobody can tell."""
+        """Return the state of an instance; None if the instance or the state is unknown."""
         known = self._instances.get(key)
         return self._state(known.instance) if known else None
 
@@ -416,7 +418,7 @@ def _identity(sample: Sample) -> _Identity:
 
 
 def _twin(seen: list[_Identity], at: int, identity: _Identity, *, exact: bool) -> _Identity | None:
-    """The same sample, where it is known already; by another writer's name, where names are not exact."""
+    """Return the identity of the same sample if it is known, under another writer's name if not `exact`."""
     if at < len(seen) and seen[at] == identity:
         return seen[at]
     if exact:

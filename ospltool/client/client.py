@@ -1,4 +1,4 @@
-"""What an application asks of the durability services besides data."""
+"""Requests of an application to the durability services, besides data."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupCompleteness:
-    """What one service has of one group.
+    """The completeness of one group at one service.
 
     Attributes:
-        service: its id, in hexadecimal digits.
-        service_name: the name of the node; empty where the service is of another product.
+        service: id of the service, in hexadecimal digits.
+        service_name: name of the node; empty for a service of another product.
         partition, topic: the group.
-        completeness: of what the service keeps.
-        filtered: whether a content filter of the service withholds a part (//OpenSplice/Domain/Filters).
+        completeness: completeness of the service's set.
+        filtered: whether a content filter of the service withholds samples (//OpenSplice/Domain/Filters).
     """
 
     service: str
@@ -47,8 +47,8 @@ class GroupCompleteness:
 class DurabilityClient:
     """A client of the durability services of one domain. Methods may be called from any thread.
 
-    It has a participant of its own, which nodes know for a client: they leave the history of its readers to
-    the library. It uses the Cyclone DDS domain of the application.
+    It has a separate participant, which nodes recognize as a client: they leave the history of its readers
+    to the library. It uses the Cyclone DDS domain of the application.
 
     Args:
         where: a domain id, or a participant of `cyclonedds` whose domain it is.
@@ -72,7 +72,7 @@ class DurabilityClient:
         self.session = Session(domain_id, partition, uri)
 
     def wait_for_service(self, timeout_s: float) -> None:
-        """Wait until a durability service is there that serves clients.
+        """Wait until a durability service that serves clients is found.
 
         Raises:
             NoService: there is none in time.
@@ -82,11 +82,11 @@ class DurabilityClient:
     def durability_state(
         self, topic: str, partitions: Sequence[str] = (), *, timeout_s: float = 5.0
     ) -> tuple[GroupCompleteness, ...]:
-        """How complete the groups of a topic are at every service (durabilityStateRequest, guide 5.5.24).
+        """Ask every service for the completeness of a topic's groups (durabilityStateRequest, guide 5.5.24).
 
         The topic may be an expression with `*` and `?`.
-        A service that is there but does not answer in time is left out. Services of another product answer an
-        expression for one group only; they are asked for each group that discovery knows.
+        A service that does not answer in time is left out. Services of another product answer an expression
+        for one group only; they are asked for each discovered group.
 
         Raises:
             NoService: there is no service in time.
@@ -112,7 +112,7 @@ class DurabilityClient:
         return tuple(sorted(found, key=lambda one: (one.partition, one.service, one.topic)))
 
     def _resolved(self, topic: str, partitions: Sequence[str], deadline_s: float) -> list[State]:
-        """What services of another product say of each group that an expression stands for."""
+        """Ask services of another product about each group that matches an expression."""
         with self.session.lock:
             groups = {one for each in partitions for one in self.session.groups(topic, each)}
         states: list[State] = []
@@ -132,21 +132,21 @@ class DurabilityClient:
     ) -> None:
         """Delete the historical data of all groups that match, on every node (guide 5.5.18).
 
-        What readers have already got stays with them. Samples with a source time after `until_ns` stay;
-        older ones that arrive later are not taken in any more.
+        Readers keep the samples that they have received. Samples with a source time after `until_ns` stay;
+        older ones that arrive later are not stored.
 
         Args:
-            partition_expression: which partitions; `*` and `?` allowed.
-            topic_expression: which topics; likewise.
-            until_ns: source time, now unless given; never later than now.
-            timeout_s: how long to look for a node that does it. It tells the others.
+            partition_expression: expression for partitions, with `*` and `?`.
+            topic_expression: expression for topics, with `*` and `?`.
+            until_ns: source time, by default now; never later than now.
+            timeout_s: most seconds to look for a node that deletes, and tells the others.
 
         Raises:
             NoService: there is no service in time.
-            UnsupportedService: only services of another product are there; OpenSplice deletes nothing for
+            UnsupportedService: only services of another product were found; OpenSplice deletes nothing for
                 clients. Nothing has been deleted.
-            DurabilityTimeout: no node has confirmed in time; data may have been deleted all the same. A node
-                that is Lazy or no aligner deletes nothing: the others would bring it back.
+            DurabilityTimeout: no node has confirmed in time; data may nevertheless have been deleted. A node
+                that is Lazy or not an aligner deletes nothing, since the others would restore it.
         """
         deadline_s = time.monotonic() + timeout_s
         self.session.wait_for_services(deadline_s)
@@ -192,31 +192,31 @@ class DurabilityClient:
         partitions: Sequence[str] = (),
         timeout_s: float = 5.0,
     ) -> None:
-        """Create a durable subscription at every persistence service that is there, if it is not there yet.
+        """Create a durable subscription at every persistence service that does not have it.
 
         From now on, samples of the topic are kept until `quorum` readers of this name have acknowledged them;
-        it begins with the last values. Of two quorums the smaller counts.
+        it begins with the last values. The smaller of two quorums counts.
 
         Args:
-            topic: what its readers read.
-            name: of the durable subscription.
+            topic: name of the topic.
+            name: name of the durable subscription.
             quorum: readers that must acknowledge a sample.
-            partitions: expressions allowed; none is the default one.
-            timeout_s: how long at most.
+            partitions: names or expressions; empty for the default partition.
+            timeout_s: most seconds to wait.
 
         Raises:
             InvalidSubscription: a name, or the quorum, is out of range.
-            NoPersistenceService: there is none in time.
-            DurabilityTimeout: some have not confirmed in time; the others know it all the same.
+            NoPersistenceService: none was found in time.
+            DurabilityTimeout: some have not confirmed in time; the others have it nevertheless.
         """
         self._run(topic, name, quorum, partitions, timeout_s, deletes=False)
 
     def delete_durable_subscription(
         self, topic: str, name: str, *, partitions: Sequence[str] = (), timeout_s: float = 5.0
     ) -> None:
-        """Delete a durable subscription at every persistence service; end its readers before.
+        """Delete a durable subscription at every persistence service; close its readers first.
 
-        They tell those that are away. Arguments and errors are those of `register_durable_subscription`.
+        They tell absent services later. Arguments and errors are as for `register_durable_subscription`.
         """
         self._run(topic, name, 1, partitions, timeout_s, deletes=True)
 
@@ -250,33 +250,33 @@ class DurabilityClient:
         the node's complete set (or newer samples have taken its place there) and, where policy and writer
         say PERSISTENT, on its disk. A node must store a topic and partition when one of its name-spaces
         contains them, its policy keeps them, and it has begun to (a Lazy node that nobody asked has not).
-        Nodes that do not serve clients cannot be asked, and are not waited for. It does not matter whether
-        readers have acknowledged.
+        Nodes that do not serve clients cannot be asked, and do not count. Acknowledgments of readers do not
+        matter.
 
         Args:
             written: samples by name, which `DurableWriter.write` returns. Or a writer of this process: its
                 samples are known by their number only, so a node must have captured all of them since its
                 start, or have of this writer what such a node has. The writer must not be written to
                 meanwhile.
-            timeout_s: how long at most; above 0.
-            nodes: how many nodes must have stored them at least, in each partition; at least 1. Nodes that
-                keep PERSISTENT samples in memory, because their policy says so, do not count. Nor do nodes
-                that give nothing away: those that are no aligners of the name-space, and those whose set a
-                merge policy left different from the others.
+            timeout_s: most seconds to wait; above 0.
+            nodes: least number of nodes that must have stored them, in each partition; at least 1. Nodes
+                whose policy keeps PERSISTENT samples in memory do not count. Nor do nodes that do not share
+                their sets: those that are not aligners of the name-space, and those whose set a merge
+                policy left different from the others.
 
         Returns:
-            The nodes that have.
+            The nodes that have stored them.
 
         Raises:
             NoService: there is no service in time.
-            GroupNotFound: there are services, but none must store it.
-            NotStored: not in time; `missing` says which samples, where and why.
-            OutdatedService: a node that must store it is of a version that cannot answer for samples.
+            GroupNotFound: there are services, but none must store them.
+            NotStored: not in time; `missing` names samples, nodes and reasons.
+            OutdatedService: a node that must store them has a version that cannot answer for samples.
             PreconditionNotMet: the writer is VOLATILE or TRANSIENT_LOCAL, or has been deleted.
             ValueError: `nodes` is below 1, or `timeout_s` is not above 0.
         """
         if nodes < 1:
-            raise ValueError(f"nodes must be at least 1, not {nodes}: no node is no storage")
+            raise ValueError(f"nodes must be at least 1, not {nodes}")
         if not timeout_s > 0:
             raise ValueError(f"timeout_s must be above 0, not {timeout_s}: an answer takes time")
         deadline_s = time.monotonic() + timeout_s
@@ -306,7 +306,7 @@ class DurabilityClient:
                 blocks=question.blocks(),
                 values=question.values(),
             )
-            if left_s < asking.HOLD_S + asking.GRACE_S:  # too little to call anybody silent
+            if left_s < asking.HOLD_S + asking.GRACE_S:  # too short to call a service silent
                 answers = {**{one: found.answers[one] for one in services & found.answers.keys()}, **answers}
             if answers or not found.answers:
                 found = Survey.of(question, services, answers)
@@ -322,7 +322,7 @@ class DurabilityClient:
         raise errors.NotStored(f"{where} is not stored everywhere: {'; '.join(map(str, missing))}", missing)
 
     def close(self) -> None:
-        """End it, and its readers with it. Idempotent."""
+        """Close the client and its readers. Idempotent."""
         self.session.close()
 
     def __enter__(self) -> Self:
@@ -333,5 +333,5 @@ class DurabilityClient:
 
 
 def _places(told: object) -> set[int]:
-    """Whole numbers that a service told; another product, or an older release, tells none."""
+    """Return whole numbers from a service; another product, or an older release, sends none."""
     return {one for one in told if isinstance(one, int)} if isinstance(told, list) else set()

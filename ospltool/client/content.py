@@ -1,4 +1,4 @@
-"""Content filters of readers, evaluated here, because only here is the type known.
+"""Content filters of readers, evaluated in the client, which knows the type.
 
 The language is that of `engine.dataset.content`.
 """
@@ -16,11 +16,11 @@ class ContentFilter:
 
     Args:
         expression: see `engine.dataset.content`.
-        parameters: values of %0, %1, …; each is a literal as in the expression (`'text'`, a number), and
-            what is neither is taken as text.
+        parameters: values of %0, %1, …; each is a literal as in the expression (`'text'`, a number), or else
+            plain text.
 
     Raises:
-        InvalidFilter: the expression or a parameter is not understood; the text has column and reason.
+        InvalidFilter: the expression or a parameter is malformed; the text has column and reason.
     """
 
     def __init__(self, expression: str, parameters: Sequence[str] = ()) -> None:
@@ -32,5 +32,5 @@ class ContentFilter:
         self.parameters = tuple(parameters)
 
     def accepts(self, sample: object) -> bool:
-        """Whether the condition holds; a comparison of a field that the sample does not have is not true."""
+        """Return whether the condition holds; a comparison of a field that the sample lacks is false."""
         return self._expression.accepts(sample)

@@ -1,4 +1,4 @@
-"""From serialized samples to what the application gets."""
+"""Decodes serialized samples for the application."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _STATUS_OF: Final = {EntryKind.DISPOSED: DISPOSE, EntryKind.NO_WRITERS: UNREGIST
 
 
 class Decoder(Generic[Data]):
-    """Decodes the samples of one reader.
+    """A decoder of the samples of one reader.
 
     Args:
         type_: the application's type, a class of `cyclonedds.idl`.
-        description: of the same type.
+        description: description of that type.
     """
 
     def __init__(self, type_: type[Data], description: TypeDescription) -> None:
@@ -32,13 +32,13 @@ class Decoder(Generic[Data]):
         self._description = description
 
     def received(self, look: Look) -> ReceivedSample[Data]:
-        """What the application gets of an entry; `problem` says so if it is not of the reader's type."""
+        """Return an entry for the application; `problem` explains an entry of another type."""
         entry = look.entry
         sample, data, problem = entry.sample, None, ""
         if sample is not None and entry.kind is EntryKind.SAMPLE:
             try:
                 data = self._decode(sample.payload)
-            except Exception as error:  # the wheel raises what it likes for bytes of another type
+            except Exception as error:  # cyclonedds may raise anything for bytes of another type
                 problem = f"not a sample of '{self._description.name}': {error!r}"
         status = _STATUS_OF[entry.kind] if sample is None else sample.status
         return ReceivedSample(
@@ -64,16 +64,16 @@ class Decoder(Generic[Data]):
         )
 
     def is_accepted(self, sample: Sample, condition: ContentFilter | None) -> bool:
-        """Whether a sample is what the application asked for."""
+        """Return whether a sample meets the application's condition."""
         if condition is None or not sample.status & DATA:
             return True
         try:
             return condition.accepts(self._decode(sample.payload))
-        except Exception:  # the wheel raises what it likes; `received` tells of the sample
+        except Exception:  # cyclonedds may raise anything; `received` reports the sample
             return True
 
     def with_key(self, sample: Sample) -> Sample:
-        """A sample of another product comes without its key, but with all its data."""
+        """Return a sample of another product, which comes without its key, with the key from its data."""
         if not self._description.keyed or not sample.payload[4:]:
             return sample
         decoded: Any = self._decode(sample.payload)

@@ -1,4 +1,4 @@
-"""A writer whose samples are not forgotten before enough nodes have stored them."""
+"""A writer that keeps its samples until enough nodes have stored them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MAX_SAMPLES: Final = 100_000
 MAX_BYTES: Final = 64 << 20
 HOLD_S: Final = 0.25
-"""How long a node may wait for samples that are under way; what it misses then is handed over."""
+"""Seconds that a node may wait for samples on the way; those that it misses then are handed over."""
 PAUSE_S: Final = 0.1
 CLOSE_S: Final = 10.0
 _KEPT: Final = (Policy.Durability.Transient, Policy.Durability.Persistent)
@@ -52,36 +52,38 @@ _T = TypeVar("_T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DurableCounters:
-    """What a DurableWriter has done since it was made."""
+    """Counts of a DurableWriter since it was made."""
 
     written: int
-    """Samples, disposes and unregisters, those of the journal included."""
+    """Samples, disposes and unregisters, including those of the journal."""
     stored: int
-    """Of these, stored by as many nodes as wanted, and forgotten here."""
+    """Those of them that enough nodes have stored, so that they are forgotten here."""
     pending: int
+    """Samples neither stored nor given up."""
     pending_bytes: int
+    """Bytes of the pending samples."""
     handed_over: int
-    """Samples that a node had missed and was given; once for each such node."""
+    """Samples handed over to nodes that had missed them, once for each node."""
     recovered: int
-    """Taken over from the journal of a former run."""
+    """Samples from the journal of a former run."""
     blocked: int
-    """Writes that had to wait for room."""
+    """Writes that waited for room."""
     journal_bytes: int
-    """Size of the journal; 0 without one."""
+    """Size of the journal; 0 without a journal."""
     deleted: int = 0
     """Given up and forgotten here, not stored: their source time is at or before the time up to which
     `delete_historical_data` deleted their group, and no node takes them."""
 
 
 class DurableWriter(Generic[_T]):
-    """Writes through a writer of `cyclonedds` and keeps what it wrote until enough nodes have stored it.
+    """A writer on top of one of `cyclonedds`, which keeps samples until enough nodes have stored them.
 
-    Readers get each sample in the ordinary way. The nodes are asked about each sample by name; a node that
-    has missed one, because it came later, was away or was out of reach, is given it with its original source
-    time and writer identity, in which it counts once whatever else brings it. Several threads may write.
+    Readers get each sample in the ordinary way. The nodes are asked about each sample by name. A node that
+    missed one, because it started later or was cut off, is given it with its original source time and writer
+    identity, so that it counts once, even if it also arrives otherwise. Several threads may write.
 
-    With a journal, everything survives the application: a DurableWriter that is made later with the same
-    file hands over what was left, under the identity of the writer that wrote it.
+    With a journal, pending samples survive the application: a later DurableWriter with the same file hands
+    them over, under the identity of the original writer.
 
     A write returns when the sample is kept: in memory, or in the journal. From then on it is lost only if
     this process (without a journal), or the journal's disk, is lost before enough nodes have stored it.
@@ -91,16 +93,16 @@ class DurableWriter(Generic[_T]):
 
     Args:
         client: talks to the nodes. It must stay open.
-        writer: TRANSIENT or PERSISTENT; everything that shall be kept must be written through this object.
-        nodes: how many nodes must store a sample. By default one, or more than half of `expected`.
-            `DurabilityClient.wait_for_durable` says which nodes do not count.
-        expected: names of the nodes that count; by default every node does.
-        max_samples, max_bytes: bounds of what is not stored yet; a single sample may be larger.
-        journal: the file; its directory must exist. None keeps it in memory.
-        sync: wait for the journal's disk with each write, so that it survives the loss of the machine, too.
+        writer: a TRANSIENT or PERSISTENT writer; only samples written through this object are kept.
+        nodes: number of nodes that must store a sample, by default one, or more than half of `expected`.
+            `DurabilityClient.wait_for_durable` tells which nodes do not count.
+        expected: names of the nodes that count; empty for all.
+        max_samples, max_bytes: bounds of the pending samples; a single sample may be larger.
+        journal: the file, in an existing directory; None keeps samples in memory only.
+        sync: wait for the journal's disk with each write, so that samples survive the loss of power, too.
 
     Raises:
-        PreconditionNotMet: the writer is VOLATILE or TRANSIENT_LOCAL; or the numbers make no sense.
+        PreconditionNotMet: the writer is VOLATILE or TRANSIENT_LOCAL, or a number is out of range.
         JournalInUse, JournalMismatch, JournalError: see `recovery` for damage that is survived.
     """
 
@@ -118,7 +120,9 @@ class DurableWriter(Generic[_T]):
     ) -> None:
         qos = writer.get_qos()
         if Policy.Durability not in qos or qos[Policy.Durability] not in _KEPT:
-            raise errors.PreconditionNotMet("the writer is neither TRANSIENT nor PERSISTENT: nothing is kept")
+            raise errors.PreconditionNotMet(
+                "the writer is neither TRANSIENT nor PERSISTENT, so nothing is kept"
+            )
         wanted = nodes if nodes is not None else len(expected) // 2 + 1
         if wanted < 1 or (expected and wanted > len(set(expected))):
             raise errors.PreconditionNotMet(f"nodes is 1 to the number of expected nodes, not {wanted}")
@@ -147,7 +151,7 @@ class DurableWriter(Generic[_T]):
             owner = {"topic": self._topic, "type": type_name, "partitions": list(self._partitions)}
             self._journal = Journal(journal, owner, sync=sync)
         self.recovery = self._journal.found if self._journal else Recovery()
-        """What was found in the journal."""
+        """The contents of the journal when it was opened."""
         if self.recovery.damaged_bytes or self.recovery.torn_bytes:
             _log.warning("journal %r: %s", str(journal), self.recovery)
         self._ledger = Ledger(self._partitions, wanted, max_samples, max_bytes, self._journal)
@@ -157,34 +161,34 @@ class DurableWriter(Generic[_T]):
     # What the application calls.
 
     def write(self, sample: _T, timestamp: int | None = None) -> SampleName:
-        """Write a sample; returns its name, which `wait_for_durable` takes anywhere.
+        """Write a sample; return its name, which `wait_for_durable` accepts in any process.
 
         Args:
-            sample: of the writer's type.
+            sample: a sample of the writer's type.
             timestamp: source time in nanoseconds since 1970 UTC; now by default.
 
         Raises:
-            WriterFull: as much as may be pending is pending, and became not less in time.
-            DurabilityTimeout: readers took nothing for longer than the max_blocking_time of the writer.
-            JournalError: the journal's disk refuses.
+            WriterFull: the bound of pending samples was reached, and no room came in time.
+            DurabilityTimeout: readers blocked the writer for longer than its max_blocking_time.
+            JournalError: the journal cannot be written.
             Closed: the writer or its client has been closed, or its thread has ended.
         """
         return self._put(DATA, sample, timestamp)
 
     def write_dispose(self, sample: _T, timestamp: int | None = None) -> SampleName:
-        """Write a sample and dispose its instance; as `write`."""
+        """Write a sample and dispose its instance, like `write`."""
         return self._put(DATA | DISPOSE, sample, timestamp)
 
     def dispose(self, sample: _T, timestamp: int | None = None) -> SampleName:
-        """Dispose the instance of a sample; as `write`."""
+        """Dispose the instance of a sample, like `write`."""
         return self._put(DISPOSE, sample, timestamp)
 
     def unregister(self, sample: _T, timestamp: int | None = None) -> SampleName:
-        """Unregister the instance of a sample; as `write`."""
+        """Unregister the instance of a sample, like `write`."""
         return self._put(UNREGISTER, sample, timestamp)
 
     def flush(self, timeout_s: float) -> None:
-        """Wait until everything written before this call is stored by as many nodes as wanted.
+        """Wait until enough nodes have stored everything written before this call.
 
         Raises:
             NotStored: not in time; `missing` says which samples, where and why. They stay pending. Or samples
@@ -205,7 +209,7 @@ class DurableWriter(Generic[_T]):
 
     @property
     def counters(self) -> DurableCounters:
-        """What has been done until now."""
+        """Counts up to now."""
         with self._changed:
             ledger, journal = self._ledger, self._journal
             return DurableCounters(
@@ -221,10 +225,9 @@ class DurableWriter(Generic[_T]):
             )
 
     def close(self) -> int:
-        """End the thread and close the journal; returns how many samples are still pending. Idempotent.
+        """End the thread and close the journal; return how many samples are still pending. Idempotent.
 
-        They stay in the journal; without one they are not cared for any more. The writer of `cyclonedds`
-        stays open.
+        They stay in the journal; without one they are abandoned. The writer of `cyclonedds` stays open.
         """
         with self._changed:
             self._is_closing = True
@@ -242,7 +245,7 @@ class DurableWriter(Generic[_T]):
         """Flush, for at most 10 s, and close.
 
         Raises:
-            NotStored: something is still pending; not while another exception is on its way.
+            NotStored: samples are still pending; not raised during another exception.
         """
         try:
             if kind is None:
@@ -270,13 +273,13 @@ class DurableWriter(Generic[_T]):
                 elif entry is not None:
                     self._ledger.withdraw(entry)
                 self._changed.notify_all()
-        if code < 0:  # Cyclone DDS did not write it: so it was not written
+        if code < 0:  # Cyclone DDS did not write it
             kind = errors.DurabilityTimeout if code == TIMEOUT else errors.DurabilityError
             raise kind(str(DdsError(code, f"write to topic '{self._topic}'")))
         return SampleName.of(sample)
 
     def _serialized(self, status: int, value: Any) -> tuple[bytes, bytes]:
-        """What goes over the wire, and the key of the instance."""
+        """Return the serialized sample, and the key of its instance."""
         version_2 = self.writer._use_version_2
         if not isinstance(value, self.writer.data_type):
             raise TypeError(f"{value!r} is not of type {self.writer.data_type!r}")
@@ -299,7 +302,7 @@ class DurableWriter(Generic[_T]):
             if left_s <= 0:
                 raise errors.WriterFull(
                     f"topic '{self._topic}': {len(self._ledger)} samples of {self._ledger.bytes} bytes are "
-                    f"not stored yet, and no more may be"
+                    f"not stored yet, which is the limit"
                 )
             self._changed.wait(left_s)
             self._check()
@@ -362,13 +365,13 @@ class DurableWriter(Generic[_T]):
                     with self._changed:
                         if not self._is_closing:
                             self._changed.wait(PAUSE_S)
-        except Exception as error:  # whoever writes must hear of it
+        except Exception as error:  # callers of `write` must hear of it
             with self._changed:
                 self._fault = error
                 self._changed.notify_all()
 
     def _round(self, entries: Sequence[Entry]) -> bool:
-        """Ask about the oldest samples and hand over what is missing; whether anything has come of it."""
+        """Ask about the oldest samples and hand over missing ones; return whether that had any effect."""
         deadline_s = time.monotonic() + HOLD_S + asking.GRACE_S
         if not self._session.wait_until(lambda: bool(self._session.state_services()), deadline_s):
             with self._changed:
@@ -417,7 +420,7 @@ class DurableWriter(Generic[_T]):
         return bool(settled or handed)
 
     def _counts(self, state: Any) -> bool:
-        """Whether a node is one of those that must store it."""
+        """Return whether a node is one of those that must store samples."""
         values = added(state)
         return (
             _is_current(state)
@@ -427,7 +430,7 @@ class DurableWriter(Generic[_T]):
         )
 
     def _hand_over(self, server: bytes, entries: Sequence[Entry]) -> int:
-        """Give a node what it missed; returns how many samples it took."""
+        """Give a node the samples that it missed; return how many it took."""
         taken = 0
         for samples in _pieces([entry.sample for entry in entries]):
             answers = ask(
@@ -454,7 +457,7 @@ def _is_current(state: Any) -> bool:
 
 
 def _padded(serialized: bytes) -> bytes:
-    """As `cyclonedds` writes it."""
+    """Pad a sample as `cyclonedds` does."""
     return serialized + bytes(-len(serialized) % 4)
 
 
@@ -467,7 +470,7 @@ def _blocking_s(qos: Any) -> float:
 
 
 def _pieces(samples: Sequence[Sample]) -> list[list[Sample]]:
-    """As much as fits into one message each, or one sample."""
+    """Split samples into pieces that fit into one message, or have one sample."""
     pieces: list[list[Sample]] = []
     size = 0
     for sample in samples:

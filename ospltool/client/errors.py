@@ -1,4 +1,4 @@
-"""What can go wrong between an application and the durability services, one class for each meaning."""
+"""Errors between an application and the durability services, one class for each meaning."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class DurabilityError(Exception):
-    """Something that the durability services did not do.
+    """A failure of a request to the durability services.
 
     Attributes:
-        code: the service's error code, `ErrorCode.OK` where the fault was found on this side.
+        code: the service's error code, `ErrorCode.OK` if this side found the fault.
     """
 
     def __init__(self, text: str, code: ErrorCode = ErrorCode.OK) -> None:
@@ -25,7 +25,7 @@ class DurabilityError(Exception):
 
 
 class DurabilityTimeout(DurabilityError, TimeoutError):
-    """It did not happen in the given time; `code` is the last reason that a service gave. Ask again."""
+    """A request that was not fulfilled in time; `code` is the last reason of a service. Ask again."""
 
 
 class NoService(DurabilityTimeout):
@@ -36,21 +36,21 @@ class NoService(DurabilityTimeout):
 
 
 class Reason(enum.StrEnum):
-    """Why samples are not stored."""
+    """Reason for which samples are not stored."""
 
     NEVER_ARRIVED = "never arrived"
     """The node does not have them, neither captured nor aligned."""
     NOT_ON_DISK = "in memory, not on disk yet"
-    """They are in the node's set and wait for its disk, or the disk refuses; the text says which."""
+    """They are in the node's set and wait for its disk, or the disk failed; the text tells which."""
     NOT_COMPLETE = "the node's set is not complete"
     """The node is starting, aligning or merging."""
     MEMORY_ONLY = "kept in memory only"
     """They are PERSISTENT, and the node's policy keeps them as transient data; such nodes do not count."""
     DELETED = "at or before the time up to which its group was deleted"
-    """By `delete_historical_data`: no node keeps such a sample, or will take it in."""
-    NOT_SHARED = "kept by a node that gives nothing away"
-    """The node is no aligner of the name-space, or a merge policy left its set different from the others.
-    Nobody gets the samples from it, so it does not count. The text says which."""
+    """`delete_historical_data` deleted them: no node keeps or accepts such a sample."""
+    NOT_SHARED = "kept by a node that does not share its set"
+    """The node is not an aligner of the name-space, or a merge policy left its set different from the others.
+    No other node gets the samples from it, so it does not count. The text tells which."""
     REFUSED = "refused"
     """A sample is too large for a node to keep."""
     NO_ANSWER = "no answer"
@@ -66,15 +66,15 @@ class Reason(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Missing:
-    """Samples that are not stored, where, and why.
+    """Samples that a node has not stored, and why.
 
     Attributes:
-        topic: the topic's name.
-        node: the name of the node; empty where no node is meant.
-        reason: why.
-        count: how many samples; 0 where that is not known.
-        samples: the first of them by name, at most 10; none where they were only counted.
-        detail: in words.
+        topic: name of the topic.
+        node: name of the node; empty if it is not about one node.
+        reason: kind of the reason.
+        count: number of samples; 0 if unknown.
+        samples: first of them by name, at most 10; empty if they were only counted.
+        detail: reason in words.
     """
 
     topic: str
@@ -93,12 +93,12 @@ class Missing:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number with its noun."""
+    """Return a number with its noun."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 class NotStored(DurabilityTimeout):
-    """What was written is not stored on every node that must store it; `missing` says what, where and why."""
+    """Samples that not every node that must store them has stored; `missing` names nodes and reasons."""
 
     def __init__(self, text: str, missing: tuple[Missing, ...] = ()) -> None:
         super().__init__(text)
@@ -106,27 +106,27 @@ class NotStored(DurabilityTimeout):
 
 
 class OutdatedService(DurabilityError):
-    """A node that must store it is of an earlier version and cannot answer for samples; the text names it."""
+    """A node with an earlier version that cannot answer for samples; the text names it."""
 
 
 class UnsupportedService(DurabilityError):
-    """Only durability services of another product are there, and those do not do what is asked for."""
+    """A request that the services found, all of another product, do not support."""
 
 
 class WriterFull(DurabilityTimeout):
-    """A DurableWriter holds as much as it may that is not stored yet; the sample was not written."""
+    """A DurableWriter with its limit of pending samples; the sample was not written."""
 
 
 class JournalError(DurabilityError):
-    """The journal of a DurableWriter cannot be read or written; the sample was not written."""
+    """A journal that cannot be read or written; the sample was not written."""
 
 
 class JournalInUse(JournalError):
-    """Another DurableWriter has the journal open."""
+    """A journal that another DurableWriter has open."""
 
 
 class JournalMismatch(JournalError):
-    """The file is no journal, or belongs to another topic, type or partition."""
+    """A file that is not a journal, or belongs to another topic, type or partition."""
 
 
 class NoPersistenceService(DurabilityTimeout):
@@ -134,7 +134,7 @@ class NoPersistenceService(DurabilityTimeout):
 
 
 class RequestRefused(DurabilityError):
-    """A service refuses the request itself (codes 1 to 10 and 0xFFFFFFFF); asking again is no use."""
+    """A request that a service refuses (codes 1 to 10 and 0xFFFFFFFF); asking again is useless."""
 
 
 class IncompatibleVersion(RequestRefused):
@@ -142,7 +142,7 @@ class IncompatibleVersion(RequestRefused):
 
 
 class InvalidTimeRange(RequestRefused):
-    """Start or end is no time, or the end is before the start (3, 4, 5)."""
+    """A start or end that is not a time, or an end before the start (3, 4, 5)."""
 
 
 class InvalidLimit(RequestRefused):
@@ -150,50 +150,50 @@ class InvalidLimit(RequestRefused):
 
 
 class InvalidFilter(RequestRefused):
-    """The content filter is not understood; the text names the position."""
+    """A malformed content filter; the text names the position."""
 
 
 class NotResponsible(DurabilityTimeout):
-    """No service that is there may answer.
+    """No service that was found may answer.
 
-    It is no aligner (0x80000000) or not the master (0x80000001), or there is no master (0x80000003).
+    It is not an aligner (0x80000000) or not the master (0x80000001), or there is no master (0x80000003).
     """
 
 
 class OnlyParts(DurabilityTimeout):
-    """The services that are there hold parts only, and nobody can tell that these are all that was asked for.
+    """The services that were found hold only parts, which may lack samples that were asked for.
 
-    A Lazy node keeps what readers on its host wanted. The nodes with the whole set are down or cut off, or
-    there are none.
+    A Lazy node keeps only the groups that readers on its host wanted. The nodes with the whole set are down
+    or cut off, or do not exist.
     """
 
 
 class ReaderNotKnown(DurabilityTimeout):
-    """The service did not discover our reader of historical data (0x80000002)."""
+    """The service did not discover the client's reader of historical data (0x80000002)."""
 
 
 class GroupNotFound(DurabilityTimeout):
-    """No name-space of any service contains the groups asked for (0x80000004)."""
+    """No name-space of any service contains the requested groups (0x80000004)."""
 
 
 class TooManyClients(DurabilityTimeout):
-    """The services have more requests than they can hold (0x80000005)."""
+    """The services have too many requests (0x80000005)."""
 
 
 class PreconditionNotMet(DurabilityError):
-    """The call does not fit what the reader is."""
+    """A call that the reader, writer or its QoS does not allow."""
 
 
 class InvalidSubscription(DurabilityError):
-    """A durable subscription cannot have this name, quorum or member."""
+    """An invalid name, quorum or member of a durable subscription."""
 
 
 class UnsupportedQos(DurabilityError):
-    """The reader asks for a policy that the library does not carry out."""
+    """A policy of the reader that the library does not support."""
 
 
 class Closed(DurabilityError):
-    """The reader or client has been closed, or its thread has ended; the cause says why."""
+    """A reader, writer or client that was closed or whose thread ended; the cause tells why."""
 
 
 _REFUSALS: Final[dict[ErrorCode, type[RequestRefused]]] = {
@@ -216,11 +216,11 @@ _TIMEOUTS: Final[dict[ErrorCode, type[DurabilityTimeout]]] = {
 
 
 def refused(code: ErrorCode, what: str) -> RequestRefused:
-    """The exception for a request that a service refuses."""
+    """Return the exception for a request that a service refuses."""
     return _REFUSALS.get(code, RequestRefused)(f"{what}: the service answers {code.name}", code)
 
 
 def timed_out(code: ErrorCode, what: str) -> DurabilityTimeout:
-    """The exception for a time that ran out, by the last reason that a service gave."""
+    """Return the exception for a timeout, by the last reason that a service gave."""
     reason = f"; the service answers {code.name}" if code is not ErrorCode.OK else ""
     return _TIMEOUTS.get(code, DurabilityTimeout)(f"{what} did not happen in time{reason}", code)

@@ -1,8 +1,8 @@
-"""How a reader gets its history from the services: asked, counted, joined, asked again where need be.
+"""Fetches the history of a reader from the services: asks, counts, joins, and asks again if necessary.
 
-Whoever is responsible answers: for each name-space its master. What is asked for is complete when every
-name-space that some service names for it has been covered by an answer. If only services that are not
-responsible have the set, because the master does not serve clients, one of those is addressed.
+The master of each name-space answers. The history is complete when an answer has covered every name-space
+that a service names for the request. If the master does not serve clients, another service with the set
+is addressed.
 
 No clock and no DDS here: `Fetch` is told what happens and says what to send.
 """
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from ospltool.client.samples import HistorySelection
 
 HOLD_S: Final = 0.5
-"""How long a service may hold a request; then it is asked again."""
+"""Most seconds that a service holds a request; then it is asked again."""
 GRACE_S: Final = 1.5
-"""How much longer an answer may take to begin, and a pause between its parts; doubled if it was too short."""
+"""Further seconds until an answer begins, and between its parts; doubled if they were too short."""
 MAX_GRACE_S: Final = 30.0
 PAUSE_S: Final = 0.1
-"""Pause before asking again."""
+"""Seconds before the next request."""
 WILDCARDS: Final = "*?"
 MAX_LIVING: Final = 10_000
 _GUID_BYTES: Final = 16
 
 
 def _guid(text: object) -> bytes | None:
-    """A GUID in hexadecimal digits, None for what is none."""
+    """Parse a GUID in hexadecimal digits; return None for anything else."""
     try:
         found = bytes.fromhex(str(text))
     except ValueError:
@@ -44,13 +44,13 @@ def _guid(text: object) -> bytes | None:
 
 
 def _names(told: object) -> list[str]:
-    """Names of name-spaces as a service told them; none where it tells something else."""
+    """Return the names of name-spaces from a service; [] for anything else."""
     return [name for name in told if isinstance(name, str)] if isinstance(told, list | tuple) else []
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Send:
-    """A request to send: for which partitions, under which number, to whom."""
+    """A request to send, with its number, partition expression and addressees (empty for all)."""
 
     number: int
     partition: str
@@ -59,7 +59,7 @@ class Send:
 
 @dataclasses.dataclass(slots=True)
 class _Answer:
-    """What one service said in this round."""
+    """The answer of one service in this round."""
 
     server: bytes
     code: ErrorCode
@@ -70,13 +70,13 @@ class _Answer:
 class Exchange:
     """The requests for one partition expression.
 
-    A server of another product answers an expression for one group only, and calls that complete. So its
-    answer only tells that there is such a server: the partitions are asked for one by one then.
+    A server of another product answers an expression for one group only, and calls that complete. Its answer
+    only reveals such a server, and the partitions are then requested one by one.
 
     Args:
         partition: the expression.
         numbers: makes request numbers.
-        is_resolved: it is a partition that discovery told of; that there is no such group is an answer.
+        is_resolved: the partition was discovered, so that "no such group" is a valid answer.
     """
 
     def __init__(self, partition: str, numbers: Iterator[int], *, is_resolved: bool = False) -> None:
@@ -105,15 +105,17 @@ class Exchange:
 
     @property
     def due_s(self) -> float | None:
-        """When `turn` has something to do at the latest."""
+        """Latest time of the next `turn`."""
         if self._running:
             return self._until_s
         return None if self.done or self._is_alone else self._next_s
 
     def turn(self, now: float, servers: frozenset[bytes]) -> Send | None:
-        """Look at the answers and the time; returns what to send."""
+        """Evaluate the answers and the time; return a request to send, or None."""
         if not self.followed.keys() <= servers:
-            self._is_lost = True  # also if it is back before this round ends: it told us nothing meanwhile
+            self._is_lost = (
+                True  # also if it is back before this round ends: its updates were missed meanwhile
+            )
         if self._running:
             if self._is_covered(servers, is_over=now >= self._until_s):
                 self._running, self.done = False, True
@@ -127,7 +129,7 @@ class Exchange:
                     self._patience_s = min(2 * self._patience_s, MAX_GRACE_S)
             return None
         if self.done and (self._is_lost or self._lacks):
-            # Where who kept us up to date is gone, another one will. Otherwise they know what we have got.
+            # If the service that sent updates is gone, another one takes over; else the same ones are asked.
             self._addressed = () if self._is_lost else tuple(sorted(self.followed.values()))
             self.done = self._is_lost = self._lacks = False
             self.followed.clear()
@@ -145,23 +147,23 @@ class Exchange:
         return Send(number, self.partition, self._addressed)
 
     def ask_again(self) -> None:
-        """Ask those that keep us up to date for everything once more: something may have been missed."""
+        """Ask the services that send updates for everything again, since updates may have been missed."""
         self._lacks = True
 
     @property
     def is_to_be_resolved(self) -> bool:
-        """Whether a server of another product has answered an expression."""
+        """Whether a service of another product has answered an expression."""
         return self.is_expression and self._foreign_done
 
     def part(self, service: bytes, number: int, sample: Sample, now: float, *, exact: bool) -> None:
-        """A sample of the answer to a request arrived; `service` is the participant that sent it."""
+        """Take in a sample of an answer; `service` is the participant that sent it."""
         self._parts.setdefault((service, number), []).append((sample, exact))
         self._until_s = max(self._until_s, now + self._patience_s)
 
     def end(
         self, service: bytes, number: int, server: bytes, link: Link, added: dict[str, Any] | None
     ) -> list[tuple[Sample, bool]] | None:
-        """The end of an answer; returns its samples, None if some are missing."""
+        """Take in the end of an answer; return its samples, or None if some are missing."""
         parts = self._parts.pop((service, number), [])
         code = ErrorCode(link.error) if link.error in set(ErrorCode) else ErrorCode.INVALID
         whole = len(parts) == link.count
@@ -170,7 +172,7 @@ class Exchange:
                 self.ask_again()
             return parts if whole else None
         if not whole and number != max(self.numbers):
-            return None  # broken off, because we have asked again
+            return None  # aborted by a newer request
         names = (added or {}).get("name_spaces", {})
         parts_only = frozenset(_names((added or {}).get("parts")))
         self._answers[service] = _Answer(server, code, names if isinstance(names, dict) else {}, parts_only)
@@ -200,7 +202,7 @@ class Exchange:
         return (everybody or is_over) and bool(self._covered) and touched <= self._covered
 
     def _whom_to_address(self) -> tuple[bytes, ...]:
-        """Services that have what nobody who is responsible gave; one for each name-space."""
+        """Return a service for each name-space that a master has not covered."""
         found: dict[str, bytes] = {}
         for answer in self._answers.values():
             if answer.code is ErrorCode.NOT_RESPONSIBLE:
@@ -211,20 +213,20 @@ class Exchange:
 
 
 class Fetch:
-    """The history of one reader: an exchange for each of its partition expressions.
+    """A fetch of the history of one reader, with an exchange for each of its partition expressions.
 
     Args:
-        partitions: expressions of the reader.
+        partitions: partition expressions of the reader.
         numbers: makes request numbers.
-        selection: what is wanted.
-        is_followed: the services keep the reader up to date afterwards.
-        on_history: gets the whole history, once; each sample with whether its writer's GUID is exact.
-        on_update: gets what came later.
-        resolve: the partitions that discovery knows of an expression.
+        selection: wanted part of the history.
+        is_followed: the services send updates afterwards.
+        on_history: receives the whole history once; each sample with whether its writer's GUID is exact.
+        on_update: receives later updates.
+        resolve: returns the discovered partitions that match an expression.
 
     Attributes:
-        living: writers that the service knows that answered last.
-        asked_s: when it was asked.
+        living: living writers according to the last answer.
+        asked_s: when that was requested.
     """
 
     def __init__(
@@ -252,36 +254,36 @@ class Fetch:
 
     @property
     def due_s(self) -> float | None:
-        """When `turn` has something to do at the latest."""
+        """Latest time of the next `turn`."""
         dues = [one.due_s for one in self.exchanges]
         return min((due for due in dues if due is not None), default=None)
 
     @property
     def refusal(self) -> ErrorCode:
-        """Why a service refuses the request, OK if none does."""
+        """Reason of a service to refuse the request; OK if none refuses."""
         return next((one.refusal for one in self.exchanges if one.refusal.is_refusal), ErrorCode.OK)
 
     @property
     def last_code(self) -> ErrorCode:
-        """The last reason that a service gave for not answering what is still missing."""
+        """Last reason of a service not to answer an open exchange."""
         return next((one.last_code for one in self.exchanges if not one.done), ErrorCode.OK)
 
     @property
     def parts_only(self) -> frozenset[str]:
-        """The name-spaces of what is missing of which only parts can be reached, as services said last."""
+        """Name-spaces of open exchanges of which, by the last answers, only parts can be reached."""
         return frozenset().union(*(one.parts_only for one in self.exchanges if not one.done))
 
     def exchange(self, number: int) -> Exchange | None:
-        """The exchange of a request number."""
+        """Return the exchange of a request number; None if it is unknown."""
         return next((one for one in self.exchanges if number in one.numbers), None)
 
     def ask_again(self) -> None:
-        """Ask for everything once more; what comes is an update."""
+        """Ask for everything again; the answers are updates."""
         for one in self.exchanges:
             one.ask_again()
 
     def turn(self, now: float, servers: frozenset[bytes]) -> list[Send]:
-        """Look at answers and time; returns what to send."""
+        """Evaluate answers and time; return the requests to send."""
         if self.refusal.is_refusal or (self.done and not self.is_followed):
             return []
         for one in [each for each in self.exchanges if each.is_to_be_resolved and not self.done]:
@@ -298,7 +300,7 @@ class Fetch:
     def end(
         self, service: bytes, number: int, server: bytes, link: Link, added: dict[str, Any] | None
     ) -> None:
-        """An answer has ended."""
+        """Take in the end of an answer."""
         exchange = self.exchange(number)
         living = (added or {}).get("living")
         if exchange and isinstance(living, list):
@@ -311,6 +313,6 @@ class Fetch:
             self._on_update(parts)
             return
         ended = {sample.key for sample, _ in parts if is_end(sample)}
-        if ended:  # a merge took back some of what is not given yet
+        if ended:  # a merge took back some of the staged samples
             self._staged = [part for part in self._staged if part[0].key not in ended]
         self._staged += [part for part in parts if not is_end(part[0])]

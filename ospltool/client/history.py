@@ -1,4 +1,4 @@
-"""A reader's side of the client-durability protocol: it asks services for history and takes their answers."""
+"""The reader's side of the client-durability protocol: requests for history and their answers."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ DRAIN: Final = 10_000
 
 
 class History:
-    """What one reader asks services for. All methods are called under the session's lock.
+    """The requests of one reader for history. All methods are called under the session's lock.
 
     Args:
-        session: whose participant and thread are used.
-        topic: what the reader reads.
-        qos: its policies.
-        decoder: of its samples.
-        cache: gets the history.
-        on_history: is called when the cache has got the whole history of a request.
-        expect: is told of writers that services know, and when the service that knows them was asked.
+        session: provides participant and thread.
+        topic: name of the topic.
+        qos: policies of the reader.
+        decoder: decodes its samples.
+        cache: receives the history.
+        on_history: called when the cache has the whole history of a request.
+        expect: called with writers that a service knows, and when it was asked.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class History:
     # What the reader wants.
 
     def fetch(self, selection: HistorySelection, *, is_followed: bool) -> Fetch:
-        """Ask for history until `end`.
+        """Request history until `end`.
 
         Args:
-            selection: what is wanted.
-            is_followed: the services keep the reader up to date afterwards.
+            selection: wanted part of the history.
+            is_followed: the services send updates afterwards.
         """
 
         def on_history(parts: list[tuple[Sample, bool]]) -> None:
@@ -116,16 +116,16 @@ class History:
         return fetch
 
     def end(self, fetch: Fetch) -> None:
-        """It is not wanted any more, and nobody needs to keep the reader up to date."""
+        """End a fetch, and cancel its updates."""
         self._fetches.remove(fetch)
         self._cancel(fetch)
 
     def check_complete(self, fetch: Fetch) -> None:
-        """Refuse to go on without the whole of it.
+        """Raise if a fetch is not complete.
 
         Raises:
             RequestRefused: the services refuse the request; see its subclasses.
-            DurabilityTimeout: it is not complete; the subclass and the text say what is missing.
+            DurabilityTimeout: the fetch is not complete; the subclass and the text tell what is missing.
         """
         if fetch.refusal.is_refusal:
             raise errors.refused(fetch.refusal, f"historical data of topic '{self._topic}'")
@@ -144,7 +144,7 @@ class History:
         return errors.timed_out(fetch.last_code, what)
 
     def close(self) -> None:
-        """End everything and delete the reader of answers."""
+        """End all fetches and delete the reader of answers."""
         for fetch in self._fetches:
             self._cancel(fetch)
         self._answers.close()
@@ -153,12 +153,12 @@ class History:
 
     @property
     def due_s(self) -> float | None:
-        """When `turn` is due."""
+        """Time at which `turn` is due."""
         dues = [fetch.due_s for fetch in self._fetches]
         return min((due for due in dues if due is not None), default=None)
 
     def turn(self, now: float) -> None:
-        """Take answers, and ask for what is missing."""
+        """Take answers, and send requests that are due."""
         for record in self._answers.drain(DRAIN):
             if record.status & DATA:
                 try:
@@ -184,7 +184,7 @@ class History:
                     fetch.end(service, request.number, message.server, message.content, added)
 
     def _sample(self, bead: Bead, added: Any) -> tuple[Sample, bool]:
-        """The sample in a bead, and whether its writer's GUID is the one that its live samples have."""
+        """Return the sample in a bead, and whether its writer's GUID equals that of its live samples."""
         sample, depth = extensions.sample_of(bead, added)
         if depth is None:
             return self._decoder.with_key(sample), False
@@ -192,9 +192,9 @@ class History:
         return sample, True
 
     def _request(self, fetch: Fetch, send: Send, **added: object) -> HistoryRequest:
-        """A request. Of limits only what services can apply without knowing each other's sets is sent.
+        """Make a request with the limits that services can apply without knowing each other's sets.
 
-        A server of another product is asked without limits: it leaves out whole instances.
+        A service of another product is asked without limits, since it would leave out whole instances.
         """
         limits, none = fetch.selection.limits, HistoryLimits()
         each = UNLIMITED if fetch.selection.condition else limits.max_samples_per_instance

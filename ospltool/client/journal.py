@@ -1,9 +1,8 @@
-"""The journal of a DurableWriter: what is not stored yet, in a file that survives the process.
+"""The journal of a DurableWriter: a file with the pending samples, which survives the process.
 
-The file is only ever appended to, in records with a checksum each: a head that says whose journal it is, the
-samples, and marks of samples that are stored. When most of it is marks, it is written anew and takes the
-place of the former file at one stroke. What a crash tore off at the end is cut off; of what is damaged in
-the middle the intact records count, a copy of the file is kept, and both are reported.
+Records with checksums are appended to the file: a head that names its owner, the samples, and marks of stored
+samples. When most of it is obsolete, a new file replaces it atomically. A torn record at the end is cut off;
+after damage in the middle the intact records count, and a copy of the file is kept. Both are reported.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
 
 COMPACT_BYTES: Final = 4 << 20
-"""A smaller journal is not written anew while it is open."""
+"""Size up to which an open journal is not compacted."""
 _WORTH: Final = 3
-"""It is written anew when it is so many times as large as what is in it."""
+"""Ratio of its size to its live records from which a journal is compacted."""
 _MAGIC: Final = b"\xa5DWJ"
 _FRAME: Final = struct.Struct("<4sIIc")
 _CHECKED: Final = struct.Struct("<Ic")
@@ -42,13 +41,13 @@ _MAX_RECORD: Final = 1 << 30
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recovery:
-    """What was found in a journal when it was opened.
+    """The contents of a journal when it was opened.
 
     Attributes:
-        samples: those that were not stored yet.
-        torn_bytes: unreadable at the end, where the last write of a former run was not finished.
-        damaged_bytes: unreadable between intact records; samples may have been lost with them.
-        copy: where the damaged file was kept, None without damage.
+        samples: number of pending samples.
+        torn_bytes: unreadable bytes at the end, from an unfinished write.
+        damaged_bytes: unreadable bytes between intact records, where samples may have been lost.
+        copy: path of the copy of the damaged file; None without damage.
     """
 
     samples: int = 0
@@ -63,20 +62,20 @@ def _frame(kind: bytes, body: bytes) -> bytes:
 
 
 class Journal:
-    """One open journal. The caller sees to it that one thread at a time uses it.
+    """An open journal, which one thread at a time may use.
 
     Args:
-        path: the file; its directory must exist. A lock keeps other processes out while it is open.
-        owner: what must be the same in every run: topic, type and partitions.
-        sync: wait for the disk with each sample, so that it survives the machine, too.
+        path: the file, in an existing directory. A lock keeps other processes out while it is open.
+        owner: topic, type and partitions, which must be the same in every run.
+        sync: wait for the disk with each sample, so that it survives the loss of power, too.
 
     Attributes:
-        found: what was in it.
-        size: bytes of the file.
+        found: contents when it was opened.
+        size: size of the file in bytes.
 
     Raises:
         JournalInUse: another writer has it open.
-        JournalMismatch: it belongs to another topic, type or partition, or is no journal.
+        JournalMismatch: the file belongs to another topic, type or partition, or is not a journal.
         JournalError: the file cannot be read or written.
     """
 
@@ -95,19 +94,19 @@ class Journal:
             raise
 
     def append(self, sample: Sample) -> None:
-        """Write a sample down.
+        """Append a sample.
 
         Raises:
-            JournalError: the disk refuses; the sample is not in the journal.
+            JournalError: the file cannot be written; the sample is not in the journal.
         """
         frame = _frame(_SAMPLE, pack_samples([sample]))
         self._write(frame, sync=self._sync)
         self._add(sample.digest, len(frame))
 
     def stored(self, digests: Iterable[bytes]) -> None:
-        """These samples need not be kept any longer.
+        """Mark samples as stored.
 
-        A disk that refuses this mark does no harm: the samples are handed over once more after a restart.
+        A failed write does no harm: the samples are handed over again after a restart.
         """
         gone = list(digests)
         for digest in gone:
@@ -118,14 +117,14 @@ class Journal:
 
     @property
     def is_worth_compacting(self) -> bool:
-        """Whether most of the file is of no use any more."""
+        """Whether most of the file is obsolete."""
         return self.size > max(COMPACT_BYTES, _WORTH * self._live_bytes)
 
     def compact(self, samples: Iterable[Sample]) -> None:
-        """Write these samples, which are all that are left, to a new file that takes the place of this one.
+        """Replace the file with a new one that has only these samples.
 
         Raises:
-            JournalError: the disk refuses; the former file stays in use.
+            JournalError: the file cannot be written; the former file stays in use.
         """
         new = self.path.with_name(self.path.name + ".new")
         frames = [(one.digest, _frame(_SAMPLE, pack_samples([one]))) for one in samples]
@@ -150,7 +149,7 @@ class Journal:
             self._add(digest, len(frame))
 
     def close(self) -> None:
-        """Close the file and let others have it. Idempotent."""
+        """Close the file and release its lock. Idempotent."""
         for file in (self._file, self._lock_file):
             if file >= 0:
                 os.close(file)
@@ -165,9 +164,9 @@ class Journal:
             raise JournalError(f"journal {self.path} cannot be read: {error.strerror}") from error
         read = _read(content)
         if read.records and not read.owner and not read.damaged_bytes:
-            raise JournalMismatch(f"{self.path} is no journal")
+            raise JournalMismatch(f"{self.path} is not a journal")
         if content and not read.records:
-            raise JournalMismatch(f"{self.path} is no journal: nothing in it can be read")
+            raise JournalMismatch(f"{self.path} is not a journal: it has no readable record")
         if read.owner and read.owner != self._owner:
             raise JournalMismatch(f"journal {self.path} belongs to {json.dumps(read.owner)}")
         copy = None
@@ -199,7 +198,7 @@ class Journal:
 
 @dataclasses.dataclass(slots=True)
 class _Content:
-    """What a file says."""
+    """The contents of a file."""
 
     owner: dict[str, Any] = dataclasses.field(default_factory=dict)
     samples: dict[bytes, Sample] = dataclasses.field(default_factory=dict)
@@ -209,7 +208,7 @@ class _Content:
 
 
 def _read(content: bytes) -> _Content:
-    """The records of a file; what lies between intact ones is damage, what follows the last one is torn."""
+    """Read the records of a file; bytes between intact ones are damaged, those after the last are torn."""
     found = _Content()
     at = intact = 0
     while at < len(content):
@@ -238,7 +237,7 @@ def _take(found: _Content, kind: bytes, body: bytes) -> None:
 
 
 def _record(content: bytes, at: int) -> tuple[bytes, bytes, int] | None:
-    """Kind, body and end of the record at a place; None when there is no intact one."""
+    """Return kind, body and end of the record at a place; None if it is not intact."""
     if at + _FRAME.size > len(content):
         return None
     magic, size, check, kind = _FRAME.unpack_from(content, at)
@@ -264,7 +263,7 @@ def _write_all(file: int, data: bytes) -> int:
 
 
 def _locked(path: Path) -> int:
-    """A lock file beside the journal, which may itself be replaced."""
+    """Lock a file beside the journal, since the journal itself may be replaced."""
     lock = path.with_name(path.name + ".lock")
     try:
         file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

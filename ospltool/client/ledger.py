@@ -1,4 +1,4 @@
-"""What a DurableWriter has written and nobody has stored often enough yet: in memory, and in its journal."""
+"""The pending samples of a DurableWriter, in memory and in its journal."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from ospltool.client.journal import Journal
 
 MAX_UNTOLD: Final = 10
-"""Samples that were given up and are named."""
+"""Most names of samples that were given up."""
 _OVERHEAD: Final = 200
-"""What a sample costs in memory beside its payload and key, about."""
+"""Approximate bytes of a sample in memory besides payload and key."""
 
 
 class Entry:
-    """One sample that is pending.
+    """One pending sample.
 
     Attributes:
-        number: in the order of the writes.
-        stored: the nodes that have it on their disks, each with the partition.
-        is_written: Cyclone DDS has taken it; before that it may still be withdrawn.
+        number: number in the order of the writes.
+        stored: (node, partition) of the nodes that have it on disk.
+        is_written: whether Cyclone DDS has accepted it; before that it may be withdrawn.
     """
 
     __slots__ = ("is_written", "name", "number", "sample", "size", "stored")
@@ -44,16 +44,16 @@ class Entry:
 class Ledger:
     """The pending samples, oldest first. The caller holds a lock.
 
-    A sample leaves when enough nodes have stored it or newer samples that supersede it; but of an instance,
-    in the order of the writes. So a dispose stays until what it disposes has been stored, and what is
-    handed over late can never end an instance in an older state. A sample also leaves when it has been given
-    up: nodes will never take it, because its group was deleted up to a later time.
+    A sample leaves when enough nodes have stored it or newer samples that supersede it, but within an
+    instance in the order of the writes. So a dispose stays until the samples that it disposes are stored,
+    and a late hand-over cannot leave an instance in an older state. A sample also leaves when it is given
+    up, because its group was deleted up to a later time and no node will accept it.
 
     Args:
-        partitions: each must be stored in; the default one has an empty name.
-        nodes: how many nodes must have stored a sample in each.
-        max_samples, max_bytes: bounds of what may be pending.
-        journal: None keeps it in memory only.
+        partitions: partitions of the writer; the default one has an empty name.
+        nodes: number of nodes that must have stored a sample in each partition.
+        max_samples, max_bytes: bounds of the pending samples.
+        journal: keeps the samples, too; None for memory only.
     """
 
     def __init__(
@@ -81,19 +81,19 @@ class Ledger:
         return len(self._entries)
 
     def has_room(self, size: int) -> bool:
-        """Whether a sample of that size may be added; a single one always may."""
+        """Return whether a sample of a size may be added; a single one always may."""
         is_free = len(self) < self._max_samples and self.bytes + size <= self._max_bytes
         return is_free or not self._entries
 
     def holds(self, entry: Entry) -> bool:
-        """Whether it is still pending."""
+        """Return whether an entry is still pending."""
         return entry.sample.digest in self._entries
 
     def add(self, sample: Sample) -> Entry | None:
-        """Keep a sample; None where exactly this one is pending already, which makes it one.
+        """Keep a sample; return its entry, or None if exactly this sample is already pending.
 
         Raises:
-            JournalError: the journal refuses it; it is not kept.
+            JournalError: the journal cannot be written; the sample is not kept.
         """
         if sample.digest in self._entries:
             return None
@@ -109,18 +109,18 @@ class Ledger:
         return entry
 
     def withdraw(self, entry: Entry) -> None:
-        """It was not written after all."""
+        """Remove an entry that was not written after all."""
         self._remove([entry])
         self.written -= 1
 
     def first(self) -> list[Entry]:
-        """The oldest pending samples that have been written, as many as fit into one question."""
+        """Return the oldest written pending samples, as many as fit into one question."""
         some = list(itertools.islice(self._entries.values(), MAX_NAMES))
         some = list(itertools.takewhile(lambda entry: entry.is_written, some))
         return some[: first_names([entry.name for entry in some])]
 
     def following(self, entries: Iterable[Entry], among: Sequence[Entry]) -> list[Entry]:
-        """These and what was written to their instances after them, in order."""
+        """Return these entries and those written later to their instances, in order."""
         wanted: set[bytes] = set()
         digests = {entry.sample.digest for entry in entries}
         found = []
@@ -133,13 +133,13 @@ class Ledger:
     def judge(
         self, entries: Sequence[Entry], answers: Iterable[tuple[str, Sequence[str], bool, Sequence[Verdict]]]
     ) -> int:
-        """Take in what nodes say; how many entries have left, those that were given up included.
+        """Take in the answers of nodes; return how many entries have left, including those given up.
 
-        What a node holds in memory counts while it says so; what it has on its disk counts from then on.
+        A sample in a node's memory counts in this answer only; one on its disk counts from then on.
 
         Args:
-            entries: what was asked about.
-            answers: node, its partitions, whether it keeps them on disk, and a verdict on each entry.
+            entries: entries of the question.
+            answers: (node, its partitions, whether it keeps them on disk, a verdict on each entry).
         """
         held: dict[bytes, set[tuple[str, str]]] = {}
         said: dict[bytes, set[Verdict]] = {}
@@ -171,7 +171,7 @@ class Ledger:
         return len(gone) + len(given_up)
 
     def tell_deleted(self) -> tuple[int, tuple[SampleName, ...]]:
-        """How many samples were given up since the last call, and the names of the first of them."""
+        """Return the number of samples given up since the last call, and the names of the first ones."""
         told = self._untold, tuple(self._untold_names)
         self._untold, self._untold_names = 0, []
         return told
@@ -188,15 +188,15 @@ class Ledger:
         if self._journal is not None and entries:
             self._journal.stored([entry.sample.digest for entry in entries])
             if self._journal.is_worth_compacting:
-                with contextlib.suppress(JournalError):  # the former file is as good, only longer
+                with contextlib.suppress(JournalError):  # the former file stays valid, only longer
                     self._journal.compact([entry.sample for entry in self._entries.values()])
 
     def is_settled_until(self, number: int) -> bool:
-        """Whether everything up to a number has left."""
+        """Return whether all entries up to a number have left."""
         oldest = next(iter(self._entries.values()), None)
         return oldest is None or oldest.number > number
 
 
 def _is_given_up(said: set[Verdict]) -> bool:
-    """Whether nodes that were asked will never take a sample, and none may still do so."""
+    """Return whether no asked node will ever accept a sample."""
     return Verdict.DELETED in said and all(one is Verdict.DELETED or one.is_kept for one in said)

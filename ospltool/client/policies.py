@@ -1,4 +1,4 @@
-"""The policies of a durable reader: what the application gives, and what the reader of live samples gets."""
+"""Converts the application's policies for a durable reader to those of the reader of live samples."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ DEFAULT_QOS: Final = (Policy.Durability.Transient, Policy.Reliability.Reliable(0
 
 
 def endpoint_qos(qos: Qos | None, partitions: tuple[str, ...]) -> EndpointQos:
-    """The policies of the reader of live samples.
+    """Return the policies of the reader of live samples.
 
     Raises:
-        UnsupportedQos: the library does not carry out what is asked for.
+        UnsupportedQos: the library does not support a policy.
     """
     given = Qos(*(DEFAULT_QOS if qos is None else qos))
     for policy in given:
@@ -44,7 +44,7 @@ def endpoint_qos(qos: Qos | None, partitions: tuple[str, ...]) -> EndpointQos:
 
 
 def resource_limits(qos: Qos | None) -> ResourceLimits:
-    """RESOURCE_LIMITS of the application's policies."""
+    """Return RESOURCE_LIMITS of the application's policies."""
     for policy in qos or ():
         if isinstance(policy, Policy.ResourceLimits):
             given = (policy.max_samples, policy.max_instances, policy.max_samples_per_instance)
@@ -53,10 +53,10 @@ def resource_limits(qos: Qos | None) -> ResourceLimits:
 
 
 def subscribed_qos(qos: EndpointQos) -> EndpointQos:
-    """The policies of the reader of live samples, when persistence services give everything else.
+    """Return the policies of the reader of live samples of a durable subscription.
 
     Raises:
-        UnsupportedQos: samples could be lost on the way.
+        UnsupportedQos: the policies would allow the loss of samples.
     """
     if not qos.reliable or qos.history_depth != KEEP_ALL:
         raise UnsupportedQos("a reader with a durable subscription is RELIABLE and KEEP_ALL")

@@ -1,4 +1,4 @@
-"""Which writers live, and which instances each of them has written, for one reader."""
+"""The living writers of one reader, and the instances that each writer has written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from engine.dataset.sample import NO_WRITER
 
 MAX_GONE: Final = 10_000
-"""Writers that are gone and remembered, those that went last."""
+"""Most writers remembered after they are gone."""
 _PREFIX_BYTES: Final = 12
 _SYSTEM_BYTES: Final = 4
 
@@ -16,8 +16,8 @@ _SYSTEM_BYTES: Final = 4
 class Presence:
     """Writers by their GUIDs, or by the names that OpenSplice has for them.
 
-    OpenSplice calls a writer by numbers of its own, of which only the first can be compared: the system. Of
-    such a writer nobody can tell more than whether any writer of its system lives.
+    OpenSplice names a writer by private numbers, of which only the first, the system, can be compared. Of
+    such a writer only one thing can be known: whether any writer of its system lives.
     """
 
     def __init__(self) -> None:
@@ -27,34 +27,34 @@ class Presence:
         self._named: dict[bytes, dict[bytes, None]] = {}
 
     def writes(self, writer: bytes, key: bytes) -> None:
-        """A writer has written an instance."""
+        """Note that a writer has written an instance."""
         if writer != NO_WRITER:
             self._keys.setdefault(writer, {})[key] = None
 
     def is_inexact(self, writer: bytes) -> bool:
-        """Whether a writer goes by a name of OpenSplice."""
+        """Return whether a writer is known by a name of OpenSplice."""
         return writer in self._named.get(writer[:_SYSTEM_BYTES], ())
 
     def learn_inexact(self, writer: bytes) -> None:
-        """A service calls a writer by a name of OpenSplice."""
+        """Note a name of OpenSplice for a writer."""
         self._named.setdefault(writer[:_SYSTEM_BYTES], {})[writer] = None
 
     def is_living(self, writer: bytes) -> bool:
-        """Whether a writer lives, or could for all that is known."""
+        """Return whether a writer lives or may live."""
         if writer in self.living or writer == NO_WRITER:
             return True
         return self.is_inexact(writer) and self._has_system(writer[:_SYSTEM_BYTES])
 
     def autodispose(self, writer: bytes) -> bool:
-        """Whether the instances of a writer that is gone count as disposed."""
+        """Return whether the instances of a writer that is gone count as disposed."""
         return self._gone.get(writer, False)
 
     def was_lost(self, writer: bytes) -> bool:
-        """Whether a writer that is known, by its samples too, was not there."""
+        """Return whether a known writer, perhaps known only by its samples, is absent."""
         return writer not in self.living and (writer in self._gone or writer in self._keys)
 
     def found(self, writer: bytes) -> list[tuple[bytes, tuple[bytes, ...]]]:
-        """A writer lives; returns the writers that do so now, and their instances."""
+        """Note that a writer lives; return the writers that now live, with their instances."""
         before = self._inexact_living(writer)
         self.living.add(writer)
         self._gone.pop(writer, None)
@@ -62,7 +62,7 @@ class Presence:
         return [(one, tuple(self._keys.get(one, ()))) for one in (writer, *new)]
 
     def lost(self, writer: bytes, *, autodispose: bool) -> list[tuple[bytes, tuple[bytes, ...]]]:
-        """A writer is gone; returns the writers that are so now, and their instances."""
+        """Note that a writer is gone; return the writers that now are gone, with their instances."""
         before = self._inexact_living(writer)
         self.living.discard(writer)
         self._gone[writer] = autodispose
@@ -78,7 +78,7 @@ class Presence:
         return [one for one in self._of_systems(writer) if self.is_living(one)]
 
     def _of_systems(self, writer: bytes) -> list[bytes]:
-        """Writers that have a name of OpenSplice and could be of the same system."""
+        """Return writers with names of OpenSplice that may be of the same system."""
         return (
             [one for system in _systems(writer) for one in self._named.get(system, ())] if self._named else []
         )
@@ -88,7 +88,7 @@ class Presence:
 
 
 def _systems(writer: bytes) -> tuple[bytes, bytes]:
-    """What OpenSplice calls the system of a writer: of one of its own, and of one of another vendor."""
+    """Return OpenSplice's names for the system of a writer: of its own, and of another vendor."""
     prefix = writer[:_PREFIX_BYTES]
     digest = hashlib.md5(prefix, usedforsecurity=False).digest()
     return prefix[:_SYSTEM_BYTES][::-1], digest[:_SYSTEM_BYTES][::-1]

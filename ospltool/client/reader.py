@@ -1,4 +1,4 @@
-"""A reader that gets what was written before it came, whole, in order, and nothing twice."""
+"""A reader that gets the complete history in order, without repetitions."""
 
 from __future__ import annotations
 
@@ -38,29 +38,29 @@ DEFAULT_LIMIT: Final = 1_000_000
 class DurableReader(Member, Generic[Data]):
     """A reader of one topic; its methods may be called from any thread.
 
-    What writers send while the history is on its way is held back, so that each instance comes in order of
-    source time. That ends when the history is complete, when `wait_for_historical_data` runs out of time, or
-    after half a minute; what is missing then still comes, only later.
+    Live samples are held back while the history is on its way, so that each instance comes in order of source
+    time. That ends when the history is complete, when `wait_for_historical_data` times out, or after half a
+    minute; history that is missing then comes later.
 
     Args:
         where: a client, or a domain id or participant of `cyclonedds`, for which a client is made.
-        topic: the topic's name.
-        type_: its type, a class of `cyclonedds.idl`.
-        partitions: its partitions, expressions allowed; none is the default one.
-        qos: its policies. What is not given is TRANSIENT, RELIABLE, KEEP_ALL. HISTORY says how many samples
-            of an instance may wait for the application.
-        max_samples: samples from writers that may wait for the application; then writers are held back.
-            History comes whole in any case.
+        topic: name of the topic.
+        type_: type of the topic, a class of `cyclonedds.idl`.
+        partitions: names or expressions; empty for the default partition.
+        qos: policies. Defaults are TRANSIENT, RELIABLE and KEEP_ALL. HISTORY bounds the samples of an
+            instance that wait for the application.
+        max_samples: most live samples that wait for the application; then writers block. History always
+            comes whole.
         durable_subscription: the name of a durable subscription. Persistence services keep every sample for
-            it until it is acknowledged; they create it where there is none of this name. The reader then
-            gets what is not acknowledged from them, and no history of durability services.
+            it until it is acknowledged, and create it if necessary. The reader then gets the samples that are
+            not acknowledged from them, and no history from durability services.
         quorum: readers of the durable subscription that must acknowledge a sample.
         member: the reader's name among them; needed for quorums above 1.
-        acknowledges_on_take: `take` acknowledges; otherwise the application calls `acknowledge`.
+        acknowledges_on_take: whether `take` acknowledges; otherwise the application calls `acknowledge`.
 
     Raises:
         InvalidSubscription: name, quorum or member are out of range.
-        UnsupportedQos: the library does not carry out what is asked for.
+        UnsupportedQos: the library does not support a policy.
         UnsupportedCyclone, DdsError: see `DurabilityClient`.
     """
 
@@ -143,34 +143,33 @@ class DurableReader(Member, Generic[Data]):
 
     @property
     def is_durable(self) -> bool:
-        """Whether the history is asked for without being told to (DURABILITY above TRANSIENT_LOCAL)."""
+        """Whether the reader requests the history by itself (DURABILITY above TRANSIENT_LOCAL)."""
         return self._qos.durability >= DurabilityKind.TRANSIENT
 
     @property
     def counters(self) -> Counters:
-        """What happened so far."""
+        """Counts of samples up to now."""
         return self._cache.counters
 
     # For the application.
 
     def wait_for_historical_data(self, timeout_s: float, selection: HistorySelection | None = None) -> None:
-        """Wait until the complete set of historical data is where `take` finds it (guide 5.4.7).
+        """Wait until `take` finds the complete set of historical data (guide 5.4.7).
 
-        With a durable subscription: until every persistence service that is there has given what is not
-        acknowledged. Otherwise the set is complete when all name-spaces that the reader touches are, and no
-        merge is going on in them. What later merges bring is given to a durable reader as it comes.
+        With a durable subscription: until every present persistence service has sent the samples that are not
+        acknowledged. Otherwise the set is complete when all name-spaces that the reader touches are, without
+        a running merge. A durable reader gets samples from later merges as they come.
 
         Args:
-            timeout_s: how long at most.
-            selection: which part is wanted. Only a reader whose DURABILITY is VOLATILE or TRANSIENT_LOCAL
-                may choose, and such a reader gets history only when it asks.
+            timeout_s: most seconds to wait.
+            selection: wanted part of the history. Only a reader whose DURABILITY is VOLATILE or
+                TRANSIENT_LOCAL may select, and such a reader gets history only on request.
 
         Raises:
-            PreconditionNotMet: a durable reader gets all of it and cannot choose; neither can one with a
-                durable subscription.
-            NoPersistenceService: none is there, and the reader has a durable subscription.
+            PreconditionNotMet: a durable reader, or one with a durable subscription, cannot select.
+            NoPersistenceService: the reader has a durable subscription, and none was found.
             RequestRefused: the services refuse the request; see its subclasses.
-            DurabilityTimeout: it is not complete in time; the subclass and the text say what is missing.
+            DurabilityTimeout: the set is not complete in time; subclass and text tell what is missing.
             Closed: the reader has been closed.
         """
         deadline_s = time.monotonic() + timeout_s
@@ -218,9 +217,9 @@ class DurableReader(Member, Generic[Data]):
                 raise subscription.not_answered(what)
 
     def acknowledge(self, samples: Iterable[ReceivedSample[Data]]) -> None:
-        """Tell persistence services that the application has done with these samples.
+        """Tell persistence services that the application has processed these samples.
 
-        Of a reader without a durable subscription nothing happens.
+        Without a durable subscription this does nothing.
         """
         with self._session.lock:
             self._check()
@@ -228,11 +227,11 @@ class DurableReader(Member, Generic[Data]):
                 self._subscription.acknowledge(identity_of_received(each) for each in samples)
 
     def wait_for_acknowledgments(self, timeout_s: float) -> None:
-        """Wait until what was acknowledged is on the disk of every persistence service that is there.
+        """Wait until all acknowledgments are on the disk of every present persistence service.
 
         Raises:
             PreconditionNotMet: the reader has no durable subscription.
-            NoPersistenceService: none is there.
+            NoPersistenceService: none was found.
             DurabilityTimeout: not in time.
             Closed: the reader has been closed.
         """
@@ -247,7 +246,7 @@ class DurableReader(Member, Generic[Data]):
                 raise subscription.not_answered("storing what was acknowledged")
 
     def take(self, limit: int = DEFAULT_LIMIT) -> list[ReceivedSample[Data]]:
-        """Take samples, instance by instance, each in order of source time; does not wait."""
+        """Take samples without waiting, instance by instance, each in order of source time."""
         with self._session.lock:
             self._check()
             looks = self._cache.take(limit)
@@ -258,22 +257,22 @@ class DurableReader(Member, Generic[Data]):
         return [self._received(look) for look in looks]
 
     def read(self, limit: int = DEFAULT_LIMIT) -> list[ReceivedSample[Data]]:
-        """As `take`, but the samples stay."""
+        """Return samples like `take`, but keep them."""
         with self._session.lock:
             self._check()
             looks = self._cache.read(limit)
         return [self._received(look) for look in looks]
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until there is something to take; False if not in time."""
+        """Wait until there are samples to take; return False at the timeout."""
         return self._session.wait_until(
             lambda: self._is_closed or self._cache.count > 0, time.monotonic() + timeout_s
         )
 
     def instance_state(self, key: bytes) -> InstanceState | None:
-        """The state of an instance (`ReceivedSample.key`) now.
+        """Return the present state of an instance (`ReceivedSample.key`).
 
-        None for one never heard of, and where nobody can tell (see `ReceivedSample.instance_state`).
+        None if the instance or its state is unknown (see `ReceivedSample.instance_state`).
         """
         with self._session.lock:
             self._check()
@@ -316,12 +315,12 @@ class DurableReader(Member, Generic[Data]):
 
     @property
     def due_s(self) -> float | None:
-        """When something is due."""
+        """Time at which `turn` is due."""
         dues = (self._history.due_s, self._arrivals.due_s)
         return min((due for due in dues if due is not None), default=None)
 
     def turn(self, now: float) -> None:
-        """Take what arrived, and ask for what is missing."""
+        """Take arrived samples, and request missing ones."""
         self._arrivals.take_live(now)
         if self._arrivals.is_missing(now) and self._whole_history is not None:
             self._whole_history.ask_again()

@@ -1,4 +1,4 @@
-"""What a reader of the library gives to the application, and what it asks of the history."""
+"""The samples that a reader gives to the application, and the selection of history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Data = TypeVar("Data")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReceivedSample(Generic[Data]):
-    """One write, dispose or unregister, or what follows from writers that are lost (DDS 1.4, 2.2.2.5.1)."""
+    """One write, dispose or unregister, or the effect of lost writers (DDS 1.4, 2.2.2.5.1)."""
 
     data: Data | None
     """The sample; None for a dispose or unregister without data, and for bytes that are not of the reader's
@@ -30,7 +30,9 @@ class ReceivedSample(Generic[Data]):
     """The GUID of the original writer, 16 bytes; zeros for a dispose that a merge policy made, and where no
     writer said it."""
     is_dispose: bool
+    """Whether it disposes the instance, with or without data."""
     is_unregister: bool
+    """Whether it unregisters the instance, with or without data."""
     is_derived: bool
     """No writer said it: the instance is disposed or has no writers, as writers are lost."""
     is_again: bool
@@ -44,7 +46,9 @@ class ReceivedSample(Generic[Data]):
     is_read: bool
     """The sample was read before."""
     disposed_generation_count: int
+    """How often the instance had become alive again after a dispose when the sample was added."""
     no_writers_generation_count: int
+    """How often the instance had become alive again after it had no writers when the sample was added."""
     sample_rank: int
     """Samples of the instance that follow in what was taken together."""
     generation_rank: int
@@ -62,13 +66,13 @@ class ReceivedSample(Generic[Data]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HistorySelection:
-    """Which part of the history is wanted; of what limits leave out, the newest is kept.
+    """The wanted part of the history; limits keep the newest samples.
 
     Attributes:
         start_ns, end_ns: source times, both included; None for no bound.
         max_samples, max_instances, max_samples_per_instance: -1 for no limit.
-        condition: samples that it does not accept are left out, before the limits count. A dispose or
-            unregister without data has no content and is always accepted.
+        condition: filter of the samples, applied before the limits. A dispose or unregister without data
+            is always accepted.
     """
 
     start_ns: int | None = None
@@ -79,7 +83,7 @@ class HistorySelection:
     condition: ContentFilter | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what a service would refuse.
+        """Refuse values that a service would refuse.
 
         Raises:
             InvalidTimeRange, InvalidLimit: with the service's code.
@@ -101,7 +105,7 @@ class HistorySelection:
 
     @property
     def limits(self) -> HistoryLimits:
-        """The same without the condition."""
+        """The selection without its condition."""
         none = HistoryLimits()
         return HistoryLimits(
             none.start_ns if self.start_ns is None else self.start_ns,

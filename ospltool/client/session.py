@@ -1,4 +1,4 @@
-"""The library's own participant and thread: what services and writers send is taken here."""
+"""The library's participant and thread, which receive from services and writers."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ _MAX_DELIVERERS: Final = 10_000
 
 
 class Member(abc.ABC):
-    """A part of the session that is given its turn on the session's thread, under the session's lock."""
+    """A part of the session with turns on the session's thread, under the session's lock."""
 
     @abc.abstractmethod
     def turn(self, now: float) -> None:
-        """Take what has arrived and do what is due."""
+        """Take arrived messages and do work that is due."""
 
     @property
     @abc.abstractmethod
     def due_s(self) -> float | None:
-        """When a turn is due even if nothing arrives."""
+        """Time at which a turn is due even if nothing arrives."""
 
 
 class Session:
-    """A participant tagged as a client, so that nodes leave its readers to it.
+    """A participant tagged as a client, whose readers nodes do not serve.
 
-    `writers` are those that discovery knows, by topic, each with its autodispose; `writers_seen` counts
-    their changes.
+    `writers` are the discovered writers by topic, each with its autodispose; `writers_seen` counts their
+    changes.
 
     Args:
-        domain_id: the domain.
+        domain_id: DDS domain.
         partition: //OpenSplice/DurabilityService/ClientDurability/EntityNames/Partition of the services.
         uri: Cyclone DDS settings for a process that has not used the domain yet; None for CYCLONEDDS_URI,
             or loopback without it.
@@ -125,25 +125,25 @@ class Session:
     # For members and callers, under the lock.
 
     def join(self, member: Member) -> None:
-        """Give a member its turns from now on."""
+        """Add a member, which gets turns from now on."""
         self._members.append(member)
         self.signal.set()
 
     def leave(self, member: Member) -> None:
-        """End that."""
+        """Remove a member."""
         if member in self._members:
             self._members.remove(member)
 
     def services(self) -> frozenset[bytes]:
-        """GUID prefixes of the services that read requests for historical data now."""
+        """Return GUID prefixes of the services that read requests for historical data now."""
         return _prefixes(self._history_requests.matched_readers().values())
 
     def state_services(self) -> frozenset[bytes]:
-        """GUID prefixes of the services that read state requests now."""
+        """Return GUID prefixes of the services that read state requests now."""
         return _prefixes(self._state_requests.matched_readers().values())
 
     def groups(self, topic: str, partition: str) -> list[tuple[str, str]]:
-        """Topics and partitions of the durable writers and readers that discovery knows, by expressions."""
+        """Return topics and partitions of discovered durable writers and readers that match expressions."""
         return sorted(
             {
                 (of, name)
@@ -155,7 +155,7 @@ class Session:
         )
 
     def types(self, topic: str) -> list[TypeRef]:
-        """The types with which discovery knows a topic, of writers, readers and nodes that keep it."""
+        """Return the discovered types of a topic, of writers, readers and nodes that keep it."""
         return list({reference: None for of, reference in self._types.values() if of == topic})
 
     def request_history(self, request: HistoryRequest) -> None:
@@ -163,28 +163,28 @@ class Session:
         self._history_requests.write(encode_history_request(request), time.time_ns())
 
     def ask(self, make: Callable[[RequestId], StateRequest]) -> int:
-        """Send a state request; `answers` has what comes back until `forget`.
+        """Send a state request; return its number, with which `answers` collects until `forget`.
 
         Raises:
-            DdsTimeout: a service takes nothing in any more.
+            DdsTimeout: a service accepts no requests.
         """
         number = next(self.numbers)
         self._state_requests.write(encode_state_request(make(RequestId(self.id, number))), time.time_ns())
-        self._answers[number] = []  # nothing is taken in before the lock is free
+        self._answers[number] = []  # answers are processed only after the lock is free
         return number
 
     def answers(self, number: int) -> list[tuple[bytes, State]]:
-        """Who answered a state request, and what."""
+        """Return (service, answer) pairs for a state request."""
         return self._answers[number]
 
     def forget(self, number: int) -> None:
-        """The request is over."""
+        """End a state request."""
         self._answers.pop(number, None)
 
     # For callers on any thread.
 
     def wait_until(self, condition: Callable[[], bool], deadline_s: float) -> bool:
-        """Wait until a condition holds, asked under the lock; False if it does not in time.
+        """Wait until a condition, called under the lock, holds; return False at the timeout.
 
         Raises:
             Closed: the client was closed meanwhile, or its thread ended.
@@ -198,7 +198,7 @@ class Session:
             return self.changed.wait_for(met, max(0.0, deadline_s - time.monotonic()))
 
     def wait_for_services(self, deadline_s: float) -> None:
-        """Wait until some service is there.
+        """Wait until a service is found.
 
         Raises:
             NoService: there is none in time.
@@ -226,7 +226,7 @@ class Session:
                     if not self._closing:
                         self._turn()
                     self.changed.notify_all()
-        except Exception as error:  # whatever it is, who waits must hear of it
+        except Exception as error:  # waiting callers must hear of it
             with self.changed:
                 self._fault = error
                 self.changed.notify_all()
@@ -253,7 +253,7 @@ class Session:
                         answers.append((record.writer[:PREFIX_BYTES], state))
 
     def discovered(self) -> None:
-        """Look at discovery; a member calls it after taking samples and before judging their writers."""
+        """Process discovery; members call it after taking samples and before judging their writers."""
         for change in self._discovery.take():
             if isinstance(change, EndpointSeen) and change.durability >= DurabilityKind.TRANSIENT:
                 self._groups[change.guid] = change.topic, change.partitions or ("",)

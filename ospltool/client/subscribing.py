@@ -1,4 +1,4 @@
-"""A reader's side of a durable subscription: its talk with the persistence services of the domain."""
+"""The reader's side of a durable subscription: its protocol with persistence services."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ospltool.client.samples import ReceivedSample
 
 MEMBER: Final = "reader"
-"""The member name of readers that do not give one."""
+"""Default member name of a reader."""
 
 _GUID_BYTES: Final = 16
 
@@ -38,10 +38,10 @@ class Subscription:
     """The durable subscription of one reader. All methods are called under the session's lock.
 
     Args:
-        session: whose participant and thread are used.
-        topic, partitions: what the reader reads.
-        name, quorum: of the durable subscription.
-        member: the reader's name in it; it must be given for quorums above 1.
+        session: provides participant and thread.
+        topic, partitions: topic and partitions of the reader.
+        name, quorum: name and quorum of the durable subscription.
+        member: the reader's name in it; required for quorums above 1.
 
     Raises:
         InvalidSubscription: a name, or the quorum, is out of range.
@@ -76,34 +76,34 @@ class Subscription:
     # What the reader asks and tells.
 
     def is_new(self, sample: Sample) -> bool:
-        """A sample came from its writer; whether no one gave it before."""
+        """Return whether a live sample comes for the first time."""
         if not sample.status & (DATA | DISPOSE):
-            return True  # an unregister alone is nobody's to keep
+            return True  # services do not keep a mere unregister
         return self.deciding.arrived(*identity(sample))
 
     def acknowledge(self, samples: Iterable[tuple[str, int]]) -> None:
-        """The application has done with them."""
+        """Acknowledge samples that the application has processed."""
         self.deciding.acknowledge(samples)
         self._session.signal.set()
 
     def not_answered(self, what: str) -> DurabilityTimeout:
-        """The exception for services that have not done something in time."""
+        """Return the exception for services that have not done something in time."""
         if self.deciding.is_alone:
             return NoPersistenceService(f"{what}: no persistence service was found")
         return DurabilityTimeout(f"{what} did not happen in time")
 
     @property
     def due_s(self) -> float | None:
-        """When `hear` is due."""
+        """Time at which `hear` is due."""
         return self.deciding.due_s
 
     def take_malformed(self) -> int:
-        """Answers that were none, since the last call."""
+        """Return the number of malformed answers since the last call."""
         found, self.malformed = self.malformed, 0
         return found
 
     def hear(self, now: float) -> list[Sample]:
-        """Say what is to be said; returns what services gave, as far as it is new."""
+        """Send the reader's state if it is due; return new samples from services."""
         found: list[Sample] = []
         answers = [each for each in self._answers.take() if each.payload is not None]
         self.deciding.present((guid.hex() for guid in self._states.services()), now)
@@ -118,24 +118,24 @@ class Subscription:
             self.deciding.answer(received.participant.hex(), answer, now)
         state = self.deciding.turn(now)
         if state is not None:
-            with contextlib.suppress(DdsError):  # a service is behind; what is said next says it all again
+            with contextlib.suppress(DdsError):  # a service is behind; the next state repeats everything
                 self._states.write(encode_state(state), time.time_ns())
         return found
 
     def close(self) -> None:
-        """Services see that the reader is gone. Idempotent."""
+        """Close writer and reader, which services notice. Idempotent."""
         self._states.close()
         self._answers.close()
 
 
 def identity(sample: Sample) -> tuple[str, int]:
-    """How services call a sample."""
+    """Return the identity of a sample for services."""
     status = sample.status & ~UNREGISTER
     return sample.writer.hex(), position_of(sample.key, sample.source_time_ns, status, sample.payload)
 
 
 def identity_of_received(sample: ReceivedSample[Any]) -> tuple[str, int]:
-    """The same of a sample that the application has got."""
+    """Return the identity of a sample that the application has received."""
     has_data = sample.data is not None or sample.problem
     status = (DATA if has_data else 0) | (DISPOSE if sample.is_dispose else 0)
     return identity(make_sample(sample.source_time_ns, sample.writer, status, sample.key, sample.cdr))
@@ -149,7 +149,7 @@ def _of_dataset(sample: messages.OriginalSample) -> Sample:
 
 
 def check_subscription(topic: str, name: str, quorum: int) -> None:
-    """Refuse what services would refuse.
+    """Refuse values that services would refuse.
 
     Raises:
         InvalidSubscription: a name, or the quorum, is out of range.
@@ -168,12 +168,12 @@ def _check_name(what: str, text: str) -> None:
 
 
 class Errand(Subscription, Member):
-    """Creates or deletes a durable subscription without reading; used until services have heard it.
+    """An errand that creates or deletes a durable subscription without reading.
 
     Args:
-        session: whose participant and thread are used.
+        session: provides participant and thread.
         topic, partitions, name, quorum: of the durable subscription.
-        deletes: it is to be deleted.
+        deletes: delete the durable subscription.
     """
 
     def __init__(
@@ -194,11 +194,11 @@ class Errand(Subscription, Member):
             session.join(self)
 
     def turn(self, now: float) -> None:
-        """Say it."""
+        """Send the state."""
         self.hear(now)
 
     def close(self) -> None:
-        """End it."""
+        """End the errand."""
         with self._session.lock:
             self._session.leave(self)
             super().close()

@@ -1,4 +1,4 @@
-"""What the nodes say about samples, and what follows from it."""
+"""Questions to nodes whether they have stored samples, and conclusions from the answers."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from engine.dds.client_protocol.messages import State
 
 MAX_SAID: Final = 10
-"""Samples that `Missing` names."""
+"""Most samples that `Missing` names."""
 _EARLIER: Final = {"until_ns": None}
-"""Without this, services of the earlier version would not answer at all, and look as if they were busy."""
+"""Part of the request without which services of the earlier version would not answer."""
 _KEPT: Final = (Policy.Durability.Transient, Policy.Durability.Persistent)
 _REASONS: Final = {
     Verdict.MISSING: Reason.NEVER_ARRIVED,
@@ -44,12 +44,12 @@ _REASONS: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Written:
-    """Samples by name, written anywhere by any writers.
+    """Samples by name, written by any writers in any process.
 
     Attributes:
-        topic: the topic's name.
-        partitions: where they were written, by name; none is the default one.
-        samples: what `DurableWriter.write` returned. They may come from other processes.
+        topic: name of the topic.
+        partitions: names of their partitions; empty for the default partition.
+        samples: names that `DurableWriter.write` returned.
     """
 
     topic: str
@@ -59,13 +59,12 @@ class Written:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredAt:
-    """A node that has it, by id and name.
+    """A node that has stored the samples.
 
     Attributes:
-        service: the node's id in hexadecimal digits.
-        service_name: its name.
-        on_disk: False where it is in memory only, because the topic is transient or the node's policy
-            keeps it so.
+        service: id of the node, in hexadecimal digits.
+        service_name: name of the node.
+        on_disk: False if they are in memory only, because the topic is transient or by the node's policy.
     """
 
     service: str
@@ -74,7 +73,7 @@ class StoredAt:
 
 
 class NamedQuestion:
-    """About samples by name; as many as fit into one question."""
+    """A question about samples by name, as many as fit into one question."""
 
     def __init__(self, topic: str, partitions: Sequence[str], names: Sequence[SampleName]) -> None:
         self.topic = topic
@@ -83,7 +82,7 @@ class NamedQuestion:
 
     @classmethod
     def parts(cls, written: Written) -> Iterator[NamedQuestion]:
-        """All that must be asked."""
+        """Yield the questions about all samples."""
         names = written.samples
         while names:
             count = first_names(names)
@@ -91,22 +90,22 @@ class NamedQuestion:
             names = names[count:]
 
     def values(self) -> dict[str, object]:
-        """Our addition to the request."""
+        """Return the additions to the request."""
         return {"stored": {"version": ANSWERS, **_EARLIER, "writer": ""}}
 
     def blocks(self) -> dict[str, bytes]:
-        """Its binary part."""
+        """Return the binary part."""
         return {NAMES: pack_names(self.names)}
 
     def verdicts(self, state: State) -> tuple[Verdict, ...]:
-        """What a node says of each name; that it has none of them where its answer is damaged."""
+        """Return a node's verdict on each name; MISSING for all if its answer is malformed."""
         try:
             return unpack_verdicts(state.extensions.get(VERDICTS, b""), len(self.names))
         except Malformed:
             return (Verdict.MISSING,) * len(self.names)
 
     def missing(self, answers: Mapping[bytes, State]) -> dict[bytes, list[Missing]]:
-        """What each node that must keep it has not."""
+        """Return what is missing at each node that must store the samples."""
         return {service: list(self._missing_at(state)) for service, state in answers.items()}
 
     def _missing_at(self, state: State) -> Iterator[Missing]:
@@ -124,19 +123,19 @@ class NamedQuestion:
 
 
 class CountedQuestion:
-    """About all that a writer of this process wrote, which nobody named.
+    """A question about all samples of a writer of this process, without names.
 
-    A node that captured as many samples as the writer wrote missed none. A node that did not is as good if
-    what it has of the writer is what such a node has.
+    A node that captured as many samples as the writer wrote missed none. Another node has all of them, too,
+    if its samples of the writer equal those of such a node.
 
     Raises:
-        PreconditionNotMet: the writer's samples are not to be kept, or it has been deleted.
+        PreconditionNotMet: the writer's durability keeps no samples, or it has been deleted.
     """
 
     def __init__(self, writer: DataWriter[Any]) -> None:
         qos = writer.get_qos()
         if Policy.Durability not in qos or qos[Policy.Durability] not in _KEPT:
-            raise PreconditionNotMet("the writer is neither TRANSIENT nor PERSISTENT: nothing of it is kept")
+            raise PreconditionNotMet("the writer is neither TRANSIENT nor PERSISTENT, so nothing is kept")
         publisher = writer.get_parent().get_qos()
         self.topic = writer.topic.name
         self.partitions = (
@@ -147,23 +146,23 @@ class CountedQuestion:
         self._before = self.count()
 
     def count(self) -> int:
-        """How many samples have been written."""
+        """Return how many samples have been written."""
         count = abi.sequence_of(self._entity)
         if count < 0:
             raise PreconditionNotMet("the writer has been deleted")
         return count
 
     def values(self) -> dict[str, object]:
-        """Our addition to the request."""
+        """Return the additions to the request."""
         self._before = self.count()
         return {"stored": {"version": ANSWERS, **_EARLIER, "writer": self._guid.hex(), "count": self._before}}
 
     def blocks(self) -> dict[str, bytes]:
-        """Its binary part: none."""
+        """Return the binary part, which is empty."""
         return {}
 
     def missing(self, answers: Mapping[bytes, State]) -> dict[bytes, list[Missing]]:
-        """What each node that must keep it has not."""
+        """Return what is missing at each node that must store the samples."""
         known = {service: added(state) for service, state in answers.items()}
         now = self.count()
         has_seen_all = {
@@ -241,11 +240,11 @@ class Survey:
 
     @property
     def required(self) -> list[State]:
-        """The answers of nodes that must keep it."""
+        """Answers of nodes that must store the samples."""
         return [state for service, state in self.answers.items() if service in self.missed]
 
     def stored(self) -> list[StoredAt]:
-        """The nodes that have all of it."""
+        """Return the nodes that have stored all samples."""
         return [
             StoredAt(state.server.hex(), name_of(state), bool(added(state).get("on_disk")))
             for service, state in self.answers.items()
@@ -253,7 +252,7 @@ class Survey:
         ]
 
     def missing(self, nodes: int) -> tuple[Missing, ...]:
-        """What is missing so that each node that must keep it has it, and at least `nodes` do."""
+        """Return what is missing until all nodes that must, and at least `nodes`, have stored the samples."""
         assert self.question is not None
         topic = self.question.topic
         found = sorted((each for missed in self.missed.values() for each in missed), key=lambda one: one.node)
@@ -273,17 +272,17 @@ class Survey:
         return tuple(found)
 
     def _counted(self) -> list[State]:
-        """Those that keep it as durably as its QoS demands, and for others, too."""
+        """Return the nodes that keep samples as durably as their QoS demands, and share them."""
         return [state for state in self.required if may_count(state)]
 
 
 def may_count(state: State) -> bool:
-    """Whether a node keeps PERSISTENT samples on its disk, and gives others what it has."""
+    """Return whether a node keeps PERSISTENT samples on its disk, and shares its set."""
     return not added(state).get("weaker") and not _not_shared(state)
 
 
 def uncounted(topic: str, state: State) -> Iterator[Missing]:
-    """Why a node does not count, whatever it has."""
+    """Yield the reasons for which a node does not count."""
     if added(state).get("weaker"):
         yield Missing(topic, name_of(state), Reason.MEMORY_ONLY, 0)
     if _not_shared(state):
@@ -291,5 +290,5 @@ def uncounted(topic: str, state: State) -> Iterator[Missing]:
 
 
 def _not_shared(state: State) -> str:
-    """What a node says about why others do not get what it has; nodes that do not say it share."""
+    """Return a node's reason not to share its set; empty if it shares."""
     return printable(added(state).get("not_shared") or "")

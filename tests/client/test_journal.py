@@ -97,7 +97,7 @@ def test_flipped_bits_cost_the_records_they_hit_and_are_reported(
 def test_a_file_of_others_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     path.write_text("dear diary", encoding="utf-8")
-    with pytest.raises(JournalMismatch, match="is no journal"):
+    with pytest.raises(JournalMismatch, match="is not a journal"):
         Journal(path, OWNER, sync=False)
     assert path.read_text(encoding="utf-8") == "dear diary"
     path.unlink()
