@@ -1,4 +1,4 @@
-"""The bell, and a command, when something severe begins."""
+"""The bell, and a command that runs, when a severe incident begins."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Final
 from tui.text import visible
 
 GRACE_NS: Final = 5_000_000_000
-"""What is wrong this soon after the console began was so before, and is not new."""
+"""Time after the console's start in which incidents do not count as new."""
 MAX_RUNNING: Final = 4
-"""Commands that may run at once; what begins meanwhile rings only."""
+"""Most commands that run at once; further incidents only ring the bell."""
 MAX_KNOWN: Final = 10_000
 AGAIN_NS: Final = 60_000_000_000
-"""What is over and comes back within this time does not ring again."""
+"""An incident that comes back within this time does not ring again."""
 
 
 class AlarmFault(ValueError):
-    """A command for alarms that cannot be understood."""
+    """A malformed command for alarms."""
 
 
 class Alarm:
-    """Tells of what is severe and new, once each.
+    """An alarm that reports each new severe incident once.
 
     Args:
         ring: sounds the bell.
-        command: run with what begins as its last arguments, see `look`; without a shell. Empty for none.
-        say: shows a sentence to the reader.
+        command: runs without a shell, with the arguments given to `look` at its end; empty for none.
+        say: shows a sentence to the user.
 
     Raises:
         AlarmFault: the command has an open quotation.
@@ -47,7 +47,7 @@ class Alarm:
         self.is_on = True
 
     def look(self, severe: Mapping[str, tuple[str, ...]], now_ns: int) -> None:
-        """Take in what is severe at `now_ns`: for each key the arguments that the command is given."""
+        """Take in what is severe at `now_ns`: the arguments for the command by key."""
         self._began_ns = self._began_ns or now_ns
         fresh = [key for key in severe if key not in self._known or now_ns - self._known[key] > AGAIN_NS]
         for key in severe:

@@ -41,7 +41,7 @@ SECOND_NS: Final = 1_000_000_000
 SMALL: Final = 30
 """Nodes that are shown at every tick."""
 NODE_NS: Final = 9_000_000
-"""How much later the next look comes with each node, unless the verdict changes: with 200 nodes every 1.5 s.
+"""Delay of the next picture for each node above SMALL, unless the verdict changes: 1.5 s with 200 nodes.
 Keys are answered at once."""
 
 MAX_HISTORY: Final = 50
@@ -128,7 +128,7 @@ class ConsoleApp(App[int]):
         self.theme = theme
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Our own names, so that the style sheet can be read before a theme of ours is chosen."""
+        """Return the console's variables, so that the style sheet is readable before a theme is chosen."""
         return dict(themes.DARK.variables)
 
     def on_mount(self) -> None:
@@ -140,17 +140,17 @@ class ConsoleApp(App[int]):
 
     @property
     def feed(self) -> Feed:
-        """What tells of the system that is shown."""
+        """The feed of the shown system."""
         return self.systems.shown.feed
 
     @property
     def model(self) -> SystemModel:
-        """The system that is shown."""
+        """The model of the shown system."""
         return self.systems.shown.model
 
     @property
     def health(self) -> Health:
-        """How the system is that is shown."""
+        """The health of the shown system."""
         return self.systems.shown.health
 
     def tick(self) -> None:
@@ -177,7 +177,7 @@ class ConsoleApp(App[int]):
         self.show()
 
     def _alarm(self, now_ns: int) -> None:
-        """Tell of what is severe in any of the systems that live."""
+        """Report severe incidents of all live systems."""
         if self.feed.mode == "live":
             severe: dict[str, tuple[str, ...]] = {}
             for one in self.systems.all:
@@ -197,7 +197,7 @@ class ConsoleApp(App[int]):
         return next((one for one in reversed(self.screen_stack) if isinstance(one, OpsScreen)), None)
 
     def view(self) -> View:
-        """What the screens are computed from; time stands still while paused."""
+        """Return the input of all screens; its time stands still while paused."""
         return self._view_of(self.systems.shown)
 
     def _view_of(self, one: System) -> View:
@@ -205,7 +205,7 @@ class ConsoleApp(App[int]):
         return View(one.health, now_ns, self.signs, subject=self.subject, where=where)
 
     def status(self) -> Status:
-        """What the header says of the console itself."""
+        """Return the console's own state for the header."""
         now_ns = self.feed.now_ns()
         behind_ns = now_ns - self.paused_ns if self.paused_ns else 0
         return Status(
@@ -233,18 +233,18 @@ class ConsoleApp(App[int]):
             self.screen.go_to_moment(moment_ns)
 
     def under_cursor(self) -> Subject:
-        """What the cursor is on, on the screen in front, or on the one below a question."""
+        """Return the subject under the cursor, on the screen in front or below a question."""
         return self.front.here() if self.front else self.subject
 
     def go_back(self) -> None:
-        """Show the screen before; where there is none, the overview."""
+        """Show the previous screen, or the overview without one."""
         if self._history:
             self._show_screen(*self._history.pop())
         else:
             self.go_home()
 
     def go_home(self) -> None:
-        """Show the overview as it is when the console begins; there is nothing to go back to."""
+        """Show the overview as at the console's start, and forget the previous screens."""
         self._history.clear()
         self._show_screen("overview", self.subject)
         if isinstance(self.screen, OverviewScreen):
@@ -252,13 +252,13 @@ class ConsoleApp(App[int]):
             self.show()
 
     def copy(self, value: str) -> None:
-        """Give a text to the clipboard of the terminal (OSC 52), without characters that it obeys."""
+        """Copy a text, without control characters, to the clipboard of the terminal (OSC 52)."""
         shown = "\t".join(map(visible, value.split("\t")))
         self.copy_to_clipboard(shown)
         self.say(f"copied: {shown.expandtabs(1)}" if shown else "nothing to copy here")
 
     def look_at(self, subject: Subject) -> None:
-        """Another subject on the same screen."""
+        """Show another subject on the same screen."""
         self.subject = subject
         self.show()
 
@@ -278,12 +278,12 @@ class ConsoleApp(App[int]):
         self.show_system()
 
     def show_system(self) -> None:
-        """Show the system that is now the one to be shown; what was looked at belongs to another one."""
+        """Show the newly selected system, without the subject of the former one."""
         self._history.clear()
         screen = self._here()[0]
         self._show_screen(screen if screen in TABS else "overview", Subject())
 
-    # What the reader says to us, and we to the reader.
+    # Messages and commands.
 
     def say(self, text: str) -> None:
         """Show a message at the bottom for a while."""
@@ -292,11 +292,11 @@ class ConsoleApp(App[int]):
         self.show()
 
     def message_lines(self) -> list[Line]:
-        """The message that is shown; none when there is none."""
+        """Return the lines of the shown message; [] without one."""
         return [(Span(f" {self._message}", Tone.STRONG),)] if self._message else []
 
     def set_filter(self, text: str) -> None:
-        """Filter the screen in front; an empty text takes the filter away."""
+        """Filter the screen in front; an empty text removes the filter."""
         if isinstance(self.screen, OpsScreen):
             self.screen.set_filter(text)
 
@@ -308,7 +308,7 @@ class ConsoleApp(App[int]):
             self.say(str(fault))
 
     def on_key(self, event: events.Key) -> None:
-        """Give the line that is open what was typed in one go with `/` or `:`, and take a message away.
+        """Insert keys typed right after `/` or `:` into the open line, and remove a message.
 
         Keys travel from the widget that had the focus when they were typed, and may arrive here after the
         focus moved; as commands they would surprise.
@@ -319,14 +319,14 @@ class ConsoleApp(App[int]):
             event.prevent_default()
 
     def action_screen(self, name: str) -> None:
-        """Show a screen about what is under the cursor; the overview is home."""
+        """Show a screen about the subject under the cursor; the overview is home."""
         if name == "overview":
             self.go_home()
         else:
             self.go(name, self.under_cursor())
 
     def action_pause(self) -> None:
-        """Freeze the picture, or go on. What comes meanwhile waits in the feed, within its bounds."""
+        """Freeze the picture, or continue. Updates wait in the feed, within its bounds."""
         if self.travel is not None:
             self.travel.pause(paused=not self.travel.timeline.paused)
         else:
@@ -337,11 +337,11 @@ class ConsoleApp(App[int]):
 
     @property
     def travel(self) -> TimeTravel | None:
-        """The feed, if its time is ours to decide about."""
+        """The feed, if the console controls its time."""
         return self.feed if isinstance(self.feed, TimeTravel) else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys for winding exist only where time is ours: in a recording, in a simulation."""
+        """Allow keys for winding only in recordings and simulations."""
         if action == "system":
             return len(self.systems.all) > 1
         if action in TRAVEL_ACTIONS:
@@ -349,7 +349,7 @@ class ConsoleApp(App[int]):
         return super().check_action(action, parameters)
 
     def refresh_all(self) -> None:
-        """Take in what there is at once, and show it."""
+        """Poll and show the system at once."""
         self._shown_ns, self._is_behind = 0, True
         self.tick()
 
@@ -360,12 +360,12 @@ class ConsoleApp(App[int]):
             self.refresh_all()
 
     def action_wind(self, seconds: int) -> None:
-        """Wind on or back, from where an earlier key is still winding to."""
+        """Wind forward or back, from the target of an earlier key."""
         if self.travel is not None:
             self.wind_to(self.travel.timeline.now_ns + seconds * SECOND_NS)
 
     def action_step(self, direction: int) -> None:
-        """Stand still on the next event, or the one before."""
+        """Pause at the next event, or the previous one."""
         if self.travel is not None:
             if not self.travel.step(direction):
                 self.say("no event after this moment" if direction > 0 else "no event before this moment")
@@ -383,7 +383,7 @@ class ConsoleApp(App[int]):
             self.screen.action_command("mark ")
 
     def action_next_mark(self) -> None:
-        """Stand still on the next mark; after the last comes the first."""
+        """Pause at the next mark; after the last comes the first."""
         if self.travel is not None:
             marks = [moment_ns for moment_ns, _ in self.travel.notes()]
             later = [moment_ns for moment_ns in marks if moment_ns > self.feed.now_ns()]
@@ -403,11 +403,11 @@ class ConsoleApp(App[int]):
         self.push_screen(HelpScreen(self._keys(), usages, self.signs, title))
 
     def action_quit_console(self) -> None:
-        """Leave. The system goes on without us."""
+        """Leave the console; the system is not affected."""
         self.exit(0)
 
     def _keys(self) -> list[tuple[str, str]]:
-        """(key, meaning) of every binding that works here, each meaning once."""
+        """Return (keys, meaning) of every binding that works here."""
         meanings: dict[str, list[str]] = {}
         for active in self.screen.active_bindings.values():
             if not active.binding.system and active.binding.description:
@@ -417,10 +417,10 @@ class ConsoleApp(App[int]):
 
 
 def look_for_garbage_less_often() -> None:
-    """Have Python look for cyclic garbage everywhere seldom: with 200 nodes that takes a third of a second.
+    """Make full collections of cyclic garbage rare: with 200 nodes one takes a third of a second.
 
-    What the console keeps has no cycles and goes when it is replaced; what Textual leaves behind is found by
-    the cheap looks at young objects.
+    The console's data has no cycles and is freed when it is replaced; the garbage of Textual is found by the
+    cheap collections of young objects.
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
@@ -439,18 +439,25 @@ def run_console(
     watch_health: Callable[[SystemModel], Health] = Health,
     others: Sequence[Source] = (),
 ) -> int:
-    """Show `feed` until the reader leaves, and close it. Returns 0, or 130 when interrupted.
+    """Show `feed` until the user leaves, and close it. Return 0, or 130 after an interrupt.
 
-    `on_idle` is called about four times a second, in the thread of the console; returning False ends the
-    console. NO_COLOR, the terminal's name and its encoding choose theme and signs where the caller did not.
-    `traces` are trace files or directories to follow, as `ospltool trace` takes them. Without an `operator`
-    the console can only watch. `notify` is a command that is run for everything severe that begins.
-    `watch_health` makes the health of the console's model: with what is expected. `others` are the sources of
-    further domains, which are watched beside the first.
+    NO_COLOR, the terminal's name and its encoding choose theme and signs unless the caller did.
+
+    Args:
+        feed: the shown system.
+        title: title of the console.
+        on_idle: called about four times a second in the console's thread; False ends the console.
+        theme: name of a theme; None chooses one.
+        ascii_only: use signs of ASCII only.
+        traces: trace files or directories to follow, as for `ospltool trace`.
+        operator: carries out commands on nodes; None for a console that only watches.
+        notify: command that runs for every new severe incident; empty for none.
+        watch_health: makes the health of the model, with its expectation.
+        others: sources of further domains.
 
     Raises:
         SourceError: a trace file cannot be read.
-        AlarmFault: the command cannot be understood.
+        AlarmFault: the command is malformed.
     """
     files = TraceFiles(traces) if traces else None
     no_color = bool(os.environ.get("NO_COLOR"))

@@ -1,4 +1,4 @@
-"""What views are made of: spans of text with a tone, rows of cells under columns."""
+"""The parts of views: spans of text with a tone, and rows of cells under columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tui.glyphs import ASCII, UNICODE, Glyphs
 
 
 class Tone(enum.StrEnum):
-    """Why a piece of text looks as it does; the theme decides how."""
+    """Meaning of the look of a text; the theme chooses the look."""
 
     PLAIN = "plain"
     DIM = "dim"
@@ -41,31 +41,31 @@ Line = tuple[Span, ...]
 
 
 def plain(line: Line) -> str:
-    """The text of a line without its tones."""
+    """Return the text of a line without its tones."""
     return "".join(span.text for span in line)
 
 
 def single(value: str, tone: Tone = Tone.PLAIN) -> Cell:
-    """A cell of one span."""
+    """Return a cell of one span."""
     return (Span(value, tone),)
 
 
 def dimmed(line: Line) -> Line:
-    """The line as stale data is shown: without emphasis, warnings kept."""
+    """Return the line as stale data: without emphasis, except for warnings."""
     urgent = (Tone.WARN, Tone.FAULT, Tone.CONFLICT)
     return tuple(span if span.tone in urgent else Span(span.text, Tone.DIM) for span in line)
 
 
 def value_of(cell: Cell) -> str:
-    """The text of a cell without signs and bars."""
+    """Return the text of a cell without signs and bars."""
     kept = "".join(character for character in plain(cell) if character not in _DRAWN)
     return " ".join(kept.split())
 
 
 def fit_line(line: Line, width: int, *, right: bool = False, glyphs: Glyphs = UNICODE) -> Line:
-    """The line in exactly `width` cells, every control character made visible.
+    """Fit the line into exactly `width` cells, with every control character made visible.
 
-    Whatever is drawn passes through here, so nothing from a file or a network reaches the terminal alive.
+    All drawn text passes through here, so no control sequence from a file or a network reaches the terminal.
     """
     line = tuple(Span(text.visible(span.text, ascii_only=glyphs is ASCII), span.tone) for span in line)
     length = sum(cell_len(span.text) for span in line)
@@ -101,7 +101,7 @@ class Column:
 
 
 class Table(Protocol):
-    """Rows of cells that are made only when they are looked at."""
+    """Rows of cells that are made only when they are shown."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -110,7 +110,7 @@ class Table(Protocol):
 
     @property
     def fixed(self) -> int:
-        """How many columns stay in view when the others scroll sideways."""
+        """Number of columns that stay in view when the others scroll sideways."""
         ...
 
     @property
@@ -119,13 +119,13 @@ class Table(Protocol):
         ...
 
     def cell(self, row: int, column: int) -> Cell:
-        """What stands there."""
+        """Return a cell."""
         ...
 
     def value(self, row: int, column: int) -> str:
-        """What stands there without signs and bars: for the clipboard, and to sort by."""
+        """Return the text of a cell without signs and bars, for the clipboard and for sorting."""
         ...
 
     def line(self, row: int) -> Line | None:
-        """A row that is one line across all columns; None for a row of cells."""
+        """Return a row that is one line across all columns; None for a row of cells."""
         ...

@@ -1,4 +1,4 @@
-"""The commands of the `:` line and of the palette. Each does something that a key does, or that has none."""
+"""The commands of the `:` line and of the palette."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CommandFault(Exception):
-    """A command that cannot be carried out; the text is for the reader."""
+    """A command that cannot be carried out; the text is for the user."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,10 +68,10 @@ def _domain(app: ConsoleApp, words: list[str]) -> None:
 
 
 def find_node(app: ConsoleApp, name: str) -> str:
-    """The id of the node with this name, or whose id begins so.
+    """Return the id of the node with a name or the first digits of an id.
 
     Raises:
-        CommandFault: none, or several.
+        CommandFault: no node matches, or several.
     """
     nodes = app.model.ordered_nodes()
     found = [node.id for node in nodes if node.snapshot.name == name]
@@ -127,12 +127,14 @@ COMMANDS: Final = (
     Command("node", "[NAME]", "one node", _node),
     Command("name-space", "[NAME]", "one name-space", _name_space, ("ns",)),
     Command("alignment", "[FILTER]", "who aligns whom", _opens("alignment")),
-    Command("incidents", "[FILTER]", "what is and was wrong", _opens("incidents"), ("trouble",)),
+    Command("incidents", "[FILTER]", "present and past incidents", _opens("incidents"), ("trouble",)),
     Command("conflicts", "[FILTER]", "conflicts, open and past", _opens("conflicts")),
     Command("groups", "[FILTER]", "all groups", _opens("groups")),
     Command("trace", "[FILTER]", "the merged trace", _opens("trace")),
     Command("store", "[FILTER]", "the store of each node", _opens("store"), ("stores",)),
-    Command("findings", "[FILTER]", "what the check says of the live system", _opens("findings"), ("check",)),
+    Command(
+        "findings", "[FILTER]", "findings of the check about the live system", _opens("findings"), ("check",)
+    ),
     Command(
         "persistence",
         "[FILTER]",
@@ -143,32 +145,32 @@ COMMANDS: Final = (
     Command(
         "filter",
         "[WORDS]",
-        "filter this screen; nothing takes the filter away",
+        "filter this screen; without words, remove the filter",
         lambda a, w: a.set_filter(" ".join(w)),
     ),
     Command("theme", "[NAME]", "another look; without a name the next one", _theme),
-    Command("pause", "", "freeze the picture, or go on", lambda app, _: app.action_pause()),
-    Command("bell", "on|off", "ring and notify when something severe begins", _bell),
+    Command("pause", "", "freeze the picture, or continue", lambda app, _: app.action_pause()),
+    Command("bell", "on|off", "ring and notify when a severe incident begins", _bell),
     Command("mark", "[NOTE]", "mark this moment of the recording or simulation", _mark),
     Command("at", "MOMENT", "wind to +90 or -90 (seconds), 12:30:05, 2026-11-21 12:30:05", _at),
-    Command("speed", "TIMES", "play so many times as fast", _speed),
+    Command("speed", "TIMES", "play N times as fast", _speed),
     Command("help", "", "the keys of this screen, and these commands", lambda app, _: app.action_help()),
     Command(
-        "quit", "", "leave; the system goes on without us", lambda app, _: app.action_quit_console(), ("q",)
+        "quit", "", "leave; the system is not affected", lambda app, _: app.action_quit_console(), ("q",)
     ),
 )
 
 
 def by_name(commands: tuple[Command, ...]) -> dict[str, Command]:
-    """Commands by every name that they go by."""
+    """Return commands by name and alias."""
     return {name: command for command in commands for name in (command.name, *command.aliases)}
 
 
 def run(app: ConsoleApp, line: str) -> None:
-    """Carry out a line. A name may be cut short as long as it is clear which one is meant.
+    """Carry out a line. A name may be shortened if it stays unique.
 
     Raises:
-        CommandFault: no such command, or it cannot be carried out.
+        CommandFault: the command is unknown, or cannot be carried out.
     """
     words = line.split()
     if not words:
@@ -183,7 +185,7 @@ def run(app: ConsoleApp, line: str) -> None:
 
 
 def suggestions(app: ConsoleApp) -> Iterator[str]:
-    """Whole command lines, for completion and for the palette."""
+    """Yield whole command lines, for completion and for the palette."""
     for command in app.commands:
         yield command.name
     for node in app.model.ordered_nodes():
@@ -202,14 +204,14 @@ class ConsoleCommands(Provider):
     """The same commands in the palette (ctrl+p), found by parts of their names."""
 
     async def discover(self) -> Hits:
-        """What the palette shows before anything is typed."""
+        """Yield the commands that the palette shows before a query."""
         app = self._console
         for command in app.commands:
             line = command.name
             yield DiscoveryHit(f":{line}", self._runner(line), help=command.help)
 
     async def search(self, query: str) -> Hits:
-        """The command lines that match what was typed."""
+        """Yield the command lines that match a query."""
         matcher = self.matcher(query)
         helps = {command.name: command.help for command in self._console.commands}
         for line in suggestions(self._console):

@@ -1,4 +1,4 @@
-"""Writing what is shown to a file: the system as JSON or CSV, the screen as SVG."""
+"""Writes the system as JSON or CSV, or the screen as SVG, to a file."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FORMATS: Final = ("json", "csv", "svg")
 
 
 def run(app: ConsoleApp, words: list[str]) -> None:
-    """`export FORMAT [FILE]`. A file that is there already is never overwritten.
+    """Carry out `export FORMAT [FILE]`. An existing file is never overwritten.
 
     Raises:
-        CommandFault: another format, or the file cannot be written.
+        CommandFault: the format is unknown, or the file cannot be written.
     """
     if not words or words[0] not in FORMATS:
         raise CommandFault(f"export what? {', '.join(FORMATS)}")
@@ -29,14 +29,14 @@ def run(app: ConsoleApp, words: list[str]) -> None:
         with path.open("x", encoding="utf-8", newline="") as file:
             file.write(content(app, words[0]))
     except FileExistsError:
-        raise CommandFault(f"{path} is there already") from None
+        raise CommandFault(f"{path} exists already") from None
     except OSError as error:
         raise CommandFault(f"{path}: {error.strerror or error}") from error
     app.say(f"written to {path}")
 
 
 def content(app: ConsoleApp, wanted: str) -> str:
-    """What goes into the file."""
+    """Return the content of the file."""
     now_ns = app.view().now_ns
     if wanted == "json":
         return health.as_json(app.health, now_ns)
@@ -46,7 +46,7 @@ def content(app: ConsoleApp, wanted: str) -> str:
 
 
 def default_name(app: ConsoleApp, wanted: str) -> str:
-    """A name that says when the picture or the figures are from."""
+    """Return a file name with the moment of the picture."""
     seconds = app.view().now_ns // 1_000_000_000
     moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     return f"ospltool-{moment:%Y%m%d-%H%M%S}.{wanted}"

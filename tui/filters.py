@@ -28,7 +28,7 @@ class Filter:
 
     @classmethod
     def parse(cls, text: str, fields: tuple[str, ...] = ()) -> Filter:
-        """Every text is a filter: a prefix that is no field of the view belongs to the word."""
+        """Parse a filter. Every text is one: a prefix that is not a field of the view belongs to the word."""
         terms = []
         for word in text.split():
             inverse = word.startswith("!")
@@ -41,11 +41,11 @@ class Filter:
         return cls(tuple(terms), text.strip())
 
     def matches(self, values: Mapping[str, str], skip: tuple[str, ...] = ()) -> bool:
-        """Whether every term holds for `values`; terms for a field in `skip` are somebody else's."""
+        """Return whether every term holds for `values`, except for terms on a field in `skip`."""
         return all(self._holds(term, values) for term in self.terms if term.field not in skip)
 
     def matches_field(self, field: str, value: str) -> bool:
-        """Whether the terms that aim at `field` hold for `value`."""
+        """Return whether the terms that aim at `field` hold for `value`."""
         aimed = [term for term in self.terms if term.field == field]
         return all((term.word in value.casefold()) is not term.inverse for term in aimed)
 

@@ -11,28 +11,51 @@ class Glyphs:
     """One set of signs. Every sign is one cell wide."""
 
     name: str
+    """Name of the set."""
     ok: str
+    """Complete."""
     busy: str
+    """Aligning, or starting."""
     idle: str
+    """Not complete."""
     warn: str
+    """Needs a look."""
     fault: str
+    """Needs action."""
     conflict: str
+    """Contradicting facts."""
     master: str
+    """Confirmed master."""
     unconfirmed: str
+    """Master without confirmation."""
     bar_full: str
+    """Full cell of a bar."""
     bar_half: str
+    """Half cell of a bar."""
     bar_empty: str
+    """Empty cell of a bar."""
     nothing: str
+    """Not on this node."""
     arrow: str
+    """Direction from one node to another."""
     rule: str
+    """Cell of a horizontal line."""
     caption: str
+    """Left edge of a caption."""
     separator: str
+    """Separator of parts of a line."""
     ellipsis: str
+    """End of a text that was cut."""
     cursor: str
+    """Row under the cursor."""
     mark: str
+    """Mark of a moment."""
     blocks: str
+    """Blocks of eight heights, lowest first."""
     rising: str
+    """Column sorted with the least value first."""
     falling: str
+    """Column sorted with the largest value first."""
 
     def bar(self, fraction: float, width: int) -> tuple[str, str]:
         """The filled and the empty part of a bar; full only when all is done, empty only when nothing is."""
@@ -100,7 +123,7 @@ ASCII: Final = Glyphs(
 
 
 def choose(encoding: str | None, *, ascii_only: bool) -> Glyphs:
-    """The set for a terminal with this encoding."""
+    """Return the set for a terminal with this encoding."""
     if ascii_only or "utf" not in (encoding or "").lower():
         return ASCII
     return UNICODE

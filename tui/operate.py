@@ -35,7 +35,7 @@ class AskScreen(ModalScreen[bool]):
         self._operation = operation
 
     def compose(self) -> ComposeResult:
-        """One block of text."""
+        """Return one block of text."""
         yield Lines()
 
     def on_mount(self) -> None:
@@ -51,7 +51,7 @@ class AskScreen(ModalScreen[bool]):
 
 
 def question_lines(operation: Operation) -> list[Line]:
-    """The question, what it means, the command, and the keys."""
+    """Return the question, what it means, the command, and the keys."""
     lines: list[Line] = [(Span(operation.title, Tone.STRONG),), ()]
     for sentence in operation.consequences:
         lines += [(Span(part),) for part in text.wrap(sentence, WIDTH, 3)]
@@ -62,7 +62,7 @@ def question_lines(operation: Operation) -> list[Line]:
 
 
 def commands() -> tuple[Command, ...]:
-    """The commands that only exist with `--operate`."""
+    """Return the commands that only exist with `--operate`."""
 
     def command(verb: str, help_: str, make: Callable[[Operator, Node], Operation]) -> Command:
         return Command(verb, "[NODE]", help_, lambda app, words: _ask(app, verb, make, words))

@@ -1,4 +1,4 @@
-"""What can be done to a node of this machine, in words and as commands; nothing here draws anything."""
+"""Operations on nodes of this machine, in words and as commands, without any drawing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.supervisor.status import ALIVE, NodeStatus, status_of
 from ospltool.live.nodes import Node
 
 TIMEOUT_S: Final = 120.0
-"""A command that takes longer is given up; what it began goes on."""
+"""Time after which the console stops waiting for a command, which continues."""
 
 ENVIRONMENT: Final = (
     "It gets the environment and the directory of this console; what it had before may have been another."
@@ -23,12 +23,12 @@ ENVIRONMENT: Final = (
 
 
 class OperationFault(Exception):
-    """Something that cannot be done to this node from here; the text is for the reader."""
+    """An operation that is impossible for a node; the text is for the user."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operation:
-    """Something that will be done: `commands` are what a person would type for it, in this order."""
+    """A planned operation: `commands` are what a person would type for it, in this order."""
 
     title: str
     consequences: tuple[str, ...]
@@ -41,7 +41,7 @@ class Operation:
 
 
 def known_here() -> list[NodeStatus]:
-    """The nodes that this user started on this machine, as `ospltool list` finds them.
+    """Return the nodes that this user started on this machine, as `ospltool list` finds them.
 
     Raises:
         OperationFault: the run directory cannot be read.
@@ -55,7 +55,7 @@ def known_here() -> list[NodeStatus]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Operator:
-    """How commands are carried out: `program` stands for the word `ospltool`."""
+    """An executor of commands: `program` stands for the word `ospltool`."""
 
     program: tuple[str, ...]
     host: str = dataclasses.field(default_factory=socket.gethostname)
@@ -116,7 +116,7 @@ class Operator:
         )
 
     def carry_out(self, operation: Operation) -> str:
-        """Run the commands and wait; how it ended, and what the last one said."""
+        """Run the commands and wait; return how they ended, and the last output."""
         said = ""
         for words in operation.commands:
             command = [*self.program, *words[1:]]
@@ -132,7 +132,7 @@ class Operator:
         return f"done: {said}"
 
     def _running(self, node: Node) -> str:
-        """The word by which `ospltool stop` means exactly this running node."""
+        """Return the word with which `ospltool stop` means exactly this running node."""
         self._require_here(node)
         snapshot = node.snapshot
         if node.gone_ns:
@@ -149,7 +149,7 @@ class Operator:
         raise OperationFault(f"several nodes were started from {record.configuration}; use a shell")
 
     def _newest(self, node: Node) -> NodeStatus:
-        """What was started last from the configuration of the node."""
+        """Return the node last started from the configuration of a node."""
         of_file = [one for one in self.known() if one.record.configuration == node.snapshot.configuration]
         if not of_file:
             raise OperationFault(f"{node.snapshot.name} was not started by this user with `ospltool start`")
@@ -161,7 +161,7 @@ class Operator:
 
 
 def _who(node: Node) -> tuple[str, ...]:
-    """What the node is to the system."""
+    """Describe the node's part in the system."""
     snapshot = node.snapshot
     held = [space.name for space in snapshot.name_spaces if space.master == node.id]
     running = sum(len(space.alignments) for space in snapshot.name_spaces)
@@ -177,7 +177,7 @@ def _who(node: Node) -> tuple[str, ...]:
 
 
 def _require_own_file(status: NodeStatus) -> None:
-    """A node of a fleet file has variables from there: its own file alone would start another node.
+    """Refuse a node of a fleet file, whose file alone would start another node.
 
     Raises:
         OperationFault: the node is of a fleet file.

@@ -1,4 +1,4 @@
-"""The console in a browser, on this machine only. Every tab is a console of its own, and only watches."""
+"""The console in a browser on this machine. Every tab is a separate console that only watches."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from aiohttp import web
 from textual_serve.server import Server
 
 MAX_CLIENTS: Final = 8
-"""Tabs at one time; each costs a process."""
+"""Most tabs at one time; each needs a process."""
 
 
 class ServeFault(ValueError):
-    """The console cannot be served so; the text is for the user."""
+    """Settings with which the console cannot be served; the text is for the user."""
 
 
 class ConsoleServer(Server):
-    """Serves one command to at most `max_clients` browsers, and to nobody outside of this machine.
+    """A server of one command for at most `max_clients` browsers on this machine.
 
-    There is no password: whoever may open a port on this machine may watch. A page of another site cannot:
-    requests must name this host, and websockets must come from our own page.
+    There is no password: every user of this machine may watch. Pages of other sites cannot: requests must
+    name this host, and websockets must come from the served page.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ConsoleServer(Server):
         self._max_clients = max_clients
 
     async def handle_index(self, request: web.Request) -> web.StreamResponse:
-        """The page, for requests that name this host."""
+        """Return the page, for requests that name this host."""
         self._require_ours(request)
         page: web.StreamResponse = await super().handle_index(request)
         page.headers["Content-Security-Policy"] = self._policy()
@@ -62,7 +62,7 @@ class ConsoleServer(Server):
         return f"default-src {ours} 'unsafe-inline' 'unsafe-eval' data: blob:"
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        """One browser; refused when there are too many, or when another site asks."""
+        """Return one browser; refused when there are too many, or when another site asks."""
         self._require_ours(request)
         origin = request.headers.get("Origin", "")
         if origin and origin.partition("://")[2] not in self._allowed:
@@ -108,7 +108,7 @@ def serve(command: Sequence[str], *, port: int, title: str) -> None:
         ServeFault: the port is taken or out of range.
     """
     if not 1 <= port <= 65535:
-        raise ServeFault(f"{port} is no port")
+        raise ServeFault(f"{port} is not a port: write a number from 1 to 65535")
     try:
         with socket.create_server(("127.0.0.1", port)):
             pass

@@ -73,7 +73,7 @@ def wrap(text: str, width: int, max_lines: int, *, ellipsis: str = "…") -> lis
 
 
 def age(duration_ns: int) -> str:
-    """A duration in at most six characters: "now", "3 s", "12 min", "5 h", "9 d"."""
+    """Return a duration in at most six characters: "now", "3 s", "12 min", "5 h", "9 d"."""
     seconds = duration_ns // 1_000_000_000
     if seconds < 1:
         return "now"
@@ -87,7 +87,7 @@ def age(duration_ns: int) -> str:
 
 
 def ago(duration_ns: int) -> str:
-    """An age as part of a sentence: "now", "3 s ago"."""
+    """Return an age as part of a sentence: "now", "3 s ago"."""
     shown = age(duration_ns)
     return shown if shown == "now" else f"{shown} ago"
 
@@ -112,7 +112,7 @@ def _moment(time_ns: int) -> datetime.datetime:
 
 
 def count(number: int) -> str:
-    """A number in at most eight characters: 999,999, then 1.2 M, 3.4 G."""
+    """Return a number in at most eight characters: 999,999, then 1.2 M, 3.4 G."""
     if abs(number) < 1_000_000:
         return f"{number:,}"
     value = float(number)
@@ -124,7 +124,7 @@ def count(number: int) -> str:
 
 
 def size(number_bytes: int) -> str:
-    """A size with a binary unit, in at most nine characters."""
+    """Return a size with a binary unit, in at most nine characters."""
     if number_bytes < 1024:
         return f"{number_bytes} B"
     value = float(number_bytes)
@@ -136,7 +136,7 @@ def size(number_bytes: int) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A fraction as a percentage that says 0 only for nothing and 100 only for all."""
+    """Return a fraction as a percentage that says 0 only for nothing and 100 only for all."""
     if fraction <= 0:
         return "0 %"
     if fraction >= 1:
@@ -155,7 +155,7 @@ def rank(text: str) -> tuple[int, float, tuple[object, ...]]:
 
 
 def distinct(names: Sequence[str], width: int, *, ellipsis: str = "…") -> list[str]:
-    """The names in at most `width` cells each, cut where that leaves them different.
+    """Return the names in at most `width` cells each, cut where that leaves them different.
 
     A name is cut at its end; where several then look the same, each keeps its end, or its middle where only
     that differs.

@@ -152,7 +152,7 @@ ALL: Final = {theme.name: theme for theme in (DARK, LIGHT, ANSI, MONO)}
 
 
 def choose(name: str | None, *, no_color: bool, term: str) -> str:
-    """The theme to start with: the one asked for, or what the terminal can show."""
+    """Return the theme to start with: the one asked for, or what the terminal can show."""
     if name:
         return name
     if no_color:

@@ -448,9 +448,9 @@ def test_requests_are_counted_and_those_that_were_combined() -> None:
         told(4, "compatibility.approved", fellow="n2"),
     )
     view = view_of()
-    assert text_of(alignment.told_lines(view, 5)) == [" no request since we watch"]
+    assert text_of(alignment.told_lines(view, 5)) == [" no requests yet"]
     view.model.apply(Update(events=events), START_NS)
-    assert alignment.counts(view) == "2 requests received since we watch, 1 combined with another"
+    assert alignment.counts(view) == "2 requests received while watching, 1 combined with another"
     lines = text_of(alignment.told_lines(view, 5))
     assert len(lines) == 3
     assert text_of(alignment.told_lines(view, 2)) == lines[-2:]

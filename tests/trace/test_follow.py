@@ -156,11 +156,11 @@ def test_a_file_that_goes_and_comes_back_is_read_again(path: pathlib.Path, watch
     append(path, line(2))
     watch.until_text("line 2")
     path.unlink()
-    watch.until(lambda: any("has gone" in notice for notice in watch.notices))
+    watch.until(lambda: any("disappeared" in notice for notice in watch.notices))
     path.write_text(line(3), encoding="utf-8")
     watch.until_text("line 3")
     assert watch.texts == ["line 2", "line 3"]
-    assert sum("has gone" in notice for notice in watch.notices) == 1
+    assert sum("disappeared" in notice for notice in watch.notices) == 1
 
 
 def test_a_file_that_is_not_there_yet_is_waited_for(tmp_path: pathlib.Path) -> None:

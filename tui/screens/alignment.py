@@ -78,7 +78,7 @@ class AlignmentScreen(OpsScreen):
         self.fill("#told", panels.titled(title, lines, for_told, view, width, note=False), for_told)
 
     def _show_curve(self, view: View, room: int) -> int:
-        """The curve of the alignment under the cursor where there is room; how high it is."""
+        """Return the curve of the alignment under the cursor where there is room; how high it is."""
         curve = self.query_one(Curve)
         row = self.query_one("#alignments", Sheet).row
         one = self._alignments.item(row) if self._alignments else None
@@ -89,7 +89,7 @@ class AlignmentScreen(OpsScreen):
         return min(room, MOST_CURVE) if curve.display else 0
 
     def here(self) -> Subject:
-        """The alignee and the name-space, or the node that serves the late joiner."""
+        """Return the alignee and the name-space, or the node that serves the late joiner."""
         grid = self.focused
         if isinstance(grid, Sheet) and grid.id == "alignments" and self._alignments:
             running = self._alignments.item(grid.row)

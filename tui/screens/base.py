@@ -1,4 +1,4 @@
-"""What every screen of the console has: header, caption, message, filter, command line, keys, and jumps."""
+"""The base of all screens: header, caption, message, filter, command line, keys, and jumps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class OpsScreen(Screen[None]):
     """A screen that shows views. Subclasses compose their body and fill it in `show`.
 
-    `NAME` is what commands and `go` call it, `TITLE_OF_SCREEN` what people read.
+    `NAME` is its name in commands and in `go`, `TITLE_OF_SCREEN` its name for people.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -67,18 +67,18 @@ class OpsScreen(Screen[None]):
         yield KeyBar()
 
     def body(self) -> ComposeResult:
-        """What this screen is about."""
+        """Yield the widgets of the body."""
         yield from ()
 
     def show(self, view: View) -> None:
         """Fill the body. Called at most four times a second."""
 
     def here(self) -> Subject:
-        """What is under the cursor, for jumps."""
+        """Return the subject under the cursor, for jumps."""
         return self.console.subject
 
     def moment_ns(self) -> int:
-        """The moment under the cursor, for jumps into the trace; 0 when there is none."""
+        """Return the moment under the cursor, for jumps into the trace; 0 if there is none."""
         return 0
 
     @property
@@ -105,7 +105,7 @@ class OpsScreen(Screen[None]):
         self._keep_focus()
 
     def _keep_focus(self) -> None:
-        """The cursor is on a table that has rows, if there is one."""
+        """Move the focus to a table with rows, if there is one."""
         here = self.focused
         if isinstance(here, Sheet) and not (here.display and here.row_key):
             others = (sheet for sheet in self.query(Sheet) if sheet.display and sheet.row_key)
@@ -118,31 +118,31 @@ class OpsScreen(Screen[None]):
         widget.show(lines)
 
     def refresh_now(self) -> None:
-        """Show again what was shown last: the filter, the size or the cursor changed."""
+        """Show the last view again after a change of filter, size or cursor."""
         if self.last is not None:
             self.update(*self.last)
 
     def set_filter(self, text: str) -> None:
-        """Filter as if it had been typed; an empty text takes the filter away."""
+        """Filter as if the text had been typed; an empty text removes the filter."""
         self._filter_to_set = text
         if self.is_mounted:
             self.query_one(FilterLine).put(text)
 
     def on_mount(self) -> None:
-        """The arrow keys walk over the body."""
+        """Let the arrow keys move over the body."""
         self.query_one(FilterLine).put(self._filter_to_set)
         self.focus_body()
 
     def on_resize(self) -> None:
-        """Another size needs another layout."""
+        """Lay the screen out for its new size."""
         self.refresh_now()
 
     def on_screen_resume(self) -> None:
-        """What came while another screen was shown."""
+        """Show updates that came while another screen was shown."""
         self.console.show()
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a tab shows its screen."""
+        """Show the screen of a clicked tab."""
         header = self.query_one("#header", Lines)
         if event.widget is not header or self.last is None or event.y != 1 or len(header.lines) < 2:
             return
@@ -162,13 +162,13 @@ class OpsScreen(Screen[None]):
         self.query_one(FilterLine).open()
 
     def action_command(self, text: str = "") -> None:
-        """Open the command line, with something typed already perhaps."""
+        """Open the command line, perhaps with some text."""
         line = self.query_one(CommandLine)
         line.suggest(list(commands.suggestions(self.console)))
         line.open(text)
 
     def action_back(self) -> None:
-        """Take the filter away; without one, go back to the screen before, and at last home."""
+        """Remove the filter; without one, go back to the previous screen, and at last home."""
         line = self.query_one(FilterLine)
         if line.display:
             line.shut()

@@ -23,7 +23,7 @@ PAUSE_NS: Final = 2_000_000_000
 
 
 class FindingsScreen(TableScreen):
-    """The check's rules, run on what the nodes advertise; worked out beside, and only when that changes."""
+    """Findings of the check's rules on advertised settings, computed in a thread after each change."""
 
     NAME = "findings"
     TITLE_OF_SCREEN = "findings"
@@ -39,7 +39,7 @@ class FindingsScreen(TableScreen):
         self._working = False
 
     def table(self, view: View, width: int) -> Rows[Diagnostic]:
-        """The findings so far; new ones are worked out when the nodes advertise something else."""
+        """Return the findings so far; new ones are worked out when the nodes advertise something else."""
         if view.model is not self._model:  # another system is shown
             self._model, self._found, self._about, self._seen = view.model, (), None, -1
         seen = view.model.revision
@@ -54,9 +54,9 @@ class FindingsScreen(TableScreen):
 
     @work(thread=True)
     def _work_out(self, model: SystemModel, snapshots: list[NodeSnapshot]) -> None:
-        """In a thread of its own: with hundreds of nodes even the comparison takes a while.
+        """Compute the findings in a thread, since with hundreds of nodes even the comparison takes a while.
 
-        Meanwhile threads take turns ten times as often, or every key would wait for many long turns of ours.
+        Meanwhile threads take turns ten times as often, so that keys are answered at once.
         """
         usual_s = sys.getswitchinterval()
         sys.setswitchinterval(usual_s / 10)
@@ -83,11 +83,11 @@ class FindingsScreen(TableScreen):
         return findings.title(view, self._found, rows.hidden, running=self._about is None)
 
     def about(self, view: View, row: Diagnostic, width: int) -> list[Line]:
-        """The finding and what to do about it."""
+        """Return the finding and what to do about it."""
         return findings.finding_lines(view, row, width)
 
     def here(self) -> Subject:
-        """The first node that the finding is about."""
+        """Return the first node that the finding is about."""
         if self.row is None or not self.row.nodes:
             return super().here()
         named = [

@@ -34,7 +34,7 @@ class HelpScreen(ModalScreen[None]):
         self._title = title
 
     def compose(self) -> ComposeResult:
-        """One block of text that scrolls when it is higher than the screen."""
+        """Return one block of text that scrolls when it is higher than the screen."""
         with VerticalScroll():
             yield Lines()
 
@@ -91,7 +91,7 @@ def sign_lines(glyphs: Glyphs) -> list[Line]:
 
 
 def command_lines(commands: list[tuple[str, str]]) -> list[Line]:
-    """The commands of the `:` line, one below the other."""
+    """Return the commands of the `:` line, one below the other."""
     lines: list[Line] = [(), (Span("commands, after : or with ctrl+p", Tone.STRONG),), ()]
     lines += [(Span(f" {usage:<22} ", Tone.ACCENT), Span(meaning)) for usage, meaning in commands]
     return lines

@@ -22,7 +22,7 @@ from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
 MUTE_NS: Final = 3_600_000_000_000
-"""For so long `m` mutes."""
+"""Duration of a mute by key `m`."""
 
 KEYS: Final[list[BindingType]] = [
     Binding("m", "mute", "mute 1 h"),
@@ -31,7 +31,7 @@ KEYS: Final[list[BindingType]] = [
 
 
 class IncidentKeys(OpsScreen):
-    """What can be done about the incident under the cursor."""
+    """Actions on the incident under the cursor."""
 
     @property
     def incident(self) -> Incident | None:
@@ -39,7 +39,7 @@ class IncidentKeys(OpsScreen):
         return None
 
     def action_mute(self) -> None:
-        """Do not count it for an hour, or count it again."""
+        """Mute the incident for an hour, or lift its mute."""
         one, health = self.incident, self.console.health
         if one is None or one.until_ns:
             self.console.say("no open incident here to mute")
@@ -50,7 +50,7 @@ class IncidentKeys(OpsScreen):
             self.console.say(f"{one.code.id} {one.who} is muted for 1 h, or until it gets worse")
 
     def action_acknowledge(self) -> None:
-        """Note that somebody knows of it."""
+        """Acknowledge the incident."""
         one = self.incident
         if one is not None and self.console.health.acknowledge(one.key):
             self.console.say(f"{one.code.id} {one.who} is acknowledged")
@@ -59,7 +59,7 @@ class IncidentKeys(OpsScreen):
 
 
 class IncidentsScreen(TableScreen, IncidentKeys):
-    """Every incident: those that last, the muted, and those that are over."""
+    """Every incident: open, muted and closed ones."""
 
     BINDINGS: ClassVar[list[BindingType]] = KEYS
     NAME = "incidents"
@@ -73,7 +73,7 @@ class IncidentsScreen(TableScreen, IncidentKeys):
         return cast("Incident | None", self.row)
 
     def table(self, view: View, width: int) -> Rows[Incident]:
-        """The incidents."""
+        """Return the incidents."""
         return views.incidents(view, width)
 
     def table_title(self, view: View, rows: Rows[Incident]) -> str:
@@ -89,7 +89,7 @@ class IncidentsScreen(TableScreen, IncidentKeys):
         return views.none_lines(view) if not self.filter else []
 
     def here(self) -> Subject:
-        """The incident, with the first of its nodes and name-spaces."""
+        """Return the incident, with the first of its nodes and name-spaces."""
         return subject_of(self.incident, self.console.subject)
 
     def moment_ns(self) -> int:
@@ -102,7 +102,7 @@ class IncidentsScreen(TableScreen, IncidentKeys):
 
 
 class IncidentScreen(IncidentKeys):
-    """One incident: what, why, effect, next, and what nodes told around it."""
+    """One incident: what, why, effect, next, and the events around it."""
 
     BINDINGS: ClassVar[list[BindingType]] = KEYS
     NAME = "incident"
@@ -133,7 +133,7 @@ class IncidentScreen(IncidentKeys):
         one = self._incident = views.find(view, key) or known
         self.heading = one.code.id if one else "incident"
         if one is None:
-            self.fill("#about", [panels.rule_line(view, "this incident is not known any more", width)])
+            self.fill("#about", [panels.rule_line(view, "this incident has been forgotten", width)])
             self.fill("#title", [])
             set_height(self.query_one("#events", Sheet), 0)
             return
@@ -147,7 +147,7 @@ class IncidentScreen(IncidentKeys):
         set_height(grid, max(0, self.room - len(lines) - 1) if rows.keys else 0)
 
     def here(self) -> Subject:
-        """The node that told of the event, or the first of the incident."""
+        """Return the node that told of the event, or the first of the incident."""
         subject = subject_of(self._incident, self.console.subject)
         event = self._event
         return dataclasses.replace(subject, node=event.node) if event else subject
@@ -168,7 +168,7 @@ class IncidentScreen(IncidentKeys):
 
 
 def subject_of(one: Incident | None, here: Subject) -> Subject:
-    """What screens are about that are opened from an incident."""
+    """Return the subject of screens that are opened from an incident."""
     if one is None:
         return here
     node = next(iter(one.nodes), here.node)

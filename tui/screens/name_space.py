@@ -73,7 +73,7 @@ class NameSpaceScreen(OpsScreen):
         self.fill("#history", panels.titled("masters", history, rest, view, width), rest)
 
     def here(self) -> Subject:
-        """The node under the cursor, with this name-space."""
+        """Return the node under the cursor, with this name-space."""
         return Subject(self.query_one("#nodes", Sheet).row_key, self._space)
 
     def action_neighbour(self, step: int) -> None:

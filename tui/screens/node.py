@@ -41,7 +41,7 @@ class NodeScreen(OpsScreen):
         self._rows: dict[str, Rows[Any]] = {}
 
     def body(self) -> ComposeResult:
-        """The card and three tables, each under its title."""
+        """Return the card and three tables, each under its title."""
         yield Lines(id="card")
         for part in PARTS:
             yield Lines(id=f"{part}-title")
@@ -95,7 +95,7 @@ class NodeScreen(OpsScreen):
             grid.show(rows)
 
     def here(self) -> Subject:
-        """The fellow under the cursor, or this node with the name-space under the cursor."""
+        """Return the fellow under the cursor, or this node with the name-space under the cursor."""
         grid = self.focused
         mine = self._node.id if self._node else ""
         if not isinstance(grid, Sheet) or not grid.row_key:

@@ -85,7 +85,7 @@ class OverviewScreen(IncidentKeys):
         self.fill("#ticker", lines, shares.events)
 
     def _show_attention(self, view: View, urgent: list[Notable], height: int) -> None:
-        """Fill the table of what to look at; the cursor is there until the reader takes it elsewhere."""
+        """Fill the table of incidents, which has the cursor until the user moves it elsewhere."""
         table = self.query_one("#attention", Sheet)
         self._attention = panels.attention(view, urgent, height, self.size.width)
         table.show(self._attention)
@@ -94,7 +94,7 @@ class OverviewScreen(IncidentKeys):
             self.set_focus(table)
 
     def here(self) -> Subject:
-        """The node and the name-space under the cursor, or those that need attention."""
+        """Return the node and the name-space under the cursor, or those that need attention."""
         notable = self._notable
         if notable is not None:
             return notable.subject
@@ -114,7 +114,7 @@ class OverviewScreen(IncidentKeys):
 
     @property
     def _notable(self) -> Notable | None:
-        """What needs attention and is under the cursor, while that is there."""
+        """The incident under the cursor of the list, while it exists."""
         table = self.query_one("#attention", Sheet)
         return self._attention.item(table.row) if self._attention and self.focused is table else None
 
@@ -129,7 +129,7 @@ class OverviewScreen(IncidentKeys):
 
     @on(Sheet.Moved)
     def _walked(self, event: Sheet.Moved) -> None:
-        """Whoever has moved the cursor is not led away from there."""
+        """Keep the cursor where the user has moved it."""
         self._is_walking = self._is_walking or event.by_hand
 
     @on(Sheet.Moved, "#matrix")
@@ -165,6 +165,6 @@ class OverviewScreen(IncidentKeys):
         self.refresh_now()
 
     def go_home(self) -> None:
-        """As the overview is when the console begins."""
+        """Reset the overview to its state at the console's start."""
         self.only_events = self.only_faults = self.unfolded = False
         self.set_filter("")

@@ -34,7 +34,7 @@ class TableScreen(OpsScreen):
         yield Lines(id="about")
 
     def table(self, view: View, width: int) -> Rows[Any]:
-        """The table."""
+        """Return the table."""
         raise NotImplementedError
 
     def table_title(self, view: View, rows: Rows[Any]) -> str:
@@ -42,7 +42,7 @@ class TableScreen(OpsScreen):
         return self.TITLE_OF_SCREEN
 
     def about(self, view: View, row: Any, width: int) -> list[Line]:
-        """The row under the cursor in full."""
+        """Return the row under the cursor in full."""
         return []
 
     def instead(self, view: View) -> list[Line]:

@@ -25,7 +25,7 @@ class ConflictsScreen(TableScreen):
     FILTER_FIELDS = conflicts.FIELDS
 
     def table(self, view: View, width: int) -> Rows[Conflict]:
-        """The conflicts."""
+        """Return the conflicts."""
         return conflicts.conflicts(view, width)
 
     def table_title(self, view: View, rows: Rows[Conflict]) -> str:
@@ -33,15 +33,15 @@ class ConflictsScreen(TableScreen):
         return conflicts.title(view, rows)
 
     def about(self, view: View, row: Conflict, width: int) -> list[Line]:
-        """The conflict in the words of the node."""
+        """Return the conflict in the words of the node."""
         return conflicts.conflict_lines(view, row, width)
 
     def instead(self, view: View) -> list[Line]:
-        """There is none."""
+        """Return the lines shown without conflicts."""
         return conflicts.none_lines() if not self.filter else []
 
     def here(self) -> Subject:
-        """The node that told of the conflict, and the name-space that it is about."""
+        """Return the node that told of the conflict, and the name-space that it is about."""
         if self.row is None:
             return super().here()
         return Subject(self.row.node, self.row.name_space or self.console.subject.name_space)
@@ -64,7 +64,7 @@ class GroupsScreen(TableScreen):
     ABOUT_LINES: ClassVar[int] = 12
 
     def table(self, view: View, width: int) -> Rows[GroupKey]:
-        """The groups."""
+        """Return the groups."""
         return groups.groups(view, width)
 
     def table_title(self, view: View, rows: Rows[GroupKey]) -> str:
@@ -72,11 +72,11 @@ class GroupsScreen(TableScreen):
         return groups.title(view, rows)
 
     def about(self, view: View, row: GroupKey, width: int) -> list[Line]:
-        """The group on each node."""
+        """Return the group on each node."""
         return groups.group_lines(view, row)
 
     def here(self) -> Subject:
-        """The name-space of the group under the cursor."""
+        """Return the name-space of the group under the cursor."""
         if self.row is None:
             return super().here()
         return Subject(self.console.subject.node, self.row.name_space, self.row.id)
@@ -94,7 +94,7 @@ class StoreScreen(TableScreen):
     FILTER_FIELDS = store.FIELDS
 
     def table(self, view: View, width: int) -> Rows[Node]:
-        """The stores."""
+        """Return the stores."""
         return store.stores(view, width)
 
     def table_title(self, view: View, rows: Rows[Node]) -> str:
@@ -104,11 +104,11 @@ class StoreScreen(TableScreen):
         return plural(len(rows.keys), "store") + (f", {bad} degraded" if bad else "") + hidden
 
     def about(self, view: View, row: Node, width: int) -> list[Line]:
-        """What the store said."""
+        """Return the messages of the store."""
         return store.store_lines(view, row, width)
 
     def here(self) -> Subject:
-        """The node whose store it is."""
+        """Return the node whose store it is."""
         return (
             Subject(self.row.id, self.console.subject.name_space) if self.row is not None else super().here()
         )

@@ -41,7 +41,7 @@ class TraceScreen(TableScreen):
         self._wanted_ns = 0
 
     def table(self, view: View, width: int) -> Rows[TraceRow]:
-        """The newest records that pass the filter, worked out again only when there are more."""
+        """Return the newest records that pass the filter, worked out again only when there are more."""
         files = self.console.trace_files
         seen = files.seen if files and self.from_files else view.model.events_seen
         made_from = (self.from_files, seen, view.filter.text)
@@ -80,11 +80,11 @@ class TraceScreen(TableScreen):
         return trace.nothing_lines(panels.no_events(view))
 
     def about(self, view: View, row: TraceRow, width: int) -> list[Line]:
-        """The record in full, and what it means."""
+        """Return the record in full, and what it means."""
         return trace.row_lines(view, row, width)
 
     def here(self) -> Subject:
-        """The node that wrote the record."""
+        """Return the node that wrote the record."""
         if self.row is None:
             return super().here()
         named = [

@@ -1,1 +1,1 @@
-"""What the console shows besides the feed: trace files, and findings about what nodes advertise."""
+"""Sources of the console besides the feed: trace files, and findings about advertised settings."""

@@ -56,7 +56,7 @@ def findings(snapshots: Iterable[NodeSnapshot]) -> tuple[Diagnostic, ...]:
 
 
 def document(snapshot: NodeSnapshot) -> bytes:
-    """A configuration that says what the node advertises, and nothing that it does not."""
+    """Return a configuration that says what the node advertises, and nothing that it does not."""
     lines = ["<OpenSplice><Domain>"]
     lines.append(f"<Name>{_text(snapshot.name)}</Name><Id>{snapshot.domain_id}</Id>")
     lines.append(f"<Role>{_text(snapshot.role)}</Role>")

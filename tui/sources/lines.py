@@ -24,14 +24,14 @@ MAX_LINES: Final = 50_000
 """Records of files that are kept; the oldest are dropped and counted."""
 
 FIRST_BYTES: Final = 4 << 20
-"""So much of the end of each file is read at first."""
+"""Bytes at the end of each file that are read at first."""
 
 _NEEDS_FIELDS: Final = frozenset({"fellow", "ns", "group", "conflict"})
 _WAIT_S: Final = 0.25
 
 
 def record_of(event: NodeEvent, *, with_fields: bool = False) -> Record:
-    """An event as a record of the trace, so that both can be filtered alike."""
+    """Return an event as a record of the trace, so that both can be filtered alike."""
     fields: dict[str, str] = {}
     template = None
     if with_fields:
@@ -57,7 +57,7 @@ def record_of(event: NodeEvent, *, with_fields: bool = False) -> Record:
 
 
 def needs_fields(given: Filter) -> bool:
-    """Whether the filter asks for something that must be read out of the message."""
+    """Return whether the filter asks for something that must be read out of the message."""
     return any(term.field in _NEEDS_FIELDS for term in given.terms)
 
 
@@ -88,14 +88,14 @@ def trace_filter(given: Filter) -> TraceFilter:
 
 
 def _level(text: str) -> str | None:
-    """The level that is meant: its name, or the beginning of one."""
+    """Return the level that is meant: its name, or the beginning of one."""
     wanted = text.upper()
     found = [wanted] if wanted in LEVELS else [one for one in LEVELS if one.startswith(wanted)]
     return found[-1] if found else None
 
 
 def wanted_records(records: Iterable[Record], given: Filter) -> list[Record]:
-    """The records that the filter lets through."""
+    """Return the records that the filter lets through."""
     if not given:
         return list(records)
     accepts = trace_filter(given)
@@ -109,7 +109,7 @@ def wanted_records(records: Iterable[Record], given: Filter) -> list[Record]:
 
 
 def wanted_events(events: Iterable[NodeEvent], given: Filter) -> list[NodeEvent]:
-    """The events that the filter lets through, as if they were records of a trace file."""
+    """Return the events that the filter lets through, as if they were records of a trace file."""
     if not given:
         return list(events)
     accepts, with_fields = trace_filter(given), needs_fields(given)
@@ -151,7 +151,7 @@ class TraceFiles:
         return self._seen
 
     def records(self) -> list[Record]:
-        """The records that are kept, by time; those without a time stand where they came in."""
+        """Return the records that are kept, by time; those without a time stand where they came in."""
         with self._lock:
             kept = list(self._records)
         last_ns = 0

@@ -31,7 +31,7 @@ class Running(NamedTuple):
 
 
 def running(view: View) -> list[tuple[str, Running]]:
-    """All alignments, each once: as the alignee tells it, or the aligner when that is silent."""
+    """Return all alignments, each once: as the alignee tells it, or the aligner when that is silent."""
     found: dict[tuple[str, str, str], Running] = {}
     for node in view.model.ordered_nodes():
         if node.gone_ns:
@@ -47,7 +47,7 @@ def running(view: View) -> list[tuple[str, Running]]:
 
 
 def sides(view: View, one: Running) -> tuple[str, str]:
-    """The names of aligner and alignee."""
+    """Return the names of aligner and alignee."""
     fellow = view.model.name_of(one.progress.alignment.fellow)
     if one.progress.alignment.direction == "from":
         return fellow, one.node.snapshot.name
@@ -112,7 +112,7 @@ def _cell(view: View, one: Running, key: str) -> Cell:
 
 
 def curve(view: View, one: Running) -> tuple[str, list[tuple[int, float]]]:
-    """The samples of one alignment over time, with a title."""
+    """Return the samples of one alignment over time, with a title."""
     aligner, alignee = sides(view, one)
     alignment = one.progress.alignment
     points = view.model.history(one.node.id, one.space.name, alignment.fellow, alignment.direction)
@@ -123,7 +123,7 @@ def curve(view: View, one: Running) -> tuple[str, list[tuple[int, float]]]:
 
 
 def told(view: View, number: int) -> list[NodeEvent]:
-    """The newest events about requests, their combination and their answers, oldest first."""
+    """Return the newest events about requests, their combination and their answers, oldest first."""
     found: list[NodeEvent] = []
     for event in reversed(view.model.events):
         if event.event.startswith(EVENTS) and _keeps_event(view, event):
@@ -139,12 +139,12 @@ def _keeps_event(view: View, event: NodeEvent) -> bool:
 
 
 def told_lines(view: View, number: int) -> list[Line]:
-    """Requests and answers since we watch, as their nodes told them."""
+    """Return the requests and answers that nodes reported while watching."""
     if number <= 0:
         return []
     events = told(view, number)
     if not events:
-        return [(Span(" no request since we watch", Tone.DIM),)]
+        return [(Span(" no requests yet", Tone.DIM),)]
     room = min(MOST_NAME, max(cell_len(event.node_name) for event in events))
     return [event_line(view, Told(event), room) for event in events]
 
@@ -158,7 +158,7 @@ def counts(view: View) -> str:
         elif event.event == "align.sent":
             alignees = _ALIGNEES.search(event.text)
             combined += int(alignees[1]) - 1 if alignees else 0
-    return f"{plural(received, 'request')} received since we watch, {combined} combined with another"
+    return f"{plural(received, 'request')} received while watching, {combined} combined with another"
 
 
 def idle_lines(view: View) -> list[Line]:

@@ -45,9 +45,9 @@ class Subject:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """What every view is computed from; `health` is that of `model`, as it was looked at last.
+    """The input of every view; `health` is that of the model, at its last update.
 
-    `where` says where nobody was heard and what to do, for when that is so; `faults_only` hides what is well.
+    `where` tells where no node was heard, and what to do then; `faults_only` hides healthy nodes.
     """
 
     health: Health
@@ -74,31 +74,35 @@ class Elsewhere:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Status:
-    """What the header says of the console itself.
-
-    `behind_ns` is how long the picture has been frozen.
-
-    `operates` says that this console may change nodes. `elsewhere` are the other systems that it watches.
-    """
+    """The console's own state for the header."""
 
     title: str
+    """Title of the console."""
     source: str
+    """Name of the watched system."""
     mode: str
+    """Mode of the feed: "live", "recorded" or "simulated"."""
     paused: bool = False
+    """Whether the picture is frozen."""
     behind_ns: int = 0
+    """Time for which the picture has been frozen."""
     timeline: Timeline | None = None
+    """Position in a recording or simulation; None for a live system."""
     screens: tuple[str, ...] = ()
+    """Names of the screens with tabs."""
     operates: bool = False
+    """Whether the console may change nodes."""
     elsewhere: tuple[Elsewhere, ...] = ()
+    """Other watched systems."""
 
 
 def state_name(state: str) -> str:
-    """The life-cycle state in words."""
+    """Return the life-cycle state in words."""
     return STATES.get(state) or state.replace("_", " ").lower()
 
 
 def node_mark(view: View, node: Node) -> Span:
-    """The one sign for how a node is."""
+    """Return the one sign for how a node is."""
     glyphs = view.glyphs
     presence = node.presence(view.now_ns)
     if presence is not Presence.HEARD:
@@ -115,7 +119,7 @@ def node_mark(view: View, node: Node) -> Span:
 
 
 def node_state(view: View, node: Node) -> Span:
-    """The state in words; of a node that is not heard, what became of it."""
+    """Return the state in words; of a node that is not heard, what became of it."""
     state = node.shown_state(view.now_ns)
     tone = _STATE_TONES.get(state, Tone.STRONG)
     return Span(state_name(state), tone)
@@ -131,7 +135,7 @@ def since_heard(view: View, node: Node) -> str:
 
 
 def master_mark(view: View, node: Node, space: NameSpaceView) -> Span:
-    """Whether this node is the master, as it sees it; a node that is gone is not."""
+    """Return whether this node is the master, as it sees it; a node that is gone is not."""
     glyphs = view.glyphs
     if not view.model.is_master(node, space.name, view.now_ns):
         return Span(" ")
@@ -139,7 +143,7 @@ def master_mark(view: View, node: Node, space: NameSpaceView) -> Span:
 
 
 def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span, float]:
-    """The sign for a name-space on a node, and how complete it is (0 to 1).
+    """Return the sign for a name-space on a node, and how complete it is (0 to 1).
 
     A set that is not complete may hold most samples all the same: that of a node that merges, or that waits
     for its master after a restart. What it holds counts against the largest set of the name-space.
@@ -167,7 +171,7 @@ def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span
 
 
 def severity_sign(glyphs: Glyphs, severity: Severity) -> tuple[str, Tone]:
-    """The sign and the tone of an incident."""
+    """Return the sign and the tone of an incident."""
     return {
         Severity.ERROR: (glyphs.fault, Tone.FAULT),
         Severity.WARNING: (glyphs.warn, Tone.WARN),
@@ -176,5 +180,5 @@ def severity_sign(glyphs: Glyphs, severity: Severity) -> tuple[str, Tone]:
 
 
 def plural(number: int, noun: str) -> str:
-    """A number and its noun."""
+    """Return a number and its noun."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -12,7 +12,7 @@ FIELDS = ("node", "fellow", "ns", "cause", "policy", "state")
 
 
 def conflicts(view: View, width: int) -> Rows[Conflict]:
-    """The conflicts as a table."""
+    """Return the conflicts as a table."""
     columns = (
         Column("mark", "", 1),
         Column("began", "since", 6, right=True),
@@ -69,7 +69,7 @@ def _lasted(one: Conflict) -> str:
 
 
 def conflict_lines(view: View, one: Conflict, width: int) -> list[Line]:
-    """One conflict in full."""
+    """Return one conflict in full."""
     when = text.moment(one.began_ns) if one.began_ns else "now"
     ended = f", ended {text.moment(one.ended_ns)}" if one.ended_ns else ", open"
     head = (Span(f" {one.cause}", Tone.STRONG), Span(f"  began {when}{ended}", Tone.DIM))
@@ -78,8 +78,8 @@ def conflict_lines(view: View, one: Conflict, width: int) -> list[Line]:
 
 
 def none_lines() -> list[Line]:
-    """What stands in for the table while there is no conflict."""
-    return [(Span(" no conflict since we watch: all nodes agree", Tone.DIM),)]
+    """Return the lines shown without conflicts."""
+    return [(Span(" no conflicts yet", Tone.DIM),)]
 
 
 def title(view: View, rows: Rows[Conflict]) -> str:

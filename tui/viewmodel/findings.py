@@ -17,7 +17,7 @@ _TONES = {Severity.ERROR: Tone.FAULT, Severity.WARNING: Tone.WARN, Severity.INFO
 
 
 def findings(view: View, found: Sequence[Diagnostic], width: int) -> Rows[Diagnostic]:
-    """The findings, the worst first."""
+    """Return the findings, the worst first."""
     columns = (
         Column("mark", "", 1),
         Column("code", "rule", 7),
@@ -52,7 +52,7 @@ def findings(view: View, found: Sequence[Diagnostic], width: int) -> Rows[Diagno
 
 
 def finding_lines(view: View, one: Diagnostic, width: int) -> list[Line]:
-    """One finding in full, what to do about it, and the command that explains the rule."""
+    """Return one finding in full, what to do about it, and the command that explains the rule."""
     ellipsis = view.glyphs.ellipsis
     room = max(20, width - 2)
     lines: list[Line] = [

@@ -16,7 +16,7 @@ FIELDS = ("ns", "partition", "topic", "type", "differs")
 
 
 def groups(view: View, width: int) -> Rows[GroupKey]:
-    """Every group, with the figures of the node that has most of it."""
+    """Return every group, with the figures of the node that has most of it."""
     columns = (
         Column("mark", "", 1),
         Column("group", "partition.topic", 20, grow=4, most=60),
@@ -83,12 +83,12 @@ def _cell(view: View, key: GroupKey, column: str) -> Cell:
 
 
 def _is_kept(view: GroupView) -> bool:
-    """Whether the group goes to disk."""
+    """Return whether the group goes to disk."""
     return view.durability.casefold() == "persistent"
 
 
 def group_lines(view: View, key: GroupKey) -> list[Line]:
-    """One group on each node that has it; the master first."""
+    """Return one group on each node that has it; the master first."""
     views = view.model.groups.views(key)
     differ = set(view.model.differing_in(key, view.now_ns))
     lines: list[Line] = [

@@ -20,12 +20,12 @@ MAX_LINES: Final = 4
 
 
 def find(view: View, key: str) -> Incident | None:
-    """The incident with this key; of several that are over, the one that ended last."""
+    """Return the incident with this key; of several that are over, the one that ended last."""
     return next((one for one in view.health.every if one.key == key), None)
 
 
 def state(view: View, one: Incident) -> str:
-    """Whether it lasts, in one word."""
+    """Return whether it lasts, in one word."""
     if one.until_ns:
         return "over"
     if one.muted_until_ns:
@@ -34,7 +34,7 @@ def state(view: View, one: Incident) -> str:
 
 
 def incidents(view: View, width: int) -> Rows[Incident]:
-    """All incidents."""
+    """Return all incidents."""
     columns = (
         Column("mark", "", 1),
         Column("since", "since", 8),

@@ -16,13 +16,13 @@ Holder = tuple[Node, NameSpaceView]
 
 
 def subject_name_space(view: View) -> str:
-    """The name-space that is looked at: the chosen one, else the first; empty when there is none."""
+    """Return the name-space that is looked at: the chosen one, else the first; empty when there is none."""
     names = view.model.name_space_names()
     return view.subject.name_space if view.subject.name_space in names else next(iter(names), "")
 
 
 def definition_lines(view: View, name: str) -> list[Line]:
-    """The partition and topic expressions, as often as nodes disagree about them."""
+    """Return the partition and topic expressions, as often as nodes disagree about them."""
     told: dict[tuple[str, ...], list[str]] = {}
     for node in view.model.holders(name):
         told.setdefault(node.name_spaces[name].elements, []).append(node.snapshot.name)
@@ -37,7 +37,7 @@ def definition_lines(view: View, name: str) -> list[Line]:
 
 
 def holders(view: View, name: str, width: int) -> Rows[Holder]:
-    """The name-space on every node that has it."""
+    """Return the name-space on every node that has it."""
     columns = (
         Column("mark", "", 3),
         Column("node", "node", 8, grow=2, most=24),
@@ -137,5 +137,5 @@ def _since(view: View, mastership: Mastership) -> str:
 
 
 def trouble_lines(view: View, name: str, incidents: list[Incident]) -> list[Line]:
-    """The incidents that touch this name-space."""
+    """Return the incidents that touch this name-space."""
     return [incident_line(view, one) for one in incidents if name in one.name_spaces]

@@ -21,7 +21,7 @@ from tui.viewmodel.tables import Rows
 
 
 def subject_node(view: View) -> Node | None:
-    """The node that is looked at: the chosen one, else the first."""
+    """Return the node that is looked at: the chosen one, else the first."""
     chosen = view.model.nodes.get(view.subject.node)
     if chosen is not None:
         return chosen
@@ -30,7 +30,7 @@ def subject_node(view: View) -> Node | None:
 
 
 def card(view: View, node: Node) -> list[Line]:
-    """The node in five lines, and one more where it has run before."""
+    """Return the node in five lines, and one more where it has run before."""
     snapshot, now_ns = node.snapshot, view.now_ns
     heartbeat = text.ago(now_ns - view.model.heartbeat_ns(node))
     mark, state = node_mark(view, node), node_state(view, node)
@@ -106,7 +106,7 @@ def _newest(points: list[Point], shown: str) -> str:
 
 
 def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
-    """The fellows as this node sees them."""
+    """Return the fellows as this node sees them."""
     columns = (
         Column("mark", "", 1),
         Column("name", "fellow", 10, grow=2, most=24),
@@ -157,7 +157,7 @@ def _fellow_mark(view: View, fellow: FellowView) -> Span:
 
 
 def name_spaces(view: View, node: Node, width: int) -> Rows[NameSpaceView]:
-    """The name-spaces of this node with the policy that it applies to each."""
+    """Return the name-spaces of this node with the policy that it applies to each."""
     columns = (
         Column("mark", "", 2),
         Column("name", "name-space", 12, grow=2, most=28),
@@ -207,7 +207,7 @@ Delivery = tuple[Node, DeliveryView]
 
 
 def deliveries(view: View, nodes: list[Node], width: int) -> Rows[Delivery]:
-    """The late joiners that these nodes serve or served, the newest first."""
+    """Return the late joiners that these nodes serve or served, the newest first."""
     columns = (
         Column("mark", "", 1),
         Column("since", "since", 6, right=True),

@@ -22,7 +22,7 @@ class Rank(enum.IntEnum):
 
 
 def ranks(view: View, incidents: Sequence[Incident]) -> Mapping[str, Rank]:
-    """The rank of every node, by its id."""
+    """Return the rank of every node, by its id."""
     found = {node.id: _rank(view, node) for node in view.model.nodes.values()}
     for incident in incidents:
         if incident.severity is not Severity.NOTICE:

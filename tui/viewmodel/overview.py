@@ -100,7 +100,7 @@ class Overview:
         return room // max(1, len(self.name_spaces)) - 2
 
     def line(self, row: int) -> Line | None:
-        """The healthy nodes that do not fit, in one line; None for every other row."""
+        """Return the healthy nodes that do not fit, in one line; None for every other row."""
         if row < len(self._nodes):
             return None
         view = self._view
@@ -116,7 +116,7 @@ class Overview:
         )
 
     def value(self, row: int, column: int) -> str:
-        """The figures of a cell."""
+        """Return the figures of a cell."""
         key = self.columns[column].key
         if row < len(self._nodes) and column >= self.fixed:
             space = self._nodes[row].name_spaces.get(key.removeprefix("ns "))
@@ -127,11 +127,11 @@ class Overview:
         return value_of(self.cell(row, column))
 
     def node(self, row: int) -> Node:
-        """The node of a row that is no line."""
+        """Return the node of a row that is no line."""
         return self._nodes[row]
 
     def cell(self, row: int, column: int) -> Cell:
-        """One cell; dim when the node has not been heard for too long."""
+        """Return one cell; dim when the node has not been heard for too long."""
         node = self._nodes[row]
         stale = node.is_stale(self._view.now_ns)
         if column >= self.fixed:

@@ -32,7 +32,7 @@ MAX_CAPTION_LINES: Final = 2
 MOST_ELSEWHERE: Final = 3
 """Other systems in trouble that the header names."""
 MOST_NAME: Final = 12
-"""A name of a node in a list of events is cut after so many cells."""
+"""Cells after which the name of a node in a list of events is cut."""
 
 SHORT_NAMES: Final = {
     "overview": "home",
@@ -73,7 +73,7 @@ def header(view: View, status: Status, screen: str, heading: str, width: int) ->
 
 
 def _elsewhere(view: View, status: Status) -> Line:
-    """The other systems: those in trouble by name, worst first, the others as a number."""
+    """Return the other systems: those in trouble by name, worst first, the others as a number."""
     gap = f" {view.glyphs.separator} "
     sick = [one for one in status.elsewhere if one.verdict.word != "OK"]
     sick.sort(key=lambda one: (one.verdict.worst is None, one.verdict.worst or 0))
@@ -97,7 +97,7 @@ def _of_another(view: View, one: Elsewhere) -> Span:
 
 
 def tab_at(line: Line, x: int, screens: tuple[str, ...]) -> str:
-    """The screen whose tab stands at cell `x` of the tabs; empty where there is none."""
+    """Return the screen whose tab stands at cell `x` of the tabs; empty where there is none."""
     at = 0
     for span, screen in zip(line, screens, strict=False):
         at += cell_len(span.text)
@@ -139,7 +139,7 @@ def _mode(view: View, status: Status) -> tuple[Span, ...]:
 
 
 def caption_lines(view: View, width: int) -> list[Line]:
-    """The sentence for the reader, at most two lines; none when there is nothing to say."""
+    """Return the sentence for the reader, at most two lines; none when there is nothing to say."""
     glyphs = view.glyphs
     caption = view.model.caption
     if not caption and view.model.is_empty and view.where:
@@ -154,7 +154,7 @@ def current_incidents(view: View) -> list[Incident]:
 
 
 def summary(view: View) -> Line:
-    """The whole system in one line: the verdict, then how much there is."""
+    """Return the whole system in one line: the verdict, then how much there is."""
     verdict = view.health.verdict
     if verdict.word == UNKNOWN:
         return (Span(" nobody heard yet", Tone.DIM),)
@@ -182,7 +182,7 @@ def _verdict_sign(view: View, verdict: Verdict) -> tuple[str, Tone]:
 
 
 def incident_line(view: View, incident: Incident) -> Line:
-    """One incident: sign, since when, code, what was seen."""
+    """Return one incident: sign, since when, code, what was seen."""
     sign, tone = severity_sign(view.glyphs, incident.severity)
     since = text.age(incident.age_ns(view.now_ns))
     return (
@@ -195,7 +195,7 @@ def incident_line(view: View, incident: Incident) -> Line:
 
 
 def alignment_line(view: View, node: Node, space: NameSpaceView, progress: Progress) -> Line:
-    """One running alignment: who from whom, how far, how fast, how long still."""
+    """Return one running alignment: who from whom, how far, how fast, how long still."""
     glyphs = view.glyphs
     full, empty = glyphs.bar(progress.fraction, 10)
     left = "" if progress.left_s is None else f"{text.age(max(SECOND_NS, int(progress.left_s * 1e9)))} left"
@@ -263,14 +263,14 @@ def severe(view: View) -> dict[str, tuple[str, ...]]:
 
 
 def attention(view: View, every: Sequence[Notable], height: int, width: int) -> LineRows[Notable]:
-    """The table of what to look at, under a heading that counts what does not fit."""
+    """Return the table of what to look at, under a heading that counts what does not fit."""
     left_out = len(every) - (height - 1)
     title = f"attention, {left_out} below" if left_out > 0 else "attention"
     return LineRows(plain(rule_line(view, title, width)), [(one.key, one.line, one) for one in every], width)
 
 
 def delivery_line(view: View, node: Node, delivery: DeliveryView) -> Line:
-    """A late joiner that is being served, or waits for a set to be complete."""
+    """Return a late joiner that is being served, or waits for a set to be complete."""
     elapsed = text.age(view.now_ns - delivery.started_ns)
     what = f"{delivery.partition}.{delivery.topic}"
     return (
@@ -282,7 +282,7 @@ def delivery_line(view: View, node: Node, delivery: DeliveryView) -> Line:
 
 
 def event_line(view: View, one: Told, room: int = MOST_NAME) -> Line:
-    """One event: time of day, age, node in so much room, and what happened."""
+    """Return one event: time of day, age, node, and text."""
     event = one.event
     tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
     sign = {Tone.FAULT: view.glyphs.fault, Tone.WARN: view.glyphs.warn}.get(tone, " ")
@@ -337,7 +337,7 @@ def _is_same(later: NodeEvent, event: NodeEvent) -> bool:
 
 
 def event_lines(view: View, number: int) -> list[Line]:
-    """The newest events, oldest first; a sentence when there is none."""
+    """Return the newest events, oldest first; a sentence when there is none."""
     events = newest_events(view, max(0, number))
     if not events and number > 0:
         return [(Span(f" {no_events(view)}", Tone.DIM),)]
@@ -357,7 +357,7 @@ def no_events(view: View) -> str:
 
 
 def events_title(view: View) -> str:
-    """The name of the list of events, and what is not in it."""
+    """Return the name of the list of events, and what is not in it."""
     left_out = view.model.events_left_out
     return f"events, {left_out:,} older ones not kept" if left_out else "events"
 
@@ -365,7 +365,7 @@ def events_title(view: View) -> str:
 def titled(
     title: str, lines: list[Line], height: int, view: View, width: int, *, note: bool = True
 ) -> list[Line]:
-    """A rule with a title, and below it what fits in `height` lines; what does not is counted."""
+    """Return a rule with a title, and below it what fits in `height` lines; what does not is counted."""
     if height < 1:
         return []
     left_out = len(lines) - (height - 1)
@@ -375,14 +375,14 @@ def titled(
 
 
 def rule_line(view: View, title: str, width: int) -> Line:
-    """A rule across the screen, with a title."""
+    """Return a rule across the screen, with a title."""
     rule = view.glyphs.rule
     start = f"{rule} {title} " if title else ""
     return (Span(start + rule * max(0, width - len(start)), Tone.DIM),)
 
 
 def more_line(number: int) -> Line:
-    """The last line of a part that does not fit."""
+    """Return the last line of a part that does not fit."""
     return (Span(f"   and {plural(number, 'more line')}", Tone.DIM),)
 
 

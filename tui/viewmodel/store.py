@@ -12,7 +12,7 @@ FIELDS = ("node", "kind", "path", "state")
 
 
 def stores(view: View, width: int) -> Rows[Node]:
-    """The store of each node."""
+    """Return the store of each node."""
     columns = (
         Column("mark", "", 1),
         Column("node", "node", 8, grow=1, most=20),

@@ -32,19 +32,19 @@ class Rows(Generic[T]):
         self._render = render
 
     def cell(self, row: int, column: int) -> Cell:
-        """One cell."""
+        """Return one cell."""
         return self._render(self.items[row][1], self.columns[column].key)
 
     def value(self, row: int, column: int) -> str:
-        """The text of a cell."""
+        """Return the text of a cell."""
         return value_of(self.cell(row, column))
 
     def line(self, _row: int) -> Line | None:
-        """Every row is made of cells."""
+        """Return every row is made of cells."""
         return None
 
     def item(self, row: int) -> T | None:
-        """The value of a row; None when there is no such row."""
+        """Return the value of a row; None when there is no such row."""
         return self.items[row][1] if 0 <= row < len(self.items) else None
 
 
@@ -59,24 +59,24 @@ class LineRows(Generic[T]):
         self._rows = rows
 
     def cell(self, row: int, _column: int) -> Cell:
-        """The line."""
+        """Return the line."""
         return self._rows[row][1]
 
     def value(self, row: int, _column: int) -> str:
-        """The line without signs."""
+        """Return the line without signs."""
         return value_of(self._rows[row][1])
 
     def line(self, row: int) -> Line | None:
-        """The line."""
+        """Return the line."""
         return self._rows[row][1]
 
     def item(self, row: int) -> T | None:
-        """The value of a row; None when there is no such row."""
+        """Return the value of a row; None when there is no such row."""
         return self._rows[row][2] if 0 <= row < len(self._rows) else None
 
 
 def spread(columns: Sequence[Column], width: int) -> tuple[Column, ...]:
-    """The columns with the room that is left over shared among those that grow, by their weight."""
+    """Return the columns with the room that is left over shared among those that grow, by their weight."""
     used = sum(column.width + 1 for column in columns) + 1
     weight = sum(column.grow for column in columns)
     room = max(0, width - used)

@@ -17,7 +17,7 @@ STEPS: Final = 6
 
 
 def timeline_lines(view: View, width: int) -> list[Line]:
-    """A rule, the row of marks, and below it the times of day."""
+    """Return a rule, the row of marks, and below it the times of day."""
     room = max(10, width - 2)
     marks: list[tuple[Tone, str]] = [(Tone.DIM, view.glyphs.nothing)] * room
     begin_ns = view.now_ns - SPAN_NS

@@ -23,7 +23,7 @@ WIDTH_WITH_THREAD: Final = 150
 """Below these widths the message needs the room more; the lines below the table have everything."""
 
 NAMED: Final = 2_000
-"""The names of the nodes in so many of the newest rows decide how wide their column is."""
+"""Number of newest rows whose node names determine the width of the column."""
 
 _TONES: Final = {"SEVERE": Tone.FAULT, "ERROR": Tone.FAULT, "CRITICAL": Tone.FAULT, "WARNING": Tone.WARN}
 _QUIET: Final = frozenset({"FINEST", "FINER"})
@@ -33,19 +33,27 @@ class TraceRow(NamedTuple):
     """One line of the merged trace, from an event or from a record of a file."""
 
     key: str
+    """Identity of the row."""
     time_ns: int
+    """Time in ns since 1970; 0 if it has none."""
     node: str
+    """Name of the node."""
     level: str
+    """Level, such as INFO."""
     state: str
+    """State of the node."""
     thread: str
+    """Thread that wrote it."""
     text: str
+    """Message."""
     event: str
+    """Event of the catalogue; empty without one."""
     source: str
-    """Where it stands: file and byte offset, or the number of the event."""
+    """Its place: file and byte offset, or the number of the event."""
 
 
 def row_of_event(event: NodeEvent) -> TraceRow:
-    """An event as a row. A node that was started again counts its events from 1 again."""
+    """Return an event as a row. A node that was started again counts its events from 1 again."""
     key = f"{event.node}/{event.number}/{event.time_ns}"
     where = f"event {event.number} of {event.node_name}"
     return TraceRow(
@@ -62,7 +70,7 @@ def row_of_event(event: NodeEvent) -> TraceRow:
 
 
 def row_of_record(record: Record) -> TraceRow:
-    """A record of a file as a row."""
+    """Return a record of a file as a row."""
     key = f"{record.file}@{record.offset}"
     where = f"{record.file}, byte {record.offset:,}"
     return TraceRow(
@@ -121,12 +129,12 @@ def _room_for_names(rows: list[TraceRow]) -> int:
 
 
 def nothing_lines(reason: str) -> list[Line]:
-    """What stands in for an empty trace."""
+    """Return the lines shown in place of an empty trace."""
     return [(Span(f" {reason}", Tone.DIM),)]
 
 
 def row_lines(view: View, row: TraceRow, width: int) -> list[Line]:
-    """One line of the trace in full, and what it means."""
+    """Return one line of the trace in full, and what it means."""
     head = (
         Span(f" {text.moment(row.time_ns)}", Tone.STRONG),
         Span(f"  {row.node}  {row.level}  {row.state}  ({row.thread})  {row.source}", Tone.DIM),

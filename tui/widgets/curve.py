@@ -94,7 +94,7 @@ class Curve(Vertical, can_focus=False):
 
 
 def spark_line(values: Sequence[float], width: int, glyphs: Glyphs) -> Line:
-    """The newest values as blocks of eight heights, scaled to the largest."""
+    """Return the newest values as blocks of eight heights, scaled to the largest."""
     newest = list(values)[-max(1, width - 2) :]
     most = max(newest, default=0.0)
     if most <= 0:

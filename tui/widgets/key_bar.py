@@ -15,10 +15,10 @@ MOST_KEYS: Final = 8
 
 
 class KeyBar(Lines):
-    """Shows the keys that work now and ask to be shown; a click presses one.
+    """A line with the keys that work now; a click presses one.
 
-    Textual's own footer is made of one widget for each key and makes them anew whenever the focus moves; this
-    one is a line of text.
+    Textual's footer has a widget for each key, which it recreates whenever the focus moves; this is a line of
+    text.
     """
 
     def __init__(self) -> None:

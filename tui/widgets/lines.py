@@ -33,6 +33,6 @@ class Lines(Toned):
                 self.refresh(Region(0, y, self.size.width, 1))
 
     def render_line(self, y: int) -> Strip:
-        """One line, filled up to the width."""
+        """Return one line, filled up to the width."""
         line = self._lines[y] if y < len(self._lines) else ()
         return self.strip(fit_line(line, self.size.width, glyphs=self.glyphs))

@@ -160,7 +160,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         self._settle()
 
     def render_line(self, y: int) -> Strip:
-        """The header, or the row that is scrolled to this line."""
+        """Return the header, or the row that is scrolled to this line."""
         if y not in self._drawn:
             self._drawn[y] = self._draw(y)
         return self._drawn[y]
@@ -240,7 +240,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
             self.post_message(self.Copied("\t".join(filter(None, self._values()))))
 
     def _values(self) -> list[str]:
-        """The cells of the row under the cursor, or its line as often as there are columns."""
+        """Return the cells of the row under the cursor, or its line as often as there are columns."""
         columns = range(len(self._table.columns))
         line = self._table.line(self.row)
         if line is not None:

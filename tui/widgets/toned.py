@@ -40,11 +40,11 @@ class Toned(Widget):
         return style
 
     def segments(self, line: Line, overlay: str = "") -> list[Segment]:
-        """The line as Textual draws it."""
+        """Return the line as Textual draws it."""
         return [Segment(span.text, self.style_of(span.tone, overlay)) for span in line]
 
     def strip(self, line: Line) -> Strip:
-        """The line as Textual draws it."""
+        """Return the line as Textual draws it."""
         return Strip(self.segments(line))
 
     def notify_style_update(self) -> None:
