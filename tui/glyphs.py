@@ -58,7 +58,7 @@ class Glyphs:
     """Column sorted with the largest value first."""
 
     def bar(self, fraction: float, width: int) -> tuple[str, str]:
-        """The filled and the empty part of a bar; full only when all is done, empty only when nothing is."""
+        """Return the filled and the empty part of a bar; only 1 is all filled, only 0 all empty."""
         halves = round(fraction * width * 2)
         if fraction < 1:
             halves = min(halves, width * 2 - 1)

@@ -39,7 +39,7 @@ class AskScreen(ModalScreen[bool]):
         yield Lines()
 
     def on_mount(self) -> None:
-        """As high as the text."""
+        """Fit the height to the text."""
         lines = question_lines(self._operation)
         widget = self.query_one(Lines)
         widget.styles.height = len(lines) + 2

@@ -56,7 +56,7 @@ class ConsoleServer(Server):
         return page
 
     def _policy(self) -> str:
-        """Nothing is loaded from another host, whatever the page or its scripts say."""
+        """Return the policy that forbids the page and its scripts to load from other hosts."""
         hosts = sorted(name for name in self._allowed if not name.startswith("["))
         ours = " ".join(f"http://{name} ws://{name}" for name in hosts)
         return f"default-src {ours} 'unsafe-inline' 'unsafe-eval' data: blob:"

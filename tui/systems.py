@@ -21,7 +21,7 @@ class Systems:
 
     @property
     def elsewhere(self) -> tuple[Elsewhere, ...]:
-        """How those are that are not shown."""
+        """State of the systems that are not shown."""
         return tuple(
             Elsewhere(one.feed.title, one.health.verdict) for one in self.all if one is not self.shown
         )

@@ -1,4 +1,4 @@
-"""Turning values into short text: ages, counts, bars, and text from the network made harmless."""
+"""Turns values into short text (ages, counts, bars), and makes text from the network harmless."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBER: Final = re.compile(r"[<>~]?\s*(-?\+?[\d,]+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 
 def visible(text: str, *, ascii_only: bool = False) -> str:
-    r"""`text` with every character that a terminal could obey, or that hides, shown as an escape.
+    r"""Return `text` with control and invisible characters as escapes.
 
     Control characters, direction marks, zero-width and private characters become `\x1b` or `\u202e`. A
     backslash stays as it is: this is for reading, not for getting the original back. With `ascii_only` the
@@ -42,7 +42,7 @@ def _escape(character: str) -> str:
 
 
 def fit(text: str, width: int, *, right: bool = False, ellipsis: str = "…") -> str:
-    """`text`, made visible, in exactly `width` cells, cut with an ellipsis when it is longer."""
+    """Return visible `text` in exactly `width` cells, cut with an ellipsis if it is longer."""
     text = visible(text)
     if width <= 0:
         return ""
@@ -54,7 +54,7 @@ def fit(text: str, width: int, *, right: bool = False, ellipsis: str = "…") ->
 
 
 def wrap(text: str, width: int, max_lines: int, *, ellipsis: str = "…") -> list[str]:
-    """`text` broken at blanks into at most `max_lines` lines; the last one tells when text was cut."""
+    """Break `text` at blanks into at most `max_lines` lines; the last one shows if text was cut."""
     lines: list[str] = []
     line = ""
     for word in visible(" ".join(text.split())).split():
@@ -93,12 +93,12 @@ def ago(duration_ns: int) -> str:
 
 
 def clock(time_ns: int) -> str:
-    """Time of day in UTC, to the second."""
+    """Return the time of day in UTC, to the second."""
     return _moment(time_ns).strftime("%H:%M:%S")
 
 
 def moment(time_ns: int) -> str:
-    """Date and time in UTC, to the millisecond; a dash for 0, which stands for never."""
+    """Return date and time in UTC, to the millisecond; a dash for 0, which means never."""
     if not time_ns:
         return "-"
     whole = _moment(time_ns).replace(tzinfo=None).isoformat(sep=" ")
@@ -106,7 +106,7 @@ def moment(time_ns: int) -> str:
 
 
 def _moment(time_ns: int) -> datetime.datetime:
-    """A time that no calendar has (a wrong or hostile stamp) stands at the nearest end of the calendar."""
+    """Return the date of a time; for one outside the calendar, the nearest end of the calendar."""
     seconds = min(max(time_ns // 1_000_000_000, -62_135_596_800), 253_402_300_799)
     return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=seconds)
 
@@ -145,7 +145,7 @@ def percent(fraction: float) -> str:
 
 
 def rank(text: str) -> tuple[int, float, tuple[object, ...]]:
-    """What a column is sorted by: numbers by their value with its unit, then words, then nothing."""
+    """Return a sort key for a column: numbers by value with unit, then words, then empty cells."""
     if text == "now":
         return 0, 0.0, ()
     found = _NUMBER.match(text)

@@ -20,7 +20,7 @@ STYLES: Final = {
     "ops-conflict-style": "bold",
     "ops-cursor-style": "none",
 }
-"""How tones are written where colour does the work; the themes without enough colours replace them."""
+"""Styles of tones in themes with colours; the themes without enough colours replace them."""
 
 DARK: Final = Theme(
     name="ops-dark",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
 from engine.tracing.catalogue import catalogue
-
-if TYPE_CHECKING:
-    from ospltool.live.model import SystemModel
+from ospltool.live.nodes import Node
 
 MAX_CONFLICTS: Final = 500
 """Conflicts kept; the oldest ended ones are forgotten first, then the oldest open ones."""
@@ -88,6 +86,34 @@ class ConflictLog:
     def conflicts(self) -> list[Conflict]:
         """All that are kept, oldest first."""
         return list(self._conflicts)
+
+    def told(self, nodes: Mapping[str, Node]) -> list[Conflict]:
+        """Return the conflicts that events reported; those of a node that is gone have ended, too."""
+        return [_as_it_is(nodes.get(one.node), one) for one in self._conflicts]
+
+    def every(self, nodes: Mapping[str, Node]) -> list[Conflict]:
+        """Return the reported conflicts and the incompatible fellows that snapshots show, open ones first."""
+        told = self.told(nodes)
+        open_pairs = {(one.node, one.fellow) for one in told if not one.ended_ns}
+        shown = [
+            Conflict(
+                node=node.id,
+                node_name=node.snapshot.name,
+                number="",
+                name_space="",
+                fellow=fellow.name,
+                cause=INCOMPATIBLE,
+                began_ns=0,
+                text=fellow.problem,
+            )
+            for node in nodes.values()
+            if not node.gone_ns
+            for fellow in node.snapshot.fellows
+            if fellow.communication == "incompatible" and (node.id, fellow.name) not in open_pairs
+        ]
+        return sorted(
+            (*told, *shown), key=lambda one: (one.ended_ns > 0, -(one.ended_ns or one.began_ns), one.key)
+        )
 
     def apply(self, event: NodeEvent) -> None:
         """Take in one event; most have nothing to do with conflicts."""
@@ -206,38 +232,8 @@ def _outcome(one: Conflict, snapshot: NodeSnapshot) -> str:
     return ""
 
 
-def told_conflicts(model: SystemModel) -> list[Conflict]:
-    """Return the conflicts that events reported; those of a node that ended or is gone have ended, too."""
-    return [_as_it_is(model, one) for one in model.conflicts.conflicts]
-
-
-def every_conflict(model: SystemModel) -> list[Conflict]:
-    """Return the reported conflicts and the incompatible fellows that snapshots show, open ones first."""
-    told = told_conflicts(model)
-    open_pairs = {(one.node, one.fellow) for one in told if not one.ended_ns}
-    shown = [
-        Conflict(
-            node=node.id,
-            node_name=node.snapshot.name,
-            number="",
-            name_space="",
-            fellow=fellow.name,
-            cause=INCOMPATIBLE,
-            began_ns=0,
-            text=fellow.problem,
-        )
-        for node in model.ordered_nodes()
-        if not node.gone_ns
-        for fellow in node.snapshot.fellows
-        if fellow.communication == "incompatible" and (node.id, fellow.name) not in open_pairs
-    ]
-    return sorted(
-        (*told, *shown), key=lambda one: (one.ended_ns > 0, -(one.ended_ns or one.began_ns), one.key)
-    )
-
-
-def _as_it_is(model: SystemModel, one: Conflict) -> Conflict:
-    node = model.nodes.get(one.node)
+def _as_it_is(node: Node | None, one: Conflict) -> Conflict:
+    """Return the conflict, ended if its node has ended or is gone, since no node could resolve it."""
     if one.ended_ns or node is None or not node.gone_ns:
         return one
     what = "has ended in order" if node.in_order else "is gone"

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from engine.core import plain
 from ospltool.live import providers
-from ospltool.live.conflicts import every_conflict
 from ospltool.live.model import SystemModel
 from ospltool.live.persistence import StreamKey, WatchedReplica
 from ospltool.output.text import visible
@@ -64,7 +63,7 @@ def system(model: SystemModel, now_ns: int) -> dict[str, Any]:
         "nodes": nodes,
         "alignments": _alignments(model, now_ns),
         "groups": _groups(model, now_ns),
-        "conflicts": [dataclasses.asdict(one) for one in every_conflict(model)],
+        "conflicts": [dataclasses.asdict(one) for one in model.conflicts.every(model.nodes)],
         "masters": [dataclasses.asdict(one) for one in masterships],
         "events": [plain.to_plain(event) for event in model.events],
         "events_left_out": model.events_left_out,

@@ -17,7 +17,6 @@ from engine.runtime.monitor import (
     StoreView,
 )
 from engine.tracing.catalogue import catalogue
-from ospltool.live.conflicts import every_conflict
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
 from tests import fake
@@ -349,7 +348,7 @@ def test_conflicts_can_be_filtered(text: str, number: int) -> None:
 
 def test_a_conflict_in_full_is_in_the_words_of_the_node() -> None:
     view = view_of(events=CONFLICTS)
-    one = every_conflict(view.model)[1]
+    one = view.model.conflicts.every(view.model.nodes)[1]
     assert text_of(conflicts.conflict_lines(view, one, 100)) == [
         " set with another history, same role  began 2026-11-21 01:03:21.000, ended 2026-11-21 01:03:25.000",
         " Native state conflict in namespace 'Orders' for fellow n2 detected, conflict 2/a created",

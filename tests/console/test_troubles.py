@@ -13,7 +13,7 @@ from engine.runtime.monitor import GroupView
 from engine.simulator.options import NodePlan
 from ospltool.health.health import Health
 from ospltool.live import export
-from ospltool.live.conflicts import Conflict, every_conflict
+from ospltool.live.conflicts import Conflict
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.recorder import Recorder
@@ -43,7 +43,7 @@ def texts(watched: Watched) -> list[str]:
 
 def conflicts(watched: Watched) -> list[Conflict]:
     watched.take()
-    found = every_conflict(watched.model)
+    found = watched.model.conflicts.every(watched.model.nodes)
     shown = export.system(watched.model, watched.now_ns)["conflicts"]
     assert shown == [dataclasses.asdict(one) for one in found]
     return found
@@ -167,7 +167,11 @@ def test_a_standing_incompatibility_is_on_a_console_that_comes_later_and_ends_wi
     later = SystemModel()
     newest = {heard.snapshot.id: heard for _, update in watched.updates for heard in update.snapshots}
     later.apply(Update(tuple(newest.values())), watched.now_ns)
-    assert {(one.node_name, one.fellow, one.cause) for one in every_conflict(later) if not one.ended_ns} == {
+    assert {
+        (one.node_name, one.fellow, one.cause)
+        for one in later.conflicts.every(later.nodes)
+        if not one.ended_ns
+    } == {
         ("n1", "n2", "name-spaces overlap without being equal"),
         ("n2", "n1", "name-spaces overlap without being equal"),
     }

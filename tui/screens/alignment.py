@@ -36,7 +36,7 @@ class AlignmentScreen(OpsScreen):
         self._joiners: Rows[Any] | None = None
 
     def body(self) -> ComposeResult:
-        """Two tables under their titles, a curve, and requests and answers."""
+        """Yield two tables under their titles, a curve, and requests and answers."""
         yield Lines(id="title")
         yield Sheet(id="alignments")
         yield Lines(id="idle")

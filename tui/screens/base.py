@@ -56,7 +56,7 @@ class OpsScreen(Screen[None]):
         return cast("ConsoleApp", self.app)
 
     def compose(self) -> ComposeResult:
-        """Header and caption above, message, filter, command line and keys below."""
+        """Yield header and caption above, message, filter, command line and keys below."""
         yield Lines(id="header")
         yield Lines(id="timebar")
         yield Lines(id="caption")
@@ -177,7 +177,7 @@ class OpsScreen(Screen[None]):
 
     @on(Sheet.Left)
     def _left(self, event: Sheet.Left) -> None:
-        """The cursor goes on into the next table, or the one before."""
+        """Move the cursor into the next table, or the previous one."""
         sheets = [sheet for sheet in self.query(Sheet) if sheet.display and sheet.row_key]
         index = sheets.index(event.sheet) + event.direction if event.sheet in sheets else -1
         if 0 <= index < len(sheets):
@@ -234,7 +234,7 @@ def set_height(widget: Lines | Sheet, lines: int) -> None:
 
 
 def share(wanted: list[int], room: int) -> list[int]:
-    """Lines for each part: what it wants while there is room, then by turns, two at least where it fits."""
+    """Return the lines of each part: two at least while there is room, then as many as it wants."""
     given = [0] * len(wanted)
     for least in (2, max(wanted, default=0)):
         for index, want in enumerate(wanted):

@@ -79,7 +79,7 @@ class FindingsScreen(TableScreen):
             self.refresh_now()
 
     def table_title(self, view: View, rows: Rows[Diagnostic]) -> str:
-        """How many findings of which severity."""
+        """Return the title of the table."""
         return findings.title(view, self._found, rows.hidden, running=self._about is None)
 
     def about(self, view: View, row: Diagnostic, width: int) -> list[Line]:

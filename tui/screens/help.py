@@ -39,7 +39,7 @@ class HelpScreen(ModalScreen[None]):
             yield Lines()
 
     def on_mount(self) -> None:
-        """As high as the text."""
+        """Fit the height to the text."""
         lines = [
             *key_lines(self._keys, self._title),
             *sign_lines(self._glyphs),
@@ -56,12 +56,12 @@ class HelpScreen(ModalScreen[None]):
         self.app.call_later(self.app.run_action, "screen('overview')")
 
     def action_close(self) -> None:
-        """Back to the screen below."""
+        """Return to the screen below."""
         self.dismiss()
 
 
 def key_lines(keys: list[tuple[str, str]], title: str) -> list[Line]:
-    """Keys in two columns."""
+    """Return the keys in two columns."""
     lines: list[Line] = [(Span(f"keys of the {title} screen", Tone.STRONG),), ()]
     half = (len(keys) + 1) // 2
     for index in range(half):
@@ -73,7 +73,7 @@ def key_lines(keys: list[tuple[str, str]], title: str) -> list[Line]:
 
 
 def sign_lines(glyphs: Glyphs) -> list[Line]:
-    """What the signs mean, in two columns."""
+    """Return the meanings of the signs, in two columns."""
     signs = [
         (glyphs.master, "master"),
         (glyphs.unconfirmed, "master, unconfirmed"),

@@ -77,15 +77,15 @@ class IncidentsScreen(TableScreen, IncidentKeys):
         return views.incidents(view, width)
 
     def table_title(self, view: View, rows: Rows[Incident]) -> str:
-        """How many there are."""
+        """Return the title of the table."""
         return views.title(view, rows)
 
     def about(self, view: View, row: Incident, width: int) -> list[Line]:
-        """Why, what it costs, and what to do."""
+        """Return cause, effect and advice."""
         return views.about(view, row, width, 2)
 
     def instead(self, view: View) -> list[Line]:
-        """There is none."""
+        """Return the lines shown without incidents."""
         return views.none_lines(view) if not self.filter else []
 
     def here(self) -> Subject:
@@ -93,7 +93,7 @@ class IncidentsScreen(TableScreen, IncidentKeys):
         return subject_of(self.incident, self.console.subject)
 
     def moment_ns(self) -> int:
-        """When the incident began."""
+        """Return the beginning of the incident."""
         return self.incident.since_ns if self.incident else 0
 
     @on(Sheet.Chosen)
@@ -115,7 +115,7 @@ class IncidentScreen(IncidentKeys):
         self._rows: Rows[NodeEvent] | None = None
 
     def body(self) -> ComposeResult:
-        """What is known of the incident, and the events."""
+        """Yield the description of the incident, and the events."""
         yield Lines(id="about")
         yield Lines(id="title")
         yield Sheet(id="events")
@@ -153,7 +153,7 @@ class IncidentScreen(IncidentKeys):
         return dataclasses.replace(subject, node=event.node) if event else subject
 
     def moment_ns(self) -> int:
-        """When the event happened, or the incident began."""
+        """Return the time of the event, or the beginning of the incident."""
         if self._event:
             return self._event.time_ns
         return self._incident.since_ns if self._incident else 0

@@ -18,7 +18,7 @@ from tui.widgets.sheet import Sheet
 
 
 class NameSpaceScreen(OpsScreen):
-    """How each node defines a name-space, who is master of it and why, and who was before."""
+    """A name-space: definitions of the nodes, present masters with reasons, and former masters."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("less_than_sign", "neighbour(-1)", "name-space before", key_display="<", show=False),
@@ -34,7 +34,7 @@ class NameSpaceScreen(OpsScreen):
         self._rows: Rows[Any] | None = None
 
     def body(self) -> ComposeResult:
-        """Definition, masters, the nodes, trouble, history."""
+        """Yield definition, masters, nodes, trouble and history."""
         yield Lines(id="definition")
         yield Lines(id="masters")
         yield Lines(id="nodes-title")

@@ -107,7 +107,7 @@ class NodeScreen(OpsScreen):
         return Subject(mine, self.console.subject.name_space)
 
     def moment_ns(self) -> int:
-        """When the delivery under the cursor began."""
+        """Return the beginning of the delivery under the cursor."""
         grid = self.focused
         if isinstance(grid, Sheet) and grid.id == "joiners" and self._rows:
             delivery = self._rows["joiners"].item(grid.row)

@@ -47,7 +47,7 @@ class OverviewScreen(IncidentKeys):
         self._attention: LineRows[Notable] | None = None
 
     def body(self) -> ComposeResult:
-        """Attention, the matrix and its explanation, the last hour, events."""
+        """Yield incidents, the matrix and its explanation, the last hour, and events."""
         yield Lines(id="summary")
         yield Sheet(id="attention")
         yield Sheet(cells=True, id="matrix")

@@ -28,7 +28,7 @@ class TableScreen(OpsScreen):
         self.shown: View | None = None
 
     def body(self) -> ComposeResult:
-        """Title, table, and lines about the row under the cursor."""
+        """Yield title, table, and lines about the row under the cursor."""
         yield Lines(id="title")
         yield Sheet(id="table")
         yield Lines(id="about")
@@ -38,7 +38,7 @@ class TableScreen(OpsScreen):
         raise NotImplementedError
 
     def table_title(self, view: View, rows: Rows[Any]) -> str:
-        """What stands above the table."""
+        """Return the title of the table."""
         return self.TITLE_OF_SCREEN
 
     def about(self, view: View, row: Any, width: int) -> list[Line]:
@@ -46,7 +46,7 @@ class TableScreen(OpsScreen):
         return []
 
     def instead(self, view: View) -> list[Line]:
-        """What stands below an empty table."""
+        """Return the lines below an empty table."""
         return []
 
     @property
@@ -66,7 +66,7 @@ class TableScreen(OpsScreen):
         self.show_about()
 
     def show_about(self) -> None:
-        """The lines about the row under the cursor, below the table."""
+        """Show the lines about the row under the cursor below the table."""
         if self.shown is None or self.rows is None:
             return
         view, width = self.shown, self.size.width

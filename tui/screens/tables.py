@@ -29,7 +29,7 @@ class ConflictsScreen(TableScreen):
         return conflicts.conflicts(view, width)
 
     def table_title(self, view: View, rows: Rows[Conflict]) -> str:
-        """How many are open."""
+        """Return the title of the table."""
         return conflicts.title(view, rows)
 
     def about(self, view: View, row: Conflict, width: int) -> list[Line]:
@@ -47,7 +47,7 @@ class ConflictsScreen(TableScreen):
         return Subject(self.row.node, self.row.name_space or self.console.subject.name_space)
 
     def moment_ns(self) -> int:
-        """When the conflict began."""
+        """Return the beginning of the conflict."""
         return self.row.began_ns if self.row is not None else 0
 
     @on(Sheet.Chosen)
@@ -68,7 +68,7 @@ class GroupsScreen(TableScreen):
         return groups.groups(view, width)
 
     def table_title(self, view: View, rows: Rows[GroupKey]) -> str:
-        """How many there are."""
+        """Return the title of the table."""
         return groups.title(view, rows)
 
     def about(self, view: View, row: GroupKey, width: int) -> list[Line]:
@@ -98,7 +98,7 @@ class StoreScreen(TableScreen):
         return store.stores(view, width)
 
     def table_title(self, view: View, rows: Rows[Node]) -> str:
-        """How many there are, and how many have a problem."""
+        """Return the title of the table."""
         bad = sum(1 for node in view.model.nodes.values() if node.snapshot.store.problem)
         hidden = f", {rows.hidden} hidden by the filter" if rows.hidden else ""
         return plural(len(rows.keys), "store") + (f", {bad} degraded" if bad else "") + hidden

@@ -58,7 +58,7 @@ class TraceScreen(TableScreen):
         return trace.trace(view, self._rows, width)
 
     def table_title(self, view: View, rows: Rows[TraceRow]) -> str:
-        """What is shown, and what is not."""
+        """Return the title of the table."""
         files = self.console.trace_files
         if files and self.from_files:
             return trace.title("trace files", len(self._rows), self._every, files.seen - self._every)
@@ -74,7 +74,7 @@ class TraceScreen(TableScreen):
         self.heading = "trace, following" if self.following else "trace"
 
     def instead(self, view: View) -> list[Line]:
-        """Why there is nothing."""
+        """Return the reason for an empty table."""
         if self.from_files:
             return trace.nothing_lines("no line of the trace files matches" if self._every else "no line yet")
         return trace.nothing_lines(panels.no_events(view))
@@ -93,7 +93,7 @@ class TraceScreen(TableScreen):
         return Subject(next(iter(named), ""), self.console.subject.name_space)
 
     def moment_ns(self) -> int:
-        """When the record was written."""
+        """Return the time of the record."""
         return self.row.time_ns if self.row is not None else 0
 
     def go_to_moment(self, moment_ns: int) -> None:

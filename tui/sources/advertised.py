@@ -27,7 +27,7 @@ Advertised = tuple[tuple[object, ...], ...]
 
 
 def advertised(snapshots: Iterable[NodeSnapshot]) -> Advertised:
-    """What findings depend on; as long as it is equal, so are they."""
+    """Return the input of the findings; equal inputs have equal findings."""
     return tuple(
         (
             one.name,
@@ -43,7 +43,7 @@ def advertised(snapshots: Iterable[NodeSnapshot]) -> Advertised:
 
 
 def findings(snapshots: Iterable[NodeSnapshot]) -> tuple[Diagnostic, ...]:
-    """What the rules say about the system as it advertises itself. Takes long for large systems."""
+    """Return the findings about the advertised system. This takes long for large systems."""
     nodes, contents = [], {}
     for number, snapshot in enumerate(snapshots, 1):
         path = f"advertised/{number}"
@@ -97,7 +97,7 @@ def _policy(space: NameSpaceView) -> str:
 
 
 def _text(value: str) -> str:
-    """Text of an element; what XML cannot carry is shown as an escape, and variables are not variables."""
+    """Return text for an element, with escapes for characters outside XML and for variables."""
     return escape(text.visible(value).replace("${", "$ {"))
 
 

@@ -62,7 +62,7 @@ def needs_fields(given: Filter) -> bool:
 
 
 def trace_filter(given: Filter) -> TraceFilter:
-    """The filter of `ospltool trace` that the words of `/` ask for. Words without a field are plain text."""
+    """Return the `ospltool trace` filter for the words of `/`. Words without a field are plain text."""
     named: dict[str, tuple[str, ...]] = collections.defaultdict(tuple)
     grep: list[re.Pattern[str]] = []
     exclude: list[re.Pattern[str]] = []

@@ -1,1 +1,1 @@
-"""What the screens show, computed from the model and a moment. No Textual in here."""
+"""The contents of the screens, computed from the model and a moment, without Textual."""

@@ -1,4 +1,4 @@
-"""Who aligns whom, how far, how fast, and how long still."""
+"""Running alignments, with progress, rate and time left."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def told_lines(view: View, number: int) -> list[Line]:
 
 
 def counts(view: View) -> str:
-    """How many requests were received, and how many of them were answered together with another."""
+    """Return the number of received requests, and of those answered together with another one."""
     received = combined = 0
     for event in view.model.events:
         if event.event == "align.request-received":
@@ -162,7 +162,7 @@ def counts(view: View) -> str:
 
 
 def idle_lines(view: View) -> list[Line]:
-    """What stands in for the table while nothing is aligned."""
+    """Return the lines shown without alignments."""
     waiting = [
         (node, space)
         for node in view.model.ordered_nodes()

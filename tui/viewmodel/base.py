@@ -1,4 +1,4 @@
-"""What every view is computed from, and the signs they share."""
+"""The input of all views, and the signs that they share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STATE_TONES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
-    """What screens are about, by keys: a node, a name-space, a group, an incident; empty for none."""
+    """The subject of a screen, by keys: a node, a name-space, a group, an incident; empty for none."""
 
     node: str = ""
     name_space: str = ""
@@ -60,7 +60,7 @@ class View:
 
     @property
     def model(self) -> SystemModel:
-        """What is known of the system."""
+        """Model of the system."""
         return self.health.model
 
 
@@ -126,7 +126,7 @@ def node_state(view: View, node: Node) -> Span:
 
 
 def since_heard(view: View, node: Node) -> str:
-    """How long a node has been up; of one that is not heard, for how long it has not been."""
+    """Return how long a node has been up, or for how long it has not been heard."""
     presence = node.presence(view.now_ns)
     if presence is Presence.HEARD:
         return f"up {text.age(view.now_ns - node.snapshot.started_ns)}"

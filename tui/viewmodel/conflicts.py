@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ospltool.live.conflicts import Conflict, every_conflict
+from ospltool.live.conflicts import Conflict
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, single
 from tui.viewmodel.base import View
@@ -44,7 +44,7 @@ def conflicts(view: View, width: int) -> Rows[Conflict]:
         tone = Tone.PLAIN if is_open or key in ("cause", "outcome") else Tone.DIM
         return single(plain[key], tone)
 
-    every = every_conflict(view.model)
+    every = view.model.conflicts.every(view.model.nodes)
     kept = [(one.key, one) for one in every if _keeps(view, one)]
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
 
@@ -83,8 +83,8 @@ def none_lines() -> list[Line]:
 
 
 def title(view: View, rows: Rows[Conflict]) -> str:
-    """How many are open, how many over, and what is not shown."""
-    every = every_conflict(view.model)
+    """Return the title with the numbers of open, ended and hidden conflicts."""
+    every = view.model.conflicts.every(view.model.nodes)
     over = sum(1 for one in every if one.ended_ns)
     parts = [f"{len(every) - over} open, {over} over"]
     if rows.hidden:

@@ -1,4 +1,4 @@
-"""What the rules of the check say about the system as it advertises itself."""
+"""Findings of the check's rules about the advertised system."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def finding_lines(view: View, one: Diagnostic, width: int) -> list[Line]:
 
 
 def title(view: View, found: Sequence[Diagnostic], hidden: int, *, running: bool) -> str:
-    """How many findings of which severity. Nothing fits together where nobody is heard."""
+    """Return the title with the numbers of findings by severity."""
     heard = sum(1 for node in view.model.nodes.values() if node.presence(view.now_ns) is Presence.HEARD)
     if not heard:
         return "no node is heard, so nothing can be compared"

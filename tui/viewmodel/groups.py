@@ -123,7 +123,7 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
 
 
 def title(view: View, rows: Rows[GroupKey]) -> str:
-    """How many groups are shown, and what is not."""
+    """Return the title with the numbers of shown and hidden groups."""
     every = len(view.model.groups)
     parts = [plural(every, "group")]
     if rows.hidden:

@@ -70,7 +70,7 @@ def incidents(view: View, width: int) -> Rows[Incident]:
 
 
 def title(view: View, rows: Rows[Incident]) -> str:
-    """How many last, are muted, and are over."""
+    """Return the title with the numbers of open, muted and closed incidents."""
     health = view.health
     parts = [plural(len(health.open), "incident")]
     if health.muted:
@@ -83,7 +83,7 @@ def title(view: View, rows: Rows[Incident]) -> str:
 
 
 def about(view: View, one: Incident, width: int, most: int = MAX_LINES) -> list[Line]:
-    """What, why, what it costs, and what to do."""
+    """Return observation, cause, effect and advice."""
     lines: list[Line] = []
     for label, value in (("What", one.what), ("Why", one.why), ("Effect", one.effect), ("Next", one.next)):
         wrapped = text.wrap(value, max(10, width - LABEL - 2), most, ellipsis=view.glyphs.ellipsis)
@@ -107,7 +107,7 @@ def head(view: View, one: Incident) -> Line:
 
 
 def events(view: View, one: Incident, width: int) -> Rows[NodeEvent]:
-    """What nodes told around the incident at INFO and above, oldest first."""
+    """Return the events around the incident at INFO and above, oldest first."""
     columns = (
         Column("time", "time", 12),
         Column("node", "node", 8, grow=1, most=16),
@@ -132,6 +132,6 @@ def events(view: View, one: Incident, width: int) -> Rows[NodeEvent]:
 
 
 def none_lines(view: View) -> list[Line]:
-    """What stands in for incidents where there are none."""
+    """Return the lines shown without incidents."""
     since = f" since {text.clock(view.model.began_ns)} UTC" if view.model.began_ns else ""
     return [dimmed((Span(f" nothing is wrong, and nothing was{since}; 7 shows all that is traced"),))]

@@ -92,7 +92,7 @@ def _holder_cell(view: View, node: Node, space: NameSpaceView, key: str) -> Cell
 
 
 def master_lines(view: View, name: str) -> list[Line]:
-    """Who is master in each role now, and the words in which that node says why."""
+    """Return the present master in each role, with the reason in the words of a node."""
     lines: list[Line] = []
     seen: set[tuple[str, str]] = set()
     for node in view.model.holders(name):

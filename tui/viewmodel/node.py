@@ -56,7 +56,7 @@ def card(view: View, node: Node) -> list[Line]:
 
 
 def _run_lines(view: View, node: Node) -> list[Line]:
-    """How the run before this one ended, as the node remembers."""
+    """Return the end of the previous run, as the node remembers it."""
     former = [run for run in view.model.runs.get(node.id, ()) if run.ended_ns]
     if not former:
         return []
@@ -86,7 +86,7 @@ def counters_line(view: View, node: Node) -> Line:
 
 
 def curves(view: View, node: Node) -> list[tuple[str, list[Point]]]:
-    """What is plotted of a node: titles with the newest value, and the points."""
+    """Return the plots of a node: titles with the newest value, and points."""
     series = view.model.series.get(node.id)
     presence = node.presence(view.now_ns)
     is_heard = presence is Presence.HEARD
@@ -258,7 +258,7 @@ def _delivery_mark(view: View, state: str) -> Span:
 
 
 def took(started_ns: int, finished_ns: int) -> str:
-    """How long something took, to a hundredth of a second; nothing while it runs."""
+    """Return a duration to a hundredth of a second; empty while it runs."""
     if finished_ns <= started_ns:
         return ""
     seconds = (finished_ns - started_ns) / 1e9

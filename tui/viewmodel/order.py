@@ -12,7 +12,7 @@ from tui.viewmodel.base import View
 
 
 class Rank(enum.IntEnum):
-    """How urgent a node is, most urgent first; the first two are severities of incidents."""
+    """Urgency of a node, most urgent first; the first two are severities of incidents."""
 
     ERROR = 0
     WARNING = 1

@@ -198,7 +198,7 @@ def sparks(values: Sequence[float], glyphs: Glyphs, width: int, *, least: float 
 
 
 def nothing_shown(view: View) -> list[Line]:
-    """What stands in for the explanation while there is no node to explain."""
+    """Return the lines shown without a node to explain."""
     if view.faults_only and view.model.nodes and not view.filter:
         number = plural(len(view.model.nodes), "node")
         return [(Span(f" no faults: {number} hidden; f shows all", Tone.DIM),)]
@@ -212,7 +212,7 @@ def nothing_shown(view: View) -> list[Line]:
 
 
 def detail(view: View, node: Node, name: str | None) -> list[Line]:
-    """What the cell under the cursor means, in two lines; the most important words come first."""
+    """Explain the cell under the cursor in two lines, the most important words first."""
     snapshot = node.snapshot
     heard = text.ago(node.age_ns(view.now_ns))
     about = f"host {snapshot.host}  pid {snapshot.pid}  role {snapshot.role}"

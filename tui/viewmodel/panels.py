@@ -26,7 +26,7 @@ LEAVING: Final = "lifecycle.leaving-state"
 SMALL_LEVELS: Final = frozenset(level.name for level in Level if level < Level.INFO)
 """Events of these levels are on the trace screen only."""
 SAME_NS: Final = 5_000_000_000
-"""What several nodes tell in the same words within this time is one line."""
+"""Time within which equal messages of several nodes make one line."""
 LEAST_FOR_TIMELINE: Final = 28
 MAX_CAPTION_LINES: Final = 2
 MOST_ELSEWHERE: Final = 3
@@ -46,13 +46,13 @@ SHORT_NAMES: Final = {
     "findings": "check",
     "persistence": "pers",
 }
-"""What the screens are called in a header without room for their whole names."""
+"""Short names of screens for a narrow header."""
 
 SECOND_NS: Final = 1_000_000_000
 
 
 def header(view: View, status: Status, screen: str, heading: str, width: int) -> list[Line]:
-    """What is watched, where we are, and how it is live, frozen, or out of reach; below, the tabs."""
+    """Return the header: system, screen, and whether it is live, frozen or out of reach; below, the tabs."""
     right = _mode(view, status)
     room = max(0, width - sum(len(span.text) for span in right))
     sign, tone = _verdict_sign(view, view.health.verdict)
@@ -149,7 +149,7 @@ def caption_lines(view: View, width: int) -> list[Line]:
 
 
 def current_incidents(view: View) -> list[Incident]:
-    """What is wrong now and not muted, worst first."""
+    """Return the open incidents that are not muted, worst first."""
     return view.health.open
 
 
@@ -229,7 +229,7 @@ class Notable:
 
 
 def notables(view: View, incidents: Sequence[Incident]) -> list[Notable]:
-    """What is not as it should be, then what is under way."""
+    """Return the lines about trouble, then those about running work."""
     found = [_of_incident(view, incident) for incident in incidents]
     for node in view.model.ordered_nodes():
         if node.is_stale(view.now_ns):
@@ -254,7 +254,7 @@ def _of_incident(view: View, incident: Incident) -> Notable:
 
 
 def severe(view: View) -> dict[str, tuple[str, ...]]:
-    """What is severe now, by key: its code, who it is about, and what was seen."""
+    """Return the severe incidents by key: code, subject and observation."""
     return {
         one.key: (one.code.id, one.who, one.what)
         for one in current_incidents(view)
@@ -350,7 +350,7 @@ def _teller(one: Told) -> str:
 
 
 def no_events(view: View) -> str:
-    """What stands in for events where there are none."""
+    """Return the lines shown without events."""
     if view.model.events and view.filter:
         return f"no event matches the filter; {len(view.model.events):,} hidden"
     return "no events yet" + ("; 7 shows all that is traced" if view.model.events else "")
@@ -387,7 +387,7 @@ def more_line(number: int) -> Line:
 
 
 def timebar_lines(view: View, status: Status, width: int) -> list[Line]:
-    """Where a recording stands; none for what is live."""
+    """Return the position in a recording; [] for a live system."""
     timeline = status.timeline
     if timeline is None:
         return []
@@ -407,7 +407,7 @@ def timebar_lines(view: View, status: Status, width: int) -> list[Line]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shares:
-    """How many lines each part of the overview gets, titles included; 0 hides it."""
+    """Lines of each part of the overview, titles included; 0 hides it."""
 
     attention: int
     matrix: int

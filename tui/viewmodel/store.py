@@ -1,4 +1,4 @@
-"""Where each node keeps its sets, and whether everything that it holds is on disk."""
+"""The stores of nodes, and whether their sets are on disk."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _behind(node: Node) -> int:
 
 
 def store_lines(view: View, node: Node, width: int) -> list[Line]:
-    """What one store said at start, what is wrong with it, and its groups that are behind."""
+    """Return a store's messages at start, its problem, and its groups that are behind."""
     store = node.snapshot.store
     lines: list[Line] = [
         (Span(f" {node.snapshot.name}  ", Tone.STRONG), Span(f"{store.kind} {store.path}", Tone.DIM))

@@ -39,7 +39,7 @@ def timeline_lines(view: View, width: int) -> list[Line]:
 
 
 def moments(view: View, begin_ns: int) -> Iterator[tuple[int, Tone]]:
-    """When incidents began, and when nodes told of something grave: also before this console was opened."""
+    """Return when incidents began and nodes reported grave events, also before the console's start."""
     health = view.health
     for one in health.every:
         if one.since_ns >= begin_ns and one.severity is not Severity.NOTICE:

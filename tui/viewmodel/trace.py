@@ -150,7 +150,7 @@ def row_lines(view: View, row: TraceRow, width: int) -> list[Line]:
 
 
 def title(source: str, shown: int, every: int, left_out: int) -> str:
-    """What is shown, and what is not."""
+    """Return the title with the numbers of shown, hidden and dropped rows."""
     parts = [f"{source}: {shown:,} of {every:,}" if shown != every else f"{source}: {shown:,}"]
     if shown > MAX_SHOWN:
         parts.append(f"the newest {MAX_SHOWN:,} of them shown")

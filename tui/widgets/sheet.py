@@ -181,7 +181,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         super().watch_scroll_y(old_value, new_value)
 
     def notify_style_update(self) -> None:
-        """The theme changed, or the focus."""
+        """Draw the table again after a change of theme or focus."""
         self._drawn.clear()
         super().notify_style_update()
 

@@ -34,7 +34,7 @@ class Sorting:
         return self._order[row] if self.column and 0 <= row < len(self._order) else row
 
     def take(self, table: Table) -> None:
-        """The table has other rows, or other values."""
+        """Take in the new rows and values of the table."""
         keys = table.keys
         if not self.column:
             self.keys = keys
@@ -63,7 +63,7 @@ class Sorting:
         self.choose(table, titled[index % len(titled)])
 
     def turn(self, table: Table) -> None:
-        """The other way round; a table that is not sorted is sorted by its first column, falling."""
+        """Reverse the order; sort an unsorted table by its first column, falling."""
         if not self.column:
             self.column = next((column.key for column in table.columns if column.title), "")
         self.falls = not self.falls

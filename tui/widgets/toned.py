@@ -48,6 +48,6 @@ class Toned(Widget):
         return Strip(self.segments(line))
 
     def notify_style_update(self) -> None:
-        """The theme changed, or the focus."""
+        """Draw the widget again after a change of theme or focus."""
         self._tone_styles.clear()
         super().notify_style_update()

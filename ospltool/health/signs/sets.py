@@ -9,7 +9,7 @@ from ospltool.health.codes import Severity
 from ospltool.health.redundancy import Redundancy
 from ospltool.health.scene import Scene
 from ospltool.health.sign import SECOND_NS, Sign, joined
-from ospltool.live.conflicts import Conflict, told_conflicts
+from ospltool.live.conflicts import Conflict
 from ospltool.live.nodes import Node
 from ospltool.live.progress import STALLED_NS
 
@@ -74,7 +74,7 @@ def _conflicts(scene: Scene) -> Iterator[Sign]:
     model = scene.model
     ids = {node.snapshot.name: node.id for node in model.ordered_nodes()}
     told: dict[tuple[str, frozenset[str]], Conflict] = {}
-    for one in told_conflicts(model):
+    for one in model.conflicts.told(model.nodes):
         if one.ended_ns or one.is_incompatibility:
             continue
         pair = (one.name_space, frozenset((one.node_name, one.fellow)))

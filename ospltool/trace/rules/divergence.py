@@ -48,7 +48,7 @@ def diverged(facts: Facts) -> Iterator[Finding]:
 
     Seen: a master's merge state changes; a fellow of its role has that node confirmed as its master, and is
         not in that state ten seconds later.
-    Refuted by: the fellow takes the state in time, or a set of its master; it stops, starts anew or chooses
+    Refuted by: the fellow takes the state in time, or a set of its master; it stops, restarts or chooses
         another master, or the two lose each other. If it takes the state later, that ends it.
     """
     for namespace, choices in grouped(facts.choices, lambda one: one.namespace):

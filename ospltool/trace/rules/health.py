@@ -177,7 +177,7 @@ def state_backwards(facts: Facts) -> Iterator[Finding]:
     """Find states that return to an earlier one within a run.
 
     Seen: a service state that comes before the one it follows in the order of a start.
-    Refuted by: an orderly stop: OpenSplice bounces between states while it terminates. A new run begins anew.
+    Refuted by: an orderly stop: OpenSplice bounces between states while it terminates. A new run starts over.
     """
     for run, spans in grouped(facts.states, lambda one: one.run):
         over = stopping_ns(facts, run)

@@ -69,7 +69,7 @@ def _emptied(facts: Facts, group: str, gone: dict[str, Place], most: int, moved:
         "Merge policy Delete throws away what a node has, also where the fellow's set was "
         "thrown away too; an "
         "empty set in place of another does the same. No alignment brought data back later in these traces; "
-        "whether applications wrote anew is not in them. Stores and back-ups of before may "
+        "whether applications wrote again is not in them. Stores and back-ups of before may "
         "still have it: keep "
         "them before any node is started again, and see why the merge came (master-livelock, two-masters, "
         "fellow-lost).",
