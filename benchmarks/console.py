@@ -36,7 +36,7 @@ HOUR_S: Final = 3600
 RECORDED_NODES, RECORDED_SPACES, RECORDED_GROUPS = 20, 10, 10
 RECORDED_EVERY_S: Final = 2
 FORWARD_S: Final = 10
-"""So much of the recording goes by in one tick."""
+"""The part of the recording that goes by in one tick."""
 
 Scenario = Callable[[ConsoleApp, Pilot[int]], Awaitable[None]]
 
@@ -145,7 +145,7 @@ def percentile_95(values: list[float]) -> float:
 def prepared(polls: int, period_ns: int = SECOND_NS) -> ScriptedFeed:
     """What the invented system says, worked out before: its own cost is not the console's.
 
-    Nor is looking through all of it for cyclic garbage: a console never holds so much at one time.
+    Nor is looking through all of it for cyclic garbage: a console never holds that much at one time.
     """
     source = FakeFeed(NODES, SPACES, GROUPS_OF_A_NODE, period_ns=period_ns)
     feed = ScriptedFeed([(source.now_ns(), source.poll()) for _ in range(polls)])

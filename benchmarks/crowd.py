@@ -19,7 +19,7 @@ from engine.simulator.options import NodePlan, Options, TopicPlan, Workload
 AREA: Final = "crowd"
 NODES: Final = (10, 100, 300, 1_000)
 LARGE: Final = 300
-"""From so many nodes on one repetition is enough: the same seed gives the same figures but processor time."""
+"""Nodes from which one repetition is enough: the same seed gives the same figures but processor time."""
 STEP_S: Final = 0.05
 PATIENCE_S: Final = 60.0
 MESSAGES: Final = Bar(Is.AT_MOST, 30)
@@ -65,7 +65,7 @@ def run(repeat: int) -> list[Row]:
 
 
 def start_up(nodes: int, seed: int = 1) -> StartUp:
-    """Start so many nodes and let time pass until all are complete."""
+    """Start N nodes and let time pass until all are complete."""
     options = Options(
         seed=seed,
         nodes=tuple(_plan(number) for number in range(nodes)),

@@ -39,7 +39,7 @@ def run(repeat: int) -> list[Row]:
             "last sample, from a node",
             "s",
             tuple(one["last"] for one in node),
-            remark=f"{COUNT} instances of {SIZE} octets; the writer is gone; from before the reader is made",
+            remark=f"{COUNT} instances of {SIZE} bytes; the writer is gone; from before the reader is made",
         ).against(alive),
         Row(AREA, f"{MANY:,} samples, last, from the start of the reader's process", "s", reader, bar=LATE),
         Row(AREA, f"{MANY:,} samples, last, from the start of a node with its store", "s", restart, bar=LATE),

@@ -57,8 +57,8 @@ def run(repeat: int) -> list[Row]:
     needless = tuple(one["reconnections"] - len(HOSTS) for one in busy)
     label = f"{NEW:,} new on each side of {COMMON:,}"
     columns = {what: tuple(one[what] for one in runs) for what in runs[0]}
-    whole = Row(AREA, "the whole set to an empty node, octets", "B", columns["whole"])
-    sent = Row(AREA, f"{label}, octets sent to merge", "B", columns["sent"])
+    whole = Row(AREA, "the whole set to an empty node, bytes", "B", columns["whole"])
+    sent = Row(AREA, f"{label}, bytes sent to merge", "B", columns["sent"])
     return [
         Row(AREA, f"{label}, from the link to equal sets", "s", columns["equal"]),
         Row(AREA, f"{label}, of that from hearing each other", "s", columns["merge"]),

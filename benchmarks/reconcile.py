@@ -41,12 +41,12 @@ def run(repeat: int) -> list[Row]:
             runs = [_measure(old, new) for _ in range(min(repeat, 3))]
             label = f"{differing:,} of {COUNT:,} of {size} B differ"
             octets, messages, seconds = (tuple(column) for column in zip(*runs, strict=True))
-            rows.append(Row(AREA, f"{label}, octets on the wire", "B", octets))
+            rows.append(Row(AREA, f"{label}, bytes on the wire", "B", octets))
             if differing:
                 truly = sum(len(s.payload) + len(s.key) + 8 for s in new)
                 ratios = tuple(each / truly for each in octets)
                 the_bar = bar if differing == 1_000 else None
-                rows.append(Row(AREA, f"{label}, octets sent / differing", "", ratios, bar=the_bar))
+                rows.append(Row(AREA, f"{label}, bytes sent / differing", "", ratios, bar=the_bar))
             rows.append(Row(AREA, f"{label}, messages", "", messages))
             rows.append(Row(AREA, f"{label}, processor time of both", "s", seconds))
     return [*rows, *_without_symbols()]
@@ -54,7 +54,7 @@ def run(repeat: int) -> list[Row]:
 
 def _without_symbols() -> list[Row]:
     """Bytes in both directions for differences that are found range by range."""
-    listed = Row(AREA, "the list of all identities, octets", "B", (8.0 * COUNT,))
+    listed = Row(AREA, "the list of all identities, bytes", "B", (8.0 * COUNT,))
     rows = [listed]
     draw = np.random.default_rng(1)
     for differing in DIFFERENCES[1:]:
@@ -68,7 +68,7 @@ def _without_symbols() -> list[Row]:
         octets, rounds = _search(ranges.Search(ours, 2 * differing), ranges.Held(theirs))
         seconds = time.process_time() - began
         rows += [
-            Row(AREA, f"{label}, octets", "B", (octets,)).against(listed),
+            Row(AREA, f"{label}, bytes", "B", (octets,)).against(listed),
             Row(AREA, f"{label}, questions", "", (rounds,)),
             Row(AREA, f"{label}, processor time of both", "s", (seconds,)),
         ]

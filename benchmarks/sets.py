@@ -33,7 +33,7 @@ def run(repeat: int) -> list[Row]:
             values = tuple(each[what] for each in runs)
             rows.append(Row(AREA, f"{name} instances ({count:,}), {what}", "us", values))
     octets = tuple(_octets_per_sample() for _ in range(repeat))
-    rows.append(Row(AREA, "memory of a sample of 108 octets, packed", "B", octets))
+    rows.append(Row(AREA, "memory of a sample of 108 bytes, packed", "B", octets))
     return rows
 
 

@@ -23,7 +23,7 @@ REAL_SERVICE: Final = "the real OpenSplice service needs 7.1 to 8.0 s for it, ne
 
 
 FLEETS: Final = (10, 30)
-"""More nodes than processors: what is measured is mostly the start of so many interpreters."""
+"""More nodes than processors: what is measured is mostly the start of the interpreters."""
 
 
 def run(repeat: int) -> list[Row]:

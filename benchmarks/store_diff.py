@@ -85,7 +85,7 @@ def _bare_join(left: Path, right: Path) -> int:
 
 
 def _from_sqlite(area: str, directory: Path, repeat: int) -> Row:
-    """A store of ours, read, verified and brought to the form in which it is compared."""
+    """An ospltool store, read, verified and brought to the form in which it is compared."""
     path = directory / "store"
     _fill(path)
     seconds = []

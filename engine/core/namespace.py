@@ -120,7 +120,7 @@ class NameSpaceState:
     wanted: tuple[Element, ...] = ()
     """Lazy: what readers on this host want. The node keeps these groups and no others."""
     obtained: tuple[Element, ...] = ()
-    """Lazy: the part of `wanted` that is here, complete as far as the system had it."""
+    """Lazy: the part of `wanted` that is here, as complete as the system had it."""
     whole: tuple[Element, ...] = ()
     """The part of `wanted` that came from a whole set; what else is here may lack samples."""
     from_parts: bool = False

@@ -35,7 +35,7 @@ class CapturedRun:
     Attributes:
         writer: the writer's GUID, 16 bytes, network order.
         count: number of writes.
-        octets: bytes of the queue that they take.
+        size_bytes: bytes of the queue that they take.
         times_ns: their source timestamps, in the order of the writes.
     """
 
@@ -46,7 +46,7 @@ class CapturedRun:
         "_size",
         "_stride",
         "count",
-        "octets",
+        "size_bytes",
         "times_ns",
         "writer",
     )
@@ -65,7 +65,7 @@ class CapturedRun:
         self.writer = writer
         self.times_ns = times_ns
         self.count = len(times_ns)
-        self.octets = self.count * stride
+        self.size_bytes = self.count * stride
         self._piece = piece
         self._begin = begin
         self._stride = stride
@@ -79,7 +79,7 @@ class CapturedRun:
     def keys(self) -> list[bytes]:
         """Return the key bytes of each sample."""
         piece, size, first = self._piece, self._key_bytes, self._begin + self._size
-        return [piece[at : at + size] for at in range(first, first + self.octets, self._stride)]
+        return [piece[at : at + size] for at in range(first, first + self.size_bytes, self._stride)]
 
     def record(self, place: int) -> CapturedSample:
         """Return the record at a place, counted from 0."""
@@ -91,6 +91,6 @@ class CapturedRun:
     def records(self) -> list[CapturedSample]:
         """Return all records."""
         piece, size, stride = self._piece, self._size, self._stride
-        payloads = [piece[at : at + size] for at in range(self._begin, self._begin + self.octets, stride)]
+        payloads = [piece[at : at + size] for at in range(self._begin, self._begin + self.size_bytes, stride)]
         alike = itertools.repeat(self.writer), itertools.repeat(DATA)
         return [*map(CapturedSample, self.times_ns, *alike, self.keys(), payloads)]

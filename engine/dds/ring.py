@@ -210,7 +210,7 @@ class Ring:
             run = self._run(piece, at, left)
             if run is not None:
                 taken.append(run)
-                count, used = run.count, run.octets
+                count, used = run.count, run.size_bytes
             else:
                 count, used = self._parse(piece, at, min(left, _MIN_RUN), taken)
             if not count:

@@ -4,7 +4,7 @@ An ordinary reader keeps, of a dispose, only the state it leads to. The tap ther
 history cache (struct dds_rhc) by a queue that takes everything.
 
 Nothing is ordered, filtered or dropped here: history depth, ownership, destination order and lifespan are
-the business of whoever drains the queue.
+the business of the code that drains the queue.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Found:
     learned: tuple[NameSpace, ...] = ()
     """Name-spaces learned from fellows."""
     replaced: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Notes of commands that replaced a set, as far as they have not been traced."""
+    """Notes of commands that replaced a set, those that have not been traced."""
     wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
     """Groups of Lazy name-spaces that readers on this host wanted."""
 

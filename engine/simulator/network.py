@@ -1,12 +1,12 @@
 """The network of a simulated cluster: links between hosts, and participants that find and lose each other.
 
-It stands for what Cyclone DDS does on a real network, as far as a node can tell:
+It stands for what a node can tell of Cyclone DDS on a real network:
 
 - A link is one direction between two hosts. What is sent while it is cut waits and comes when it is back, in
   order for each topic; nothing that was sent between two participants that know each other gets lost.
-- A participant that is silent for longer than its lease is forgotten by whoever does not hear it, each on its
-  own: one-sided views are normal. What was on its way between the two is lost then. When both hear each other
-  again, they match again, and state topics are sent once more (TRANSIENT_LOCAL).
+- A participant that is silent for longer than its lease is forgotten by every node that does not hear it,
+  each on its own: one-sided views are normal. What was on its way between the two is lost then. When both
+  hear each other again, they match again, and state topics are sent once more (TRANSIENT_LOCAL).
 - Two nodes are *attached* when each has matched the other and knows that the other has, as in
   `engine.dds.channel`: each tells whom it has matched.
 """

@@ -1,7 +1,7 @@
 """Protocol messages between nodes of one process: passed unchanged, because they are frozen values.
 
 Writing and reading JSON would take most of a simulation's time. So that the real codec is still part of it,
-every so many messages one goes through it and must come back the same.
+one message of N goes through it and must come back the same.
 """
 
 from __future__ import annotations

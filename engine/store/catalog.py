@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TOO_LARGE: Final = 1 << 62
-"""Bound of plausible counters: no store is opened or written so often."""
+"""Bound of plausible counters: no store is opened or written more often."""
 
 
 @dataclasses.dataclass(slots=True)

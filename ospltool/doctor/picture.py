@@ -29,7 +29,7 @@ class Endpoint:
     qos: EndpointQos
     """All announced policies."""
     process: str
-    """Name, process id and host of the participant, as far as announced."""
+    """Name, process id and host of the participant, where it announces them."""
     host: str
     """Host name; empty if not announced."""
     is_library: bool = False

@@ -2,7 +2,7 @@
 
 - Who aligned has all of a set that a complete node gave to it, and besides that only what it captured itself
   and what its own store held: nothing comes from a set that arrived in part.
-- Who injected has all of its stored set, as far as it could be read, but what it forgets in the same moment.
+- A node that injected has all that could be read of its stored set, but what it forgets in the same moment.
 - Neither holds where in the same moment a set turns out to have evolved apart, and the policy is Delete.
 - Who gives a set to somebody that aligns has a complete set itself.
 """

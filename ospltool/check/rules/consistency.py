@@ -1,4 +1,4 @@
-"""DUR80x: what keeps subscribers from ending with the same state, as far as configurations can tell."""
+"""DUR80x: what configurations show that keeps subscribers from ending with the same state."""
 
 from __future__ import annotations
 

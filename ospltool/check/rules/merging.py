@@ -137,7 +137,7 @@ def own_role_not_merged(node: NodeView) -> Iterator[Finding]:
 def ignores_own_role(node: NodeView) -> Iterator[Finding]:
     """A node ignores what nodes of its own role have after a split.
 
-    Why: It is a decision: both sides keep different sets until the data is written anew.
+    Why: It is a decision: both sides keep different sets until the data is written again.
 
     Example:
         <Merge type="Ignore" scope="*"/>

@@ -226,7 +226,7 @@ def trace_in_store(node: NodeView) -> Iterator[Finding]:
 def xml_store_limits(node: NodeView) -> Iterator[Finding]:
     """Persistent data is kept in the XML store, which does not scale.
 
-    Why: A file is written anew for each dispose; a topic may have 2 GiB at most; the quality of a set is
+    Why: A file is written again for each dispose; a topic may have 2 GiB at most; the quality of a set is
         the time of its files, so that a copy of an old store wins the election.
 
     Example:

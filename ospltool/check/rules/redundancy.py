@@ -61,7 +61,7 @@ def provider_bound_below_count(file: FileView) -> Iterator[Finding]:
     """The bound on waiting for stable providers is less than the periods that stability takes.
 
     Why: Every change would be forced at the bound, before it can be stable: the count has no effect, and an
-        oscillating link makes readers anew all the time.
+        oscillating link makes readers again all the time.
 
     Example:
         <stable_provider_period_count>3</stable_provider_period_count>
@@ -138,7 +138,7 @@ def _reasons(group: GroupSettings) -> Iterator[str]:
 def hasty_providers(file: FileView) -> Iterator[Finding]:
     """A change of providers is made within less than a second.
 
-    Why: Each change makes a reader anew with another filter, which costs bandwidth. A link that is lost for
+    Why: Each change makes a new reader with another filter, which costs bandwidth. A link that is lost for
         a moment is not worth it.
 
     Example:

@@ -176,8 +176,8 @@ def empty_value(node: NodeView) -> Iterator[Finding]:
         <Verbosity/>
     Use instead:
         Remove it to get the default, or give it a value.
-    OpenSplice: Its validator never looks at an empty element, and the service keeps the default. Nodes of
-        ours refuse it.
+    OpenSplice: Its validator never looks at an empty element, and the service keeps the default. An
+        ospltool node refuses it.
     Reference: //OpenSplice
     """
     for problem in node.problems(Kind.EMPTY_VALUE):

@@ -1,7 +1,7 @@
 """Damaged files: the part before the damage is shown, and the place is reported.
 
-A compressed file that is cut or damaged is read as far as it can be decompressed. That place is noted here,
-once for each file, for the report to the user.
+A compressed file that is cut or damaged is read up to the place where it cannot be decompressed. That place
+is noted here, once for each file, for the report to the user.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def fellow_lost(facts: Facts) -> Iterator[Finding]:
             when = incident[0].time_ns or 0
             if (stops is not None and stops <= when) or _ENDS in incident[0].text:
                 continue  # one of the two stops in order
-            told, apart = _what_became_of(facts, fellow, when, anew=_RESTARTED in incident[0].text)
+            told, apart = _what_became_of(facts, fellow, when, is_new=_RESTARTED in incident[0].text)
             if told is None:
                 continue
             if not places:
@@ -114,17 +114,17 @@ def _incidents(places: list[Place]) -> Iterator[list[Place]]:
         yield incident
 
 
-def _what_became_of(facts: Facts, address: str, when: int, *, anew: bool) -> tuple[str | None, bool]:
+def _what_became_of(facts: Facts, address: str, when: int, *, is_new: bool) -> tuple[str | None, bool]:
     """Explain the loss of a fellow from its trace, None if it stopped in order; tell whether it ran on.
 
     Args:
         facts: facts from the traces.
         address: the fellow's address.
         when: time of the loss, in ns.
-        anew: the fellow was lost because its next run had begun.
+        is_new: the fellow was lost because its next run had begun.
     """
     runs = facts.names.runs_of.get(address, [])
-    if anew:  # the previous run was lost
+    if is_new:  # the previous run was lost
         runs = sorted(run for run in runs if facts.first_ns[run] < when)[:-1]
     spans = [span for span in facts.states if span.run in runs]
     if not spans:
