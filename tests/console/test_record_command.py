@@ -65,4 +65,4 @@ def test_top_says_a_recording_at_a_moment_as_json(tmp_path: Path, capsys: Captur
 @pytest.mark.parametrize("arguments", [(), ("--once", "--output", "x")])
 def test_record_wants_a_file_or_once(arguments: tuple[str, ...], capsys: Capture) -> None:
     assert main(["record", *arguments]) == 2
-    assert "either a file with --output or --once" in capsys.readouterr().err
+    assert "give --output FILE or --once" in capsys.readouterr().err

@@ -288,7 +288,7 @@ def test_top_says_a_moment_of_a_simulation_as_json(capsys: Capture) -> None:
     [
         (("--simulate", "none", "--faults", "storm", "--json"), "no such fault: storm"),
         (("--simulate", "nothing.toml", "--json"), "nothing.toml"),
-        (("--simulate", "none", "--json", "--at", "soon"), "no moment"),
+        (("--simulate", "none", "--json", "--at", "soon"), "not a moment"),
         (("--simulate", "none", "--json", "--screen", "none"), "no screen"),
         (("--simulate", "none", "--replay", "x"), "choose --replay or --simulate"),
         (("--simulate", "none", "--operate"), "--operate needs a live domain"),

@@ -27,7 +27,7 @@ PLACES = {{
     "delivery": ("engine.dds.directed", "DirectedSession.__init__"),
     "stream": ("engine.dds.bulk", "BulkSender.__init__"),
     "store": ("engine.runtime.persistence", "Persistence.work"),
-    "service-store": ("engine.persistence.service.store", "Store._write_batch"),
+    "service-store": ("engine.persistence.service.store", "ReplicaStore._write_batch"),
     "sender": ("engine.dds.channel", "Channel.publish"),
     "pump": ("engine.dds.discovery", "Discovery.take"),
     "client": ("engine.client_service.lines", "Lines._carry_out"),

@@ -402,5 +402,5 @@ def test_a_damaged_type_description_is_refused_with_the_place(participant: NodeP
         padding += 1
         assert whole.mapping[at] == 0, f"a change at {at} was not found"
     assert padding <= 12
-    check_refused("names no type", information=b"")
+    check_refused("does not name a type", information=b"")
     check_refused("is missing in the type mapping", information=other.information)
