@@ -55,6 +55,8 @@ MAX_FOUND: Final = 16
 """Comparisons whose lacking samples are kept."""
 MAX_FOUND_IDENTITIES: Final = 1 << 17
 """Identities kept of one comparison: 1 MiB."""
+MAX_COMPARED: Final = 4
+"""Sets kept between the sketches of a comparison; further ones are made again for each sketch."""
 _NEEDS_WHOLE: Final = ("initial", *MERGE_PURPOSES)
 
 
@@ -76,7 +78,7 @@ class _Question:
     """All identities of the alignee, if it sent the list."""
     lacking: reconciliation.Words | None = None
     """Identities that the alignee knows that it lacks; its symbols include them."""
-    ours: _Ours | None = None
+    ours: ComparedSet | None = None
     """The set here, with which the comparison began."""
     bytes: int = 0
     """Bytes of sketches and answers received."""
@@ -93,7 +95,7 @@ class _Question:
 
 
 @dataclasses.dataclass(slots=True)
-class _Ours:
+class ComparedSet:
     """The set here, as it was when the comparison began."""
 
     groups: list[tuple[Group, Rows]]
@@ -289,7 +291,7 @@ class AlignerComparisons:
             identities = yield from reconciliation.identities(groups, sketch.salt)
             encoder = reconciliation.Encoder(identities)
             none_yet = yield from encoder.until(0)
-            question.ours = _Ours(groups, root, identities, encoder, none_yet)
+            question.ours = ComparedSet(groups, root, identities, encoder, none_yet)
         ours = question.ours
         # 2. With the list of all identities, the difference is exact.
         if question.identities is not None:
@@ -318,6 +320,8 @@ class AlignerComparisons:
         larger = max(sketch.count, len(ours.identities))
         is_stuck = wanted <= question.asked_for or question.sketches >= MAX_SKETCHES
         if expected <= MANY * larger and wanted <= larger and not is_stuck:
+            if sum(one.ours is not None for one in self._questions.values()) > MAX_COMPARED:
+                question.ours = None
             self._ask(question, wanted)
         elif is_stuck and self._may_search(question, sketch, expected):
             from engine.dataset import ranges
@@ -384,7 +388,7 @@ class AlignerComparisons:
         self._narrow(question, search)
 
     def _found(
-        self, question: _Question, ours: _Ours, found: reconciliation.Difference
+        self, question: _Question, ours: ComparedSet, found: reconciliation.Difference
     ) -> Stepwise[Answer | None]:
         """Return the answer that turns the alignee's set into this one."""
         from engine.dataset import reconciliation

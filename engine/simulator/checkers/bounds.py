@@ -10,6 +10,7 @@ from engine.dataset.groups import GroupDescription
 from engine.runtime.disposed import DisposedInstances
 from engine.runtime.persistence import Persistence
 from engine.runtime.reconciling.alignee import Base
+from engine.runtime.reconciling.aligner import ComparedSet
 from engine.runtime.registered import Registered
 from engine.runtime.sets import Began
 from engine.simulator.checkers.base import Checker
@@ -27,7 +28,17 @@ FOR_EACH: Final = 6
 """Entries for each fellow, reader process, writer and topic, times the name-spaces."""
 LOOKS: Final = 6
 _CONTAINERS: Final = (dict, list, tuple, set, frozenset, collections.deque)
-_DATA: Final = (DataSet, DisposedInstances, Registered, Base, Began, GroupDescription, Persistence, Tracer)
+_DATA: Final = (
+    DataSet,
+    DisposedInstances,
+    Registered,
+    Base,
+    ComparedSet,
+    Began,
+    GroupDescription,
+    Persistence,
+    Tracer,
+)
 """Classes that do not count: data, and changes that wait for a slow disk, which have their own bound."""
 _ATOMS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 _OURS: Final = ("engine.core.", "engine.runtime.", "engine.dataset.")
