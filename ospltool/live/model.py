@@ -57,6 +57,7 @@ class SystemModel:
         self.notices: deque[Notice] = deque(maxlen=MAX_NOTICES)
         self.caption = ""
         self.domain_lost_ns = 0
+        self._last_lost_ns = -1
         self.ended_ns = 0
         self.dropped = 0
         self.nodes_left_out = 0
@@ -301,12 +302,17 @@ class SystemModel:
         self._note_run(before, heard)
 
     def _note_run(self, before: Node | None, heard: Heard) -> None:
-        """Notice a node that runs in a new process although it had not announced its end."""
+        """Notice a node that runs in a new process although it had not announced its end.
+
+        If the domain was out of reach in between, that tells what happened to its nodes.
+        """
         snapshot = heard.snapshot
         if before is not None and snapshot.started_ns <= before.snapshot.started_ns:
             return
         self.told.settle(snapshot)
-        if before is not None and not before.in_order and snapshot.pid != before.snapshot.pid:
+        if before is None or before.heard_ns <= self._last_lost_ns:
+            return
+        if not before.in_order and snapshot.pid != before.snapshot.pid:
             text = f"process {before.snapshot.pid} was heard last; process {snapshot.pid} has replaced it"
             self.told.restarted(snapshot.id, heard.heard_ns, text)
 
@@ -361,7 +367,7 @@ class SystemModel:
         elif notice.kind is NoticeKind.REPLICA_LOST:
             self.persistence.lose(notice.node, notice.time_ns)
         elif notice.kind is NoticeKind.DOMAIN_LOST:
-            self.domain_lost_ns = notice.time_ns
+            self.domain_lost_ns = self._last_lost_ns = notice.time_ns
         elif notice.kind is NoticeKind.DOMAIN_FOUND:
             self.domain_lost_ns = 0
         elif notice.kind is NoticeKind.END:
