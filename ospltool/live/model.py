@@ -27,6 +27,9 @@ EVENTS_SLACK: Final = 1_000
 
 MAX_NOTICES: Final = 500
 
+RETURN_NS: Final = 10_000_000_000
+"""How long after the domain was found again its other nodes may take to come back."""
+
 
 def _is_repeated(before: Node | None, snapshot: NodeSnapshot) -> bool:
     """Return whether a recording repeats an old snapshot of a node that had ended in order."""
@@ -57,7 +60,7 @@ class SystemModel:
         self.notices: deque[Notice] = deque(maxlen=MAX_NOTICES)
         self.caption = ""
         self.domain_lost_ns = 0
-        self._last_lost_ns = -1
+        self._last_lost_ns = self._found_ns = -1
         self.ended_ns = 0
         self.dropped = 0
         self.nodes_left_out = 0
@@ -301,6 +304,10 @@ class SystemModel:
         self.conflicts.settle(snapshot)
         self._note_run(before, heard)
 
+    def is_coming_back(self, node: Node, now_ns: int) -> bool:
+        """Return whether the node was lost with the whole domain, which was found again a moment ago."""
+        return node.heard_ns <= self._last_lost_ns and now_ns < self._found_ns + RETURN_NS
+
     def _note_run(self, before: Node | None, heard: Heard) -> None:
         """Notice a node that runs in a new process although it had not announced its end.
 
@@ -369,6 +376,6 @@ class SystemModel:
         elif notice.kind is NoticeKind.DOMAIN_LOST:
             self.domain_lost_ns = self._last_lost_ns = notice.time_ns
         elif notice.kind is NoticeKind.DOMAIN_FOUND:
-            self.domain_lost_ns = 0
+            self.domain_lost_ns, self._found_ns = 0, notice.time_ns
         elif notice.kind is NoticeKind.END:
             self.ended_ns = now_ns

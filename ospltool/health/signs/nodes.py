@@ -53,7 +53,7 @@ def _absent(scene: Scene) -> Iterator[Sign]:
 def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     name = node.snapshot.name
     word = scene.words.get(name)
-    if word and word.in_order:
+    if (word and word.in_order) or scene.model.is_coming_back(node, scene.now_ns):
         return
     why = word.text if word else ""
     if presence is Presence.SILENT:
