@@ -333,37 +333,6 @@ def test_a_lost_domain_takes_in_the_lost_nodes() -> None:
     check_signs([node()], [("DUL-DOMAIN-LOST", "domain", "the domain is out of reach")], notices=notices)
 
 
-@pytest.mark.parametrize("is_power_failure", [False, True])
-def test_a_restart_is_told_unless_the_whole_domain_was_away(is_power_failure: bool) -> None:
-    model = SystemModel()
-    model.apply(Update(snapshots=(Heard(node(pid=1), START_NS),)), START_NS)
-    lost, found = (
-        Notice(kind, START_NS + S, "") for kind in (NoticeKind.DOMAIN_LOST, NoticeKind.DOMAIN_FOUND)
-    )
-    if is_power_failure:
-        model.apply(Update(notices=(lost,)), START_NS + S)
-    again = Heard(node(pid=2, started_ns=START_NS + S), START_NS + 2 * S)
-    notices = (found,) if is_power_failure else ()
-    model.apply(Update(snapshots=(again,), notices=notices), START_NS + 2 * S)
-    codes = [one.code.id for one in incidents(model, START_NS + 2 * S)]
-    assert codes == ([] if is_power_failure else ["DUL-NODE-RESTARTED"])
-
-
-def test_a_node_that_was_lost_with_the_domain_has_time_to_come_back() -> None:
-    model = SystemModel()
-    model.apply(Update(snapshots=tuple(Heard(node(number), START_NS) for number in (1, 2))), START_NS)
-    lost, found = (
-        Notice(kind, START_NS + S, "") for kind in (NoticeKind.DOMAIN_LOST, NoticeKind.DOMAIN_FOUND)
-    )
-    gone = Notice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2))
-    model.apply(Update(notices=(lost, gone)), START_NS + S)
-    model.apply(Update(notices=(found,)), START_NS + S)
-    for seconds, codes in ((2, set()), (12, {"DUL-NODE-GONE"})):
-        again = Heard(node(1), START_NS + seconds * S)
-        model.apply(Update(snapshots=(again,)), START_NS + seconds * S)
-        assert {one.code.id for one in incidents(model, START_NS + seconds * S)} == codes
-
-
 def held_for_long(*snapshots: NodeSnapshot, seconds: int = 10) -> SystemModel:
     model = SystemModel()
     for moment in (0, seconds * S):
