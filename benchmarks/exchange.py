@@ -65,7 +65,7 @@ class Side:
         self.space.replace = self._replace
         anything: Any = _Anything()
         core: Any = types.SimpleNamespace(
-            fellows=[],
+            fellow=lambda _: None,
             name_of=str,
             expects=lambda *_: True,
             set_progress=lambda *_: None,
@@ -126,18 +126,18 @@ def align(
     `change` is done to everything that is sent.
     """
     for one, other in ((aligner, alignee), (alignee, aligner)):
-        one.shared.core.fellows = [_as_fellow(other)]
+        one.shared.core.fellow = {other.node: _as_fellow(other)}.get
     alignee.transfers.expect(ExpectSet(NAME_SPACE, request, aligner.node, "replace"))
     alignee.work()
     target = Target(alignee.node, request, "replace", compares=bool(alignee.sent))
     aligner.transfers.send(SendSet(NAME_SPACE, NO_EPOCH, (target,)))
-    octets = messages = 0
+    size = messages = 0
     while aligner.sent or alignee.sent:
         for source, sink in ((alignee, aligner), (aligner, alignee)):
             while source.sent:
                 item = change(source.sent.popleft())
-                octets += len(item)
+                size += len(item)
                 messages += 1
                 sink.transfers.batch(item)
                 sink.work()
-    return octets, messages
+    return size, messages

@@ -40,11 +40,11 @@ def run(repeat: int) -> list[Row]:
             new = _samples(0, differing, 2, size)
             runs = [_measure(old, new) for _ in range(min(repeat, 3))]
             label = f"{differing:,} of {COUNT:,} of {size} B differ"
-            octets, messages, seconds = (tuple(column) for column in zip(*runs, strict=True))
-            rows.append(Row(AREA, f"{label}, bytes on the wire", "B", octets))
+            sent, messages, seconds = (tuple(column) for column in zip(*runs, strict=True))
+            rows.append(Row(AREA, f"{label}, bytes on the wire", "B", sent))
             if differing:
                 truly = sum(len(s.payload) + len(s.key) + 8 for s in new)
-                ratios = tuple(each / truly for each in octets)
+                ratios = tuple(each / truly for each in sent)
                 the_bar = bar if differing == 1_000 else None
                 rows.append(Row(AREA, f"{label}, bytes sent / differing", "", ratios, bar=the_bar))
             rows.append(Row(AREA, f"{label}, messages", "", messages))
@@ -65,10 +65,10 @@ def _without_symbols() -> list[Row]:
         )
         label = f"{differing:,} of {COUNT:,} range by range"
         began = time.process_time()
-        octets, rounds = _search(ranges.Search(ours, 2 * differing), ranges.Held(theirs))
+        sent, rounds = _search(ranges.Search(ours, 2 * differing), ranges.Held(theirs))
         seconds = time.process_time() - began
         rows += [
-            Row(AREA, f"{label}, bytes", "B", (octets,)).against(listed),
+            Row(AREA, f"{label}, bytes", "B", (sent,)).against(listed),
             Row(AREA, f"{label}, questions", "", (rounds,)),
             Row(AREA, f"{label}, processor time of both", "s", (seconds,)),
         ]
@@ -76,14 +76,14 @@ def _without_symbols() -> list[Row]:
 
 
 def _search(search: ranges.Search, held: ranges.Held) -> tuple[float, float]:
-    octets = rounds = 0
+    sent = rounds = 0
     while search.asked is not None:
         fingerprints, identities = held.answer(search.asked)
-        octets += 4 * (len(search.asked.split) + len(search.asked.listed))
-        octets += 8 * (len(fingerprints) + len(identities))
+        sent += 4 * (len(search.asked.split) + len(search.asked.listed))
+        sent += 8 * (len(fingerprints) + len(identities))
         search.take(fingerprints, identities)
         rounds += 1
-    return float(octets), float(rounds)
+    return float(sent), float(rounds)
 
 
 def _samples(begin: int, end: int, time_ns: int, size: int) -> list[Sample]:
@@ -102,8 +102,8 @@ def _measure(old: list[Sample], new: list[Sample]) -> tuple[float, float, float]
     describe = {GROUP: DESCRIPTION}
     aligner, alignee = Side("a" * 32, ours, describe), Side("b" * 32, theirs, describe)
     began = time.process_time()
-    octets, messages = align(aligner, alignee)
+    sent, messages = align(aligner, alignee)
     seconds = time.process_time() - began
     if alignee.result is None or not alignee.result.summary().same_content(ours.summary()):
         raise RuntimeError("the alignee does not have the set of the aligner")
-    return float(octets), float(messages), seconds
+    return float(sent), float(messages), seconds

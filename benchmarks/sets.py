@@ -32,8 +32,8 @@ def run(repeat: int) -> list[Row]:
         for what in runs[0]:
             values = tuple(each[what] for each in runs)
             rows.append(Row(AREA, f"{name} instances ({count:,}), {what}", "us", values))
-    octets = tuple(_octets_per_sample() for _ in range(repeat))
-    rows.append(Row(AREA, "memory of a sample of 108 bytes, packed", "B", octets))
+    size = tuple(_bytes_per_sample() for _ in range(repeat))
+    rows.append(Row(AREA, "memory of a sample of 108 bytes, packed", "B", size))
     return rows
 
 
@@ -79,12 +79,12 @@ def _microseconds(work: Callable[[], None], count: int) -> float:
     return took / count * 1e6
 
 
-def _octets_per_sample() -> float:
+def _bytes_per_sample() -> float:
     data = [pack_samples(piece).data for piece in pieces(_samples(MANY, 1), _BLOCK_BYTES)]
     tracemalloc.start()
     subject = GroupSet(1)
     while data:
         subject.extend(Rows((Block(bytes(bytearray(data.pop()))),)))
-    octets, _ = tracemalloc.get_traced_memory()
+    size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    return octets / subject.count
+    return size / subject.count

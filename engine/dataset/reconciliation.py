@@ -174,7 +174,9 @@ class Encoder:
 
     def until(self, end: int) -> Stepwise[Symbols]:
         """Compute the symbols from the last ones up to `end`, without it."""
-        first, self._made = self._made, max(end, self._made)
+        if end <= self._made:
+            return _empty(self._made, 0)
+        first, self._made = self._made, end
         made = _empty(first, self._made - first)
         for begin in range(0, len(self._identities), STEP):
             part = slice(begin, begin + STEP)

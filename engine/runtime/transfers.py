@@ -48,9 +48,9 @@ class Transfers:
         self._telling = telling
         self._incoming = IncomingStreams(shared.settings.node)
         self.steps = Steps(shared.clock, self._malformed)
-        found = LackingSamples(shared.clock)
-        self._comparing = AligneeComparisons(shared, self.steps, secret, found)
-        self._answering = AlignerComparisons(shared, self.steps, self._send_to, found)
+        lacking = LackingSamples(shared.clock)
+        self._comparing = AligneeComparisons(shared, self.steps, secret, lacking)
+        self._answering = AlignerComparisons(shared, self.steps, self._send_to, lacking)
         self._placing = Placing(shared, serving, housekeeping, self._comparing)
         self._sent = 0
         self._joint: dict[tuple[str, tuple[str, ...]], tuple[Target, ...]] = {}

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.exchange import Side, align
+from engine.core.events import ExpectSet
 from engine.core.messages import CAPABILITIES, LACKING
 from engine.core.namespaces import Group
 from engine.dataset import ranges, reconciliation
@@ -22,7 +23,7 @@ from engine.dataset.reconciliation import Symbols, finished
 from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.runtime.reconciling import messages as notes
-from engine.runtime.reconciling.alignee import AligneeComparisons
+from engine.runtime.reconciling.alignee import FIRST_SYMBOLS, AligneeComparisons
 from engine.runtime.reconciling.aligner import MAX_SKETCHES
 from tests.property.samples import GROUPS, contents
 
@@ -319,6 +320,19 @@ def check_both_ways(capabilities: tuple[str, ...], *, moves: bool) -> int:
 def test_the_way_back_tells_what_the_first_way_found(moves: bool) -> None:
     older = tuple(one for one in CAPABILITIES if one != LACKING)
     assert check_both_ways(CAPABILITIES, moves=moves) < 0.8 * check_both_ways(older, moves=moves)
+
+
+def test_an_aligner_that_asks_for_fewer_symbols_than_it_was_sent_gets_no_more() -> None:
+    """It may have forgotten them, or its question overtook the last ones."""
+    alignee = Side("b" * 32, data_set(apart(1_000, 1)), DESCRIBE)
+    alignee.transfers.expect(ExpectSet("all", 1, "a" * 32, "replace"))
+    alignee.work()
+    alignee.sent.clear()
+    alignee.transfers.batch(notes.encode(notes.More("all", 1, 16)))
+    alignee.work()
+    (told,) = (notes.decode(each)[0] for each in alignee.sent)
+    assert isinstance(told, notes.Sketch)
+    assert (told.first, told.length) == (FIRST_SYMBOLS, 0)
 
 
 @given(st.binary(max_size=80), st.booleans())

@@ -129,14 +129,14 @@ class AligneeComparisons:
     Args:
         steps: carries out comparisons.
         secret: secret of this node, from which it makes salts.
-        found: identities that this node lacks by its own comparisons as aligner.
+        lacking: identities that this node lacks by its own comparisons as aligner.
     """
 
-    def __init__(self, shared: SharedState, steps: Steps, secret: bytes, found: LackingSamples) -> None:
+    def __init__(self, shared: SharedState, steps: Steps, secret: bytes, lacking: LackingSamples) -> None:
         self._shared = shared
         self._steps = steps
         self._secret = secret
-        self._found = found
+        self._lacking = lacking
         self._bases: dict[tuple[str, int], Base] = {}
         self._distrusted: set[str] = set()
 
@@ -150,7 +150,7 @@ class AligneeComparisons:
         if name in self._distrusted:
             self._distrusted.discard(name)
             return
-        known = next((each for each in self._shared.core.fellows if each.node == event.aligner), None)
+        known = self._shared.core.fellow(event.aligner)
         if event.elements and not (known and known.can(PARTS)):
             return
         held = _held(self._shared.spaces[name], event)
@@ -159,8 +159,8 @@ class AligneeComparisons:
             return
         groups = [(group, group_set.samples()) for group, group_set in held.groups.items()]
         salt = hashlib.blake2b(f"{name} {event.request}".encode(), key=self._secret, digest_size=16).digest()
-        found = self._found.take(name, event.aligner) if known and known.can(LACKING) else None
-        salt, lacks = found or (salt, None)
+        lacking = self._lacking.take(name, event.aligner) if known and known.can(LACKING) else None
+        salt, lacks = lacking or (salt, None)
         base = self._bases[name, event.request] = Base(
             event.aligner, salt, groups, root, self._shared.clock.monotonic(), lacks
         )
@@ -225,14 +225,13 @@ class AligneeComparisons:
 
     def _send(self, name: str, request: int, base: Base, end: int) -> Stepwise[None]:
         """Send the symbols that follow the last ones."""
-        first, body = base.told, b""
+        first, body, lacking = base.told, b"", 0
         if end > first:
             body = (yield from base.symbols(end)).to_bytes(base.root.count)
             base.told = end
-        lacking = 0
-        if not first and base.lacks is not None:
-            lacking, body = len(base.lacks), body + base.lacks.astype("<u8").tobytes()
-        self._tell(name, request, base, body, first=first, length=end - first, lacking=lacking)
+            if not first and base.lacks is not None:
+                lacking, body = len(base.lacks), body + base.lacks.astype("<u8").tobytes()
+        self._tell(name, request, base, body, first=first, length=base.told - first, lacking=lacking)
 
     def _tell(
         self,

@@ -51,9 +51,9 @@ LIST_BYTES: Final = 8
 """Bytes of each identity in a list."""
 MAX_SKETCHES: Final = 6
 """Sketches after which symbols have failed; two or three are enough as a rule."""
-MAX_FOUND: Final = 16
+MAX_LACKING: Final = 16
 """Comparisons whose lacking samples are kept."""
-MAX_FOUND_IDENTITIES: Final = 1 << 17
+MAX_LACKING_IDENTITIES: Final = 1 << 17
 """Identities kept of one comparison: 1 MiB."""
 MAX_COMPARED: Final = 4
 """Sets kept between the sketches of a comparison; further ones are made again for each sketch."""
@@ -128,9 +128,9 @@ class LackingSamples:
     def keep(self, name_space: str, fellow: str, salt: bytes, lacking: reconciliation.Words) -> None:
         """Keep identities that a fellow has and this node lacks."""
         self._known.pop((name_space, fellow), None)
-        if 0 < len(lacking) <= MAX_FOUND_IDENTITIES:
+        if 0 < len(lacking) <= MAX_LACKING_IDENTITIES:
             self._known[name_space, fellow] = self._clock.monotonic(), salt, lacking
-            if len(self._known) > MAX_FOUND:
+            if len(self._known) > MAX_LACKING:
                 del self._known[next(iter(self._known))]
 
     def take(self, name_space: str, fellow: str) -> tuple[bytes, reconciliation.Words] | None:
@@ -145,7 +145,7 @@ class AlignerComparisons:
     Args:
         steps: carries out comparisons.
         send: sends a set, or with an answer only the difference, to a target.
-        found: keeps the identities that this node lacks.
+        lacking: keeps the identities that this node lacks.
     """
 
     def __init__(
@@ -153,12 +153,12 @@ class AlignerComparisons:
         shared: SharedState,
         steps: Steps,
         send: Callable[[str, Target, Answer | None], None],
-        found: LackingSamples,
+        lacking: LackingSamples,
     ) -> None:
         self._shared = shared
         self._steps = steps
         self._send = send
-        self._found_here = found
+        self._lacking = lacking
         self._questions: dict[tuple[str, int], _Question] = {}
 
     @property
@@ -339,7 +339,7 @@ class AlignerComparisons:
         """Whether the alignee answers questions about ranges, and they cost less than its list."""
         from engine.dataset import ranges
 
-        fellow = next((each for each in self._shared.core.fellows if each.node == sketch.node), None)
+        fellow = self._shared.core.fellow(sketch.node)
         can = fellow is not None and fellow.can(RANGES)
         return can and ranges.cost(expected, sketch.count) < LIST_BYTES * sketch.count
 
@@ -395,7 +395,7 @@ class AlignerComparisons:
 
         sketch = question.sketch
         assert sketch is not None
-        self._found_here.keep(question.name_space, sketch.node, sketch.salt, found.only_theirs)
+        self._lacking.keep(question.name_space, sketch.node, sketch.salt, found.only_theirs)
         places = yield from reconciliation.positions(ours.identities, found.only_ours)
         if places is None:
             return None
