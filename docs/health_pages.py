@@ -40,9 +40,8 @@ def _index() -> str:
 
 def _page(code: Code) -> str:
     lines = [f"# {code.id}", "", _NOTE, "", f"**{code.title}.** Severity: {code.severity.label}.", ""]
-    lines += ["## What is observed", "", code.observed, "", "## Likely causes", ""]
-    lines += [f"- {cause}" for cause in code.causes]
-    lines += ["", "## Effect on data", "", code.effect, "", "## What to do", "", code.next, ""]
+    for heading, text in code.sections.items():
+        lines += [f"## {heading}", "", text, ""]
     return "\n".join([*lines, "[All codes](README.md)", ""])
 
 

@@ -14,9 +14,9 @@ from ospltool.cli.units import duration_s
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
+    from engine.dataset.captured import CapturedSample
     from engine.dataset.content import Expression, Kinds, Path
     from engine.dataset.sample import Sample
-    from engine.dds.tap import Captured
     from ospltool.stores.model import GroupFacts, StoreReader
 
 _MAX_PROBLEMS = 10
@@ -131,7 +131,7 @@ class _Printer:
         self,
         fields: dict[str, Any],
         place: dict[str, object],
-        sample: Sample | Captured,
+        sample: Sample | CapturedSample,
         *,
         is_delivered: bool = False,
     ) -> None:
@@ -170,7 +170,7 @@ def _has(fields: Any, path: Path) -> bool:
     return True
 
 
-def _where(topic: str, sample: Sample | Captured, why: object) -> str:
+def _where(topic: str, sample: Sample | CapturedSample, why: object) -> str:
     return f"topic '{topic}', writer {sample.writer.hex()}, sample of {sample.source_time_ns} ns: {why}"
 
 

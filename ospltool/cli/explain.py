@@ -80,15 +80,8 @@ def _code_text(code: Code) -> str:
     """Describe a health code for the terminal."""
     import textwrap
 
-    causes = "\n".join(f"- {cause}" for cause in code.causes)
-    parts = {
-        "What is observed": code.observed,
-        "Likely causes": causes,
-        "Effect on data": code.effect,
-        "What to do": code.next,
-    }
     lines = [f"{code.id} ({code.severity.label})", "", code.title]
-    for title, body in parts.items():
+    for title, body in code.sections.items():
         lines += ["", f"{title}:"]
         for paragraph in body.splitlines():
             lines += textwrap.wrap(paragraph, _WIDTH, initial_indent="  ", subsequent_indent="  ")

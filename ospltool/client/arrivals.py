@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.dataset.sample import make_sample
 from engine.dds import abi
-from engine.dds.captured import AUTODISPOSE
-from engine.dds.tap import WRITER_GONE
+from engine.dds.captured import AUTODISPOSE, WRITER_GONE
 from ospltool.client.presence import MAX_GONE
 from ospltool.client.session import PREFIX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from engine.dataset.captured import CapturedSample
     from engine.dataset.sample import Sample
-    from engine.dds.captured import Captured
     from engine.dds.tap import CaptureReader
     from ospltool.client.cache import SampleCache
     from ospltool.client.session import Session
@@ -188,7 +187,7 @@ class Arrivals:
         if self._is_holding and now >= self._hold_until_s:
             self.release()
 
-    def _drain(self) -> tuple[list[Captured], bool]:
+    def _drain(self) -> tuple[list[CapturedSample], bool]:
         """Return the arrived samples that find room, and whether these were all."""
         room = self._max_samples - self._cache.count - len(self._held)
         if room <= 0 or self._cache.is_full:

@@ -48,6 +48,16 @@ class Code:
         """Path of its documentation."""
         return f"docs/health/{self.id}.md"
 
+    @property
+    def sections(self) -> dict[str, str]:
+        """Its explanation by heading, in Markdown."""
+        return {
+            "What is observed": self.observed,
+            "Likely causes": "\n".join(f"- {cause}" for cause in self.causes),
+            "Effect on data": self.effect,
+            "What to do": self.next,
+        }
+
 
 @functools.cache
 def codes() -> dict[str, Code]:

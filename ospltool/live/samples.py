@@ -26,8 +26,8 @@ from ospltool.live.dds import LiveFeed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.dataset.captured import CapturedSample
     from engine.dataset.groups import TypeDescription
-    from engine.dds.tap import Captured
     from engine.dds.typeinfo import TypeRef
     from engine.runtime.monitor import NameSpaceView
 
@@ -55,7 +55,7 @@ class LiveSample:
 
     type: TypeDescription
     partitions: tuple[str, ...]
-    sample: Captured
+    sample: CapturedSample
     is_delivered: bool = False
 
 
@@ -213,7 +213,7 @@ class TopicReader:
     def _opened(self) -> list[CaptureReader]:
         return [reader for reader in self._readers.values() if reader is not None]
 
-    def _is_known(self, record: Captured) -> bool:
+    def _is_known(self, record: CapturedSample) -> bool:
         """Return whether the sample came before: a live sample may be delivered as history, too."""
         identity = (record.source_time_ns, record.status, record.key, hash(record.payload))
         if identity in self._seen:

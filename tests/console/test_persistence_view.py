@@ -54,7 +54,7 @@ def first(view: View) -> WatchedReplica:
 
 
 def over_time(*steps: tuple[float, ReplicaView], until_s: float) -> View:
-    """What is known of a replica that showed this after so many seconds."""
+    """Return the view of a replica whose state arrived after these seconds."""
     model = SystemModel()
     for after_s, shown in steps:
         now_ns = START_NS + int(after_s * S)

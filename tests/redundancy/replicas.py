@@ -172,7 +172,7 @@ class Replicas:
         return bool(condition())
 
     def wait_values(self, count: int, *names: str) -> float:
-        """Until each of them keeps so many instances, all on disk."""
+        """Wait until each replica keeps this many instances, all on disk."""
 
         def have() -> bool:
             shown = self.shown()

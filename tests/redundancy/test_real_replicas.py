@@ -51,7 +51,7 @@ def check_providers(replicas: Replicas, names: str) -> str:
 
 
 def check_given_once(replicas: Replicas, names: str) -> None:
-    """Whoever is not connected with the writer got each sample once, or another time from another provider.
+    """A replica without a connection to the writer got each sample once, or again from another provider.
 
     On a busy machine one of them may change its provider meanwhile, which gives it everything again.
     """
