@@ -112,8 +112,9 @@ def drain(options: dict[str, Any]) -> None:
     """Capture and forget."""
     from benchmarks.load_type import Load
     from engine.capture.taps import TAP_BYTES
+    from engine.dds.captured import WRITER_GONE
     from engine.dds.participant import NodeParticipant, TagRole
-    from engine.dds.tap import WRITER_GONE, CaptureReader
+    from engine.dds.tap import CaptureReader
     from engine.dds.topics import Topic
 
     uri = os.environ["CYCLONEDDS_URI"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from engine.dds.captured import Captured
+    from engine.dataset.captured import CapturedSample
 
 
 class Seam:
@@ -26,11 +26,11 @@ class Seam:
 
     def __init__(self, known: Collection[bytes] = ()) -> None:
         self._known = frozenset(known)
-        self._given: dict[bytes, dict[Captured, int]] = {}
-        self._ahead: dict[bytes, dict[Captured, int]] = {}
-        self._last: dict[bytes, Captured] = {}
+        self._given: dict[bytes, dict[CapturedSample, int]] = {}
+        self._ahead: dict[bytes, dict[CapturedSample, int]] = {}
+        self._last: dict[bytes, CapturedSample] = {}
 
-    def give(self, records: Iterable[Captured], *, both: bool = True) -> None:
+    def give(self, records: Iterable[CapturedSample], *, both: bool = True) -> None:
         """Take in records of the former reader; `both`: the present one kept samples when they arrived."""
         for record in records:
             if both:
@@ -44,7 +44,7 @@ class Seam:
                 given = self._given.setdefault(record.writer, {})
                 given[record] = given.get(record, 0) + 1
 
-    def hear(self, records: Iterable[Captured]) -> None:
+    def hear(self, records: Iterable[CapturedSample]) -> None:
         """Take in records of the present reader, while the former one may still have more."""
         for record in records:
             if not self._was_given(record):
@@ -65,7 +65,7 @@ class Seam:
             if writer in writers
         )
 
-    def rest(self) -> list[Captured]:
+    def rest(self) -> list[CapturedSample]:
         """Take the records of the present reader that the former one, which has ended, did not get."""
         ahead, self._ahead = self._ahead, {}
         fresh = [record for each in ahead.values() for record in collections.Counter(each).elements()]
@@ -73,7 +73,7 @@ class Seam:
             self._given.pop(record.writer, None)
         return fresh
 
-    def fresh(self, records: Iterable[Captured]) -> list[Captured]:
+    def fresh(self, records: Iterable[CapturedSample]) -> list[CapturedSample]:
         """Return the records of the present reader, after `rest`, that the former one did not get."""
         found = []
         for record in records:
@@ -87,7 +87,7 @@ class Seam:
         """Whether all later records are fresh."""
         return not self._given
 
-    def _was_given(self, record: Captured) -> bool:
+    def _was_given(self, record: CapturedSample) -> bool:
         """Tell whether the former reader got it; forget its earlier records, which cannot come again."""
         given = self._given.get(record.writer)
         if given is None or record not in given:
@@ -97,12 +97,12 @@ class Seam:
         return True
 
 
-def _drop_before(counts: dict[Captured, int], record: Captured) -> None:
+def _drop_before(counts: dict[CapturedSample, int], record: CapturedSample) -> None:
     while (first := next(iter(counts))) != record:
         del counts[first]
 
 
-def _take_one(counts: dict[Captured, int], record: Captured) -> None:
+def _take_one(counts: dict[CapturedSample, int], record: CapturedSample) -> None:
     counts[record] -= 1
     if not counts[record]:
         del counts[record]

@@ -25,13 +25,13 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.capture.seam import Seam
-from engine.dds.captured import CapturedRun
+from engine.dataset.captured import CapturedRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from engine.dataset.captured import CapturedSample
     from engine.dataset.groups import DurabilityKind
-    from engine.dds.captured import Captured
     from engine.dds.qos import EndpointQos
     from engine.dds.tap import CaptureReader
     from engine.dds.topics import Topic
@@ -220,12 +220,12 @@ class Tap:
 
     # Draining.
 
-    def drain(self, limit: int) -> list[Captured]:
+    def drain(self, limit: int) -> list[CapturedSample]:
         """Take up to `limit` records, oldest first; fewer does not mean that it is empty."""
         is_plain = self._seam is None and self._move is None
         return self._reader.drain(limit) if is_plain else _singly(self.drain_runs(limit)[1])
 
-    def drain_runs(self, limit: int) -> tuple[int, list[Captured | CapturedRun]]:
+    def drain_runs(self, limit: int) -> tuple[int, list[CapturedSample | CapturedRun]]:
         """Drain like `drain`, but with runs; see `CaptureReader.drain_runs`."""
         if self._move is not None:
             return self._drain_beside(self._move, limit)
@@ -236,7 +236,7 @@ class Tap:
         self._reader.wake()  # there may be more
         return len(fresh), [*fresh]
 
-    def _drain_beside(self, move: _Move, limit: int) -> tuple[int, list[Captured | CapturedRun]]:
+    def _drain_beside(self, move: _Move, limit: int) -> tuple[int, list[CapturedSample | CapturedRun]]:
         """Drain the first reader, while the second one is there, too."""
         seam = self._seam
         if seam is not None:
@@ -254,7 +254,7 @@ class Tap:
             taken = [*before, *beside]
         return count, taken
 
-    def _drain_former(self, seam: Seam, limit: int) -> list[Captured]:
+    def _drain_former(self, seam: Seam, limit: int) -> list[CapturedSample]:
         assert self._former is not None
         last = self._once(self._former.drain(limit))
         seam.give(last)
@@ -264,7 +264,7 @@ class Tap:
             last += seam.rest() + self._drain_present(seam, limit)
         return last
 
-    def _drain_present(self, seam: Seam, limit: int) -> list[Captured]:
+    def _drain_present(self, seam: Seam, limit: int) -> list[CapturedSample]:
         fresh = seam.fresh(self._once_more(self._reader.drain(limit)))
         if seam.is_closed or time.monotonic() >= self._forget_s:
             self._seam = None
@@ -285,9 +285,9 @@ class _Once:
     """
 
     def __init__(self) -> None:
-        self._last: dict[bytes, Captured] = {}
+        self._last: dict[bytes, CapturedSample] = {}
 
-    def __call__(self, records: Iterable[Captured]) -> list[Captured]:
+    def __call__(self, records: Iterable[CapturedSample]) -> list[CapturedSample]:
         """Return the records that do not repeat their writer's previous record."""
         found = []
         for record in records:
@@ -297,12 +297,12 @@ class _Once:
         return found
 
 
-def _all_of(reader: CaptureReader) -> list[Captured]:
+def _all_of(reader: CaptureReader) -> list[CapturedSample]:
     return reader.drain(max(1, len(reader)))
 
 
-def _singly(records: Sequence[Captured | CapturedRun]) -> list[Captured]:
-    found: list[Captured] = []
+def _singly(records: Sequence[CapturedSample | CapturedRun]) -> list[CapturedSample]:
+    found: list[CapturedSample] = []
     for each in records:
         if isinstance(each, CapturedRun):
             found += each.records()

@@ -17,12 +17,12 @@ from engine.client_service.storage import Storage, StorageQuestion
 from engine.core.interest import Interest
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA
+from engine.dds.captured import WRITER_GONE
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions, naming
 from engine.dds.client_protocol.decoding import decode_history_request, decode_state_request
 from engine.dds.client_protocol.encoding import encode_state
 from engine.dds.client_protocol.messages import ErrorCode, HistoryRequest, State, StateRequest
-from engine.dds.tap import WRITER_GONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from engine.dataset.captured import CapturedRun
     from engine.dataset.sample import Sample
     from engine.dds.activity import Activities
-    from engine.dds.captured import Captured
     from engine.dds.channel import Announced
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal
@@ -126,7 +125,7 @@ class ClientService:
 
     # In, on the pump's thread.
 
-    def take(self) -> list[tuple[str, Captured]]:
+    def take(self) -> list[tuple[str, CapturedSample]]:
         """Take the records of clients."""
         return [(name, record) for name, reader in self._readers.items() for record in reader.drain()]
 

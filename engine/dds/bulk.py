@@ -14,10 +14,11 @@ from typing import Final, NamedTuple
 from engine.dataset.groups import KEEP_ALL
 from engine.dataset.sample import DATA
 from engine.dds import abi, cdr
+from engine.dds.captured import WRITER_GONE
 from engine.dds.errors import DdsTimeout
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
-from engine.dds.tap import WRITER_GONE, CaptureReader
+from engine.dds.tap import CaptureReader
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
 from engine.dds.wiretypes import Batch

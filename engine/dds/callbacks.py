@@ -10,8 +10,9 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Final
 
+from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dds import abi
-from engine.dds.captured import AUTODISPOSE, WRITER_GONE, Captured, CapturedRun, WriterNames
+from engine.dds.captured import AUTODISPOSE, WRITER_GONE, WriterNames
 from engine.dds.waiting import Signal
 
 _GUID_BYTES: Final = 16
@@ -118,7 +119,7 @@ class CallbackQueue:
             _Associate(lambda _cache, _reader: 0),
         ]
 
-    def drain(self, limit: int) -> list[Captured]:
+    def drain(self, limit: int) -> list[CapturedSample]:
         """Up to `limit` records, oldest first. One thread drains."""
         self._signalled = False
         queue = self._queue
@@ -132,19 +133,19 @@ class CallbackQueue:
             self._effective_limit = max(1, min(self._limit, self._capacity_bytes // mean_bytes))
         return taken
 
-    def drain_runs(self, limit: int) -> tuple[int, list[Captured | CapturedRun]]:
+    def drain_runs(self, limit: int) -> tuple[int, list[CapturedSample | CapturedRun]]:
         """How many records, and they; here each is an object."""
-        taken: list[Captured | CapturedRun] = [*self.drain(limit)]
+        taken: list[CapturedSample | CapturedRun] = [*self.drain(limit)]
         return len(taken), taken
 
-    def _captured(self, serdata: int, info: bytes) -> Captured:
+    def _captured(self, serdata: int, info: bytes) -> CapturedSample:
         host_order = info[:_GUID_BYTES]
         writer = self._names.get(host_order) or self._names.learn(host_order)
         if not serdata:
-            return Captured(0, writer, WRITER_GONE, b"", AUTODISPOSE if info[_GUID_BYTES] else b"")
+            return CapturedSample(0, writer, WRITER_GONE, b"", AUTODISPOSE if info[_GUID_BYTES] else b"")
         raw = ctypes.string_at(serdata, abi.SERDATA_BYTES)
         kind, time_ns, status, data, size, key, key_size = abi.SERDATA.unpack(raw)
-        captured = Captured(
+        captured = CapturedSample(
             time_ns,
             writer,
             (status & 3) | (kind & 2) << 1,

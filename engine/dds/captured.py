@@ -5,11 +5,6 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from engine.dataset.captured import CapturedRun
-from engine.dataset.captured import CapturedSample as Captured
-
-__all__ = ["AUTODISPOSE", "WRITER_GONE", "Captured", "CapturedRun", "WriterNames"]
-
 WRITER_GONE: Final = 8
 """Status bit of a record that is not a sample: the writer was deleted, was lost, or no longer matches.
 `payload` is `AUTODISPOSE` if its instances count as disposed."""

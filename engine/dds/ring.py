@@ -16,9 +16,10 @@ import mmap
 import struct
 from typing import TYPE_CHECKING, Final
 
+from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi, native
-from engine.dds.captured import WRITER_GONE, Captured, CapturedRun, WriterNames
+from engine.dds.captured import WRITER_GONE, WriterNames
 from engine.dds.waiting import Signal
 
 if TYPE_CHECKING:
@@ -166,15 +167,15 @@ class Ring:
         """From now on keep what comes, or accept and forget it."""
         self._ring.ops = ctypes.addressof(_cache_ops() if hears else _deaf_ops())
 
-    def drain(self, limit: int) -> list[Captured]:
+    def drain(self, limit: int) -> list[CapturedSample]:
         """Up to `limit` records, oldest first. One thread drains."""
-        taken: list[Captured] = []
+        taken: list[CapturedSample] = []
         self._empty(limit, lambda piece, most: self._parse(piece, 0, most, taken))
         return taken
 
-    def drain_runs(self, limit: int) -> tuple[int, list[Captured | CapturedRun]]:
+    def drain_runs(self, limit: int) -> tuple[int, list[CapturedSample | CapturedRun]]:
         """The same, without an object for each record where many are alike; how many records, and they."""
-        taken: list[Captured | CapturedRun] = []
+        taken: list[CapturedSample | CapturedRun] = []
         return self._empty(limit, lambda piece, most: self._parse_runs(piece, most, taken)), taken
 
     def _empty(self, limit: int, parse: Callable[[bytes, int], tuple[int, int]]) -> int:
@@ -203,7 +204,9 @@ class Ring:
             self._signal.set()
         return limit - left
 
-    def _parse_runs(self, piece: bytes, limit: int, taken: list[Captured | CapturedRun]) -> tuple[int, int]:
+    def _parse_runs(
+        self, piece: bytes, limit: int, taken: list[CapturedSample | CapturedRun]
+    ) -> tuple[int, int]:
         """Append the whole records that a piece begins with, in runs where that pays."""
         at, left = 0, limit
         while left:
@@ -236,7 +239,11 @@ class Ring:
         return CapturedRun(writer, times_ns, piece, at + _RECORD.size, total, size, key_bytes)
 
     def _parse(
-        self, piece: bytes, at: int, limit: int, taken: list[Captured] | list[Captured | CapturedRun]
+        self,
+        piece: bytes,
+        at: int,
+        limit: int,
+        taken: list[CapturedSample] | list[CapturedSample | CapturedRun],
     ) -> tuple[int, int]:
         """Append the whole records from `at` on; how many, and how many bytes they are."""
         unpack, make, add = _RECORD.unpack_from, tuple.__new__, taken.append
@@ -256,19 +263,19 @@ class Ring:
             payload = piece[body:key_at]
             if status <= _SAMPLE:
                 key = piece[key_at : key_at + key_size]
-                add(make(Captured, (time_ns, writer, status, key, payload)))
+                add(make(CapturedSample, (time_ns, writer, status, key, payload)))
             elif status & _LARGE:
                 add(self._take_large(time_ns, writer, status, payload))
             else:
-                add(Captured(0, writer, WRITER_GONE, b"", payload))
+                add(CapturedSample(0, writer, WRITER_GONE, b"", payload))
         return limit - left, at - begin
 
-    def _take_large(self, time_ns: int, writer: bytes, status: int, address: bytes) -> Captured:
+    def _take_large(self, time_ns: int, writer: bytes, status: int, address: bytes) -> CapturedSample:
         serdata = int.from_bytes(address, "little")
         key, payload = abi.content_of(serdata)
         self._ring.large_taken += len(payload)
         abi.serdata_unref(serdata)
-        return Captured(time_ns, writer, status & _SAMPLE, key, payload)
+        return CapturedSample(time_ns, writer, status & _SAMPLE, key, payload)
 
     def close(self) -> None:
         """Drop what is queued. Only after the reader is deleted: nothing may use the ring any more."""

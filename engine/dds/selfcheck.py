@@ -55,10 +55,12 @@ def _difference() -> str:
 
 
 def _tap_difference(participant: NodeParticipant, topic: Topic) -> str:
+    from engine.dataset.captured import CapturedSample
     from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
     from engine.dds import abi
+    from engine.dds.captured import WRITER_GONE
     from engine.dds.qos import EndpointQos
-    from engine.dds.tap import WRITER_GONE, Captured, CaptureReader
+    from engine.dds.tap import CaptureReader
     from engine.dds.writer import RawWriter
 
     tap = CaptureReader(participant, topic, limit=8)
@@ -75,10 +77,10 @@ def _tap_difference(participant: NodeParticipant, topic: Topic) -> str:
         return f"a writer of {len(_TIMES_NS)} samples is at number {sequence}"
     found = tap.drain()
     expected = [
-        Captured(_TIMES_NS[0], writer.guid, DATA, key, whole),
-        Captured(_TIMES_NS[1], writer.guid, DISPOSE, key, key_only),
-        Captured(_TIMES_NS[2], writer.guid, UNREGISTER, key, key_only),
-        Captured(0, writer.guid, WRITER_GONE, b"", b""),
+        CapturedSample(_TIMES_NS[0], writer.guid, DATA, key, whole),
+        CapturedSample(_TIMES_NS[1], writer.guid, DISPOSE, key, key_only),
+        CapturedSample(_TIMES_NS[2], writer.guid, UNREGISTER, key, key_only),
+        CapturedSample(0, writer.guid, WRITER_GONE, b"", b""),
     ]
     return "" if found == expected else f"a tap gave {found} where {expected} was written"
 

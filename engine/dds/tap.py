@@ -13,17 +13,15 @@ import ctypes
 import threading
 from typing import Final
 
+from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dds import abi, native, ring
 from engine.dds.callbacks import CallbackQueue
-from engine.dds.captured import AUTODISPOSE, WRITER_GONE, Captured, CapturedRun
 from engine.dds.errors import check
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import BOTH_REPRESENTATIONS, EndpointQos, endpoint_qos
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
-
-__all__ = ["ANY_PARTITION", "AUTODISPOSE", "WRITER_GONE", "CaptureReader", "Captured", "CapturedRun"]
 
 ANY_PARTITION: Final = ("*",)
 
@@ -126,11 +124,11 @@ class CaptureReader:
         """Make a waiting thread return."""
         self._signal.set()
 
-    def drain(self, limit: int = 10_000) -> list[Captured]:
+    def drain(self, limit: int = 10_000) -> list[CapturedSample]:
         """Take up to `limit` records, oldest first. One thread drains."""
         return [] if self._closed else self._queue.drain(limit)
 
-    def drain_runs(self, limit: int = 10_000) -> tuple[int, list[Captured | CapturedRun]]:
+    def drain_runs(self, limit: int = 10_000) -> tuple[int, list[CapturedSample | CapturedRun]]:
         """Drain like `drain`, but with consecutive writes of equal size as one `CapturedRun`.
 
         Returns:

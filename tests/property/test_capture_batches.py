@@ -16,7 +16,6 @@ from engine.core.settings import CoreSettings
 from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, Sample
-from engine.dds import captured
 from engine.runtime.persistence import Persistence
 from engine.runtime.runtime import Runtime
 from engine.store.interface import DamageLog
@@ -75,7 +74,7 @@ def run_of(alike: list[CapturedSample]) -> CapturedRun:
     stride = len(piece) // len(alike)
     times_ns = [one.source_time_ns for one in alike]
     lengths = stride, len(first.payload), len(first.key)
-    run: Any = captured.CapturedRun(first.writer, times_ns, piece, 1, *lengths)
+    run: Any = CapturedRun(first.writer, times_ns, piece, 1, *lengths)
     made: CapturedRun = run
     return made
 

@@ -9,9 +9,10 @@ from typing import Any, Final
 from engine.capture.neighbourhood import Changes, Neighbourhood, Offer
 from engine.capture.orphans import Orphans
 from engine.capture.taps import Taps
+from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi
-from engine.dds.captured import WRITER_GONE, Captured
+from engine.dds.captured import WRITER_GONE
 from engine.dds.participant import NodeParticipant
 from engine.dds.waiting import Signal
 from engine.persistence.core.messages import OriginalSample
@@ -160,7 +161,7 @@ class Intake:
         self.counters["captured"] += len(found)
         return found
 
-    def _take(self, captured: Captured, found: list[OriginalSample]) -> None:
+    def _take(self, captured: CapturedSample, found: list[OriginalSample]) -> None:
         names = self._names.get(captured.writer)
         if names is None:
             if captured.writer not in self.neighbourhood.routes:

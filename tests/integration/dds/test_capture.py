@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
+from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
 from engine.dataset.living import whole
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
+from engine.dds.captured import AUTODISPOSE, WRITER_GONE
 from engine.dds.directed import DirectedSession
 from engine.dds.discovery import Discovery, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
-from engine.dds.tap import AUTODISPOSE, WRITER_GONE, Captured, CapturedRun, CaptureReader
+from engine.dds.tap import CaptureReader
 from engine.dds.topics import Topic, open_topic
 from engine.dds.typecheck import BrokenType, check_description
 from engine.dds.typeinfo import resolve_type
@@ -78,7 +80,7 @@ def test_every_kind_of_type_is_captured_and_written_again_bit_by_bit(
         topic = open_topic(participant, one.topic, resolution.type)
         taps[one.topic] = CaptureReader(participant, topic, signal=signal)
 
-    captured: dict[str, list[Captured]] = defaultdict(list)
+    captured: dict[str, list[CapturedSample]] = defaultdict(list)
     wanted = {name: len(expected_of(name, count)) for name in TYPES}
 
     def all_there() -> bool:
@@ -315,8 +317,8 @@ def test_runs_have_the_same_samples_in_the_same_order(
     one, other = (RawWriter(participant, topic, qos) for _ in range(2))
     chance = random.Random(1)
     differences = (*["size", "writer"] * 20, "large")
-    got: list[Captured] = []
-    expected: list[Captured] = []
+    got: list[CapturedSample] = []
+    expected: list[CapturedSample] = []
     runs = 0
     for number in range(5000):
         different = chance.choice(differences) if chance.random() < often else ""
@@ -326,7 +328,9 @@ def test_runs_have_the_same_samples_in_the_same_order(
             expected += whole.drain(100)
         while number % 200 == 199 and len(in_runs) > 30:
             count, taken = in_runs.drain_runs(chance.choice((10, 100, 500)))
-            records = [each for x in taken for each in ([x] if isinstance(x, Captured) else x.records())]
+            records = [
+                each for x in taken for each in ([x] if isinstance(x, CapturedSample) else x.records())
+            ]
             assert len(records) == count
             assert all(x.record(3) == x.records()[3] for x in taken if isinstance(x, CapturedRun))
             runs += len(taken) < count
@@ -342,7 +346,7 @@ def test_two_types_under_one_topic_name_are_captured_apart(
     arena.start("writer", types=["OtherPlain"], topic="Same", count=3)
     signal = Signal(participant)
     writers = discover_writers(Discovery(participant, signal), signal, 2)
-    got: dict[bytes, list[Captured]] = {}
+    got: dict[bytes, list[CapturedSample]] = {}
     taps = {}
     for one in writers:
         assert one.type is not None

@@ -13,9 +13,9 @@ import pytest
 
 from engine.capture import tap as moving
 from engine.capture.tap import Tap
+from engine.dataset.captured import CapturedRun
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA
-from engine.dds.captured import CapturedRun
 from engine.dds.participant import NodeParticipant
 from engine.dds.tap import CaptureReader
 from engine.dds.topics import Topic

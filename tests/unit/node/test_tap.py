@@ -9,9 +9,9 @@ import pytest
 
 from engine.capture import tap as moving
 from engine.capture.tap import BESIDE_S, LISTEN_S, QUIET_S, REMEMBER_S, Tap
+from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA
-from engine.dds.captured import Captured, CapturedRun
 
 WRITER = b"w" * 16
 
@@ -26,20 +26,20 @@ class Reader:
     def __init__(self, durability: DurabilityKind, *, hears: bool) -> None:
         self.qos = types.SimpleNamespace(durability=durability)
         self._hears = hears
-        self._queue: list[Captured] = []
+        self._queue: list[CapturedSample] = []
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def put(self, *numbers: int) -> None:
         if self._hears:
-            self._queue += [Captured(number, WRITER, DATA, b"key", b"payload") for number in numbers]
+            self._queue += [CapturedSample(number, WRITER, DATA, b"key", b"payload") for number in numbers]
 
-    def drain(self, limit: int) -> list[Captured]:
+    def drain(self, limit: int) -> list[CapturedSample]:
         taken, self._queue = self._queue[:limit], self._queue[limit:]
         return taken
 
-    def drain_runs(self, limit: int) -> tuple[int, list[Captured | CapturedRun]]:
+    def drain_runs(self, limit: int) -> tuple[int, list[CapturedSample | CapturedRun]]:
         taken = self.drain(limit)
         return len(taken), [*taken]
 
@@ -90,7 +90,7 @@ def test_a_writer_that_the_second_reader_holds_up_is_waited_for(play: Play, way:
 
     def drained() -> list[int]:
         taken = tap.drain(100) if way == "drain" else tap.drain_runs(100)[1]
-        return [record.source_time_ns for record in taken if isinstance(record, Captured)]
+        return [record.source_time_ns for record in taken if isinstance(record, CapturedSample)]
 
     assert not play.is_moved_after(0.0)  # the second one is made
     readers[0].put(1, 2, 3)
