@@ -1,8 +1,8 @@
-"""Compile `engine/dds/ring.c` when the project is installed or built: the hook of hatchling.
+"""Compile the C files of `engine/native` when the project is installed or built: the hook of hatchling.
 
 The first C compiler that works is taken: $CC, cc, gcc, clang. Where the system has none, `ziglang` from the
 package index brings one. Where that cannot be had either, the project is installed without the library, and
-nodes capture in Python, more slowly.
+nodes do this work in Python, more slowly.
 
 OSPLTOOL_NATIVE=no leaves the library out. With OSPLTOOL_NATIVE=required a build without it fails, and
 warnings of the compiler are errors.
@@ -25,13 +25,15 @@ from typing import Any, Final, NamedTuple
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE: Final = "engine/dds/ring.c"
-LIBRARY: Final = "engine/dds/libring.so"
+SOURCES: Final = "engine/native"
+LIBRARY: Final = "engine/native/libnative.so"
 CHOICE: Final = "OSPLTOOL_NATIVE"
 ZIGLANG: Final = "ziglang>=0.13,<0.18"
 """Compilers as Python packages. The newest tested is the limit: minor releases change the command line."""
 
-_FLAGS: Final = ("-O2", "-Wall", "-Wextra", "-std=c11", "-fPIC", "-shared", "-pthread")
+EXACT: Final = ("-ffp-contract=off", "-fno-math-errno")
+"""Nodes on different processors must compute the same symbols of a set."""
+_FLAGS: Final = ("-O2", "-Wall", "-Wextra", "-std=c11", "-fPIC", "-shared", "-pthread", *EXACT)
 _COMPILE_S: Final = 300.0
 _ASK_S: Final = 120.0
 
@@ -68,7 +70,7 @@ def packaged_compiler() -> list[tuple[str, ...]]:
     return [(sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline")]
 
 
-def compile_ring(
+def compile_library(
     root: pathlib.Path, target: pathlib.Path, compilers: list[tuple[str, ...]], *, strict: bool = False
 ) -> Compiled:
     """Compile the library with the first compiler whose result can be loaded here.
@@ -83,7 +85,7 @@ def compile_ring(
     for compiler in compilers:
         with tempfile.TemporaryDirectory(prefix="ospltool-") as folder:
             made = pathlib.Path(folder, target.name)
-            fault = _compile(root / SOURCE, made, [*compiler, *(["-Werror"] if strict else [])])
+            fault = _compile(root / SOURCES, made, [*compiler, *(["-Werror"] if strict else [])])
             if not fault:
                 beside = target.with_name(f"{target.name}.{os.getpid()}")
                 shutil.copyfile(made, beside)
@@ -93,13 +95,14 @@ def compile_ring(
     return Compiled(None, (), tuple(reasons))
 
 
-def _compile(source: pathlib.Path, made: pathlib.Path, compiler: list[str]) -> str:
+def _compile(folder: pathlib.Path, made: pathlib.Path, compiler: list[str]) -> str:
     """Why there is no library that can be loaded; empty when there is."""
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    sources = sorted(folder.glob("*.c"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     cache = str(made.parent / "cache")
     try:
         subprocess.run(
-            [*compiler, *_FLAGS, f'-DRING_SOURCE="{digest}"', "-o", str(made), str(source)],
+            [*compiler, *_FLAGS, f'-DNATIVE_SOURCE="{digest}"', "-o", str(made), *map(str, sources), "-lm"],
             env={"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache, **os.environ},
             check=True,
             capture_output=True,
@@ -108,8 +111,8 @@ def _compile(source: pathlib.Path, made: pathlib.Path, compiler: list[str]) -> s
             timeout=_COMPILE_S,
         )
         library = ctypes.CDLL(str(made))
-        library.ring_source.restype = ctypes.c_char_p
-        return "" if library.ring_source() == digest.encode() else "its library is of another source"
+        library.native_source.restype = ctypes.c_char_p
+        return "" if library.native_source() == digest.encode() else "its library is of other sources"
     except subprocess.CalledProcessError as error:
         said = (error.stderr or error.stdout).strip().splitlines()
         return f"exit code {error.returncode}: {said[0] if said else 'no message'}"
@@ -120,7 +123,7 @@ def _compile(source: pathlib.Path, made: pathlib.Path, compiler: list[str]) -> s
 def system_works(root: pathlib.Path) -> bool:
     """Whether a C compiler of this system compiles the library; a compiler may lack the headers of C."""
     with tempfile.TemporaryDirectory(prefix="ospltool-") as folder:
-        made = compile_ring(root, pathlib.Path(folder, "libring.so"), system_compilers())
+        made = compile_library(root, pathlib.Path(folder, "libnative.so"), system_compilers())
         return made.path is not None
 
 
@@ -148,7 +151,7 @@ def _ends_well(*command: str) -> bool:
     return done.returncode == 0
 
 
-class RingHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's argument is its builder's, unused
+class NativeHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's argument is its builder's, unused
     """Puts the library into the wheel, or beside its module in an editable installation."""
 
     PLUGIN_NAME = "custom"
@@ -178,7 +181,7 @@ class RingHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's arg
             self._folder = tempfile.TemporaryDirectory(prefix="ospltool-")
             library = pathlib.Path(self._folder.name, library.name)
         compilers = [] if self._choice == "no" else [*system_compilers(), *packaged_compiler()]
-        made = compile_ring(root, library, compilers, strict=self._choice == "required")
+        made = compile_library(root, library, compilers, strict=self._choice == "required")
         if made.path is not None:
             self.app.display_info(f"{LIBRARY} was compiled with {shlex.join(made.compiler)}")
             if version != "editable":
@@ -190,9 +193,9 @@ class RingHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's arg
         library.unlink(missing_ok=True)
         why = "; ".join(made.reasons) or "there is no C compiler"
         if self._choice == "required":
-            raise RuntimeError(f"{SOURCE} cannot be compiled: {why}")
+            raise RuntimeError(f"{SOURCES} cannot be compiled: {why}")
         if self._choice != "no":
-            self.app.display_warning(f"{SOURCE} is not compiled, nodes will capture in Python: {why}")
+            self.app.display_warning(f"{SOURCES} is not compiled, nodes will work more slowly: {why}")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what only the build needed."""

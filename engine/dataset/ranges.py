@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.dataset.reconciliation import Difference, Words, mix
+from engine.dataset.rateless import Difference, Words, mix
 
 STEP: Final = 2
 """Bits by which a range is cut, here in four; more would save rounds and cost bytes."""

@@ -1,15 +1,8 @@
-"""Find the samples that two sets do not share, at the cost of the difference and not of the sets.
+"""Identities of samples, and the difference of two sets told by them, at the cost of the difference.
 
 Each sample of a set has a 64-bit *identity*: its digest and its group, hashed with a salt that is new for
-every comparison, so that prepared samples cannot collide. A set is described by *symbols*, an endless
-stream: symbol `i` has count, sum and checksum of the identities that fall into it, and each identity falls
-into symbol `i` with a probability of 1 / (1 + i / 2), decided by the identity alone (rateless invertible
-Bloom look-up tables, Yang, Gilad and Alizadeh, SIGCOMM 2024). The symbols of two sets, subtracted, are those
-of their difference; about 1.35 symbols for each of its samples are enough to decode it. So one side sends
-symbols until the other side knows the difference, without any parameter.
-
-Work that grows with the sets is a generator that yields after each `STEP` samples; `finished` carries one out
-at once.
+every comparison, so that prepared samples cannot collide. What only one of two sets has is found from
+symbols (`engine.dataset.rateless`), range by range (`engine.dataset.ranges`), or from all identities.
 
 The caller verifies a result by the roots (count and digest) of the sets, because identities may collide and
 symbols may come from a damaged peer.
@@ -17,60 +10,22 @@ symbols may come from a damaged peer.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.dataset import rateless
 from engine.dataset.dataset import weight_of
+from engine.dataset.rateless import Difference, Stepwise, Words, compiled, mix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from engine.core.namespaces import Group
     from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample
-
-Result = TypeVar("Result")
-Stepwise = Generator[None, None, Result]
-"""A computation in steps."""
-Words = npt.NDArray[np.uint64]
-"""Identities, or sums of them modulo 2**64."""
-
-STEP: Final = 8192
-"""Samples in one step: a few milliseconds."""
-SYMBOL_BYTES: Final = 14
-"""Bytes of a symbol on the wire: sum 8, checksum 4, count 2."""
-WIDE_SYMBOL_BYTES: Final = 16
-"""Bytes of a symbol with a count of 4, where 2 are not enough."""
-
-_ALPHA: Final = 0.5
-_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
-_CHECK: Final = np.uint64(0xD6E8FEB86659FD93)
-_LOW: Final = np.uint64(0xFFFFFFFF)
-_SMALL: Final = 1 << 15
-_MAX_INDEX: Final = 1 << 40
-"""Larger than the number of any symbol; positions stay exact in floating point."""
-
-
-def finished(steps: Stepwise[Result]) -> Result:
-    """Carry out all steps at once; return the result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-
-
-def mix(words: Words) -> Words:
-    """Map 64-bit words one to one, so that every output bit depends on every input bit."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
 
 
 def identities(groups: Iterable[tuple[Group, Rows]], salt: bytes) -> Stepwise[Words]:
@@ -78,226 +33,23 @@ def identities(groups: Iterable[tuple[Group, Rows]], salt: bytes) -> Stepwise[Wo
     parts = []
     for group, samples in groups:
         keyed = hashlib.blake2b(weight_of(group).to_bytes(16), key=salt, digest_size=24).digest()
-        first, second, third = np.frombuffer(keyed, dtype="<u8")
-        for some in samples.split(STEP):
-            halves = np.frombuffer(some.digests(), dtype="<u8").reshape(-1, 2)
-            parts.append(mix(mix(halves[:, 0] ^ first) + mix(halves[:, 1] ^ second) * (third | np.uint64(1))))
+        keys = np.frombuffer(keyed, dtype="<u8").astype(np.uint64)
+        keys[2] |= np.uint64(1)
+        for some in samples.split(rateless.STEP):
+            parts.append(_hashed(some.digests(), keys))
             yield
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Symbols:
-    """Symbols `first`, `first` + 1, ... of a set or of a difference."""
-
-    first: int
-    counts: npt.NDArray[np.int64]
-    sums: Words
-    checks: Words
-
-    def __len__(self) -> int:
-        return len(self.counts)
-
-    def __sub__(self, other: Symbols) -> Symbols:
-        """Return the symbols of the difference; samples of the right set count negative.
-
-        Raises:
-            ValueError: they are not the same symbols.
-        """
-        if (self.first, len(self)) != (other.first, len(other)):
-            raise ValueError(
-                f"symbols {other.first}+{len(other)} cannot be held against {self.first}+{len(self)}"
-            )
-        checks = (self.checks - other.checks) & _LOW
-        return Symbols(self.first, self.counts - other.counts, self.sums - other.sums, checks)
-
-    def __add__(self, other: Symbols) -> Symbols:
-        """Append the symbols that follow.
-
-        Raises:
-            ValueError: there is a gap between them.
-        """
-        if other.first != self.first + len(self):
-            raise ValueError(f"symbols {other.first} do not follow {self.first}+{len(self)}")
-        counts = np.concatenate((self.counts, other.counts))
-        sums = np.concatenate((self.sums, other.sums))
-        return Symbols(self.first, counts, sums, np.concatenate((self.checks, other.checks)))
-
-    def to_bytes(self, count: int) -> bytes:
-        """Return the wire form; `count` is the number of samples in the set, which the receiver knows."""
-        excess = self.counts - _expected(self.first, len(self), count)
-        small = not len(self) or int(np.abs(excess).max()) < _SMALL
-        counts = excess.astype("<i2" if small else "<i4")
-        return self.sums.astype("<u8").tobytes() + self.checks.astype("<u4").tobytes() + counts.tobytes()
-
-    @staticmethod
-    def from_bytes(data: bytes, first: int, length: int, count: int) -> Symbols:
-        """Return the symbols that `to_bytes` wrote.
-
-        Raises:
-            ValueError: the bytes are not `length` symbols.
-        """
-        if (
-            length < 0
-            or first < 0
-            or len(data)
-            not in (
-                SYMBOL_BYTES * length,
-                WIDE_SYMBOL_BYTES * length,
-            )
-        ):
-            raise ValueError(f"{len(data)} bytes are not {length} symbols")
-        sums = np.frombuffer(data, "<u8", length).astype(np.uint64)
-        checks = np.frombuffer(data, "<u4", length, 8 * length).astype(np.uint64)
-        wide = len(data) == WIDE_SYMBOL_BYTES * length
-        counts = np.frombuffer(data, "<i4" if wide else "<i2", length, 12 * length).astype(np.int64)
-        return Symbols(first, counts + _expected(first, length, count), sums, checks)
-
-
-def _density(first: int, length: int) -> npt.NDArray[np.float64]:
-    """Return the probability that an identity falls into each symbol."""
-    return 1.0 / (1.0 + _ALPHA * np.arange(first, first + length, dtype=np.float64))
-
-
-def _expected(first: int, length: int, count: int) -> npt.NDArray[np.int64]:
-    return np.rint(_density(first, length) * count).astype(np.int64)
-
-
-class Encoder:
-    """The symbols of a set, computed piece by piece, with 24 bytes of memory per sample."""
-
-    def __init__(self, identities: Words) -> None:
-        self._identities = identities
-        self._state = identities.copy()
-        self._at = np.zeros(len(identities), dtype=np.int64)  # the next symbol that each falls into
-        self._made = 0
-
-    def until(self, end: int) -> Stepwise[Symbols]:
-        """Compute the symbols from the last ones up to `end`, without it."""
-        if end <= self._made:
-            return _empty(self._made, 0)
-        first, self._made = self._made, end
-        made = _empty(first, self._made - first)
-        for begin in range(0, len(self._identities), STEP):
-            part = slice(begin, begin + STEP)
-            here = np.flatnonzero(self._at[part] < self._made) + begin
-            signs = np.ones(len(here), dtype=np.int64)
-            ends = _put(made, self._identities[here], signs, self._state[here], self._at[here])
-            for places, state, at in ends:
-                self._state[here[places]], self._at[here[places]] = state, at
-            yield
-        return made
-
-
-def _empty(first: int, length: int) -> Symbols:
-    sums, checks = np.zeros(length, dtype=np.uint64), np.zeros(length, dtype=np.uint64)
-    return Symbols(first, np.zeros(length, dtype=np.int64), sums, checks)
-
-
-def _put(
-    made: Symbols, identities: Words, signs: npt.NDArray[np.int64], state: Words, at: npt.NDArray[np.int64]
-) -> Iterator[tuple[npt.NDArray[np.intp], Words, npt.NDArray[np.int64]]]:
-    """Put identities into the symbols that they fall into, beginning with those at `at`.
-
-    Yields the places, the state and the next symbol of those that fall into no further one.
-    """
-    end = made.first + len(made)
-    words = identities * signs.astype(np.uint64)
-    checks = _checksums(identities) * signs.astype(np.uint64)
-    places = np.arange(len(identities))
-    while len(at):
-        where = at - made.first
-        np.add.at(made.counts, where, signs)
-        np.add.at(made.sums, where, words)
-        np.add.at(made.checks, where, checks)
-        state, at = _following(state, at)
-        going = at < end
-        if not going.all():
-            yield places[~going], state[~going], at[~going]
-            places, state, at = places[going], state[going], at[going]
-            signs, words, checks = signs[going], words[going], checks[going]
-    np.bitwise_and(made.checks, _LOW, out=made.checks)
-
-
-def _following(state: Words, at: npt.NDArray[np.int64]) -> tuple[Words, npt.NDArray[np.int64]]:
-    """Return the next symbol of each identity, so that density falls as 1 / (1 + i / 2)."""
-    state = mix(state + _STEP)
-    uniform = ((state >> np.uint64(32)).astype(np.float64) + 1.0) / 4294967296.0
-    skip = np.ceil((at + 1.5) * (1.0 / np.sqrt(uniform) - 1.0))
-    return state, np.minimum(at + np.maximum(skip, 1.0), _MAX_INDEX).astype(np.int64)
-
-
-def _checksums(identities: Words) -> Words:
-    return mix(identities ^ _CHECK) >> np.uint64(32)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Difference:
-    """The identities that only one of two sets has."""
-
-    only_ours: Words
-    only_theirs: Words
-
-
-def solve(difference: Symbols) -> Stepwise[Difference | None]:
-    """Decode a difference from its symbols, which begin at 0; None if they are too few or invalid."""
-    counts, sums, checks = difference.counts.copy(), difference.sums.copy(), difference.checks.copy()
-    left = Symbols(0, counts, sums, checks)
-    found: list[tuple[Words, npt.NDArray[np.int64]]] = []
-    total = 0
-    while True:
-        single = np.nonzero(np.abs(counts) == 1)[0]
-        signs = counts[single]
-        words = sums[single] * signs.astype(np.uint64)
-        right = (_checksums(words) * signs.astype(np.uint64)) & _LOW == checks[single]
-        words, index = np.unique(words[right], return_index=True)
-        signs = signs[right][index]
-        if not len(words):
-            break
-        total += len(words)
-        if total > len(counts):  # more than symbols can carry: they are invalid
-            return None
-        found.append((words, signs))
-        for begin in range(0, len(words), STEP):
-            part = slice(begin, begin + STEP)
-            some = words[part]
-            for _ in _put(left, some, -signs[part], some, np.zeros(len(some), dtype=np.int64)):
-                pass
-            yield
-    if counts.any() or sums.any() or checks.any():
-        return None
-    words = np.concatenate([word for word, _ in found]) if found else np.empty(0, dtype=np.uint64)
-    signs = np.concatenate([sign for _, sign in found]) if found else np.empty(0, dtype=np.int64)
-    if len(np.unique(words)) < len(words):
-        return None
-    return Difference(words[signs > 0], words[signs < 0])
-
-
-def without(difference: Difference, lacking: Words) -> Difference:
-    """Correct a difference whose right set was described with the identities that it lacks."""
-    missing = np.setdiff1d(lacking, difference.only_theirs)
-    only_theirs = np.setdiff1d(difference.only_theirs, lacking)
-    return Difference(np.union1d(difference.only_ours, missing), only_theirs)
-
-
-def estimate(difference: Symbols) -> int:
-    """Estimate how many identities differ, from symbols that begin at 0, even if too few to decode.
-
-    Symbol 0 has the net difference. The variance of the other counts around their share of it grows with the
-    number of differences. With n symbols the error is about 1.4 / sqrt(n) of the result.
-    """
-    if len(difference) < 2:
-        return int(abs(difference.counts).max(initial=0))
-    density = _density(0, len(difference))[1:]
-    net = float(difference.counts[0])
-    spread = (difference.counts[1:] - net * density) ** 2
-    return max(int(abs(net)), int(spread.sum() / (density * (1.0 - density)).sum()))
-
-
-def enough(expected: int, tried: int) -> int:
-    """Return how many symbols to try for a difference of about `expected`, after `tried` were too few."""
-    wanted = int(1.45 * expected) + 16
-    return wanted if wanted > 1.05 * tried else tried + tried // 10 + 16
+def _hashed(digests: bytes, keys: Words) -> Words:
+    """Return the identities of samples with these digests, of one group."""
+    halves = np.frombuffer(digests, dtype="<u8").reshape(-1, 2)
+    library = compiled()
+    if library is None:
+        return mix(mix(halves[:, 0] ^ keys[0]) + mix(halves[:, 1] ^ keys[1]) * keys[2])
+    made = np.empty(len(halves), dtype=np.uint64)
+    library.rateless_identities(halves.ctypes.data, keys.ctypes.data, len(halves), made.ctypes.data)
+    return made
 
 
 def from_list(data: bytes, count: int) -> Words:
@@ -319,7 +71,7 @@ def samples_at(
     begin = 0
     ordered = np.sort(places)
     for group, samples in groups:
-        for some in samples.split(STEP):
+        for some in samples.split(rateless.STEP):
             end = begin + len(some)
             here = ordered[np.searchsorted(ordered, begin) : np.searchsorted(ordered, end)]
             if len(here):
@@ -341,8 +93,8 @@ def compare(ours: Words, theirs: Words) -> Stepwise[Difference]:
 def _missing(words: Words, others: Words) -> Stepwise[Words]:
     """Return the words that are not among `others`, each once; both are in order."""
     parts = [np.empty(0, dtype=np.uint64)]
-    for begin in range(0, len(words), STEP):
-        some = words[begin : begin + STEP]
+    for begin in range(0, len(words), rateless.STEP):
+        some = words[begin : begin + rateless.STEP]
         parts.append(some[~_among(some, others)])
         yield
     missing = np.concatenate(parts)
@@ -360,12 +112,23 @@ def _among(words: Words, others: Words) -> npt.NDArray[np.bool_]:
     return found
 
 
+def absent(words: Words, here: Words) -> Stepwise[Words]:
+    """Return those of the words that are not in `here`, in order."""
+    wanted = np.unique(words)
+    parts = [np.empty(0, dtype=np.uint64)]
+    for begin in range(0, len(here), rateless.STEP):
+        some = here[begin : begin + rateless.STEP]
+        parts.append(some[_among(some, wanted)])
+        yield
+    return np.setdiff1d(wanted, np.concatenate(parts))
+
+
 def positions(identities: Words, wanted: Words) -> Stepwise[npt.NDArray[np.int64] | None]:
     """Return the places of the wanted identities; None if one is missing or occurs more than once."""
     ordered = np.unique(wanted)
     parts = [np.empty(0, dtype=np.int64)]
-    for begin in range(0, len(identities), STEP):
-        some = identities[begin : begin + STEP]
+    for begin in range(0, len(identities), rateless.STEP):
+        some = identities[begin : begin + rateless.STEP]
         parts.append(np.flatnonzero(_among(some, ordered)) + begin)
         yield
     places = np.concatenate(parts)

@@ -1,11 +1,9 @@
 """The queue between Cyclone's receive threads and Python: a byte ring that is filled without Python.
 
-`ring.c` puts a copy of each sample into the ring. It needs no interpreter lock, so capture goes on at full
-speed while Python works on earlier samples; with a Python function in its place every sample would wait
-for the lock. Samples above 32 KiB are not copied: the ring holds a reference to Cyclone's own.
-
-`ring.c` is a library (`engine.dds.native`). Where it cannot be used `engine.dds.callbacks` does the same in
-Python.
+`ring.c` of the compiled library (`engine.native`) puts a copy of each sample into the ring. It needs no
+interpreter lock, so capture goes on at full speed while Python works on earlier samples; with a Python
+function in its place every sample would wait for the lock. Samples above 32 KiB are not copied: the ring
+holds a reference to Cyclone's own. Without the library `engine.dds.callbacks` does the same in Python.
 """
 
 from __future__ import annotations
@@ -16,9 +14,10 @@ import mmap
 import struct
 from typing import TYPE_CHECKING, Final
 
+from engine import native
 from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-from engine.dds import abi, native
+from engine.dds import abi
 from engine.dds.captured import WRITER_GONE, WriterNames
 from engine.dds.waiting import Signal
 
@@ -113,7 +112,7 @@ class Ring:
         capacity_bytes: rounded up to a power of two, at least 256 KiB.
 
     Raises:
-        NoLibrary: ring.c is not compiled; `engine.dds.native` tells why.
+        NoLibrary: ring.c is not compiled; `engine.native` tells why.
     """
 
     def __init__(self, signal: Signal, limit: int, capacity_bytes: int) -> None:

@@ -24,10 +24,13 @@ def check_layouts() -> None:
         UnsupportedCyclone: `cyclonedds` is missing or not the supported version, or a layout differs; or
             OSPLTOOL_NATIVE demands the compiled library, and it cannot be used.
     """
-    from engine.dds import native
+    from engine import native
     from engine.dds.abi import SUPPORTED_VERSION
 
-    native.check()
+    try:
+        native.check()
+    except native.NoLibrary as error:
+        raise UnsupportedCyclone(str(error)) from None
     try:
         difference = _difference()
     except DdsError as error:

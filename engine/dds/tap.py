@@ -13,9 +13,10 @@ import ctypes
 import threading
 from typing import Final
 
+from engine import native
 from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
-from engine.dds import abi, native, ring
+from engine.dds import abi, ring
 from engine.dds.callbacks import CallbackQueue
 from engine.dds.errors import check
 from engine.dds.participant import NodeParticipant

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from engine import native
 from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.shell import Shell
 from engine.capture.taps import GATHER_S
@@ -14,7 +15,6 @@ from engine.capture.uri import interface_fault, is_automatic, uri_of
 from engine.capture.watch import Watch
 from engine.client_service.service import ClientService
 from engine.core.states import ServiceState
-from engine.dds import native
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Announced, Channel, ChannelTopic

@@ -6,7 +6,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Final
 
-from engine.dds import native
+from engine import native
 from engine.dds.channel import ChannelTopic
 from engine.runtime import monitor
 from engine.runtime.view import Identity, snapshot

@@ -13,7 +13,7 @@ from engine.dataset.rows import Rows
 from engine.runtime.stream import StreamBegin, StreamEnd, StreamFault, Unpacker, stream_of
 
 if TYPE_CHECKING:
-    from engine.dataset.reconciliation import Words
+    from engine.dataset.rateless import Words
 
 MAX_STREAMS: Final = 64
 """Streams under way to one node at most; it refuses another one and asks for it again later."""

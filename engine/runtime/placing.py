@@ -21,7 +21,7 @@ from engine.runtime.withholding import at_once, filtered
 if TYPE_CHECKING:
     from engine.core.events import ExpectSet
     from engine.core.namespaces import Group
-    from engine.dataset.reconciliation import Stepwise
+    from engine.dataset.rateless import Stepwise
     from engine.runtime.housekeeping import Housekeeping
     from engine.runtime.incoming import Incoming
     from engine.runtime.reconciling.alignee import AligneeComparisons

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.core.events import ExpectSet, SendSet
     from engine.core.messages import Epoch, Outgoing
     from engine.core.namespaces import Group
-    from engine.dataset.reconciliation import Stepwise
+    from engine.dataset.rateless import Stepwise
     from engine.runtime.housekeeping import Housekeeping
     from engine.runtime.serving import Serving
     from engine.runtime.sets import Difference, NameSpaceData

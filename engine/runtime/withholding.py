@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from engine.core.namespaces import Group
     from engine.dataset.group_set import GroupSet
-    from engine.dataset.reconciliation import Stepwise
+    from engine.dataset.rateless import Stepwise
     from engine.runtime.ports import Gate
 
 _STEP: Final = 200

@@ -93,7 +93,7 @@ def _own(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 def _refusal(variable: str, environ: Mapping[str, str]) -> str:
     """Return why a node does not start with the value of a variable; empty if it does."""
-    from engine.dds import native
+    from engine import native
     from engine.tracing import reports
     from engine.tracing.sinks import Rotation
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TOP_LEVEL = {"engine", "ospltool", "tui"}
 
 
-LIBRARY = "engine/dds/libring.so"
+LIBRARY = "engine/native/libnative.so"
 
 
 def build(kind: str, root: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
@@ -62,7 +62,7 @@ def test_the_source_distribution_has_what_the_library_is_compiled_from(
 ) -> None:
     with tarfile.open(build("sdist", root, tmp_path)) as archive:
         found = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"hatch_build.py", "engine/dds/ring.c", "pyproject.toml"} <= found
+    assert {"hatch_build.py", "engine/native/ring.c", "pyproject.toml"} <= found
     assert LIBRARY not in found
 
 

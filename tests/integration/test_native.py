@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.dds import native
+from engine import native
 from engine.runtime.monitor import CaptureView
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab

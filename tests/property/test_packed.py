@@ -17,7 +17,7 @@ from engine.dataset import group_set, packed, reconciliation
 from engine.dataset.blocks import Block, pack_samples
 from engine.dataset.group_set import GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
-from engine.dataset.reconciliation import finished
+from engine.dataset.rateless import finished
 from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, Sample, make_sample
 from engine.runtime import stream

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.dataset import ranges
 from engine.dataset.ranges import Ask, Held, Search
-from engine.dataset.reconciliation import Words
+from engine.dataset.rateless import Words
 
 NEAR = st.integers(0, 40) | st.integers(2**64 - 40, 2**64 - 1)
 """Identities with many first bits in common."""

@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.exchange import Side, align
+from engine import native
 from engine.core.events import ExpectSet
 from engine.core.messages import CAPABILITIES, LACKING
 from engine.core.namespaces import Group
-from engine.dataset import ranges, reconciliation
+from engine.dataset import ranges, rateless, reconciliation
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
-from engine.dataset.reconciliation import Symbols, finished
+from engine.dataset.rateless import Symbols, finished
 from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.runtime.reconciling import messages as notes
@@ -35,12 +36,12 @@ WORDS = st.sets(st.integers(0, 2**64 - 1) | st.integers(0, 40), max_size=60)
 KINDS = (DATA, DATA, DATA, DISPOSE, UNREGISTER, DATA | DISPOSE)
 
 
-def words(values: set[int]) -> reconciliation.Words:
+def words(values: set[int]) -> rateless.Words:
     return np.array(sorted(values), dtype=np.uint64)
 
 
 def symbols(values: set[int], end: int) -> Symbols:
-    return finished(reconciliation.Encoder(words(values)).until(end))
+    return finished(rateless.Encoder(words(values)).until(end))
 
 
 def check_same(one: Symbols, other: Symbols) -> None:
@@ -53,7 +54,7 @@ def check_same(one: Symbols, other: Symbols) -> None:
 def test_enough_symbols_tell_the_difference_exactly(ours: set[int], theirs: set[int]) -> None:
     found, end = None, 4
     while found is None and end < 2000:
-        found = finished(reconciliation.solve(symbols(ours, end) - symbols(theirs, end)))
+        found = finished(rateless.solve(symbols(ours, end) - symbols(theirs, end)))
         end += end // 4
     assert found is not None
     assert set(found.only_ours.tolist()) == ours - theirs
@@ -62,7 +63,7 @@ def test_enough_symbols_tell_the_difference_exactly(ours: set[int], theirs: set[
 
 @given(WORDS, WORDS, st.integers(1, 30))
 def test_too_few_symbols_tell_nothing_wrong(ours: set[int], theirs: set[int], end: int) -> None:
-    found = finished(reconciliation.solve(symbols(ours, end) - symbols(theirs, end)))
+    found = finished(rateless.solve(symbols(ours, end) - symbols(theirs, end)))
     if found is not None:
         assert set(found.only_ours.tolist()) == ours - theirs
         assert set(found.only_theirs.tolist()) == theirs - ours
@@ -75,7 +76,7 @@ def test_symbols_are_linear_and_may_be_made_piece_by_piece(
     end = middle + more
     both = symbols(ours - theirs, end) - symbols(theirs - ours, end)
     check_same(symbols(ours, end) - symbols(theirs, end), both)
-    encoder = reconciliation.Encoder(words(ours))
+    encoder = rateless.Encoder(words(ours))
     pieces = finished(encoder.until(middle)) + finished(encoder.until(end))
     check_same(pieces, symbols(ours, end))
 
@@ -88,11 +89,38 @@ def test_what_the_other_lacks_by_its_word_may_be_wrong(
     found, end = None, 16
     while found is None:
         assert end < 2000
-        found = finished(reconciliation.solve(symbols(ours, end) - symbols(theirs | told, end)))
+        found = finished(rateless.solve(symbols(ours, end) - symbols(theirs | told, end)))
         end *= 2
-    exact = reconciliation.without(found, words(told))
+    exact = rateless.without(found, words(told))
     assert set(exact.only_ours.tolist()) == ours - theirs
     assert set(exact.only_theirs.tolist()) == theirs - ours
+
+
+@given(WORDS, WORDS, st.lists(st.integers(0, 90), min_size=1, max_size=4), st.booleans())
+def test_numpy_makes_the_same_symbols_and_solves_them_alike(
+    ours: set[int], theirs: set[int], ends: list[int], is_damaged: bool
+) -> None:
+    if rateless.compiled() is None:
+        pytest.skip(f"there is no library: {native.absence()}")
+
+    def made() -> tuple[list[Symbols], tuple[tuple[int, ...], ...] | None]:
+        """Pieces of one set, and what the last piece's worth of symbols tells of two."""
+        encoder = rateless.Encoder(words(ours))
+        pieces = [finished(encoder.until(end)) for end in sorted(ends)]
+        left = symbols(ours, max(ends)) - symbols(theirs, max(ends))
+        if is_damaged and len(left):
+            left.sums[len(left) // 2] ^= np.uint64(1 << 40)
+        found = finished(rateless.solve(left))
+        both = None if found is None else (tuple(sorted(found.only_ours)), tuple(sorted(found.only_theirs)))
+        return pieces, both
+
+    compiled = made()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rateless, "compiled", lambda: None)
+        plain = made()
+    for one, other in zip(compiled[0], plain[0], strict=True):
+        check_same(one, other)
+    assert compiled[1] == plain[1]
 
 
 @given(WORDS, st.integers(0, 50), st.integers(0, 100_000))
@@ -107,8 +135,8 @@ def test_octets_that_are_no_symbols_are_refused_or_solved_without_harm(data: byt
         made = Symbols.from_bytes(data, 0, length, 3)
     except ValueError:
         return
-    finished(reconciliation.solve(made))
-    reconciliation.estimate(made)
+    finished(rateless.solve(made))
+    rateless.estimate(made)
 
 
 @given(WORDS, st.integers(0, 29), st.integers(0, 63))
@@ -117,7 +145,7 @@ def test_a_flipped_bit_is_no_difference(ours: set[int], at: int, bit: int) -> No
     sums = made.sums.copy()
     sums[at] ^= np.uint64(1 << bit)
     changed = Symbols(0, made.counts, sums, made.checks)
-    assert finished(reconciliation.solve(changed - made)) is None
+    assert finished(rateless.solve(changed - made)) is None
 
 
 @pytest.mark.parametrize(("more_here", "more_there"), [(700, 700), (1400, 0), (0, 900), (5000, 100)])
@@ -128,8 +156,8 @@ def test_few_symbols_tell_how_many_differ(more_here: int, more_there: int) -> No
     )
     left = symbols(common | here, 256) - symbols(common | there, 256)
     differing = more_here + more_there
-    assert finished(reconciliation.solve(left)) is None
-    assert 0.6 * differing < reconciliation.estimate(left) < 1.6 * differing
+    assert finished(rateless.solve(left)) is None
+    assert 0.6 * differing < rateless.estimate(left) < 1.6 * differing
 
 
 def test_identities_depend_on_salt_and_group_and_content() -> None:
@@ -342,7 +370,7 @@ def test_nonsense_for_a_note_is_counted_and_survived(data: bytes, is_magic: bool
     assert side.shared.counters["malformed"] == 1
 
 
-def unsolved(_: Symbols) -> reconciliation.Stepwise[None]:
+def unsolved(_: Symbols) -> rateless.Stepwise[None]:
     """Symbols come to no result."""
     yield
 
@@ -351,7 +379,7 @@ def check_aligned_without_symbols(
     monkeypatch: pytest.MonkeyPatch, here: int, there: int, capabilities: tuple[str, ...]
 ) -> tuple[int, int]:
     """Symbols never come to a result, and the alignee gets the set all the same; bytes and messages."""
-    monkeypatch.setattr(reconciliation, "solve", unsolved)
+    monkeypatch.setattr(rateless, "solve", unsolved)
     shared = many(20_000, 1)
     ours, theirs = data_set([*shared, *many(here, 2)]), data_set([*shared, *many(there, 3)])
     aligner = Side("a" * 32, ours, DESCRIBE)
@@ -380,7 +408,7 @@ def test_an_older_alignee_is_never_asked_about_ranges(monkeypatch: pytest.Monkey
 
 
 def test_nonsense_about_ranges_leads_to_the_whole_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciliation, "solve", unsolved)
+    monkeypatch.setattr(rateless, "solve", unsolved)
     monkeypatch.setattr(ranges.Held, "answer", lambda *_: (words({1}), words({2})))
     shared = many(3000, 1)
     ours = data_set([*shared, *many(30, 2)])
@@ -395,7 +423,7 @@ def test_what_changes_while_sets_are_compared_is_part_of_the_difference(
     pause: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The aligner's set changes after so many steps, by what the alignee has already, too."""
-    monkeypatch.setattr(reconciliation, "STEP", 500)
+    monkeypatch.setattr(rateless, "STEP", 500)
     shared, theirs, later = many(2000, 1), many(40, 3), many(60, 4)
     held = data_set([*shared, *many(40, 2)])
     aligner = Side("a" * 32, held, DESCRIBE)

@@ -6,7 +6,7 @@ import pytest
 
 from engine.core.namespaces import Durability
 from engine.core.states import Phase
-from engine.dataset import reconciliation
+from engine.dataset import rateless
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DISPOSE, UNREGISTER
 from engine.runtime.stream import BATCH_BYTES, SLOW_BYTES_PER_S
@@ -417,13 +417,13 @@ def test_a_part_is_no_set() -> None:
     assert scenario.parts("b") == 0
 
 
-def unsolved(_: reconciliation.Symbols) -> reconciliation.Stepwise[None]:
+def unsolved(_: rateless.Symbols) -> rateless.Stepwise[None]:
     """Symbols come to no result."""
     yield
 
 
 def test_where_symbols_fail_a_difference_is_still_all_that_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciliation, "solve", unsolved)
+    monkeypatch.setattr(rateless, "solve", unsolved)
     scenario = Scenario(node("a"), node("b"))
     scenario.start()
     scenario.until(scenario.complete)

@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+from engine import native
 from engine.capture.delivery import TIMEOUT_S as DELIVERY_S
 from engine.capture.delivery import Directed
 from engine.capture.neighbourhood import DurableReader
 from engine.capture.shell import Shell
 from engine.capture.watch import Watch
 from engine.config.persistence import PersistenceService
-from engine.dds import native
 from engine.dds.channel import Channel
 from engine.dds.discovery import EndpointSeen, ParticipantGone, ParticipantSeen
 from engine.dds.interfaces import interface_of

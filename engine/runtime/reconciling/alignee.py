@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from engine.core.events import ExpectSet
     from engine.core.messages import Outgoing
     from engine.core.namespaces import Group
-    from engine.dataset import reconciliation
     from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
     from engine.dataset.ranges import Held
-    from engine.dataset.reconciliation import Stepwise
+    from engine.dataset.rateless import Encoder, Stepwise, Symbols, Words
     from engine.dataset.sample import Sample
     from engine.runtime.incoming import Incoming
     from engine.runtime.reconciling.aligner import LackingSamples
@@ -69,15 +68,15 @@ class Base:
     """Summary of the set."""
     began_s: float
     """Time of the request, on the monotonic clock."""
-    lacks: reconciliation.Words | None = None
+    lacks: Words | None = None
     """Identities that an earlier comparison found missing here; symbols include them."""
     told: int = 0
     """Symbols sent so far."""
-    _identities: reconciliation.Words | None = None
-    _encoder: reconciliation.Encoder | None = None
+    _identities: Words | None = None
+    _encoder: Encoder | None = None
     _held: Held | None = None
 
-    def identities(self) -> Stepwise[reconciliation.Words]:
+    def identities(self) -> Stepwise[Words]:
         """Compute the identities of the samples, group after group."""
         from engine.dataset import reconciliation  # needs numpy, which takes a moment to load
 
@@ -85,18 +84,18 @@ class Base:
             self._identities = yield from reconciliation.identities(self.groups, self.salt)
         return self._identities
 
-    def symbols(self, end: int) -> Stepwise[reconciliation.Symbols]:
+    def symbols(self, end: int) -> Stepwise[Symbols]:
         """Compute the symbols up to `end` that have not been sent."""
         import numpy as np
 
-        from engine.dataset.reconciliation import Encoder
+        from engine.dataset import rateless, reconciliation
 
         if self._encoder is None:
             here = yield from self.identities()
             if self.lacks is not None:
-                self.lacks = np.setdiff1d(self.lacks, here)
+                self.lacks = yield from reconciliation.absent(self.lacks, here)
                 here = np.concatenate((here, self.lacks))
-            self._encoder = Encoder(here)
+            self._encoder = rateless.Encoder(here)
         return (yield from self._encoder.until(end))
 
     def held(self) -> Stepwise[Held]:

@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from engine.core.events import Target
     from engine.core.messages import Epoch
     from engine.core.namespaces import Group
-    from engine.dataset import reconciliation
     from engine.dataset.group_set import Summary
     from engine.dataset.ranges import Search
-    from engine.dataset.reconciliation import Stepwise
+    from engine.dataset.rateless import Difference, Encoder, Stepwise, Symbols, Words
     from engine.dataset.sample import Sample
     from engine.runtime.ports import Clock
     from engine.runtime.shared import SharedState
@@ -72,11 +71,11 @@ class _Question:
     """The request; None while only a sketch is here."""
     sketch: messages.Sketch | None = None
     """The newest sketch; None while only the request is here."""
-    symbols: reconciliation.Symbols | None = None
+    symbols: Symbols | None = None
     """The alignee's symbols so far."""
-    identities: reconciliation.Words | None = None
+    identities: Words | None = None
     """All identities of the alignee, if it sent the list."""
-    lacking: reconciliation.Words | None = None
+    lacking: Words | None = None
     """Identities that the alignee knows that it lacks; its symbols include them."""
     ours: ComparedSet | None = None
     """The set here, with which the comparison began."""
@@ -100,9 +99,9 @@ class ComparedSet:
 
     groups: list[tuple[Group, Rows]]
     root: Summary
-    identities: reconciliation.Words
-    encoder: reconciliation.Encoder
-    symbols: reconciliation.Symbols
+    identities: Words
+    encoder: Encoder
+    symbols: Symbols
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,9 +122,9 @@ class LackingSamples:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known: dict[tuple[str, str], tuple[float, bytes, reconciliation.Words]] = {}
+        self._known: dict[tuple[str, str], tuple[float, bytes, Words]] = {}
 
-    def keep(self, name_space: str, fellow: str, salt: bytes, lacking: reconciliation.Words) -> None:
+    def keep(self, name_space: str, fellow: str, salt: bytes, lacking: Words) -> None:
         """Keep identities that a fellow has and this node lacks."""
         self._known.pop((name_space, fellow), None)
         if 0 < len(lacking) <= MAX_LACKING_IDENTITIES:
@@ -133,7 +132,7 @@ class LackingSamples:
             if len(self._known) > MAX_LACKING:
                 del self._known[next(iter(self._known))]
 
-    def take(self, name_space: str, fellow: str) -> tuple[bytes, reconciliation.Words] | None:
+    def take(self, name_space: str, fellow: str) -> tuple[bytes, Words] | None:
         """Take salt and identities that this node lacks of a fellow's set, if found within `FORGET_S`."""
         known = self._known.pop((name_space, fellow), None)
         return known[1:] if known and self._clock.monotonic() < known[0] + FORGET_S else None
@@ -208,7 +207,7 @@ class AlignerComparisons:
 
     @staticmethod
     def _take(question: _Question, sketch: messages.Sketch, body: bytes) -> None:
-        from engine.dataset import reconciliation
+        from engine.dataset import rateless, reconciliation
 
         try:
             if sketch.is_list:
@@ -217,7 +216,7 @@ class AlignerComparisons:
             if not 0 <= 8 * sketch.lacking <= len(body):
                 raise ValueError(f"{len(body)} bytes do not end with {sketch.lacking} identities")
             end = len(body) - 8 * sketch.lacking
-            symbols = reconciliation.Symbols.from_bytes(body[:end], sketch.first, sketch.length, sketch.count)
+            symbols = rateless.Symbols.from_bytes(body[:end], sketch.first, sketch.length, sketch.count)
             if sketch.lacking:
                 question.lacking = reconciliation.from_list(body[end:], sketch.lacking)
         except ValueError as error:
@@ -283,13 +282,13 @@ class AlignerComparisons:
         OpenSplice sends whole sets (guide, 5.4.6, 5.5.17); docs/protocol.md, "What travels: the difference",
         is the text for this.
         """
-        from engine.dataset import reconciliation
+        from engine.dataset import rateless, reconciliation
 
         # 1. Hash this set under the alignee's salt, once for all rounds.
         if question.ours is None:
             groups = [(group, group_set.samples()) for group, group_set in sent.groups.items()]
             identities = yield from reconciliation.identities(groups, sketch.salt)
-            encoder = reconciliation.Encoder(identities)
+            encoder = rateless.Encoder(identities)
             none_yet = yield from encoder.until(0)
             question.ours = ComparedSet(groups, root, identities, encoder, none_yet)
         ours = question.ours
@@ -303,11 +302,11 @@ class AlignerComparisons:
         assert theirs is not None
         ours.symbols += yield from ours.encoder.until(len(theirs))
         left = ours.symbols - theirs
-        solved = yield from reconciliation.solve(left)
+        solved = yield from rateless.solve(left)
         if solved is not None:
             # The alignee's symbols include the identities that it knows that it lacks.
             if question.lacking is not None:
-                solved = reconciliation.without(solved, question.lacking)
+                solved = rateless.without(solved, question.lacking)
             self._end(question, (yield from self._found(question, ours, solved)))
             return
         # 4. Too few symbols: estimate how many are needed, and ask for the cheapest that is left of more
@@ -315,8 +314,8 @@ class AlignerComparisons:
         question.is_compared = False
         question.since_s = self._shared.clock.monotonic()
         question.sketches += 1
-        expected = reconciliation.estimate(left)
-        wanted = reconciliation.enough(expected, len(theirs))
+        expected = rateless.estimate(left)
+        wanted = rateless.enough(expected, len(theirs))
         larger = max(sketch.count, len(ours.identities))
         is_stuck = wanted <= question.asked_for or question.sketches >= MAX_SKETCHES
         if expected <= MANY * larger and wanted <= larger and not is_stuck:
@@ -387,9 +386,7 @@ class AlignerComparisons:
             raise StreamFault(f"ranges: {error}") from error
         self._narrow(question, search)
 
-    def _found(
-        self, question: _Question, ours: ComparedSet, found: reconciliation.Difference
-    ) -> Stepwise[Answer | None]:
+    def _found(self, question: _Question, ours: ComparedSet, found: Difference) -> Stepwise[Answer | None]:
         """Return the answer that turns the alignee's set into this one."""
         from engine.dataset import reconciliation
 
@@ -417,12 +414,12 @@ class AlignerComparisons:
         question: _Question,
         answer: Answer,
         groups: list[tuple[Group, Rows]],
-        found: reconciliation.Difference,
+        found: Difference,
     ) -> Answer:
         """Add to an answer the changes of this set since the comparison began."""
         import numpy as np
 
-        from engine.dataset import reconciliation
+        from engine.dataset import rateless, reconciliation
 
         target = question.target
         assert target is not None
@@ -438,7 +435,7 @@ class AlignerComparisons:
         }
         salt = question.sketch.salt
         came, gone = (
-            reconciliation.finished(
+            rateless.finished(
                 reconciliation.identities([(group, both[side]) for group, both in moved.items()], salt)
             )
             for side in (0, 1)

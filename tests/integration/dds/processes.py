@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from engine.dds.native import absence
 from engine.dds.uri import cyclone_uri
+from engine.native import absence
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 90.0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 BUILD_S = 600.0
-LIBRARY = "engine/dds/libring.so"
+LIBRARY = "engine/native/libnative.so"
 
 
 def hatchling(target: str, directory: Path, **environ: str) -> tuple[Path, str]:

@@ -1,4 +1,4 @@
-/* Drives the ring of engine/dds/ring.c as Cyclone DDS does, without it: WRITERS threads fill it, one thread
+/* Drives the ring of engine/native/ring.c as Cyclone DDS does, without it: WRITERS threads fill it, one thread
  * drains it. Ends with 0 when every record of each writer came once, whole and in order.
  *
  * usage: driver RECORDS

@@ -1,4 +1,4 @@
-"""What `make compilers` runs: the project built without a C compiler, and the ring on other processors."""
+"""What `make compilers` runs: the project built without a C compiler, and the C files on other processors."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from engine.dds import native
-from engine.dds.native import load
+from engine import native
+from engine.dataset import rateless
+from engine.dataset.rateless import finished, mix
+from engine.native import load
 from tests.unit.native.building import BUILD_S, ROOT, library_of, pip_wheel
 
 hatch_build: Any = pytest.importorskip("hatch_build", reason="hatchling, which compiles, is not installed")
 
 RECORDS = "20000"
 DRIVER = Path(__file__).with_name("driver.c")
+SYMBOLS = Path(__file__).with_name("symbols.c")
+IDENTITIES, LENGTH = 2_000, 3_500
 DRIVER_FLAGS = (
-    *("-O2", "-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread"),
-    *('-DRING_SOURCE="driver"', "-I", str(native.SOURCE.parent)),
+    *("-O2", "-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread", *hatch_build.EXACT),
+    *('-DNATIVE_SOURCE="driver"', "-I", str(native.LIBRARY.parent)),
 )
 TARGETS = {"aarch64": "aarch64-linux-musl", "x86_64": "x86_64-linux-musl"}
 
@@ -71,7 +76,7 @@ def test_without_a_compiler_the_index_brings_one(packages: Path, tmp_path: Path)
     assert not wheel.stem.endswith("-any")
     library = library_of(wheel, tmp_path)
     assert library is not None
-    assert load(library, native.SOURCE).ring_bytes() > 0
+    assert load(library, native.SOURCES).ring_bytes() > 0
 
 
 @long_way
@@ -85,24 +90,48 @@ def test_where_the_index_has_no_compiler_either_the_project_is_installed_all_the
     assert library_of(wheel, tmp_path) is None
 
 
-def test_the_ring_gives_every_record_once_and_in_order(tmp_path: Path) -> None:
+def symbols_by_numpy() -> str:
+    """The digest that symbols.c prints, computed without C."""
+    numbers = np.arange(IDENTITIES, dtype=np.uint64)
+    halves = np.stack((numbers, np.uint64(IDENTITIES) - numbers), axis=1)
+    identities = mix(mix(halves[:, 0] ^ np.uint64(1)) + mix(halves[:, 1] ^ np.uint64(2)) * np.uint64(3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rateless, "compiled", lambda: None)
+        made = finished(rateless.Encoder(identities).until(LENGTH))
+    digest = np.zeros(1, dtype=np.uint64)
+    for count, total, check in zip(made.counts.astype(np.uint64), made.sums, made.checks, strict=True):
+        digest = mix(digest ^ count) + mix(np.array([total])) + check
+    return f"{int(digest[0]):016x}"
+
+
+def check_drivers(
+    compiler: tuple[str, ...], emulator: tuple[str, ...], directory: Path, **environ: str
+) -> None:
+    """The ring gives every record once and in order, and symbols are those of numpy."""
+    for source, arguments, wanted in (
+        (DRIVER, [RECORDS], " taken, "),
+        (SYMBOLS, [str(IDENTITIES), str(LENGTH)], symbols_by_numpy()),
+    ):
+        program = str(directory / source.stem)
+        run(*compiler, *DRIVER_FLAGS, "-o", program, str(source), "-lm", **environ)
+        assert wanted in run(*emulator, program, *arguments)
+
+
+def test_the_c_files_do_their_work_on_this_processor(tmp_path: Path) -> None:
     if not hatch_build.system_works(ROOT):
         pytest.skip("there is no C compiler")
     (compiler, *_) = hatch_build.system_compilers()
-    run(*compiler, *DRIVER_FLAGS, "-o", str(tmp_path / "driver"), str(DRIVER))
-    assert " taken, " in run(str(tmp_path / "driver"), RECORDS)
+    check_drivers(compiler, (), tmp_path)
 
 
 @long_way
 @pytest.mark.timeout(BUILD_S)
 @pytest.mark.parametrize("machine", TARGETS)
-def test_the_ring_does_so_on_an_emulated_processor(machine: str, zig: Path, tmp_path: Path) -> None:
+def test_the_c_files_do_so_on_an_emulated_processor(machine: str, zig: Path, tmp_path: Path) -> None:
     emulators = [shutil.which(f"qemu-{machine}{suffix}") for suffix in ("-static", "")]
     emulator = next((found for found in emulators if found), None)
     if emulator is None:
         pytest.skip(f"there is no qemu-{machine}: install qemu-user-static")
     compiler = (sys.executable, "-m", "ziglang", "cc", "-target", TARGETS[machine], "-static")
-    driver = str(tmp_path / "driver")
     caches = {name: str(zig / "cache") for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")}
-    run(*compiler, *DRIVER_FLAGS, "-o", driver, str(DRIVER), PYTHONPATH=str(zig), **caches)
-    assert " taken, " in run(emulator, driver, RECORDS)
+    check_drivers(compiler, (emulator,), tmp_path, PYTHONPATH=str(zig), **caches)

@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from engine.dds import native
-from engine.dds.errors import UnsupportedCyclone
-from engine.dds.native import NoLibrary, load
+from engine import native
+from engine.native import NoLibrary, load
 from tests.unit.native.building import ROOT, hatchling, library_of
 
 hatch_build = pytest.importorskip("hatch_build", reason="hatchling, which compiles, is not installed")
 COMPILERS = [*hatch_build.system_compilers(), *hatch_build.packaged_compiler()]
+NO_COMPILER = "import sys; open(sys.argv[sys.argv.index('-o') + 1], 'w').close()"
 needs_compiler = pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library, compiled with every warning an error."""
-    target = tmp_path_factory.mktemp("library") / "libring.so"
-    made = hatch_build.compile_ring(ROOT, target, COMPILERS, strict=True)
+    target = tmp_path_factory.mktemp("library") / "libnative.so"
+    made = hatch_build.compile_library(ROOT, target, COMPILERS, strict=True)
     assert made.path == target, made.reasons
     assert list(target.parent.iterdir()) == [target]
     return target
@@ -35,30 +35,30 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @needs_compiler
 def test_the_source_compiles_without_a_warning_to_a_library_that_fits(library: Path) -> None:
-    assert load(library, native.SOURCE).ring_bytes() > 0
+    assert load(library, native.SOURCES).ring_bytes() > 0
 
 
 @needs_compiler
 def test_a_library_of_another_source_is_refused(library: Path, tmp_path: Path) -> None:
     source = tmp_path / "ring.c"
-    source.write_bytes(native.SOURCE.read_bytes() + b"\n")
-    with pytest.raises(NoLibrary, match=r"libring.so was compiled from another version of ring.c; install"):
-        load(library, source)
+    source.write_bytes(native.SOURCES[0].read_bytes() + b"\n")
+    with pytest.raises(NoLibrary, match=r"libnative.so was compiled from another version of ring.c; install"):
+        load(library, [source])
     with pytest.raises(NoLibrary, match="nothing tells whether"):
-        load(library, tmp_path / "none.c")
+        load(library, [tmp_path / "none.c"])
 
 
 @pytest.mark.parametrize("content", [b"", b"no library", Path(_ctypes.__file__).read_bytes()])
 def test_a_file_that_is_not_ours_is_refused(content: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "libring.so"
+    path = tmp_path / "libnative.so"
     path.write_bytes(content)
     with pytest.raises(NoLibrary, match=r"is not a library of ospltool for this machine \(.+\); install"):
-        load(path, native.SOURCE)
+        load(path, native.SOURCES)
 
 
 def test_a_library_that_is_not_there_is_said_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(NoLibrary, match="is not there: ospltool was installed without a C compiler; install"):
-        load(tmp_path / "libring.so", native.SOURCE)
+        load(tmp_path / "libnative.so", native.SOURCES)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def test_a_process_runs_as_the_environment_demands(
 ) -> None:
     monkeypatch.setenv(native.CHOICE, choice)
     monkeypatch.setattr(native, "absence", lambda: "" if is_there else "it is gone")
-    with pytest.raises(UnsupportedCyclone, match=words) if words else contextlib.nullcontext():
+    with pytest.raises(NoLibrary, match=words) if words else contextlib.nullcontext():
         native.check()
 
 
 @needs_compiler
 def test_the_next_compiler_is_taken_where_one_fails(tmp_path: Path) -> None:
-    broken, foreign = ("false", "-x"), (sys.executable, "-c", "import sys; open(sys.argv[-2], 'w').close()")
-    made = hatch_build.compile_ring(ROOT, tmp_path / "libring.so", [broken, foreign, COMPILERS[0]])
+    broken, foreign = ("false", "-x"), (sys.executable, "-c", NO_COMPILER)
+    made = hatch_build.compile_library(ROOT, tmp_path / "libnative.so", [broken, foreign, COMPILERS[0]])
     assert made.compiler == COMPILERS[0]
     first, second = made.reasons
     assert first == "false -x: exit code 1: no message"
@@ -96,13 +96,13 @@ def test_an_installation_without_any_compiler_succeeds_and_says_so(tmp_path: Pat
     wheel, said = hatchling("wheel", tmp_path / "out", PATH="/nowhere")
     assert wheel.name.endswith("-py3-none-any.whl")
     assert library_of(wheel, tmp_path) is None
-    assert "engine/dds/ring.c is not compiled, nodes will capture in Python: there is no C compiler" in said
+    assert "engine/native is not compiled, nodes will work more slowly: there is no C compiler" in said
 
 
 def test_a_compiler_is_asked_for_only_where_there_is_none_and_the_index_has_one(tmp_path: Path) -> None:
     code = f"""
 import hatch_build, sys
-hook = hatch_build.RingHook({str(ROOT)!r}, {{}}, None, None, {str(tmp_path)!r}, "wheel")
+hook = hatch_build.NativeHook({str(ROOT)!r}, {{}}, None, None, {str(tmp_path)!r}, "wheel")
 hatch_build.packaged_compiler = list
 print(hook.dependencies())
 """

@@ -58,8 +58,8 @@ struct record {
 
 _Static_assert(offsetof(struct record, body) == HEADER_BYTES, "ring.py has the same header");
 
-/* The digest of this file when it was compiled: ring.py refuses a library of another one. */
-const char *ring_source(void) { return RING_SOURCE; }
+/* The digest of all files of the library when it was compiled: one of other files is refused. */
+const char *native_source(void) { return NATIVE_SOURCE; }
 
 uint64_t ring_bytes(void) { return sizeof(struct ring); }
 

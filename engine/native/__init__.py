@@ -1,4 +1,4 @@
-"""The compiled library: `ring.c`, which was compiled when the project was installed (see hatch_build.py).
+"""The compiled library, which was made from the C files here when the project was installed (hatch_build.py).
 
 OSPLTOOL_NATIVE=no makes a process go without it; with OSPLTOOL_NATIVE=required it does not run without it.
 """
@@ -12,14 +12,12 @@ import os
 import pathlib
 from typing import TYPE_CHECKING, Final
 
-from engine.dds.errors import UnsupportedCyclone
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 CHOICE: Final = "OSPLTOOL_NATIVE"
-LIBRARY: Final = pathlib.Path(__file__).with_name("libring.so")
-SOURCE: Final = pathlib.Path(__file__).with_name("ring.c")
+LIBRARY: Final = pathlib.Path(__file__).with_name("libnative.so")
+SOURCES: Final = tuple(sorted(LIBRARY.parent.glob("*.c")))
 
 _CHOICES: Final = ("", "no", "required")
 _AGAIN: Final = "install ospltool again (in a checkout: pip install --editable .)"
@@ -41,28 +39,29 @@ def choice_of(environ: Mapping[str, str]) -> str:
     return choice
 
 
-def load(path: pathlib.Path, source: pathlib.Path) -> ctypes.PyDLL:
-    """Open a library and compare the source that it was made from with the source that is here.
+def load(path: pathlib.Path, sources: Sequence[pathlib.Path]) -> ctypes.PyDLL:
+    """Open a library and compare the sources that it was made from with those that are here.
 
-    The functions keep the interpreter lock: a call takes some nanoseconds.
+    The functions keep the interpreter lock: to wait for its return would take longer than they do.
 
     Raises:
-        NoLibrary: it is not there, not for this machine, not ours, or of another source.
+        NoLibrary: it is not there, not for this machine, not ours, or of other sources.
     """
     if not path.exists():
         raise NoLibrary(f"{path} is not there: ospltool was installed without a C compiler; {_AGAIN}")
     try:
         library = ctypes.PyDLL(str(path))
-        library.ring_source.restype = ctypes.c_char_p
-        digest = library.ring_source()
+        library.native_source.restype = ctypes.c_char_p
+        digest = library.native_source()
     except (OSError, AttributeError) as error:
         raise NoLibrary(f"{path} is not a library of ospltool for this machine ({error}); {_AGAIN}") from None
     try:
-        expected = hashlib.sha256(source.read_bytes()).hexdigest()
+        expected = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     except OSError as error:
         raise NoLibrary(f"nothing tells whether {path} fits: {error}; {_AGAIN}") from None
     if digest != expected.encode():
-        raise NoLibrary(f"{path} was compiled from another version of {source.name}; {_AGAIN}")
+        names = " or ".join(source.name for source in sources)
+        raise NoLibrary(f"{path} was compiled from another version of {names}; {_AGAIN}")
     return library
 
 
@@ -71,7 +70,7 @@ def _found() -> ctypes.PyDLL | str:
     try:
         if choice_of(os.environ) == "no":
             return f"{CHOICE}=no"
-        return load(LIBRARY, SOURCE)
+        return load(LIBRARY, SOURCES)
     except (NoLibrary, ValueError) as reason:
         return str(reason)
 
@@ -98,11 +97,11 @@ def check() -> None:
     """Hold this process to what OSPLTOOL_NATIVE demands.
 
     Raises:
-        UnsupportedCyclone: the variable has no such value, or demands the library and it cannot be used.
+        NoLibrary: the variable has no such value, or demands the library and it cannot be used.
     """
     try:
         choice = choice_of(os.environ)
     except ValueError as error:
-        raise UnsupportedCyclone(str(error)) from None
+        raise NoLibrary(str(error)) from None
     if choice == "required" and absence():
-        raise UnsupportedCyclone(f"{CHOICE}=required: {absence()}")
+        raise NoLibrary(f"{CHOICE}=required: {absence()}")

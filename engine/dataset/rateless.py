@@ -1,0 +1,342 @@
+"""Symbols of a set: a description of which a part, as long as the difference, tells how two sets differ.
+
+Each sample of a set has a 64-bit *identity* (`engine.dataset.reconciliation`). A set is described by
+*symbols*, an endless stream: symbol `i` has count, sum and checksum of the identities that fall into it, and
+each identity falls into symbol `i` with a probability of 1 / (1 + i / 2), decided by the identity alone
+(rateless invertible Bloom look-up tables, Yang, Gilad and Alizadeh, SIGCOMM 2024). The symbols of two sets,
+subtracted, are those of their difference; about 1.35 symbols for each of its samples are enough to decode it.
+So one side sends symbols until the other side knows the difference, without any parameter.
+
+Work that grows with the sets is a generator that yields after each `STEP` samples; `finished` carries one out
+at once. The compiled library does the arithmetic (`engine/native/rateless.c`), or without it numpy, with the
+same result.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import functools
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from engine import native
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Result = TypeVar("Result")
+Stepwise = Generator[None, None, Result]
+"""A computation in steps."""
+Words = npt.NDArray[np.uint64]
+"""Identities, or sums of them modulo 2**64."""
+Counts = npt.NDArray[np.int64]
+
+STEP: Final = 8192
+"""Samples in one step: a few milliseconds."""
+SYMBOL_BYTES: Final = 14
+"""Bytes of a symbol on the wire: sum 8, checksum 4, count 2."""
+WIDE_SYMBOL_BYTES: Final = 16
+"""Bytes of a symbol with a count of 4, where 2 are not enough."""
+
+_ALPHA: Final = 0.5
+_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
+_CHECK: Final = np.uint64(0xD6E8FEB86659FD93)
+_LOW: Final = np.uint64(0xFFFFFFFF)
+_SMALL: Final = 1 << 15
+_MAX_INDEX: Final = 1 << 40
+"""Larger than the number of any symbol; positions stay exact in floating point."""
+
+
+def finished(steps: Stepwise[Result]) -> Result:
+    """Carry out all steps at once; return the result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+
+
+def mix(words: Words) -> Words:
+    """Map 64-bit words one to one, so that every output bit depends on every input bit."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Symbols:
+    """Symbols `first`, `first` + 1, ... of a set or of a difference."""
+
+    first: int
+    counts: Counts
+    sums: Words
+    checks: Words
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __sub__(self, other: Symbols) -> Symbols:
+        """Return the symbols of the difference; samples of the right set count negative.
+
+        Raises:
+            ValueError: they are not the same symbols.
+        """
+        if (self.first, len(self)) != (other.first, len(other)):
+            raise ValueError(
+                f"symbols {other.first}+{len(other)} cannot be held against {self.first}+{len(self)}"
+            )
+        checks = (self.checks - other.checks) & _LOW
+        return Symbols(self.first, self.counts - other.counts, self.sums - other.sums, checks)
+
+    def __add__(self, other: Symbols) -> Symbols:
+        """Append the symbols that follow.
+
+        Raises:
+            ValueError: there is a gap between them.
+        """
+        if other.first != self.first + len(self):
+            raise ValueError(f"symbols {other.first} do not follow {self.first}+{len(self)}")
+        counts = np.concatenate((self.counts, other.counts))
+        sums = np.concatenate((self.sums, other.sums))
+        return Symbols(self.first, counts, sums, np.concatenate((self.checks, other.checks)))
+
+    def to_bytes(self, count: int) -> bytes:
+        """Return the wire form; `count` is the number of samples in the set, which the receiver knows."""
+        excess = self.counts - _expected(self.first, len(self), count)
+        small = not len(self) or int(np.abs(excess).max()) < _SMALL
+        counts = excess.astype("<i2" if small else "<i4")
+        return self.sums.astype("<u8").tobytes() + self.checks.astype("<u4").tobytes() + counts.tobytes()
+
+    @staticmethod
+    def from_bytes(data: bytes, first: int, length: int, count: int) -> Symbols:
+        """Return the symbols that `to_bytes` wrote.
+
+        Raises:
+            ValueError: the bytes are not `length` symbols.
+        """
+        if (
+            length < 0
+            or first < 0
+            or len(data)
+            not in (
+                SYMBOL_BYTES * length,
+                WIDE_SYMBOL_BYTES * length,
+            )
+        ):
+            raise ValueError(f"{len(data)} bytes are not {length} symbols")
+        sums = np.frombuffer(data, "<u8", length).astype(np.uint64)
+        checks = np.frombuffer(data, "<u4", length, 8 * length).astype(np.uint64)
+        wide = len(data) == WIDE_SYMBOL_BYTES * length
+        counts = np.frombuffer(data, "<i4" if wide else "<i2", length, 12 * length).astype(np.int64)
+        return Symbols(first, counts + _expected(first, length, count), sums, checks)
+
+
+def _density(first: int, length: int) -> npt.NDArray[np.float64]:
+    """Return the probability that an identity falls into each symbol."""
+    return 1.0 / (1.0 + _ALPHA * np.arange(first, first + length, dtype=np.float64))
+
+
+def _expected(first: int, length: int, count: int) -> Counts:
+    return np.rint(_density(first, length) * count).astype(np.int64)
+
+
+class _CompiledSymbols(ctypes.Structure):
+    """`struct symbols` of rateless.c."""
+
+    _fields_ = [
+        ("first", ctypes.c_int64),
+        ("end", ctypes.c_int64),
+        ("counts", ctypes.c_void_p),
+        ("sums", ctypes.c_void_p),
+        ("checks", ctypes.c_void_p),
+    ]
+
+
+@functools.cache
+def compiled() -> ctypes.PyDLL | None:
+    """Return the compiled library; None without it."""
+    if native.absence():
+        return None
+    library = native.library()
+    pointer, count = ctypes.c_void_p, ctypes.c_size_t
+    library.rateless_identities.restype = None
+    library.rateless_identities.argtypes = [pointer, pointer, count, pointer]
+    library.rateless_add.restype = None
+    library.rateless_add.argtypes = [pointer, pointer, pointer, pointer, count]
+    library.rateless_take_out.restype = count
+    library.rateless_take_out.argtypes = [pointer, pointer, count, pointer, pointer]
+    return library
+
+
+def _as_compiled(symbols: Symbols) -> _CompiledSymbols:
+    """Return the struct for arrays that stay alive as long as `symbols`."""
+    arrays = (symbols.counts, symbols.sums, symbols.checks)
+    places = (array.ctypes.data for array in arrays)
+    return _CompiledSymbols(symbols.first, symbols.first + len(symbols), *places)
+
+
+class Encoder:
+    """The symbols of a set, computed piece by piece, with 24 bytes of memory per sample."""
+
+    def __init__(self, identities: Words) -> None:
+        self._identities = np.ascontiguousarray(identities)
+        self._states = self._identities.copy()
+        self._at = np.zeros(len(identities), dtype=np.int64)  # the next symbol that each falls into
+        self._made = 0
+
+    def until(self, end: int) -> Stepwise[Symbols]:
+        """Compute the symbols from the last ones up to `end`, without it."""
+        if end <= self._made:
+            return _empty(self._made, 0)
+        made = _empty(self._made, end - self._made)
+        self._made = end
+        for begin in range(0, len(self._identities), STEP):
+            part = slice(begin, begin + STEP)
+            _add(made, self._identities[part], self._states[part], self._at[part])
+            yield
+        return made
+
+
+def _empty(first: int, length: int) -> Symbols:
+    sums, checks = np.zeros(length, dtype=np.uint64), np.zeros(length, dtype=np.uint64)
+    return Symbols(first, np.zeros(length, dtype=np.int64), sums, checks)
+
+
+def _add(made: Symbols, identities: Words, states: Words, at: Counts) -> None:
+    """Add identities to symbols; `states` and `at` are where each of them goes on next time."""
+    library = compiled()
+    if library is not None:
+        arrays = (array.ctypes.data for array in (identities, states, at))
+        library.rateless_add(ctypes.byref(_as_compiled(made)), *arrays, len(identities))
+        return
+    here = np.flatnonzero(at < made.first + len(made))
+    signs = np.ones(len(here), dtype=np.int64)
+    for places, state, following in _put(made, identities[here], signs, states[here], at[here]):
+        states[here[places]], at[here[places]] = state, following
+
+
+def _put(
+    made: Symbols, identities: Words, signs: Counts, state: Words, at: Counts
+) -> Iterator[tuple[npt.NDArray[np.intp], Words, Counts]]:
+    """Put identities into the symbols that they fall into, beginning with those at `at`.
+
+    Yields the places, the state and the next symbol of those that fall into no further one.
+    """
+    end = made.first + len(made)
+    words = identities * signs.astype(np.uint64)
+    checks = _checksums(identities) * signs.astype(np.uint64)
+    places = np.arange(len(identities))
+    while len(at):
+        where = at - made.first
+        np.add.at(made.counts, where, signs)
+        np.add.at(made.sums, where, words)
+        np.add.at(made.checks, where, checks)
+        state, at = _following(state, at)
+        going = at < end
+        if not going.all():
+            yield places[~going], state[~going], at[~going]
+            places, state, at = places[going], state[going], at[going]
+            signs, words, checks = signs[going], words[going], checks[going]
+    np.bitwise_and(made.checks, _LOW, out=made.checks)
+
+
+def _following(state: Words, at: Counts) -> tuple[Words, Counts]:
+    """Return the next symbol of each identity, so that density falls as 1 / (1 + i / 2)."""
+    state = mix(state + _STEP)
+    uniform = ((state >> np.uint64(32)).astype(np.float64) + 1.0) / 4294967296.0
+    skip = np.ceil((at + 1.5) * (1.0 / np.sqrt(uniform) - 1.0))
+    return state, np.minimum(at + np.maximum(skip, 1.0), _MAX_INDEX).astype(np.int64)
+
+
+def _checksums(identities: Words) -> Words:
+    return mix(identities ^ _CHECK) >> np.uint64(32)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Difference:
+    """The identities that only one of two sets has."""
+
+    only_ours: Words
+    only_theirs: Words
+
+
+def solve(difference: Symbols) -> Stepwise[Difference | None]:
+    """Decode a difference from its symbols, which begin at 0; None if they are too few or invalid."""
+    counts, sums, checks = difference.counts.copy(), difference.sums.copy(), difference.checks.copy()
+    left = Symbols(0, counts, sums, checks)
+    words, signs = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64)
+    while True:
+        some, of_them = yield from _take_out(left)
+        if not len(some):
+            break
+        words, signs = np.concatenate((words, some)), np.concatenate((signs, of_them))
+        if len(words) > len(counts):  # more than symbols can carry: they are invalid
+            return None
+    if counts.any() or sums.any() or checks.any() or len(np.unique(words)) < len(words):
+        return None
+    return Difference(words[signs > 0], words[signs < 0])
+
+
+def _take_out(left: Symbols) -> Stepwise[tuple[Words, Counts]]:
+    """Take identities that are alone in a symbol out of all symbols; return them and their signs."""
+    library = compiled()
+    if library is not None:
+        return (yield from _take_out_compiled(library, left))
+    counts, sums, checks = left.counts, left.sums, left.checks
+    single = np.nonzero(np.abs(counts) == 1)[0]
+    signs = counts[single]
+    words = sums[single] * signs.astype(np.uint64)
+    right = (_checksums(words) * signs.astype(np.uint64)) & _LOW == checks[single]
+    words, index = np.unique(words[right], return_index=True)
+    signs = signs[right][index]
+    for begin in range(0, len(words), STEP):
+        part = slice(begin, begin + STEP)
+        some = words[part]
+        for _ in _put(left, some, -signs[part], some, np.zeros(len(some), dtype=np.int64)):
+            pass
+        yield
+    return words, signs
+
+
+def _take_out_compiled(library: ctypes.PyDLL, left: Symbols) -> Stepwise[tuple[Words, Counts]]:
+    """Take out what is found on one way through the symbols, as much as they can carry at most."""
+    words, signs = np.empty(len(left), dtype=np.uint64), np.empty(len(left), dtype=np.int64)
+    here, at, found = _as_compiled(left), ctypes.c_int64(0), 0
+    while at.value < here.end and found < len(left):
+        places = (words[found:].ctypes.data, signs[found:].ctypes.data)
+        most = min(STEP, len(left) - found)
+        found += library.rateless_take_out(ctypes.byref(here), ctypes.byref(at), most, *places)
+        yield
+    return words[:found], signs[:found]
+
+
+def without(difference: Difference, lacking: Words) -> Difference:
+    """Correct a difference whose right set was described with the identities that it lacks."""
+    missing = np.setdiff1d(lacking, difference.only_theirs)
+    only_theirs = np.setdiff1d(difference.only_theirs, lacking)
+    return Difference(np.union1d(difference.only_ours, missing), only_theirs)
+
+
+def estimate(difference: Symbols) -> int:
+    """Estimate how many identities differ, from symbols that begin at 0, even if too few to decode.
+
+    Symbol 0 has the net difference. The variance of the other counts around their share of it grows with the
+    number of differences. With n symbols the error is about 1.4 / sqrt(n) of the result.
+    """
+    if len(difference) < 2:
+        return int(abs(difference.counts).max(initial=0))
+    density = _density(0, len(difference))[1:]
+    net = float(difference.counts[0])
+    spread = (difference.counts[1:] - net * density) ** 2
+    return max(int(abs(net)), int(spread.sum() / (density * (1.0 - density)).sum()))
+
+
+def enough(expected: int, tried: int) -> int:
+    """Return how many symbols to try for a difference of about `expected`, after `tried` were too few."""
+    wanted = int(1.45 * expected) + 16
+    return wanted if wanted > 1.05 * tried else tried + tried // 10 + 16
