@@ -111,6 +111,8 @@ class NameSpaceState:
     """Fellow through which a master is followed that this node does not hear; empty if it hears it."""
     source: str = ""
     """Node that injected the set and gives it to this master at start; empty for the own master."""
+    source_run: int = 0
+    """Incarnation in which the source was chosen; started again, it may wait for this node."""
     source_until_s: float = 0.0
     """In phase SOURCE: how long to wait for the masters of other roles; 0 for not waiting."""
     foreign_seen: tuple[Epoch, ...] = ()

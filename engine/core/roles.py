@@ -104,15 +104,19 @@ def _rank(one: Foreign) -> tuple[bool, int, int, str]:
 
 def _wait_for(context: Context, state: NameSpaceState, injector: Fellow) -> None:
     state.source_until_s = 0.0
-    state.source = injector.node
+    state.source, state.source_run = injector.node, injector.incarnation
     state.move(Trigger.INJECTOR_IS_OTHER)
     context.changed = True
     context.note("injection.not-mine", namespace=state.name, master=injector.name)
 
 
 def check_source(context: Context, state: NameSpaceState) -> None:
-    """In phase WAIT for another role: choose the injector again if that node is lost."""
-    if state.phase is Phase.WAIT and state.source and context.aligner_report(state) is None:
+    """In phase WAIT for another role: choose the injector again if that node is lost or started again."""
+    if state.phase is not Phase.WAIT or not state.source:
+        return
+    fellow = context.fellows.get(state.source)
+    is_same = fellow is not None and fellow.incarnation == state.source_run
+    if not is_same or context.aligner_report(state) is None:
         state.source = ""
         state.move(Trigger.MASTER_IS_SELF)
         context.changed = True

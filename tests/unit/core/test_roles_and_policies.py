@@ -30,6 +30,23 @@ def test_one_node_injects_in_the_whole_system_whatever_the_roles_policies_say() 
     assert all(member.working == set(map(ord, "abc")) for member in cluster.members.values())
 
 
+def test_masters_of_two_roles_do_not_wait_for_each_other() -> None:
+    """The one that would give its set is killed, and back without it before the other notices."""
+    cluster = Cluster()
+    cluster.start("a", role="L", priority=100)
+    cluster.start("z", role="R", priority=200)
+    cluster.run_until(lambda: quiet(cluster))
+    cluster.kill("z")
+    cluster.start("z", role="R", priority=200, incarnation=2)
+    cluster.run_until(lambda: cluster.members["z"].core.name_spaces[0].source == "a")
+    cluster.stall("z")
+    del cluster.members["a"]
+    cluster.start("a", role="L", priority=100, incarnation=2)
+    cluster.run_until(lambda: cluster.members["a"].core.name_spaces[0].source == "z")
+    cluster.go_on("z")
+    cluster.run_until(lambda: quiet(cluster))
+
+
 @pytest.mark.parametrize(
     ("left", "right", "expected_left", "expected_right"),
     [
