@@ -70,6 +70,10 @@ class Fellow:
     """It was away for longer than tombstones are kept for it."""
     in_step: dict[str, int] = dataclasses.field(default_factory=dict)
     """Source time as of which its settled set was equal to this node's, by name-space."""
+    stored: dict[str, int] = dataclasses.field(default_factory=dict)
+    """Source time as of which its disk has that set, by name-space (`engine.core.purging`)."""
+    storing: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    """Wall clock of a heartbeat, and the source time as of which its set was equal then, by name-space."""
     skews_ns: tuple[int, ...] = ()
     """The last differences of the clocks."""
     is_clock_off: bool = False

@@ -120,6 +120,8 @@ class Status:
     """Serial of the newest `NameSpaces`, to which the roll-ups belong."""
     further_hosts: tuple[str, ...] = ()
     """Addresses of the node's other network interfaces."""
+    unstored_s: float = 0.0
+    """Seconds since the moment as of which the sender's disk has everything; 0 if it has everything now."""
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -133,7 +135,7 @@ class Status:
         ] == [(roll.name_space, roll.complete) for roll in other.roll_ups]
 
 
-_CHANGING = ("serial", "wall_ns", "roll_ups")
+_CHANGING = ("serial", "wall_ns", "roll_ups", "unstored_s")
 _stated = operator.attrgetter(*(f.name for f in dataclasses.fields(Status) if f.name not in _CHANGING))
 
 

@@ -107,6 +107,11 @@ class Policy:
         )
 
     @property
+    def persists(self) -> bool:
+        """Whether PERSISTENT data is kept on disk."""
+        return self.durability in (Durability.DURABLE, Durability.PERSISTENT)
+
+    @property
     def may_be_master(self) -> bool:
         """Whether the node may become master: an aligner with a priority above 0 (5.4.3, 5.4.4)."""
         return self.aligner and self.master_priority > 0

@@ -8,6 +8,8 @@ from engine.core.states import Phase
 
 if TYPE_CHECKING:
     from engine.core.context import Context
+    from engine.core.fellows import Fellow
+    from engine.core.messages import Status
     from engine.core.namespace import NameSpaceState
 
 
@@ -18,7 +20,8 @@ def purgeable_until(context: Context, state: NameSpaceState, now: float) -> int 
     """Return the source time up to which tombstones may go; None while none may.
 
     Only the master decides, and only up to the time as of which every known fellow's settled set is equal to
-    this node's.
+    this node's, and on that fellow's disk: a tombstone that only memory has does not survive a power failure,
+    and then older data of that disk would come back. The caller looks at this node's own disk.
 
     A fellow that is away may still hold samples that a tombstone ends. The master waits for it up to the
     absence bound; after that the fellow takes the master's set when it comes back. The same holds for nodes
@@ -39,11 +42,40 @@ def purgeable_until(context: Context, state: NameSpaceState, now: float) -> int 
         is_part = report.phase is Phase.PASSIVE
         if report.lineage != state.lineage or not (is_part or (fellow.approved and report.complete)):
             return None
-        if is_part or report.filtered or state.policy.filtered:
-            until_ns = min(until_ns, max(0, report.part_until_ns))  # such sets are never equal
-        elif roll_up is None or not roll_up.same_content(state.roll_up):
-            until_ns = min(until_ns, fellow.in_step.get(state.name, 0))
+        is_unequal = is_part or report.filtered or state.policy.filtered  # such sets are never equal
+        equal_ns = max(0, report.part_until_ns) if is_unequal else fellow.in_step.get(state.name, 0)
+        if state.policy.persists:
+            equal_ns = _stored_until(fellow, fellow.status, state.name, equal_ns)
+        is_behind = state.policy.persists and fellow.status.unstored_s > 0
+        if not (is_unequal or is_behind) and roll_up is not None and roll_up.same_content(state.roll_up):
+            equal_ns = FOREVER_NS
+        until_ns = min(until_ns, equal_ns)
     return until_ns or None
+
+
+def _stored_until(fellow: Fellow, status: Status, name_space: str, equal_ns: int) -> int:
+    """Return the source time as of which a fellow's disk has a set equal to this node's; 0 if never.
+
+    A disk that is behind has it once it has everything that the fellow had at an earlier heartbeat.
+
+    Args:
+        fellow: the fellow.
+        status: its last heartbeat.
+        name_space: the name-space.
+        equal_ns: source time as of which its set is equal, by that heartbeat.
+    """
+    if not equal_ns:
+        fellow.stored.pop(name_space, None)
+        fellow.storing.pop(name_space, None)
+        return 0
+    heard_ns, waiting_ns = fellow.storing.pop(name_space, (status.wall_ns, equal_ns))
+    if not status.unstored_s:
+        fellow.stored[name_space] = equal_ns
+    elif heard_ns <= status.wall_ns - int(status.unstored_s * 1e9):
+        fellow.stored[name_space] = waiting_ns
+    else:
+        fellow.storing[name_space] = heard_ns, waiting_ns
+    return min(equal_ns, fellow.stored.get(name_space, 0))
 
 
 def away(context: Context, now: float) -> frozenset[str]:

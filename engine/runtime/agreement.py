@@ -32,12 +32,14 @@ class Agreement:
         self._heard: dict[str, Status] = {}
 
     def announced(self, outgoing: Outgoing) -> Outgoing:
-        """Return an outgoing message; add the settled content to a heartbeat."""
+        """Return an outgoing message; add to a heartbeat what has settled and how far the disk is behind."""
         message = outgoing.message
         if not isinstance(message, Status):
             return outgoing
         roll_ups = tuple(map(self._with_settled, message.roll_ups))
-        return dataclasses.replace(outgoing, message=dataclasses.replace(message, roll_ups=roll_ups))
+        unstored_s = self._shared.persistence.unstored_s(self._shared.clock.monotonic())
+        message = dataclasses.replace(message, roll_ups=roll_ups, unstored_s=round(unstored_s, 3))
+        return dataclasses.replace(outgoing, message=message)
 
     def _with_settled(self, roll_up: RollUp) -> RollUp:
         data = self._shared.spaces.get(roll_up.name_space)

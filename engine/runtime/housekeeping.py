@@ -156,6 +156,7 @@ class Housekeeping:
         until_ns = self._shared.core.purgeable_until(data.state.name, now)
         if until_ns is None:
             return
+        stored_s = now - (self._shared.persistence.unstored_s(now) if data.state.policy.persists else 0.0)
         settled_s = FOREVER_S
         if until_ns < FOREVER_NS:
             # A set dates a change at most `STEP_NS` later than it came (see engine.dataset.settling).
@@ -165,7 +166,7 @@ class Housekeeping:
             if description is None:
                 continue
             over_s = now - description.qos.cleanup_delay_ns / 1e9
-            found = self._disposed.until(group, min(settled_s, over_s))
+            found = self._disposed.until(group, min(settled_s, stored_s, over_s))
             forgettable = (
                 key for key in found if not self._is_written(group, key, group_set.instance(key), over_s)
             )

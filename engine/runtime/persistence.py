@@ -84,6 +84,8 @@ class Persistence:
         self._handed_over = 0
         self._carried_out = 0
         self._urgent = 0
+        self._stored_s = 0.0
+        self._mark: tuple[float, int] | None = None
         self._at_work: Job | None = None
         self._problem = ""
         self._overflowed: set[str] = set()
@@ -112,6 +114,20 @@ class Persistence:
     def carried_out(self) -> int:
         """Part of `handed_over` that has been carried out."""
         return self._carried_out
+
+    def unstored_s(self, now: float) -> float:
+        """Return the seconds since the moment as of which the disk has everything; 0 if it has everything.
+
+        Args:
+            now: monotonic time, seconds; it must not go back between calls.
+        """
+        if self._mark is not None and self._carried_out >= self._mark[1] and not self._overflowed:
+            self._stored_s, self._mark = self._mark[0], None
+        if self._carried_out >= self._handed_over and not self._overflowed:
+            self._stored_s, self._mark = now, None
+        elif self._mark is None and not self._overflowed:
+            self._mark = now, self._handed_over
+        return now - self._stored_s
 
     @property
     def may_gather(self) -> bool:

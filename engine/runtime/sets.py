@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from engine.dataset.rows import Rows
     from engine.dataset.sample import Sample
 
-_ON_DISK = (Durability.DURABLE, Durability.PERSISTENT)
 _KEY_ONLY = b"\x00\x07\x00\x00"
 """Encapsulation header of a serialized key: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""
 
@@ -107,10 +106,7 @@ class NameSpaceData:
 
     def is_on_disk(self, description: GroupDescription) -> bool:
         """Whether the group belongs on the disk of this node."""
-        return (
-            self.state.policy.durability in _ON_DISK
-            and description.qos.durability is DurabilityKind.PERSISTENT
-        )
+        return self.state.policy.persists and description.qos.durability is DurabilityKind.PERSISTENT
 
     def open_group(self, description: GroupDescription) -> GroupSet:
         """Return the group's part of the working set."""

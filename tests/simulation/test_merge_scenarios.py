@@ -152,6 +152,28 @@ def test_a_tombstone_waits_for_who_is_away_and_is_purged_when_he_has_it() -> Non
     assert [1 in scenario.instances(name) for name in "abc"] == [False] * 3
 
 
+@pytest.mark.parametrize("failing", "abc")
+def test_a_tombstone_waits_until_it_is_on_every_disk(failing: str) -> None:
+    """The node whose disk fails has the dispose in memory only, and starts first after a power failure."""
+    scenario = started(Scenario(node("a", priority=200), node("b"), node("c")))
+    scenario.write("a", 1, 2)
+    scenario.settle()
+    medium = scenario.node(failing).medium
+    medium.failing = True
+    scenario.dispose("a", 1)
+    scenario.end_writer("a")
+    scenario.run(60.0)
+    scenario.kill("a", "b", "c")
+    medium.failing = False
+    scenario.start(failing)
+    scenario.until(lambda: scenario.complete(failing))
+    scenario.start()
+    scenario.settle()
+    assert sets_of(scenario) == [{2}] * 3
+    scenario.run(60.0)
+    assert [1 in scenario.instances(name) for name in "abc"] == [False] * 3
+
+
 @pytest.mark.parametrize("out_of_hearing", ["a b", "a"])
 def test_a_tombstone_waits_for_who_is_away_or_out_of_hearing_of_a_master_that_never_met_him(
     out_of_hearing: str,

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from engine.core.namespaces import Durability, Group
+from engine.core.namespaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.living import whole
@@ -96,7 +96,7 @@ def test_what_readers_by_reception_are_shown_and_clients_told(
 
 def test_what_replaces_an_instance_goes_one_way() -> None:
     """Two writers may overtake each other: all that is given of an instance must come from one of them."""
-    state = types.SimpleNamespace(policy=types.SimpleNamespace(durability=Durability.PERSISTENT))
+    state = types.SimpleNamespace(policy=types.SimpleNamespace(persists=True))
     data = NameSpaceData(state)  # type: ignore[arg-type]  # its policy is all that counts here
     data.working, other = DataSet(), DataSet()
     for each in (data.working, other):
