@@ -147,9 +147,9 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
             self.virtual_size = size
         if before != (self.row_key, self.column_key):
             self._settle()
-        for y, strip in list(self._drawn.items()):
+        for y in range(self.size.height):
             fresh = self._draw(y)
-            if fresh != strip:
+            if fresh != self._drawn.get(y):  # Textual keeps lines in view of which nothing is known here
                 self._drawn[y] = fresh
                 self.refresh(Region(0, y, self.size.width, 1))
 

@@ -1,0 +1,36 @@
+"""A table that changes is drawn again, also after its screen was away for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from textual.pilot import Pilot
+
+from tests.fake import FakeFeed
+from tui.app import ConsoleApp
+from tui.widgets.sheet import Sheet
+
+Play = Callable[..., None]
+Read = Callable[[ConsoleApp], list[str]]
+
+
+@pytest.mark.parametrize("key", "1234568")
+def test_a_screen_that_was_left_shows_what_changes_after_its_return(
+    play: Play, read_screen: Read, key: str
+) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press(key)
+        before = read_screen(app)
+        await pilot.press("9", key)
+        for _ in range(12):
+            app.tick()
+            await pilot.pause()
+        shown = read_screen(app)
+        assert shown != before
+        for sheet in app.screen.query(Sheet):
+            sheet.redraw()
+        await pilot.pause()
+        assert shown == read_screen(app)
+
+    play(FakeFeed(3, 2), scenario, size=(120, 40), ticks=8)
