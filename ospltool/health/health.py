@@ -179,6 +179,14 @@ class Health:
         self.closed = self._incidents.closed
         self.verdict = self._verdict()
 
+    @property
+    def _is_anybody_heard(self) -> bool:
+        """Whether a node or a persistence service is heard."""
+        model, now_ns = self.model, self._updated_ns
+        return any(node.presence(now_ns) is Presence.HEARD for node in model.nodes.values()) or any(
+            not service.is_stale(now_ns) for service in model.persistence.ordered()
+        )
+
     def _verdict(self) -> Verdict:
         counts = collections.Counter(one.severity for one in self.open)
         muted = len(self.muted)
@@ -190,8 +198,8 @@ class Health:
             f"{muted} muted" if muted else "",
         ]
         word = "OK" if worst in (None, Severity.NOTICE) else worst.name
-        if worst is None and self.model.is_empty:
-            word = UNKNOWN
+        if self.model.is_empty or not (muted or self._is_anybody_heard):
+            word = UNKNOWN if worst is None else word
         return Verdict(
             worst,
             errors=counts[Severity.ERROR],

@@ -30,7 +30,7 @@ class Incident:
     code: Code
     """Entry of the registry."""
     severity: Severity
-    """Worst severity of its signs."""
+    """Worst severity of its signs; of a closed incident, while it lasted."""
     who: str
     """Subject: a node, name-space, pair of nodes or service."""
     what: str
@@ -74,12 +74,21 @@ class Incident:
 
 @dataclasses.dataclass(slots=True)
 class _Open:
-    """An open incident with the key of its present root, when it was seen last, and the keys of its signs."""
+    """An open incident.
+
+    Attributes:
+        incident: as it is now.
+        root: key of its present root.
+        seen_ns: when it was seen last.
+        keys: keys of its signs.
+        worst: the worst severity so far.
+    """
 
     incident: Incident
     root: str
     seen_ns: int
     keys: frozenset[str]
+    worst: Severity
 
 
 class Incidents:
@@ -166,7 +175,8 @@ class Incidents:
             )  # fmt: skip
         else:
             told = dataclasses.replace(told, key=f"{cause.root.key}@{since_ns}", since_ns=since_ns)
-        self._open[told.key] = _Open(told, cause.root.key, now_ns, cause.keys)
+        worst = min(told.severity, again.severity) if again is not None else told.severity
+        self._open[told.key] = _Open(told, cause.root.key, now_ns, cause.keys, worst)
         return told.key
 
     def _go_on(self, key: str, cause: Cause, now_ns: int, describe: Callable[[Cause], Incident]) -> None:
@@ -182,6 +192,7 @@ class Incidents:
             acknowledged_ns=0 if is_worse else before.acknowledged_ns,
         )
         known.root, known.seen_ns, known.keys = cause.root.key, now_ns, cause.keys
+        known.worst = min(known.worst, told.severity)
 
     def _end(self, key: str, now_ns: int, taken: set[str]) -> None:
         """End an incident that is not seen any more, after a while; drop it if another one contains it."""
@@ -190,7 +201,8 @@ class Incidents:
             del self._open[key]
         elif now_ns - known.seen_ns >= LINGER_NS:
             del self._open[key]
-            self._closed.append(dataclasses.replace(known.incident, until_ns=known.seen_ns))
+            ended = dataclasses.replace(known.incident, until_ns=known.seen_ns, severity=known.worst)
+            self._closed.append(ended)
 
 
 def _is_again(before: Incident, told: Incident, now_ns: int) -> bool:

@@ -73,6 +73,10 @@ def redundancies(scene: Scene) -> list[Redundancy]:
     places = {name: _Places() for name in names}
     for node in scene.nodes:
         _place(scene, node, places)
+    refused = {node.id: {one.id for one in scene.facts(node).refused} for node in scene.heard}
+    if any(refused.values()):
+        for place in places.values():
+            place.part(scene, refused)
     known = {node.snapshot.name for node in scene.model.nodes.values()}
     words = ((node, scene.words.get(node)) for node in scene.expected.nodes if node not in known)
     ended = [node for node, word in words if word and word.in_order]
@@ -89,6 +93,26 @@ class _Places:
     stopped: list[str] = dataclasses.field(default_factory=list)
     lost: list[str] = dataclasses.field(default_factory=list)
     filtered: set[str] = dataclasses.field(default_factory=set)
+
+    def part(self, scene: Scene, refused: Mapping[str, set[str]]) -> None:
+        """Keep the holders that communicate with each other: the most, or else those that are expected.
+
+        Incompatible nodes hold different sets under one name, and are no copies of each other.
+        """
+
+        def circle(one: str) -> list[str]:
+            return [
+                other
+                for other in self.held
+                if other not in refused.get(one, ()) and one not in refused.get(other, ())
+            ]
+
+        def rank(one: str) -> tuple[int, bool]:
+            return len(circle(one)), scene.model.name_of(one) in scene.expected.nodes
+
+        if self.held:
+            self.held = circle(max(self.held, key=rank))
+            self.on_disk = [one for one in self.on_disk if one in self.held]
 
 
 def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:

@@ -93,6 +93,11 @@ class SystemModel:
         return not self.nodes and not self.persistence
 
     @property
+    def all_stopped(self) -> bool:
+        """Whether nodes were heard, and all of them have ended in order."""
+        return bool(self.nodes) and all(node.gone_ns and node.in_order for node in self.nodes.values())
+
+    @property
     def masterships(self) -> Mapping[tuple[str, str], deque[Mastership]]:
         """The masters of each name-space and role, oldest first."""
         return self._masterships.history

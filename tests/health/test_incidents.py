@@ -213,6 +213,7 @@ def test_a_power_failure_is_one_incident_and_a_stop_of_all_is_none() -> None:
         ward.watched.tell(Update(notices=(Notice(NoticeKind.DOMAIN_LOST, ward.watched.now_ns, ""),)))
         ward.run(4)
         ward.check(*(() if stops else (("DUL-DOMAIN-LOST", "domain"),)))
+        assert ward.health.verdict.word == ("UNKNOWN" if stops else "ERROR")
 
 
 # Bounds, times and places.
@@ -258,6 +259,19 @@ def test_an_acknowledged_incident_stays_until_it_gets_worse() -> None:
     health.update(START_NS + 5 * S)
     (found,) = health.open
     assert (found.code.id, found.acknowledged_ns) == ("DUL-NODE-GONE", 0)
+
+
+def test_what_is_over_is_as_grave_as_it_was_at_its_worst() -> None:
+    model = SystemModel()
+    health = Health(model)
+    for second in range(30):
+        now_ns = START_NS + second * S
+        heard = fake.snapshot(1, time_ns=now_ns, started_ns=START_NS + (10 * S if second > 9 else 0))
+        gone = (Notice(NoticeKind.NODE_LOST, now_ns, "", node_id(1)),) if second == 5 else ()
+        alive = (Heard(heard, now_ns),) if not 2 < second < 10 else ()
+        model.apply(Update(alive, notices=gone), now_ns)
+        health.update(now_ns)
+    assert [(one.who, one.severity.name) for one in health.closed] == [("n1", "ERROR")]
 
 
 def test_a_recording_that_is_wound_back_begins_anew() -> None:

@@ -12,11 +12,13 @@ from engine.runtime.monitor import (
     AlignmentView,
     DeliveryView,
     DeviationView,
+    FellowView,
     GroupView,
     NodeSnapshot,
     StoreView,
     UnkeptView,
 )
+from ospltool.health.expectation import Expectation
 from ospltool.health.health import Health
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
@@ -367,6 +369,24 @@ def test_a_set_that_a_filter_makes_smaller_is_no_copy_beside_a_whole_one(
     (of_orders,) = looked(model, START_NS + 10 * S).redundancies
     assert of_orders.held == tuple(map(node_id, held))
     assert of_orders.text == text
+
+
+def test_what_an_incompatible_node_holds_is_no_copy() -> None:
+    def held(number: int, *fellows: FellowView) -> NodeSnapshot:
+        return dataclasses.replace(space(number), fellows=fellows)
+
+    refuses = [fake.fellow(n, communication="incompatible", problem="Orders: {a} and {b}") for n in (1, 2, 3)]
+    shown = [
+        held(1, fake.fellow(2), refuses[2]),
+        held(2, fake.fellow(1), refuses[2]),
+        held(3, *refuses[:2]),
+    ]
+    (of_orders,) = looked(held_for_long(*shown), START_NS + 10 * S).redundancies
+    assert (of_orders.held, of_orders.left) == ((node_id(1), node_id(2)), 1)
+    expected = Expectation(("n3",))
+    pair = held_for_long(held(1, refuses[2]), held(3, refuses[0]))
+    (of_orders,) = looked(pair, START_NS + 10 * S, expected).redundancies
+    assert of_orders.held == (node_id(3),)
 
 
 def test_a_set_that_stays_different_is_named_with_its_master_and_since_when() -> None:

@@ -149,8 +149,7 @@ def _is_gone(scene: Scene, node_id: str) -> bool:
 def of_domain(scene: Scene) -> Iterator[Sign]:
     """Yield the signs about the domain as a whole, and about the watcher."""
     model = scene.model
-    nodes = model.nodes.values()
-    if model.domain_lost_ns and not (nodes and all(node.gone_ns and node.in_order for node in nodes)):
+    if model.domain_lost_ns and not model.all_stopped:
         yield Sign(
             "DUL-DOMAIN-LOST",
             "domain",
