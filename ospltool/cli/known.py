@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
-from engine.supervisor.status import NodeStatus, status_of
+from engine.supervisor.status import ALIVE, NodeStatus, status_of
 from ospltool.cli.exits import CommandError, Exit
 
 if TYPE_CHECKING:
@@ -25,9 +25,20 @@ def run_directory(environ: Mapping[str, str]) -> RunDirectory:
 
 
 def known_nodes(environ: Mapping[str, str]) -> list[NodeStatus]:
-    """Return all nodes in the run directory of this user, in order of names."""
+    """Return all nodes in the run directory of this user, in order of names.
+
+    A node that was started once from its file and once from a fleet file has two records; they have its store
+    in common. The newest counts.
+    """
     found = [status for directory in run_directory(environ).nodes() if (status := status_of(directory))]
-    return sorted(found, key=lambda status: (status.record.domain_name, status.record.configuration))
+    found.sort(key=lambda one: (one.condition in ALIVE, one.record.started_ns))
+    newest = {one.record.store: one for one in found}
+    every = [
+        one
+        for one in found
+        if not one.record.store or one.condition in ALIVE or newest[one.record.store] is one
+    ]
+    return sorted(every, key=lambda status: (status.record.domain_name, status.record.configuration))
 
 
 def find_nodes(given: str, environ: Mapping[str, str]) -> list[NodeStatus]:
@@ -48,10 +59,10 @@ def find_nodes(given: str, environ: Mapping[str, str]) -> list[NodeStatus]:
     except CommandError:
         keys = set()
     exact = [status for status in known if status.directory.path.name in keys]
+    if is_fleet(given) and len(exact) < len(keys or known):
+        return [*exact, *(one for one in _of_fleet(given, known) if one not in exact)]
     if exact:
         return exact
-    if is_fleet(given):
-        return _of_fleet(given, known)
     try:
         path = resolved(given)
     except ConfigError as error:

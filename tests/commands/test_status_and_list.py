@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
@@ -38,6 +39,27 @@ def test_nodes_of_one_name_are_told_apart_by_their_configurations(shell: Shell) 
     assert f'{first}: ospltool system with domain name "n" is not running' in out
     assert f'{second}: ospltool system with domain name "n" is operational\n' in out
     assert shell.run("stop", second)[0] == 0
+
+
+def test_a_node_that_died_is_forgotten_once_it_runs_again(shell: Shell) -> None:
+    path = shell.write("n")
+    store = "<Persistent><StoreDirectory>/tmp/of-n</StoreDirectory></Persistent>"
+    path.write_text(path.read_text().replace("</DurabilityService>", f"{store}</DurabilityService>"))
+    fleet = shell.root / "fleet.toml"
+    fleet.write_text(f'[[node]]\nname = "n"\nfile = "{path.name}"\n')
+    assert shell.run("start", fleet)[0] == 0
+    shell.wait_until("is operational", path)
+    (node,) = shell.data("list")
+    for pid in (node["supervisor_pid"], node["node_pid"]):
+        os.kill(pid, signal.SIGKILL)
+    shell.wait_until("has died", fleet)
+
+    assert shell.run("start", path)[0] == 0
+    shell.wait_until("is operational", path)
+    for given in (path, fleet, "n"):
+        assert shell.run("status", given)[:2] == (0, 'ospltool system with domain name "n" is operational\n')
+    assert [one["condition"] for one in shell.data("list")] == ["operational"]
+    assert shell.run("stop", fleet)[0] == 0
 
 
 def test_nothing_is_printed_for_a_node_that_is_not_known(shell: Shell) -> None:
