@@ -1,6 +1,7 @@
 """The console over a large system: how long a key takes, what standing by costs, whether memory grows.
 
-Without a terminal: what is written to one is thrown away, everything before that is as it is.
+Keys are measured in a terminal by the clock (`benchmarks.terminal`), and besides without one: then what is
+written to a terminal is thrown away, and everything before that is as it is.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final
 from textual.events import Key
 from textual.pilot import Pilot
 
+from benchmarks import terminal
 from benchmarks.rows import Bar, Is, Row
 from engine.runtime import monitor
 from ospltool.live.feed import Feed
@@ -31,6 +33,8 @@ NODES, SPACES, GROUPS_OF_A_NODE = 200, 50, 25
 SIZE: Final = (120, 40)
 KEYS: Final = ("down", "right", "pagedown", "left", "up", "end", "home", "pageup")
 SCREENS: Final = "123456789"
+TYPED_ROUNDS: Final = 6
+"""Of eight moves of the cursor and nine screens each."""
 IDLE_S: Final = 10.0
 HOUR_S: Final = 3600
 RECORDED_NODES, RECORDED_SPACES, RECORDED_GROUPS = 20, 10, 10
@@ -59,7 +63,42 @@ def run(repeat: int) -> list[Row]:
         screens.append(1e3 * percentile_95([waited for waited, _ in later]))
         screens_work.append(1e3 * percentile_95([worked for _, worked in later]))
         idle.append(100 * idle_share())
-    return [*_rows_of_keys(keys, keys_work, screens, screens_work, first), *_rows_of_idling(idle, repeat)]
+    typed = [terminal.latencies(TYPED_ROUNDS, seed) for seed in range(repeat)]
+    return [
+        *_rows_of_typing(typed),
+        *_rows_of_keys(keys, keys_work, screens, screens_work, first),
+        *_rows_of_idling(idle, repeat),
+    ]
+
+
+def _rows_of_typing(typed: list[terminal.Latencies]) -> list[Row]:
+    """By the clock, in a terminal; and without the time in which other processes had the processors."""
+
+    def row(name: str, values: list[list[float]], remark: str = "", bar: Bar | None = None) -> Row:
+        return Row(
+            AREA, name, "ms", tuple(1e3 * percentile_95(each) for each in values), bar=bar, remark=remark
+        )
+
+    def clock(kind: list[list[terminal.Latency]]) -> list[list[float]]:
+        return [[one.clock_s for one in each] for each in kind]
+
+    def own(kind: list[list[terminal.Latency]]) -> list[list[float]]:
+        return [[one.own_s for one in each] for each in kind]
+
+    moves, screens, empty = ([getattr(one, kind) for one in typed] for kind in ("moves", "screens", "empty"))
+    bar, idle = Bar(Is.AT_MOST, 50), "less the time in which it waited for a processor"
+    nothing = row("a key in an empty Textual program, p95", clock(empty), "the same machine, in turns")
+    nothing_own = row("that on an idle machine, p95", own(empty), idle)
+    return [
+        nothing,
+        nothing_own,
+        row("a key in a terminal, p95", clock(moves), "until its last byte has arrived", bar).against(
+            nothing
+        ),
+        row("that key on an idle machine, p95", own(moves), idle, bar).against(nothing_own),
+        row("another screen in a terminal, p95", clock(screens), "keys 1 to 9").against(nothing),
+        row("that screen on an idle machine, p95", own(screens), idle).against(nothing_own),
+    ]
 
 
 def _rows_of_keys(

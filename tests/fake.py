@@ -170,7 +170,7 @@ class FakeFeed:
 
     Every node sends a snapshot each `period_ns`, spread over the period, and now and then an event. The last
     node always aligns; the others write. `clock` gives the time in ns; without one each poll is a quarter of
-    a second after the last.
+    a second after the last. With `own_groups` no two nodes have a group in common.
     """
 
     def __init__(
@@ -182,6 +182,7 @@ class FakeFeed:
         seed: int = 1,
         period_ns: int = SECOND_NS,
         clock: Callable[[], int] | None = None,
+        own_groups: bool = False,
     ) -> None:
         self.title = f"invented, {nodes} nodes"
         self.mode = "simulated"
@@ -189,6 +190,7 @@ class FakeFeed:
         self._nodes = nodes
         self._names = [f"space-{i:02d}" for i in range(1, name_spaces + 1)]
         self._groups_per_node = groups
+        self._own_groups = own_groups
         self._period_ns = period_ns
         self._clock = clock
         self._now_ns = clock() if clock else START_NS
@@ -231,7 +233,7 @@ class FakeFeed:
             time_ns=now_ns,
             started_ns=self._born_ns,
             fellows=tuple(fellow(n, now_ns) for n in others if n != number),
-            groups=self._groups(now_ns),
+            groups=self._groups(now_ns, number * self._groups_per_node if self._own_groups else 0),
             counters={"samples_captured": int(elapsed_s * 250) * number},
         )
 
@@ -249,7 +251,7 @@ class FakeFeed:
             return name_space(name, master, count=count)
         return name_space(name, master, alignments=(alignment,), **changes)
 
-    def _groups(self, now_ns: int) -> tuple[GroupView, ...]:
+    def _groups(self, now_ns: int, first: int) -> tuple[GroupView, ...]:
         return tuple(
             GroupView(
                 name_space=self._names[i % len(self._names)],
@@ -265,7 +267,7 @@ class FakeFeed:
                 stored=100 + i,
                 lost=0,
             )
-            for i in range(self._groups_per_node)
+            for i in range(first, first + self._groups_per_node)
         )
 
 

@@ -246,10 +246,9 @@ class ConsoleApp(App[int]):
     def go_home(self) -> None:
         """Show the overview as at the console's start, and forget the previous screens."""
         self._history.clear()
+        overview = self.get_screen("overview", OverviewScreen)
+        overview.go_home()
         self._show_screen("overview", self.subject)
-        if isinstance(self.screen, OverviewScreen):
-            self.screen.go_home()
-            self.show()
 
     def copy(self, value: str) -> None:
         """Copy a text, without control characters, to the clipboard of the terminal (OSC 52)."""
@@ -269,8 +268,9 @@ class ConsoleApp(App[int]):
     def _show_screen(self, screen: str, subject: Subject) -> None:
         self.subject = subject
         if self._here()[0] != screen:
-            self.switch_screen(screen)
-        self.show()
+            self.switch_screen(screen)  # it shows the system when it comes to the front
+        else:
+            self.show()
 
     def action_system(self, steps: int) -> None:
         """Show the next domain, or the one before, on the same screen."""

@@ -32,8 +32,12 @@ def groups(view: View, width: int) -> Rows[GroupKey]:
         Column("type", "type", 8, grow=1, most=30),
     )
 
+    rows: dict[GroupKey, dict[str, Cell]] = {}
+
     def render(key: GroupKey, column: str) -> Cell:
-        return _cell(view, key, column)
+        if key not in rows:
+            rows[key] = _row(view, key)
+        return rows[key].get(column, ())
 
     every = view.model.groups.ordered()
     kept = [(key.id, key) for key in every if not view.filter or _keeps(view, key)]
@@ -49,37 +53,33 @@ def _keeps(view: View, key: GroupKey) -> bool:
     return view.filter.matches(values)
 
 
-def _cell(view: View, key: GroupKey, column: str) -> Cell:
+def _row(view: View, key: GroupKey) -> dict[str, Cell]:
+    """Return the cells of a row by column, worked out at once: most look at every node with the group."""
     views = view.model.groups.views(key)
     if not views:
-        return single("")
-    if column in ("mark", "differs"):
-        differ = view.model.differing_in(key, view.now_ns)
-        if column == "differs":
-            return single(", ".join(map(view.model.name_of, differ)), Tone.WARN)
-        lost = any(one.lost or one.rejected for one in views.values())
-        return (
-            (Span(view.glyphs.conflict if differ else view.glyphs.warn, Tone.WARN),) if differ or lost else ()
-        )
-    if column == "group":
-        return single(str(key))
-    largest = max(views.values(), key=lambda one: (one.samples, one.newest_ns))
-    behind = max((one.samples - one.stored for one in views.values() if _is_kept(one)), default=0)
-    kept = any(map(_is_kept, views.values()))
+        return {}
+    differ = view.model.differing_in(key, view.now_ns)
     lost_samples = sum(one.lost + sum(count for _, count in one.rejected) for one in views.values())
+    largest = max(views.values(), key=lambda one: (one.samples, one.newest_ns))
+    kept = [one.samples - one.stored for one in views.values() if _is_kept(one)]
+    behind = max(kept, default=0)
+    sign = view.glyphs.conflict if differ else view.glyphs.warn if lost_samples else ""
     plain = {
         "space": key.name_space,
-        "nodes": str(len(views)),
-        "samples": text.count(largest.samples),
+        "nodes": str(sum(map(view.is_heard, views))),
         "instances": text.count(largest.instances),
         "bytes": text.size(largest.bytes),
         "newest": text.age(view.now_ns - largest.newest_ns) if largest.newest_ns else "",
         "stored": ("all" if behind <= 0 else f"-{text.count(behind)}") if kept else "",
-        "lost": text.count(lost_samples) if lost_samples else "",
         "type": key.type_name,
     }
-    tone = Tone.WARN if column == "lost" else Tone.PLAIN if column == "samples" else Tone.DIM
-    return single(plain[column], tone)
+    return {name: single(value, Tone.DIM) for name, value in plain.items()} | {
+        "mark": single(sign, Tone.WARN) if sign else (),
+        "group": single(str(key)),
+        "samples": single(text.count(largest.samples)),
+        "lost": single(text.count(lost_samples) if lost_samples else "", Tone.WARN),
+        "differs": single(", ".join(map(view.model.name_of, differ)), Tone.WARN),
+    }
 
 
 def _is_kept(view: GroupView) -> bool:

@@ -170,6 +170,12 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         self._drawn.clear()
         self.refresh()
 
+    def _redraw_rows(self, *places: int) -> None:
+        """Draw only these rows again; the others look as before."""
+        for y in {place - round(self.scroll_y) + HEADER for place in places}:
+            self._drawn.pop(y, None)
+            self.refresh(Region(0, y, self.size.width, 1))
+
     def on_resize(self, _event: events.Resize) -> None:
         """Lines have another width now, and the cursor may be out of view."""
         self.redraw()
@@ -193,7 +199,8 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         if not 0 <= self._place + rows < len(keys) and abs(rows) == 1:
             self.post_message(self.Left(self, rows))
             return
-        row = min(max(self._place + rows, 0), len(keys) - 1)
+        before, left_out = self._place, self._first
+        row = min(max(before + rows, 0), len(keys) - 1)
         self._row_key = keys[row]
         fixed = self._table.fixed
         if columns and len(table_columns) > fixed:
@@ -202,7 +209,12 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
                 self._column_key = table_columns[column].key
             elif self._first or len(self._in_view()) < len(table_columns) - fixed:
                 self._first = min(max(self._first + columns, 0), len(table_columns) - fixed - 1)
-        self._settle(by_hand=True)
+        self._bring_into_view()
+        if self._first != left_out:
+            self.redraw()
+        else:
+            self._redraw_rows(before, row)
+        self.post_message(self.Moved(self, by_hand=True))
 
     def action_page(self, pages: int) -> None:
         """Move the cursor by what fits on the screen."""
@@ -264,14 +276,17 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         self._settle(by_hand=True)
 
     def _settle(self, *, by_hand: bool = False) -> None:
-        """After the cursor moved: bring it into view and tell."""
+        """After rows or columns changed under the cursor: bring it into view, draw all again, and tell."""
+        self._bring_into_view()
+        self.redraw()
+        self.post_message(self.Moved(self, by_hand=by_hand))
+
+    def _bring_into_view(self) -> None:
         if self._table.keys:
             self._row_key, self._column_key = self.row_key, self.column_key
             self._show_column()
             self._show_row()
             self.call_after_refresh(self._show_row)  # when the size is not settled yet
-        self.redraw()
-        self.post_message(self.Moved(self, by_hand=by_hand))
 
     def _show_row(self) -> None:
         height = max(1, self.size.height - HEADER)
