@@ -8,14 +8,15 @@ import io
 import pytest
 
 from ospltool.live import export
+from ospltool.live.feed import Notice, NoticeKind, Update
 from ospltool.live.series import NodeSeries
 from tests.console.watched import S, Watched
 from tests.fake import START_NS
 from tests.simulation.scenarios import Scenario, node
 from tui.cells import Line, Tone, plain
-from tui.viewmodel import name_space, panels
+from tui.viewmodel import alignment, groups, incidents, name_space, panels, store
 from tui.viewmodel import node as node_view
-from tui.viewmodel.base import View
+from tui.viewmodel.base import Status, View
 from tui.viewmodel.overview import FIELDS, Overview, detail
 
 NAMES = ("n1", "n2", "n3")
@@ -115,6 +116,39 @@ def test_a_silent_master_keeps_its_star_dimmed_while_nobody_follows_another(watc
     overview = Overview(view, 100)
     cell = overview.cell(overview.keys.index(watched.node(master)), overview.fixed)
     assert {span.tone for span in cell} == {Tone.DIM}
+
+
+@pytest.mark.parametrize(("how", "word"), [("killed", "gone"), ("stands still", "silent")])
+def test_what_a_dead_node_said_is_told_as_its_last_word(watched: Watched, how: str, word: str) -> None:
+    view = watched.view(node=(name := without_a_word(watched, how)))
+    dead = view.model.nodes[watched.node(name)]
+    said, _ = detail(view, dead, "ns1")
+    assert f"ns1 on {name}  {word}, said last: master {name}" in plain(said)
+    assert said[1].tone is Tone.DIM
+
+    rows = store.stores(view, 120)
+    marks = {plain(rows.cell(row, 1)): plain(rows.cell(row, 0)) for row in range(len(rows.keys))}
+    assert marks[name] == {"gone": view.glyphs.fault, "silent": view.glyphs.warn}[word]
+    assert [marks[other] for other in NAMES if other != name] == [view.glyphs.ok] * 2
+
+    held = groups.groups(view, 200)
+    column = [one.key for one in held.columns].index("nodes")
+    assert plain(held.cell(0, column)) == "2"
+
+
+def test_nobody_is_heard_after_a_stop_of_all_and_nothing_is_said_to_be_well(watched: Watched) -> None:
+    watched.scenario.stop(*NAMES)
+    watched.scenario.run(1)
+    watched.take()
+    watched.tell(Update(notices=(Notice(NoticeKind.DOMAIN_LOST, watched.now_ns, ""),)))
+    view = watched.view(later_s=3)
+    status = Status("ospltool", "domain 7", "live")
+    (first, _) = panels.header(view, status, "overview", "overview", 100)
+    assert "all nodes stopped" in plain(first)
+    assert "LOST" not in plain(first)
+    assert f"{view.glyphs.idle} UNKNOWN · no node heard" in plain(panels.summary(view))
+    assert text(incidents.none_lines(view)) == " no node is heard, so nothing is known to be wrong"
+    assert text(alignment.idle_lines(view)) == " no node is heard, so no alignment is seen"
 
 
 def test_heartbeats_whose_time_is_only_worked_out_anew_are_no_new_heartbeats() -> None:

@@ -234,11 +234,12 @@ def set_height(widget: Lines | Sheet, lines: int) -> None:
 
 
 def share(wanted: list[int], room: int) -> list[int]:
-    """Return the lines of each part: two at least while there is room, then as many as it wants."""
+    """Return the lines of each part: two at least while there is room, then one after the other in turns."""
     given = [0] * len(wanted)
-    for least in (2, max(wanted, default=0)):
+    for least in (2, *range(3, max(wanted, default=0) + 1)):
         for index, want in enumerate(wanted):
             more = min(want, least) - given[index]
-            take = max(0, min(more, room - sum(given)))
-            given[index] += take
+            given[index] += max(0, min(more, room - sum(given)))
+        if sum(given) >= room:
+            break
     return given

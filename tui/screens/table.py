@@ -13,14 +13,14 @@ from tui.viewmodel import panels
 from tui.viewmodel.base import View
 from tui.viewmodel.tables import Rows
 from tui.widgets.lines import Lines
-from tui.widgets.sheet import Sheet
+from tui.widgets.sheet import HEADER, Sheet
 
 
 class TableScreen(OpsScreen):
     """Subclasses give the table, its title and the lines about a row."""
 
     ABOUT_LINES: ClassVar[int] = 8
-    """The most lines for what is under the cursor; never more than a third of the screen."""
+    """The most lines for what is under the cursor: a third of the screen, or what the table leaves free."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,8 @@ class TableScreen(OpsScreen):
         row = self.row
         lines = self.about(view, row, width) if row is not None else self.instead(view)
         room = max(0, self.room - 1)
-        most = min(self.ABOUT_LINES, room // 3) if row is not None else room - 1
+        free = room - HEADER - len(self.rows.keys) - 1
+        most = min(self.ABOUT_LINES, max(room // 3, free)) if row is not None else room - 1
         if len(lines) > most > 0:
             left_out = len(lines) - most + 1
             lines = [*lines[: most - 1], panels.more_line(left_out)]

@@ -170,6 +170,8 @@ def idle_lines(view: View) -> list[Line]:
         for space in node.snapshot.name_spaces
         if not space.is_at_rest and not space.alignments
     ]
+    if not waiting and not view.is_anybody_heard:
+        return [(Span(" no node is heard, so no alignment is seen", Tone.DIM),)]
     if not waiting:
         return [(Span(" nothing is being aligned: every set is complete", Tone.DIM),)]
     return [

@@ -63,6 +63,16 @@ class View:
         """Model of the system."""
         return self.health.model
 
+    def is_heard(self, node_id: str) -> bool:
+        """Return whether the node with this id is heard."""
+        node = self.model.nodes.get(node_id)
+        return node is not None and node.presence(self.now_ns) is Presence.HEARD
+
+    @property
+    def is_anybody_heard(self) -> bool:
+        """Whether a node is heard."""
+        return any(map(self.is_heard, self.model.nodes))
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Elsewhere:

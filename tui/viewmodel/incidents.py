@@ -39,7 +39,7 @@ def incidents(view: View, width: int) -> Rows[Incident]:
         Column("mark", "", 1),
         Column("since", "since", 8),
         Column("lasts", "lasts", 6, right=True),
-        Column("state", "state", 10),
+        Column("state", "state", 12),
         Column("code", "code", 16, grow=1, most=28),
         Column("who", "who", 8, grow=1, most=24),
         Column("text", "what", 12, grow=6),
@@ -133,5 +133,7 @@ def events(view: View, one: Incident, width: int) -> Rows[NodeEvent]:
 
 def none_lines(view: View) -> list[Line]:
     """Return the lines shown without incidents."""
+    if not view.is_anybody_heard:
+        return [dimmed((Span(" no node is heard, so nothing is known to be wrong"),))]
     since = f" since {text.clock(view.model.began_ns)} UTC" if view.model.began_ns else ""
     return [dimmed((Span(f" nothing is wrong, and nothing was{since}; 7 shows all that is traced"),))]

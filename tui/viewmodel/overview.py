@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ospltool.health.incidents import Incident
-from ospltool.live.nodes import Node
+from ospltool.live.nodes import Node, Presence
 from ospltool.live.series import NodeSeries
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single, value_of
@@ -231,8 +231,12 @@ def detail(view: View, node: Node, name: str | None) -> list[Line]:
         if space.master
         else f"no master: {space.why}"
     )
+    presence = node.presence(view.now_ns)
+    tone = Tone.PLAIN
+    if presence is not Presence.HEARD:
+        said, tone = f"{presence}, said last: {said}", Tone.DIM
     held = f"{space.count:,} samples in {plural(space.groups, 'group')}, {space.phase}"
     return [
-        (Span(f" {space.name} on {snapshot.name}  ", Tone.STRONG), Span(said)),
+        (Span(f" {space.name} on {snapshot.name}  ", Tone.STRONG), Span(said, tone)),
         (Span(f" {held}  digest {space.digest[:8]}  epoch {space.epoch}  {about}", Tone.DIM),),
     ]

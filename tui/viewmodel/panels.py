@@ -127,6 +127,8 @@ def _mode(view: View, status: Status) -> tuple[Span, ...]:
     if status.paused:
         behind = f", {text.age(status.behind_ns)} behind" if status.behind_ns >= SECOND_NS else ""
         return (Span(f"  PAUSED{behind}", Tone.WARN), moment)
+    if view.model.domain_lost_ns and view.model.all_stopped:
+        return (Span("  all nodes stopped", Tone.DIM), moment)
     if view.model.domain_lost_ns:
         lost = text.ago(view.now_ns - view.model.domain_lost_ns)
         return (Span(f"  {glyphs.fault} DOMAIN LOST {lost}", Tone.FAULT), moment)
@@ -156,7 +158,7 @@ def current_incidents(view: View) -> list[Incident]:
 def summary(view: View) -> Line:
     """Return the whole system in one line: the verdict, then how much there is."""
     verdict = view.health.verdict
-    if verdict.word == UNKNOWN:
+    if view.model.is_empty and verdict.word == UNKNOWN:
         return (Span(" nobody heard yet", Tone.DIM),)
     sign, tone = _verdict_sign(view, verdict)
     nodes = list(view.model.nodes.values())
@@ -177,7 +179,7 @@ def summary(view: View) -> Line:
 
 def _verdict_sign(view: View, verdict: Verdict) -> tuple[str, Tone]:
     if verdict.worst in (None, Severity.NOTICE):
-        return view.glyphs.ok, Tone.DIM
+        return view.glyphs.idle if verdict.word == UNKNOWN else view.glyphs.ok, Tone.DIM
     return severity_sign(view.glyphs, verdict.worst)
 
 
@@ -185,11 +187,12 @@ def incident_line(view: View, incident: Incident) -> Line:
     """Return one incident: sign, since when, code, what was seen."""
     sign, tone = severity_sign(view.glyphs, incident.severity)
     since = text.age(incident.age_ns(view.now_ns))
+    known = "known  " if incident.acknowledged_ns else ""
     return (
         Span(" "),
         Span(sign, tone),
         Span(f" {since:>6}  ", Tone.DIM),
-        Span(f"{incident.code.id}  ", Tone.DIM),
+        Span(f"{incident.code.id}  {known}", Tone.DIM),
         Span(incident.what, tone),
     )
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ospltool.live.nodes import Node
+from ospltool.live.nodes import Node, Presence
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
-from tui.viewmodel.base import View
+from tui.viewmodel.base import View, node_mark
 from tui.viewmodel.tables import Rows
 
 FIELDS = ("node", "kind", "path", "state")
@@ -47,7 +47,9 @@ def _keeps(view: View, node: Node) -> bool:
 def _cell(view: View, node: Node, key: str) -> Cell:
     snapshot, store = node.snapshot, node.snapshot.store
     if key == "mark":
-        return (Span(view.glyphs.fault, Tone.FAULT) if store.problem else Span(view.glyphs.ok, Tone.DIM),)
+        if store.problem or node.presence(view.now_ns) is not Presence.HEARD:
+            return (node_mark(view, node),)
+        return (Span(view.glyphs.ok, Tone.DIM),)
     if key == "problem":
         return single(store.problem or "; ".join(store.findings), Tone.FAULT if store.problem else Tone.DIM)
     if key == "behind":
