@@ -63,6 +63,7 @@ STARTS = int(os.environ.get("STARTS", "15"))
 @long_way
 @pytest.mark.timeout(120 + 20 * STARTS)
 def test_a_healthy_start_again_and_again_is_quiet(lab: Lab) -> None:
+    """One node after the other; each fifth stays away for longer than a heartbeat; each tenth time all do."""
     names = lab.configure_three()
     lab.start(*names)
     lab.seen.wait_for("all are complete", lambda: lab.seen.are_complete(*names))
@@ -70,9 +71,11 @@ def test_a_healthy_start_again_and_again_is_quiet(lab: Lab) -> None:
         clinic.check_well()
         for count in range(STARTS):
             print(f"start and orderly stop {count + 1}")
-            name = names[count % len(names)]
-            lab.stop(name)
-            lab.start(name)
+            stopped = names if count % 10 == 9 else (names[count % len(names)],)
+            lab.stop(*stopped)
+            if count % 5 == 4:
+                clinic.check_quiet(2.5)
+            lab.start(*stopped)
             lab.seen.wait_for("all are complete", lambda: lab.seen.are_complete(*names))
         clinic.check_quiet(3.0)
         assert [one for one in clinic.told.values() if one.document["severity"] != "notice"] == []
