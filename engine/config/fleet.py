@@ -94,6 +94,8 @@ def load_fleet(path: str | Path, *, only_watched: bool = False) -> Fleet:
         raise ConfigError([_toml_problem(name, text, str(error))]) from error
     except RecursionError as error:
         raise ConfigError([Problem(Kind.TOO_LARGE, "values are nested too deep", name, 1, 1)]) from error
+    except ValueError as error:  # a number of more digits than Python takes
+        raise ConfigError([Problem(Kind.SYNTAX, "a number is too long", name, 1, 1)]) from error
     return _Reader(name, text, needs_files=not only_watched).fleet(table)
 
 

@@ -62,7 +62,7 @@ def from_json(wanted: Any, text: bytes | str) -> Any:
     """
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, TypeError) as error:  # a damaged database has cells of any type
         raise PlainFault(f"not JSON: {error!r}") from error
     return from_plain(wanted, value)
 

@@ -47,6 +47,8 @@ _STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 _CHECK: Final = np.uint64(0xD6E8FEB86659FD93)
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _SMALL: Final = 1 << 15
+_MOST_SAMPLES: Final = 1 << 48
+"""More than any set has; expected counts of that many samples fit into 64 bits."""
 _MAX_INDEX: Final = 1 << 40
 """Larger than the number of any symbol; positions stay exact in floating point."""
 
@@ -117,11 +119,12 @@ class Symbols:
         """Return the symbols that `to_bytes` wrote.
 
         Raises:
-            ValueError: the bytes are not `length` symbols.
+            ValueError: the bytes are not `length` symbols, or `count` is more than any set has.
         """
         if (
             length < 0
             or first < 0
+            or not 0 <= count < _MOST_SAMPLES
             or len(data)
             not in (
                 SYMBOL_BYTES * length,

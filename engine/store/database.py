@@ -42,6 +42,8 @@ def _probe(path: Path) -> sqlite3.Connection:
     except BaseException as error:
         if connection is not None:
             connection.close()
+        if isinstance(error, UnicodeDecodeError):  # a text in it, also in what SQLite reports of it
+            raise StoreDamaged(f"{path}: a text in it is not UTF-8") from error
         known = schema.typed(error, path) if isinstance(error, sqlite3.Error) else None
         if known is None:
             raise

@@ -95,7 +95,7 @@ def _holder(note: bytes) -> tuple[int, str, int]:
     try:
         fields = json.loads(note)
         return int(fields["pid"]), str(fields["node"]), int(fields["since_ns"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return 0, "", 0
 
 

@@ -122,13 +122,12 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
     reason = record.reason
     if not is_supervised and record.phase not in FINAL:
         reason = "its supervisor was killed" + (", the node is ending" if is_orphan else "")
-    problem, unstored, waits = said.get("problem"), said.get("unstored"), said.get("waits")
-    parts, refused = said.get("parts"), said.get("refused")
-    capture, capture_reason = said.get("capture"), said.get("capture_reason")
     is_said_by_it = record.node is not None and said.get("pid") == record.node.pid and record.node.is_alive()
-    state, since_ns = said.get("state"), said.get("time_ns")
-    if not isinstance(state, str) or not (is_said_by_it or state in _LAST_STATES):
-        state, since_ns = "", 0  # of an earlier run, or of a dead one
+    state, since_ns = _text(said.get("state")), said.get("time_ns")
+    if not is_said_by_it:
+        said = {}
+        if state not in _LAST_STATES:
+            state, since_ns = "", 0  # of an earlier run, or of a dead one
     condition = _condition(record, state, is_supervised=is_supervised)
     stopped = _stopped(record) if condition in (Condition.OPERATIONAL, Condition.STARTING) else ""
     if stopped:
@@ -141,14 +140,19 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
         state_since_ns=since_ns if isinstance(since_ns, int) else 0,
         reason=reason,
         is_orphan=is_orphan,
-        store_problem=problem if is_said_by_it and isinstance(problem, str) else "",
-        unstored=unstored if is_said_by_it and isinstance(unstored, int) else 0,
-        waits_for=waits if is_said_by_it and isinstance(waits, str) else "",
-        parts=parts if is_said_by_it and isinstance(parts, str) else "",
-        refused=refused if is_said_by_it and isinstance(refused, str) else "",
-        capture=capture if is_said_by_it and isinstance(capture, str) else "",
-        capture_reason=capture_reason if is_said_by_it and isinstance(capture_reason, str) else "",
+        store_problem=_text(said.get("problem")),
+        unstored=unstored if isinstance(unstored := said.get("unstored"), int) else 0,
+        waits_for=_text(said.get("waits")),
+        parts=_text(said.get("parts")),
+        refused=_text(said.get("refused")),
+        capture=_text(said.get("capture")),
+        capture_reason=_text(said.get("capture_reason")),
     )
+
+
+def _text(value: object) -> str:
+    """Return a text that can be printed, also one that names a path of bytes that are not UTF-8."""
+    return value.encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
 def _stopped(record: Record) -> str:

@@ -100,7 +100,7 @@ def open_case(path: pathlib.Path) -> Case:
         raise CaseError(
             f"{path}: no case, it has no {META_FILE}; make one with `ospltool trace load`"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as cause:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as cause:
         raise CaseError(f"{meta}: {cause}") from None
     if not isinstance(version, int) or not OLDEST_VERSION <= version <= FORMAT_VERSION:
         raise CaseError(
@@ -130,7 +130,7 @@ def files_of(case: Case) -> dict[str, Any]:
     try:
         described = json.loads((case.path / META_FILE).read_text(encoding="utf-8"))
         files = described["data"].get("files", {})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
     return files if isinstance(files, dict) else {}
 

@@ -12,6 +12,7 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.core import plain
 from engine.store.interface import DamageLog
 from ospltool.analytics.case import CaseError, write_table
 from ospltool.analytics.contract import Table, schema
@@ -45,6 +46,18 @@ class Kept:
     added: int
     unchanged: int
     problems: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Entry:
+    """What the list of attachments says of one of them."""
+
+    what: What
+    node: str
+    place: str
+    name: str
+    format: str = ""
+    damage: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
 
 
 def keep(case: Path, attachments: Sequence[Attachment]) -> Kept:
@@ -86,17 +99,17 @@ def kept_in(case: Path) -> tuple[Attachment, ...]:
     """Return the attachments in a case."""
     if not case.is_dir():
         return ()
-    return tuple(
-        Attachment(
-            What(entry["what"]),
-            entry["node"],
-            case / DIRECTORY / entry["place"],
-            entry["name"],
-            entry.get("format", ""),
-            tuple((number, count, tuple(first)) for number, count, first in entry.get("damage", ())),
+    listed = _listed(case)
+    try:
+        entries: dict[str, _Entry] = plain.from_plain(dict[str, _Entry], listed)
+        return tuple(
+            Attachment(
+                each.what, each.node, case / DIRECTORY / each.place, each.name, each.format, each.damage
+            )
+            for _, each in sorted(entries.items())
         )
-        for _, entry in sorted(_listed(case).items())
-    )
+    except plain.PlainFault as cause:
+        raise CaseError(f"{case / DIRECTORY / LIST_FILE}: {cause}") from None
 
 
 def _listed(case: Path) -> dict[str, Any]:
@@ -105,9 +118,11 @@ def _listed(case: Path) -> dict[str, Any]:
         listed = json.loads(path.read_text(encoding="utf-8"))["data"]
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError) as cause:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as cause:
         raise CaseError(f"{path}: {cause}") from None
-    return dict(listed)
+    if not isinstance(listed, dict):
+        raise CaseError(f"{path}: no list of attachments")
+    return listed
 
 
 def _state_of(path: Path) -> list[dict[str, object]]:

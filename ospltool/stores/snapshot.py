@@ -303,7 +303,7 @@ class SnapshotStore:
             self.facts = StoreFacts(
                 str(path), Format.SNAPSHOT, sets, tuple(data["findings"]), tuple(detail.items()), size
             )
-        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, plain.PlainFault) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, pa.ArrowException) as error:
             raise StoreUnreadable(f"{path}: {error}") from error
 
     def is_sealed(self) -> bool:

@@ -11,7 +11,9 @@ import pytest
 
 pytest.importorskip("duckdb", reason="cases need the extra `sql`")
 
+from ospltool.analytics.case import CaseError
 from ospltool.cli.app import main
+from ospltool.forensics import keeping
 from tests.stores.making import Message
 from tests.stores.own_stores import described, write_ours
 
@@ -35,6 +37,18 @@ def answer(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any
     code = main(["trace", *arguments, "--json"])
     out = capfd.readouterr().out
     return code, json.loads(out)["data"] if out else None
+
+
+LISTS = (b"[", b"[" * 100_000, b"{}", b'{"data": [1]}', b'{"data": {"store:a": {"what": "store"}}}')
+
+
+@pytest.mark.parametrize("content", LISTS, ids=lambda content: content[:40])
+def test_a_damaged_list_of_attachments_is_named(tmp_path: pathlib.Path, content: bytes) -> None:
+    path = tmp_path / keeping.DIRECTORY / keeping.LIST_FILE
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(CaseError, match=r"attached\.json"):
+        keeping.kept_in(tmp_path)
 
 
 def load(capfd: pytest.CaptureFixture[str], case: pathlib.Path, *names: str) -> None:

@@ -129,6 +129,12 @@ def test_symbols_cross_the_wire_unchanged(ours: set[int], end: int, count: int) 
     check_same(Symbols.from_bytes(made.to_bytes(count), 0, end, count), made)
 
 
+@pytest.mark.parametrize("count", [-1, 1 << 48, 1 << 128])
+def test_symbols_of_a_set_that_cannot_be_are_refused(count: int) -> None:
+    with pytest.raises(ValueError, match="symbols"):
+        Symbols.from_bytes(symbols({1, 2}, 5).to_bytes(2), 0, 5, count)
+
+
 @given(st.binary(max_size=200), st.integers(-1, 20))
 def test_octets_that_are_no_symbols_are_refused_or_solved_without_harm(data: bytes, length: int) -> None:
     try:

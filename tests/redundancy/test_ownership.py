@@ -76,6 +76,12 @@ def test_a_sample_expires_by_its_source_time_and_a_dispose_does_not() -> None:
     assert not lifespans.is_expired(OriginalSample(writer_name(HIGH, bytes(8)), 1, bytes(9), 100), 200)
 
 
+@pytest.mark.parametrize("writer", ["", "a" * 31, "\ud800" * 32, "G" * 32])
+def test_a_lifespan_of_what_is_no_writer_is_refused(writer: str) -> None:
+    with pytest.raises(MessageFault):
+        Lifespans().receive("peer", LIFESPANS, json.dumps({writer: 5}).encode())
+
+
 def test_instances_tell_each_other_and_the_smaller_value_counts() -> None:
     nodes = {name: Lifespans() for name in "abc"}
     nodes["a"].learn(LOW, 10)

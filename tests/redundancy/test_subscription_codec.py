@@ -76,6 +76,14 @@ def test_nonsense_is_a_fault_and_nothing_else(body: bytes) -> None:
     check_survives(body)
 
 
+@pytest.mark.parametrize("writers", [5, None, {"0": "w"}, "w", [["w"]]])
+def test_writers_that_are_no_list_of_names_are_a_fault(writers: object) -> None:
+    for body in (*WHOLE, encode(GROUP, Handed(SAMPLES))[1]):
+        size = int.from_bytes(body[1:5])
+        head = json.dumps({**json.loads(body[5 : 5 + size]), "writers": writers}).encode()
+        check_survives(body[:1] + len(head).to_bytes(4) + head + body[5 + size :])
+
+
 WRONG: list[dict[str, Any]] = [
     {"quorum": 0},
     {"quorum": 1 << 40},

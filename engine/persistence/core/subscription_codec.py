@@ -150,6 +150,7 @@ def _unpacked(body: bytes) -> tuple[dict[str, Any], tuple[OriginalSample, ...]]:
         writers: list[str] = head.pop("writers")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise MessageFault(f"no head: {error!r}"[:200]) from error
+    _check(isinstance(writers, list), "list of writers")
     for name in writers:
         _check_name(name)
     samples: list[OriginalSample] = []

@@ -7,6 +7,7 @@ other the lifespans, and their stores remember them. Of two values for one write
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -20,7 +21,7 @@ from engine.persistence.service.parts import ServicePart, Write
 LIFESPANS: Final = "lifespans"
 MAX_WRITERS: Final = 100_000
 """Writers with a lifespan that are remembered; samples of more never expire, which is counted."""
-_GUID_DIGITS: Final = 32
+_GUID: Final = re.compile(r"[0-9a-f]{32}")
 _LARGEST_NS: Final = (1 << 63) - 1
 
 
@@ -117,4 +118,4 @@ def _write(store: sqlite3.Connection, rows: list[tuple[str, int]]) -> None:
 
 def _is_lifespan(item: tuple[str, object]) -> bool:
     writer, lifespan_ns = item
-    return len(writer) == _GUID_DIGITS and type(lifespan_ns) is int and 0 <= lifespan_ns <= _LARGEST_NS
+    return bool(_GUID.fullmatch(writer)) and type(lifespan_ns) is int and 0 <= lifespan_ns <= _LARGEST_NS

@@ -29,6 +29,17 @@ WRITE_S: Final = 60.0
 _TABLES: Final = "CREATE TABLE about (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL);"
 
 
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a database; bytes in it that are not UTF-8 become other characters, so that checks find them.
+
+    Raises:
+        sqlite3.Error, UnicodeDecodeError: it cannot be read.
+    """
+    connection = schema.connect(path)
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    return connection
+
+
 class ReplicaStore:
     """One store directory.
 
@@ -107,7 +118,7 @@ class ReplicaStore:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             lock = Lock(self._directory / LOCK, self._name)
-            connection = schema.connect(self._path)
+            connection = connect(self._path)
             self._prepare(connection, parts)
             self._opened.set()
             self._write_all(connection)
@@ -122,7 +133,9 @@ class ReplicaStore:
 
     def _failed(self, error: Exception) -> None:
         known: Exception | None = error
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, UnicodeDecodeError):  # in what SQLite reports of a damaged file
+            known = StoreDamaged(f"{self._path}: a text in it is not UTF-8; move it away")
+        elif isinstance(error, sqlite3.Error):
             known = schema.typed(error, self._path)
             if isinstance(known, StoreDamaged):
                 known = StoreDamaged(f"{known}; move it away, and other replicas give the data again")

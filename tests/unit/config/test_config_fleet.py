@@ -58,6 +58,7 @@ NODE = '[[node]]\nname = "a"\nfile = "f"\n'
         (NODE + "rôle = 1", 4, ""),
         (NODE + "color = 1", 4, "unknown key 'color'"),
         (b"\n\xff", 2, "UTF-8"),
+        (NODE + f"more = {'9' * 5_000}", 1, "a number is too long"),
         ("a = " + "[" * 100_000, 1, ""),
         (NODE * (MAX_NODES + 1), 1, "at most"),
         ("domain = 231\n" + NODE, 1, "domain must be a number from 0 to 230, not '231'"),

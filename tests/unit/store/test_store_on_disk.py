@@ -84,6 +84,24 @@ def test_the_second_node_is_told_who_has_the_store(tmp_path: Path) -> None:
     open_disk(tmp_path, "node two").close()
 
 
+@pytest.mark.parametrize("note", [b"", b"[]", b'{"pid": Infinity}', b"[" * 4096], ids=repr)
+def test_a_lock_whose_note_says_nothing_is_still_a_lock(tmp_path: Path, note: bytes) -> None:
+    with contextlib.closing(open_disk(tmp_path, "node one")):
+        (tmp_path / "store.lock").write_bytes(note)
+        with pytest.raises(LockedStore, match="another process, which left no note"):
+            open_disk(tmp_path, "node two")
+
+
+def test_a_store_whose_damage_sqlite_cannot_put_into_words_is_put_aside(filled: Path) -> None:
+    with editing(filled) as database:
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute(
+            "UPDATE sqlite_schema SET name = CAST(X'ac61' AS TEXT), sql = 'x' WHERE name = 'mark'"
+        )
+    with contextlib.closing(open_disk(filled)) as store:
+        assert "was put aside" in store.report.findings[0]
+
+
 def test_the_lock_of_a_dead_process_is_no_obstacle(tmp_path: Path) -> None:
     code = (
         "import os, sys, pathlib; from engine.store.opening import open_store;"

@@ -53,6 +53,12 @@ def known(directory: Path, phase: Phase) -> tuple[NodeDirectory, SupervisorLink]
         (Phase.RUNNING, "COMPLETE", {"problem": 3, "unstored": "x"}, "is operational"),
         (
             Phase.RUNNING,
+            "COMPLETE",
+            {"problem": os.fsdecode(b"/store/\xff: full"), "unstored": 1},
+            "is operational, but its store refuses: /store/?: full; 1 sample is in memory only",
+        ),
+        (
+            Phase.RUNNING,
             "DISCOVER_PERSISTENT_SOURCE",
             {"waits": "name-space 'x' has no master"},
             "is starting (DISCOVER_PERSISTENT_SOURCE), but waits: name-space 'x' has no master",
