@@ -75,8 +75,8 @@ chaos: $(VENV)/.dev ## Real nodes under seeded faults, in network namespaces (MI
 soak: $(VENV)/.dev ## Readers on four hosts under random cuts: all agree in the end (MINUTES=30 SEED=1)
 	$(BIN)/python -m chaos --soak $(MINUTES) --seed $(SEED)
 
-fuzz: $(VENV)/.dev ## Damaged files for every reader of foreign bytes (SECONDS=60 SEED=1)
-	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
+fuzz: $(VENV)/.dev ## Damaged files and messages for every reader of foreign bytes (SECONDS=60 SEED=1 TALLY=FILE)
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED) $(if $(TALLY),--tally $(TALLY))
 
 bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|trickle|deliver|alive|align|reconcile|store|simulator|trace|console|redundancy)
 	$(BIN)/python -m benchmarks --area $(AREA)

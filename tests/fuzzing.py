@@ -1,16 +1,17 @@
-"""Damages files in every way that a disk, a network or an attacker may; a seed makes each input again.
+"""Damages bytes in every way that a disk, a network or an attacker may; a seed makes each input again.
 
-A *target* reads the bytes of one kind of file. It must answer or refuse with the error that its readers know:
-whatever else comes out is a fault. The suite tries some hundred inputs of each; `make fuzz` tries more.
+A *target* reads the bytes of one kind of file or message. It must answer or refuse with the error that its
+readers know: whatever else comes out is a fault. The suite tries some inputs of each; `make fuzz` tries more.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 import time
 import traceback
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,9 +37,23 @@ _PIECES: Final = (
         b"(nil)",
         b") -> ",
     ),
+    b"[" * 100_000,
     *(b"-1", b"0", b"9" * 19, b"9" * 5000, b"1e999", b"NaN", b"\xc2\x9b31m", b"\x1b[31m", "²".encode()),
     *(b"\xff" * 8, b"\x7f" + b"\xff" * 7, b"\x00\x00\x00\x80", b"\xfe\xff\xff\x7f"),
 )
+
+
+_ODD: Final[tuple[Any, ...]] = (
+    *(None, True, False, "", "x", "\ud800", "\x1b[31m", "²", "9" * 30, [], {}, [[]], [1], {"a": 1}),
+    *(0, -1, 1, 255, 1 << 31, 1 << 63, 1 << 64, -(1 << 63), 1 << 128, 10**400, 0.5, -0.0, 1e308),
+    *(float("inf"), float("-inf"), float("nan")),
+)
+"""Values that take the place of a value in JSON."""
+
+CHEAP: Final = 1_000_000
+"""Inputs to try of a reader that takes less than about 100 us for one."""
+COSTLY: Final = 100_000
+"""Inputs to try of any other reader."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,11 +64,15 @@ class Target:
         name: what it is called.
         corpus: files to begin with.
         read: reads bytes to the end; it raises only for a fault.
+        goal: how many inputs are enough.
+        damage: makes the input of a seed.
     """
 
     name: str
     corpus: Sequence[bytes]
     read: Callable[[bytes], object]
+    goal: int = COSTLY
+    damage: Callable[[bytes, int], bytes] = dataclasses.field(default=lambda data, seed: damaged(data, seed))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,9 +109,58 @@ def damaged(data: bytes, seed: int) -> bytes:
     return bytes(found)
 
 
+def damaged_json(data: bytes, seed: int) -> bytes:
+    """JSON with one value in the place of another for two seeds of three, else `damaged`.
+
+    It stays JSON, so that the checks behind the reader of JSON are reached.
+    """
+    if seed % 3 == 0:
+        return damaged(data, seed)
+    chance = random.Random(seed)
+    document = json.loads(data)
+    for _ in range(chance.choice((1, 1, 2))):
+        document = _altered(document, chance)
+    return json.dumps(document).encode()
+
+
+def _altered(value: Any, chance: random.Random) -> Any:
+    """A copy of a value in which one place is replaced, missing, or there twice."""
+    if not value or not isinstance(value, list | dict) or chance.random() < 0.1:
+        return chance.choice(_ODD)
+    if isinstance(value, dict):
+        name = chance.choice(list(value))
+        match chance.randrange(12):
+            case 0:
+                return {key: each for key, each in value.items() if key != name}
+            case 1:
+                return {**value, "": chance.choice(_ODD)}
+            case 2:
+                odd = chance.choice(("", "x", "\ud800", "²", "\x1b")) * max(1, len(name))
+                return {odd if key == name else key: each for key, each in value.items()}
+            case _:
+                return {**value, name: _altered(value[name], chance)}
+    at = chance.randrange(len(value))
+    match chance.randrange(12):
+        case 0:
+            return value[:at] + value[at + 1 :]
+        case 1:
+            return value[:at] + value[at : at + 1] + value[at:]
+        case _:
+            return [*value[:at], _altered(value[at], chance), *value[at + 1 :]]
+
+
+def damaged_lines(data: bytes, seed: int) -> bytes:
+    """As `damaged_json`, for a file with one value in each line: one line is damaged."""
+    if seed % 3 == 0:
+        return damaged(data, seed)
+    lines = data.splitlines(keepends=True)
+    at = seed // 3 % len(lines)
+    return b"".join((*lines[:at], damaged_json(lines[at], seed) + b"\n", *lines[at + 1 :]))
+
+
 def attempt(target: Target, seed: int) -> Fault | None:
     """Reads the input of a seed, and reports a fault."""
-    data = damaged(target.corpus[seed % len(target.corpus)], seed)
+    data = target.damage(target.corpus[seed % len(target.corpus)], seed)
     begun = time.process_time()
     try:
         target.read(data)

@@ -1,4 +1,4 @@
-"""Throws mutated configurations at all that reads them: `python tests/check/fuzz_check.py --count 100000`.
+"""Throws mutated configurations at all that reads them; `make fuzz` has it among its readers.
 
 Each input goes through reader, loader, all rules, fixes and formats, alone and as one of two nodes. Whatever
 is not a finding or a placed error is a fault: it is printed with the seed that makes it again, and the run
@@ -7,9 +7,7 @@ fails. The test suite runs a few hundred inputs of it.
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 import time
 import tomllib
 from collections.abc import Sequence
@@ -22,6 +20,8 @@ from ospltool.check.runner import Choice, Examined, run
 from ospltool.check.views import FileView, FleetView, NodeView
 from ospltool.diagnostics.formats import FORMATS, render
 from ospltool.diagnostics.model import Report
+from tests.check.conftest import CLEAN
+from tests.fuzzing import COSTLY, Target
 
 HERE = Path(__file__).parent
 SAMPLES = HERE.parents[1] / "samples" / "three-nodes"
@@ -155,22 +155,15 @@ def fuzz(count: int, seed: int, clean: str, *, until_s: float = 1e9) -> list[str
     return faults
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args(arguments)
-    namespace: dict[str, object] = {}
-    source = (HERE / "conftest.py").read_text("utf-8")
-    start = source.index('CLEAN = """')
-    exec(source[start : source.index('"""', start + 12) + 3], namespace)
-    began = time.monotonic()
-    faults = fuzz(options.count, options.seed, str(namespace["CLEAN"]))
-    print(f"{options.count} inputs in {time.monotonic() - began:.0f} s, {len(faults)} faults")
-    print("\n".join(faults[:20]))
-    return int(bool(faults))
+def targets() -> Sequence[Target]:
+    """The check with everything that it does, in which the damage is that of people and editors, too."""
+    texts = corpus(CLEAN)
+    document = parse(CLEAN.encode(), "beside.xml", {})
+    beside = NodeView("b", document, interpret(document), {})
 
+    def damage(data: bytes, seed: int) -> bytes:
+        return mutated(data, random.Random(seed), texts)
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    return [
+        Target("check", texts, lambda data: exercise(data, beside, random.Random(len(data))), COSTLY, damage)
+    ]

@@ -1,0 +1,100 @@
+"""Every module that parses bytes of others is known here, with the readers of `make fuzz` that reach it."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from typing import Final
+
+import engine
+
+ROOT: Final = pathlib.Path(engine.__path__[0]).parent
+PARSES: Final = re.compile(
+    r"json\.loads?\(|from_json\(|unpack_from\(|\.unpack\(|tomllib\.loads?\(|ParserCreate\(|XMLParser\(|read_json\("
+)
+"""Calls that parse."""
+
+READERS: Final[dict[str, str]] = {
+    "engine/config/fleet.py": "fleet",
+    "engine/config/reader.py": "check configuration persistence-service",
+    "engine/core/plain.py": "message monitor",
+    "engine/dataset/blocks.py": "block stream",
+    "engine/dds/cdr.py": "octets named",
+    "engine/dds/client_protocol/cdrstream.py": "client-history-request client-state",
+    "engine/dds/client_protocol/decoding.py": "client-history",
+    "engine/dds/client_protocol/extensions.py": "client-history client-storage",
+    "engine/dds/client_protocol/naming.py": "sample-names samples client-state-request",
+    "engine/dds/typecheck.py": "type",
+    "engine/persistence/core/codec.py": "replica-delivery replica-announcement",
+    "engine/persistence/core/link.py": "replica-frame",
+    "engine/persistence/core/subscription_codec.py": "subscriber answer subscription-books",
+    "engine/persistence/service/groups.py": "replica-groups service-store",
+    "engine/persistence/service/late_readers.py": "replica-served",
+    "engine/persistence/service/lifespans.py": "replica-lifespans",
+    "engine/persistence/service/peers.py": "replica-hello",
+    "engine/persistence/service/registrations.py": "registration",
+    "engine/persistence/service/rows.py": "service-store",
+    "engine/persistence/service/view.py": "replica-view",
+    "engine/runtime/codec.py": "message",
+    "engine/runtime/monitor.py": "monitor",
+    "engine/runtime/past.py": "past",
+    "engine/runtime/reconciling/messages.py": "comparison",
+    "engine/runtime/runtime.py": "message-group",
+    "engine/runtime/startup.py": "store-marks node-store",
+    "engine/runtime/stream.py": "stream",
+    "engine/store/backups.py": "store-marks",
+    "engine/store/catalog.py": "node-store",
+    "engine/store/files.py": "node-store-ledger node-store-lock",
+    "engine/supervisor/launch.py": "launch",
+    "engine/supervisor/rundir.py": "run-record run-state",
+    "ospltool/analytics/case.py": "case",
+    "ospltool/client/journal.py": "journal",
+    "ospltool/forensics/keeping.py": "case-attachments",
+    "ospltool/health/mutes.py": "mutes",
+    "ospltool/live/marks.py": "recording-marks",
+    "ospltool/live/recording.py": "replay recording",
+    "ospltool/stores/cdr.py": "stored-sample",
+    "ospltool/stores/metadata.py": "xml/Items_meta.xml",
+    "ospltool/stores/opensplice_kv.py": "kv/kv.sqlite kvmt/kvmt.sqlite",
+    "ospltool/stores/opensplice_values.py": "xml/Items.xml kvmt/kvmt.sqlite",
+    "ospltool/stores/persistence.py": "persistence/persistence.sqlite",
+    "ospltool/stores/snapshot.py": "snapshot-kv/snapshot.json",
+    "ospltool/trace/reading/reader.py": "trace trace-events",
+}
+"""Readers by module."""
+
+OWN: Final[dict[str, str]] = {
+    "engine/client_service/answers.py": "additions to requests, which `extensions` parses",
+    "engine/client_service/service.py": "additions to requests, which `extensions` parses",
+    "engine/dataset/sample.py": "digests that this process computed",
+    "engine/dds/abi.py": "structures of Cyclone DDS in this process",
+    "engine/dds/callbacks.py": "structures of Cyclone DDS in this process",
+    "engine/dds/captured.py": "structures of Cyclone DDS in this process",
+    "engine/dds/ring.py": "records of the compiled library in this process",
+    "engine/store/header.py": "100 bytes of fixed layout, with the store",
+    "engine/supervisor/__main__.py": "the launch, which `launch` parses",
+    "engine/supervisor/control.py": "the progress of a supervisor that this process started",
+    "engine/tracing/catalogue.py": "a file of the wheel",
+    "ospltool/check/explain.py": "a file of the wheel",
+    "ospltool/client/asking.py": "additions to answers, which `extensions` parses",
+    "ospltool/client/history.py": "additions to answers, which `extensions` parses",
+    "ospltool/client/session.py": "additions to answers, which `extensions` parses",
+    "ospltool/demo/stage.py": "the output of a program that the demo started",
+    "ospltool/health/codes.py": "a file of the wheel",
+}
+"""Modules that parse only what this process or its own files of the wheel contain, and what that is."""
+
+
+def test_every_module_that_parses_is_fuzzed_or_reads_its_own_bytes(tmp_path: pathlib.Path) -> None:
+    from tests.fuzz import all_targets
+
+    found = {
+        str(path.relative_to(ROOT))
+        for package in ("engine", "ospltool", "tui")
+        for path in (ROOT / package).rglob("*.py")
+        if PARSES.search(path.read_text("utf-8"))
+    }
+    assert found == {*READERS, *OWN}
+    names = {target.name for target in all_targets(tmp_path)}
+    unknown = {reader for readers in READERS.values() for reader in readers.split()} - names
+    assert not unknown

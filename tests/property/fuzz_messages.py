@@ -1,0 +1,457 @@
+"""What reads messages of nodes and persistence services, as targets for damaged bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import functools
+import json
+import sqlite3
+import struct
+import types
+import typing
+import zlib
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from engine.core import messages, plain
+from engine.core.events import Target as StreamTarget
+from engine.core.messages import Epoch, Outgoing
+from engine.core.namespaces import Group
+from engine.dataset.blocks import Block, pack_samples
+from engine.dataset.dataset import DataSet
+from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
+from engine.dataset.reconciliation import Encoder, Symbols
+from engine.dataset.sample import DATA, DISPOSE, make_sample
+from engine.dds.cdr import Malformed, pack_named, pack_octets, unpack_named, unpack_octets
+from engine.dds.participant import Tag, TagRole
+from engine.dds.subscription_endpoints import unpack_state
+from engine.persistence.core import codec as replica_codec
+from engine.persistence.core import subscription_codec
+from engine.persistence.core.codec import MessageFault
+from engine.persistence.core.ledger import LedgerState, Terms
+from engine.persistence.core.link import ReplicaLink
+from engine.persistence.core.messages import (
+    Announcement,
+    Inventory,
+    KeptSample,
+    OriginalSample,
+    SampleBatch,
+    Subscription,
+    Want,
+    WriterState,
+)
+from engine.persistence.core.sequences import Sequences
+from engine.persistence.core.subscription_messages import (
+    Books,
+    Fetch,
+    Handed,
+    SubscriberAnswer,
+    SubscriberState,
+)
+from engine.persistence.service import view
+from engine.persistence.service.groups import Groups
+from engine.persistence.service.late_readers import SERVED, LateReaders
+from engine.persistence.service.lifespans import LIFESPANS, Lifespans
+from engine.persistence.service.peers import Hello
+from engine.persistence.service.registrations import Registration
+from engine.runtime import codec, monitor, stream
+from engine.runtime.faults import StreamFault
+from engine.runtime.incoming import IncomingStreams
+from engine.runtime.reconciling import messages as comparison
+from tests import fake
+from tests.fuzzing import CHEAP, Target, damaged, damaged_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_BATCH: Final = struct.Struct("<4sBB16sII")
+_COMPARISON: Final = struct.Struct("<4sBBII")
+_NODE: Final = "alignee"
+_NUMBER: Final = bytes(range(16))
+_SCALARS: Final[dict[Any, Any]] = {str: "text", bytes: b"bytes", bool: True, int: 7, float: 1.5}
+SYMBOLS: Final = 12
+_WRITER: Final = "a" * 32
+SAMPLES: Final = (
+    OriginalSample(_WRITER, 1 << 100, b"key", -5, b"payload" * 20),
+    OriginalSample("b" * 32, 7, b"", 9, b"", status=DISPOSE, first=5),
+)
+NUMBERS: Final = ((_WRITER, (1, 2, 1 << 100)), ("b" * 32, (5,)))
+STATE: Final = SubscriberState("T", ("p", "q*"), "logger", 2, "m", 9, "ab", 4, True, NUMBERS, NUMBERS, True)
+
+
+def some(wanted: Any) -> Any:
+    """Some value of an annotated type, with one element in each collection."""
+    if wanted in _SCALARS:
+        return _SCALARS[wanted]
+    origin, inner = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin in (types.UnionType, typing.Union):
+        return some(next(each for each in inner if each is not type(None)))
+    if origin is tuple:
+        return tuple(some(each) for each in inner if each is not ...)
+    if origin is dict:
+        return {"name": some(inner[1])}
+    if issubclass(wanted, enum.Enum):
+        return next(iter(wanted))
+    hints = typing.get_type_hints(wanted)
+    names = (
+        [field.name for field in dataclasses.fields(wanted)]
+        if dataclasses.is_dataclass(wanted)
+        else wanted._fields
+    )
+    return wanted(**{name: some(hints[name]) for name in names})
+
+
+def refusing(read: Callable[[bytes], object], *known: type[Exception]) -> Callable[[bytes], None]:
+    """A reader that may refuse with these errors."""
+
+    def refuse(data: bytes) -> None:
+        with contextlib.suppress(*known):
+            repr(read(data)).encode()  # what was taken in can be shown
+
+    return refuse
+
+
+def headed(head_bytes: Callable[[bytes], tuple[int, int]], repaired: Callable[[bytes], bytes]) -> Any:
+    """Damage to a message of a head, JSON and a body; lengths and checksums fit for two seeds of three.
+
+    Args:
+        head_bytes: returns where the JSON begins and where it ends.
+        repaired: returns the message with its lengths and checksums made right.
+    """
+
+    def damage(data: bytes, seed: int) -> bytes:
+        begin, end = head_bytes(data)
+        if seed % 3 == 0 or begin == end:
+            return damaged(data, seed)
+        if seed % 3 == 1:
+            text = damaged_json(data[begin:end], seed // 3 * 3 + 1)
+            return repaired(_resized(data, begin, text) + data[end:])
+        return repaired(data[:end] + damaged(data[end:], seed))
+
+    return damage
+
+
+def _resized(data: bytes, begin: int, text: bytes) -> bytes:
+    """Head and JSON, with the new length in the four bytes before the JSON."""
+    order = "<" if data.startswith(comparison.MAGIC) else ">"
+    return data[: begin - 4] + struct.pack(f"{order}I", len(text)) + text
+
+
+def _part_of_comparison(data: bytes) -> tuple[int, int]:
+    size = _COMPARISON.unpack_from(data)[4]
+    return _COMPARISON.size, _COMPARISON.size + size
+
+
+def _checked_comparison(data: bytes) -> bytes:
+    magic, version, kind, _, size = _COMPARISON.unpack_from(data)
+    content = data[_COMPARISON.size :]
+    return _COMPARISON.pack(magic, version, kind, zlib.crc32(content), size) + content
+
+
+def _damaged_batch(data: bytes, seed: int) -> bytes:
+    """Damage with a checksum that fits, for two seeds of three."""
+    if seed % 3 == 0:
+        return damaged(data, seed)
+    fields = list(_BATCH.unpack_from(data))
+    body = damaged(data[_BATCH.size :], seed)
+    fields[5] = zlib.crc32(body)
+    if seed % 3 == 1:
+        body = zlib.compress(body, 1)
+        fields[2], fields[5] = 1, zlib.crc32(body)
+    return _BATCH.pack(*fields) + body
+
+
+def _before(size: int) -> Callable[[bytes], tuple[int, int]]:
+    """Where the JSON is when its length stands in the four bytes before it."""
+    return lambda data: (size, size + int.from_bytes(data[size - 4 : size], "big"))
+
+
+def _unchanged(data: bytes) -> bytes:
+    return data
+
+
+def _read_comparison(data: bytes) -> object:
+    message, body = comparison.decode(data)
+    if isinstance(message, comparison.Sketch) and not message.is_list and not message.lacking:
+        with contextlib.suppress(ValueError):
+            if message.length <= SYMBOLS * 100:  # the aligner bounds it by what it asked for
+                Symbols.from_bytes(body, message.first, message.length, message.count)
+    return message
+
+
+def _batches() -> list[bytes]:
+    """The batches of a stream of two groups."""
+    data, groups = DataSet(), []
+    for partition in ("p", "q"):
+        group = Group(partition, "T")
+        part = data.open_group(group, 2)
+        for number in range(4):
+            status = DATA if number % 3 else DATA | DISPOSE
+            part.apply(make_sample(1_000 + number, b"w" * 16, status, bytes([number]), b"payload", number))
+        groups.append((stream.GroupBegin(_description(group), part.floor_ns), part.samples()))
+    begin = stream.StreamBegin("all", "aligner", Epoch(3, "a"), (StreamTarget(_NODE, 7, "initial"),), 0, 0)
+    whole = list(stream.batches(_NUMBER, begin, groups))
+    difference = dataclasses.replace(begin, is_difference=True)
+    removed = stream.Removed(bytes(range(16)), stream.StreamEnd(8, 5))
+    return [*whole, *stream.batches(_NUMBER, difference, groups, removed=removed)]
+
+
+def _description(group: Group) -> GroupDescription:
+    type_ = TypeDescription("T", b"information", b"mapping", keyed=True)
+    return GroupDescription(group, type_, GroupQos(DurabilityKind.TRANSIENT, history_depth=2))
+
+
+def _take_batch(data: bytes) -> None:
+    incoming = IncomingStreams(_NODE).take(data, 0)
+    if incoming is not None:
+        incoming.data.summary()
+        [sample for group in incoming.data.groups.values() for sample in group.samples()]
+
+
+def _symbols(data: bytes) -> None:
+    for length in (SYMBOLS, SYMBOLS + 1):
+        Symbols.from_bytes(data, 0, length, 100)
+
+
+def _symbol_bytes() -> bytes:
+    steps = Encoder(np.arange(1, 50, dtype=np.uint64)).until(SYMBOLS)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        made: Symbols = end.value
+        return made.to_bytes(49)
+
+
+def _take_frames(data: bytes) -> None:
+    """A link takes a frame before it is up, and after."""
+    for is_up in (False, True):
+        numbers = iter(range(7, 100))
+        link = ReplicaLink(b"hello", functools.partial(next, numbers))
+        if is_up:
+            link.take(_frame(8, 7, 0, b"hello", b"other"))
+        link.take(data)
+
+
+def _frame(theirs: int, ours: int, number: int, kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">4sBQQQB", b"ospp", 1, theirs, ours, number, len(kind)) + kind + body
+
+
+def _nodes() -> list[Target]:
+    shown = [fake.snapshot(1, fake.name_space("A", 1)), fake.event(1, 1, 5, "text"), some(monitor.NodePast)]
+    kinds: tuple[Any, ...] = typing.get_args(messages.Message)
+    node_messages = [codec.encode(Outgoing(some(kind), ("a" * 32,))) for kind in kinds]
+    compared = [
+        comparison.encode(some(kind), _symbol_bytes())
+        for kind in typing.get_args(comparison.ComparisonMessage)
+    ]
+    sketch = comparison.Sketch("ns", "a" * 32, 1, b"salt", 49, 5, 0, SYMBOLS)
+    compared.append(comparison.encode(sketch, _symbol_bytes()))
+    read_description = functools.partial(plain.from_json, GroupDescription)
+    return [
+        Target(
+            "message",
+            node_messages,
+            refusing(codec.decode, codec.PeerFault, codec.UnsupportedMessage),
+            CHEAP,
+            damaged_json,
+        ),
+        Target(
+            "message-group",
+            [json.dumps(plain.to_plain(_description(Group("p", "T")))).encode()],
+            refusing(read_description, plain.PlainFault),
+            CHEAP,
+            damaged_json,
+        ),
+        Target(
+            "monitor",
+            [monitor.encode(one) for one in shown],
+            refusing(monitor.decode, monitor.MonitorFault),
+            CHEAP,
+            damaged_json,
+        ),
+        Target("stream", _batches(), refusing(_take_batch, StreamFault), CHEAP, _damaged_batch),
+        Target(
+            "comparison",
+            compared,
+            refusing(_read_comparison, StreamFault),
+            CHEAP,
+            headed(_part_of_comparison, _checked_comparison),
+        ),
+        Target("symbols", [_symbol_bytes()], refusing(_symbols, ValueError), CHEAP),
+        Target("block", [_block()], refusing(_read_block, ValueError, IndexError, struct.error), CHEAP),
+    ]
+
+
+def _block() -> bytes:
+    return pack_samples(
+        [make_sample(number, b"w" * 16, DATA, bytes([number % 3]), b"payload", number) for number in range(9)]
+    ).data
+
+
+def _read_block(data: bytes) -> None:
+    block = Block(data)
+    block.digest_sum()
+    for sample in block.samples():
+        assert sample.status
+
+
+def _packages() -> list[Target]:
+    """The types that carry messages over DDS, and the tags of participants."""
+    state = subscription_codec.encode_state(STATE)
+    tags = [Tag(role, bytes(range(16))).encode() for role in TagRole]
+    return [
+        Target("octets", [pack_octets(b"payload")], refusing(unpack_octets, Malformed), CHEAP),
+        Target("named", [pack_named(b"name", b"payload")], refusing(unpack_named, Malformed), CHEAP),
+        Target(
+            "subscriber-state",
+            [pack_named(b"a" * 32 + b"-1", state)],
+            refusing(unpack_state, Malformed),
+            CHEAP,
+        ),
+        Target("tag", tags, refusing(Tag.decode), CHEAP),
+    ]
+
+
+def _replicas() -> list[Target]:
+    kept = tuple(KeptSample(each, frozenset({_WRITER})) for each in SAMPLES)
+    had = Sequences.of((1, 2, 5))
+    bodies = [
+        replica_codec.encode(message)
+        for message in (
+            Announcement((WriterState(_WRITER, had, ("a", "b")),), tuple(range(3))),
+            Subscription(3, (Want(_WRITER, had, had), Want("b" * 32, had))),
+            SampleBatch(kept, ((b"key", frozenset({_WRITER})),), ((_WRITER, had),)),
+            Inventory(1, ((b"key", (5, _WRITER, 6)),)),
+        )
+    ]
+    ledger = LedgerState("logger", Terms(3, True), 2, NUMBERS, (("m", NUMBERS), ("n", ())))
+    group = bytes(range(8))
+    books = [
+        subscription_codec.encode(group, message)
+        for message in (Books((ledger,), NUMBERS), Fetch(NUMBERS), Handed(SAMPLES))
+    ]
+    answers = [
+        subscription_codec.encode_answer(SubscriberAnswer(5, 6, SAMPLES, True, 7)),
+        subscription_codec.encode_answer(SubscriberAnswer(1)),
+    ]
+    by_head = headed(_before(5), _unchanged)
+    return [
+        *(
+            Target(
+                f"replica-{kind}",
+                [body],
+                refusing(functools.partial(replica_codec.decode, kind), MessageFault),
+                CHEAP,
+                headed(_before(4), _unchanged),
+            )
+            for kind, body in bodies
+        ),
+        *(
+            Target(
+                kind,
+                [body],
+                refusing(functools.partial(subscription_codec.decode, kind), MessageFault),
+                CHEAP,
+                by_head,
+            )
+            for kind, body in books
+        ),
+        Target(
+            "subscriber",
+            [subscription_codec.encode_state(STATE)],
+            refusing(subscription_codec.decode_state, MessageFault),
+            CHEAP,
+            by_head,
+        ),
+        Target("answer", answers, refusing(subscription_codec.decode_answer, MessageFault), CHEAP, by_head),
+        *_links(),
+    ]
+
+
+def _links() -> list[Target]:
+    """What replicas tell beside samples."""
+    return [
+        Target(
+            "replica-frame",
+            [_frame(8, 7, 1, b"delivery", b"body"), _frame(8, 0, 0, b"hello", b"body")],
+            refusing(_take_frames, MessageFault),
+            CHEAP,
+        ),
+        Target(
+            "replica-hello",
+            [Hello("service", "name", "a" * 32).encode()],
+            refusing(Hello.decode, MessageFault),
+            CHEAP,
+            damaged_json,
+        ),
+        Target(
+            "replica-groups",
+            [json.dumps([plain.to_plain(_description(Group("p", "T")))]).encode()],
+            refusing(Groups(()).decode, MessageFault),
+            CHEAP,
+            damaged_json,
+        ),
+        Target(
+            "replica-lifespans",
+            [json.dumps({_WRITER: 5, "b" * 32: 1 << 40}).encode()],
+            refusing(_take_lifespans, MessageFault),
+            CHEAP,
+            damaged_json,
+        ),
+        Target(
+            "replica-served",
+            [json.dumps([_WRITER, "b" * 32]).encode()],
+            refusing(_take_served, MessageFault),
+            CHEAP,
+            damaged_json,
+        ),
+        Target(
+            "replica-view",
+            [view.encode(fake.replica("a", fake.provided(1)))],
+            refusing(view.decode, view.ViewFault),
+            CHEAP,
+            damaged_json,
+        ),
+        Target(
+            "registration",
+            [Registration("T", "name", ("p", "q*")).key.encode()],
+            refusing(lambda data: Registration.read(data.decode(errors="replace"))),
+            CHEAP,
+            damaged_json,
+        ),
+    ]
+
+
+def _take_lifespans(data: bytes) -> None:
+    """A service takes lifespans, and stores them."""
+    lifespans = Lifespans()
+    lifespans.receive("peer", LIFESPANS, data)
+    write = lifespans.changes()
+    if write is not None:
+        with contextlib.closing(sqlite3.connect(":memory:")) as store:
+            store.execute(Lifespans.tables)
+            write(store)
+
+
+def _take_served(data: bytes) -> None:
+    """A service takes the list of readers that another one has served."""
+    readers = LateReaders(
+        "name",
+        synchronizes=True,
+        groups=Groups(()),
+        kept=lambda _: [],
+        is_expired=lambda *_: False,
+        deliver=lambda *_: (_ for _ in ()).throw(AssertionError("nobody asked")),
+        submit=lambda *_: None,
+    )
+    readers.connected("peer")
+    readers.receive("peer", SERVED, data)
+
+
+def targets() -> Sequence[Target]:
+    """All readers of messages of nodes and persistence services."""
+    return [*_nodes(), *_packages(), *_replicas()]
