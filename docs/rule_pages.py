@@ -19,10 +19,13 @@ FAMILIES = {
     "DUR5": ("timing.md", "Timing"),
     "DUR6": ("persistence.md", "Persistence"),
     "DUR7": ("domain.md", "Services, tracing and the domain"),
+    "DUR75": ("cyclone.md", "Cyclone DDS and QoS profiles"),
+    "DUR76": ("cyclone.md", "Cyclone DDS and QoS profiles"),
+    "DUR77": ("cyclone.md", "Cyclone DDS and QoS profiles"),
     "DUR8": ("consistency.md", "Eventual consistency"),
     "DUR9": ("suppressions.md", "Suppressions"),
 }
-"""File and title of each page, by the prefix of its codes."""
+"""File and title of each page, by the prefix of its codes; the longest prefix counts."""
 
 _CODE_SECTIONS = frozenset({"Example", "Use instead"})
 _NOTE = "<!-- Made by `python -m docs.rule_pages` from the rules themselves. -->"
@@ -32,10 +35,15 @@ def pages() -> dict[str, str]:
     """Return the text of every page, by file name."""
     rules = list(all_rules().values())
     found = {"README.md": _index(rules)}
-    for start, (name, title) in FAMILIES.items():
-        members = [each for each in rules if each.code.startswith(start)]
+    for name, title in dict.fromkeys(FAMILIES.values()):
+        members = [each for each in rules if _page(each.code) == name]
         found[name] = "\n".join([f"# {title}", "", _NOTE, "", *(_chapter(each) for each in members)])
     return found
+
+
+def _page(code: str) -> str:
+    """Return the file that explains a rule: that of the longest prefix of its code."""
+    return next(FAMILIES[code[:size]][0] for size in (5, 4) if code[:size] in FAMILIES)
 
 
 def _index(rules: list[Rule]) -> str:
@@ -51,7 +59,7 @@ def _index(rules: list[Rule]) -> str:
         "|---|---|---|---|",
     ]
     for each in rules:
-        page = FAMILIES[each.code[:4]][0]
+        page = _page(each.code)
         link = f"[{each.code}]({page}#{each.code.lower()}-{each.name})"
         lines.append(f"| {link} | {each.name} | {each.severity.label} | {_escaped(each.summary)} |")
     return "\n".join(lines) + "\n"

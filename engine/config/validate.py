@@ -40,7 +40,6 @@ def problem(
 
 OTHER_FILES: Final = {
     "CycloneDDS": "this is a configuration of Cyclone DDS itself; CYCLONEDDS_URI names it to a process",
-    "CycloneDDSConfiguration": "this is a configuration of Cyclone DDS itself; CYCLONEDDS_URI names it",
     "dds": "these are QoS profiles (DDS for lightweight CCM), which a QosProvider of an application reads",
     "MetaData": "this describes a type, as OpenSplice keeps it in a store",
     "persistence": "this looks like a part of a store of OpenSplice",

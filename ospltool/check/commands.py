@@ -185,9 +185,11 @@ def overview(inputs: Sequence[DeploymentInput], *, matrix: bool, as_json: bool) 
         UsageFault: a file cannot be read.
     """
     examined = [examine(each) for each in inputs]
-    for each in examined:
-        for file in each.unreadable:
+    for file in (file for each in examined for file in each.unreadable):
+        if not file.is_known:
             raise UsageFault("\n".join(map(str, file.problems)))
+        if not any(each.fleet.nodes for each in examined):
+            raise UsageFault(f"{file.path}: this is no configuration of a node")
     if matrix:
         from ospltool.check import matrix as shape
 

@@ -38,6 +38,8 @@ FAMILIES = (
     "fleet_domain",
     "consistency",
     "redundancy",
+    "cyclone",
+    "profiles",
 )
 """The modules of `ospltool.check.rules`."""
 
@@ -51,10 +53,16 @@ SECTIONS = ("Why", "Example", "Use instead", "OpenSplice", "Reference")
 
 
 class Scope(enum.Enum):
-    """The input of a rule: a file, the file of a persistence service, a node, or a deployment."""
+    """The input of a rule.
+
+    `FILE` is a file that cannot be read as a configuration; `PERSISTENCE`, `CYCLONE` and `PROFILES` are files
+    of persistence services, of Cyclone DDS itself, and of QoS profiles.
+    """
 
     FILE = "file"
     PERSISTENCE = "persistence"
+    CYCLONE = "cyclone"
+    PROFILES = "profiles"
     NODE = "node"
     FLEET = "fleet"
     META = "meta"

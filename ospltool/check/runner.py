@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from engine.config import ConfigError, Kind, Source, interpret, parse, persistence
 from engine.config.reader import MAX_BYTES, MAX_LINES, path_of_uri, read_bytes
+from ospltool.check.cyclone import is_cyclone
 from ospltool.check.findings import Finding
 from ospltool.check.inputs import DeploymentInput, NodeInput
+from ospltool.check.profiles import is_profiles
 from ospltool.check.registry import Rule, Scope, all_rules
 from ospltool.check.suppressions import Suppressor
 from ospltool.check.views import FileView, FleetView, NodeView
@@ -60,7 +62,7 @@ def examine(deployment: DeploymentInput, contents: Mapping[str, bytes] | None = 
         if isinstance(outcome, NodeView):
             nodes.append(outcome)
             paths.append(outcome.path)
-        elif each.is_found and outcome.persistence is None and not _is_meant(outcome, each.uri):
+        elif each.is_found and not outcome.is_known and not _is_meant(outcome, each.uri):
             skipped.append(outcome.path)
         else:
             unreadable.append(outcome)
@@ -78,6 +80,10 @@ def _read(given: NodeInput, contents: Mapping[str, bytes]) -> NodeView | FileVie
         document = parse(data, path, given.environ)
         if persistence.is_persistence_service(document):
             return FileView(path, document.source, (), given.name, persistence.interpret(document))
+        if is_cyclone(document):
+            return FileView(path, document.source, (), given.name, cyclone=document)
+        if is_profiles(document):
+            return FileView(path, document.source, (), given.name, profiles=document)
         return NodeView(given.name, document, interpret(document, role=given.role), given.environ)
     except ConfigError as error:
         return FileView(error.path, source_of(given.uri), error.problems, given.name)
@@ -160,6 +166,9 @@ def _is_compared(deployment: Examined) -> bool:
     return deployment.is_fleet and len(deployment.fleet.nodes) > 1
 
 
+_OF_FILES = (Scope.FILE, Scope.PERSISTENCE, Scope.CYCLONE, Scope.PROFILES)
+
+
 def _findings(deployment: Examined, rules: Iterable[Rule]) -> Iterator[tuple[Rule, Finding]]:
     compared = _is_compared(deployment)
     for each in rules:
@@ -167,7 +176,7 @@ def _findings(deployment: Examined, rules: Iterable[Rule]) -> Iterator[tuple[Rul
             for node in deployment.fleet.nodes:
                 for finding in each.check(node):
                     yield each, finding
-        elif each.scope in (Scope.FILE, Scope.PERSISTENCE):
+        elif each.scope in _OF_FILES:
             for file in deployment.unreadable:
                 for finding in each.check(file):
                     yield each, finding

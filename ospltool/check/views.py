@@ -23,7 +23,8 @@ Thing: TypeAlias = Node | Attribute | Value | Span
 class FileView:
     """A file as it was read; `problems` are those of the reader.
 
-    `persistence` has the settings of a file of persistence services, which is not a configuration of a node.
+    `persistence` has the settings of a file of persistence services, `cyclone` a file with settings of
+    Cyclone DDS itself, and `profiles` one with QoS profiles: none of them is a configuration of a node.
     """
 
     path: str
@@ -31,6 +32,13 @@ class FileView:
     problems: tuple[Problem, ...]
     node_name: str = ""
     persistence: InterpretedServices | None = None
+    cyclone: Document | None = None
+    profiles: Document | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is a file of a kind that has rules of its own."""
+        return any(each is not None for each in (self.persistence, self.cyclone, self.profiles))
 
     def place(self, problem: Problem) -> Place:
         """Return the place of a problem; without the file's content if it could not be read."""

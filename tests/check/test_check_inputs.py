@@ -41,7 +41,7 @@ BAD_FILES: dict[str, tuple[str, bytes]] = {
     "utf-16": ("DUR003", "<OpenSplice/>".encode("utf-16")),
     "bad utf-8": ("DUR003", b"<OpenSplice>\xff</OpenSplice>"),
     "deep": ("DUR002", b"<OpenSplice>" * 10_000),
-    "other root": ("DUR006", b"<CycloneDDS/>"),
+    "other root": ("DUR006", b"<MetaData/>"),
     "large": ("DUR002", b"<OpenSplice>" + b" " * (1 << 20) + b"</OpenSplice>"),
 }
 

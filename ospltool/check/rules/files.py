@@ -119,11 +119,11 @@ def document_type(file: FileView) -> Iterator[Finding]:
 def wrong_root(file: FileView) -> Iterator[Finding]:
     """The root element is not OpenSplice.
 
-    Why: It is another kind of file: a configuration of Cyclone DDS itself (CYCLONEDDS_URI), QoS profiles
-        for a QosProvider (`dds`), or something else. The finding names it where it is known.
+    Why: It is another kind of file, which the finding names where it is known. Settings of Cyclone DDS itself
+        and QoS profiles have rules of their own.
 
     Example:
-        <CycloneDDS>...</CycloneDDS>
+        <MetaData>...</MetaData>
     Use instead:
         <OpenSplice>...</OpenSplice>
     OpenSplice: `Root element missing expected 'OpenSplice' but found '...'`, and the domain does not

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import ipaddress
-import socket
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -12,6 +9,7 @@ from engine.config import Node
 from engine.config.schema import SERVICE_COMMANDS
 from engine.config.settings import FailureAction
 from ospltool.check.findings import Finding
+from ospltool.check.machine import has_address
 from ospltool.check.registry import OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
 from ospltool.diagnostics.model import Severity
@@ -369,7 +367,7 @@ def interface_not_here(node: NodeView) -> Iterator[Finding]:
     """
     for element in _ddsi_settings(node, "General/NetworkInterfaceAddress"):
         name = element.text.strip()
-        if name and name.upper() != "AUTO" and not _is_here(name):
+        if name and name.upper() != "AUTO" and not has_address(name):
             yield node.found(element, f"this machine has no interface and no address {name!r}")
 
 
@@ -379,19 +377,3 @@ def _ddsi_settings(node: NodeView, path: str) -> Iterator[Node]:
         element = service.find(path) if service.name in _DDSI else None
         if element is not None and element.value and not element.value.is_broken:
             yield element
-
-
-def _is_here(name: str) -> bool:
-    """Whether this machine has an interface of a name, or an address; true where that cannot be told."""
-    if any(name == interface for _, interface in socket.if_nameindex()):
-        return True
-    try:
-        family = socket.AF_INET6 if ipaddress.ip_address(name).version == 6 else socket.AF_INET
-    except ValueError:
-        return False
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.bind((name, 0))
-    except OSError as error:
-        return error.errno != errno.EADDRNOTAVAIL
-    return True

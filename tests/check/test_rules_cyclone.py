@@ -1,0 +1,340 @@
+"""Settings of Cyclone DDS and QoS profiles: what the rules say, and what Cyclone DDS 11.0.1 says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ospltool.check import cyclone, profiles
+from ospltool.check.cyclone import Item
+from ospltool.check.inputs import DeploymentInput, NodeInput
+from ospltool.check.registry import Scope, all_rules
+from ospltool.check.runner import Choice, examine, run
+from ospltool.cli.app import main
+from ospltool.diagnostics.model import Diagnostic, Severity
+from tests.check.asking_cyclone import MARK, refusals
+
+SETTINGS = """<CycloneDDS>
+  <Domain Id="any">
+    <General>
+      <Interfaces><NetworkInterface name="lo"/></Interfaces>
+      <AllowMulticast>spdp</AllowMulticast>
+      <MaxMessageSize>14 kB</MaxMessageSize>
+      <FragmentSize>8 kB</FragmentSize>
+    </General>
+    <Discovery>
+      <LeaseDuration>10 s</LeaseDuration>
+      <Tag>a</Tag>
+    </Discovery>
+    <Internal><HeartbeatInterval max="inf">100 ms</HeartbeatInterval></Internal>
+  </Domain>
+</CycloneDDS>
+"""
+PROFILES = """<dds>
+  <qos_library name="l">
+    <qos_profile name="p">
+      <datawriter_qos>
+        <durability><kind>TRANSIENT_LOCAL_DURABILITY_QOS</kind></durability>
+        <history><kind>KEEP_LAST_HISTORY_QOS</kind><depth>5</depth></history>
+        <lifespan><duration><sec>5</sec><nanosec>DURATION_INFINITE_NSEC</nanosec></duration></lifespan>
+      </datawriter_qos>
+      <publisher_qos><partition><name><element>a</element></name></partition></publisher_qos>
+    </qos_profile>
+  </qos_library>
+</dds>
+"""
+MULTICAST, TAG, LEASE = (
+    "<AllowMulticast>spdp</AllowMulticast>",
+    "<Tag>a</Tag>",
+    "<LeaseDuration>10 s</LeaseDuration>",
+)
+ELEMENT = "<element>a</element>"
+LIFESPAN = "<lifespan><duration><sec>5</sec><nanosec>DURATION_INFINITE_NSEC</nanosec></duration>"
+CASES = [
+    ("DUR750", MULTICAST, "<«AllowMulticasts»/>", "<allowmulticast>spdp</allowmulticast>"),
+    ("DUR750", TAG, "<«P»>auto</P>", "<Pa>auto</Pa>"),
+    ("DUR750", '<Domain Id="any">', '<Domain «Name»="any">', '<Domain id="any">'),
+    ("DUR750", "<CycloneDDS>", '<CycloneDDS «version»="1">', '<CycloneDDS xmlns="https://cdds.io/config">'),
+    ("DUR750", "  <Domain", "  <«Domian»/><Domain", "  <Domain"),
+    ("DUR751", MULTICAST, MULTICAST.replace("spdp", "«spdp,foo»"), MULTICAST.replace("spdp", "asm,SPDP")),
+    ("DUR751", MULTICAST, "<AllowMulticast>«spdp, asm»</AllowMulticast>", "<AllowMulticast/>"),
+    ("DUR751", MULTICAST, "<DontRoute>«yes»</DontRoute>", "<DontRoute>TRUE</DontRoute>"),
+    ("DUR751", "10 s", "«10 sec»", "10s"),
+    ("DUR751", "10 s", "«2 hr»", "1 hr"),
+    ("DUR751", "14 kB", "«14 kb»", "14KiB"),
+    ("DUR751", "14 kB", "«2 GB»", "1 GB"),
+    ("DUR751", TAG, "<ParticipantIndex>«-1»</ParticipantIndex>", "<ParticipantIndex>auto</ParticipantIndex>"),
+    ("DUR751", TAG, "<Peers><«Peer»/></Peers>", '<Peers><Peer Address="a"/></Peers>'),
+    ("DUR751", "<General>", "<General>«text»", "<General>"),
+    ("DUR751", 'Id="any"', 'Id="«all»"', 'Id="7"'),
+    ("DUR752", TAG, "<Tag>a</Tag><«Tag»>b</Tag>", "<Tag>a</Tag>"),
+    (
+        "DUR752",
+        'max="inf">100 ms</HeartbeatInterval>',
+        'max="inf"/><HeartbeatInterval «max»="1 s"/>',
+        'max="inf"/><HeartbeatInterval min="1 ms"/>',
+    ),
+    ("DUR753", TAG, "</Discovery><«TCP»/><Discovery>", TAG),
+    (
+        "DUR753",
+        "<Internal>",
+        "<Internal><«UnicastResponseToSPDPMessages»>true</UnicastResponseToSPDPMessages>",
+        "<Internal>",
+    ),
+    ("DUR753", MULTICAST, "<Transport>«tcp»</Transport>", "<Transport>udp</Transport>"),
+    ("DUR754", TAG, "<«InitialLocatorPruneDelay»>inf</InitialLocatorPruneDelay>", TAG),
+    ("DUR754", TAG, "<SPDPInterval>«default»</SPDPInterval>", "<SPDPInterval>1 s</SPDPInterval>"),
+    ("DUR755", MULTICAST, "<«NetworkInterfaceAddress»>lo</NetworkInterfaceAddress>", MULTICAST),
+    ("DUR755", "  <Domain", "  <«Tracing»/><Domain", "  <Domain"),
+    ("DUR755", "<Internal>", "<«SharedMemory»><Enable>true</Enable></SharedMemory><Internal>", "<Internal>"),
+    ("DUR756", LEASE, "<«Lease»>10 s</Lease>", LEASE),
+    ("DUR757", "10 s", "«10»", "0"),
+    ("DUR758", "</Domain>", '</Domain>«<Domain Id="7">»</Domain>', "</Domain>"),
+    ("DUR759", 'name="lo"', 'name="«none7»"', 'address="127.0.0.1"'),
+    ("DUR760", ">spdp<", ">«false»<", ">true<"),
+    ("DUR761", "8 kB", "«16 kB»", "14 kB"),
+    ("DUR770", "<history>", "<«histroy»/><history>", "<history>"),
+    ("DUR770", "<history>", "<«partition»/><history>", "<history>"),
+    ("DUR770", "<qos_library ", '<qos_library «color»="red" ', "<qos_library "),
+    ("DUR770", "<depth>5</depth>", "<«deep»>5</deep>", "<depth>5</depth>"),
+    ("DUR771", "KEEP_LAST_HISTORY_QOS", "«KEEP_LAST»", "KEEP_ALL_HISTORY_QOS"),
+    ("DUR771", "<depth>5", "<depth>«five»", "<depth>-1"),
+    ("DUR771", LIFESPAN, "<«lifespan»>", LIFESPAN.replace("5", "DURATION_INFINITE_SEC")),
+    ("DUR771", ELEMENT, "«a»", ELEMENT),
+    ("DUR771", 'name="p"', 'name="p" «base_name»="l::q"', 'name="q"'),
+    ("DUR771", ' name="l"', "", ' name="m"'),
+    ("DUR772", "TRANSIENT_LOCAL_DURABILITY_QOS", "«PERSISTENT_DURABILITY_QOS»", "VOLATILE_DURABILITY_QOS"),
+    ("DUR772", "TRANSIENT_LOCAL_DURABILITY_QOS", "«TRANSIENT_DURABILITY_QOS»", "VOLATILE_DURABILITY_QOS"),
+    ("DUR773", "<qos_library", '<«qos_profile» name="p"/><qos_library', "<qos_library"),
+]  # fmt: skip
+REFUSING = {"DUR750", "DUR751", "DUR752", "DUR753", "DUR770", "DUR771", "DUR772", "DUR773"}
+"""Rules about what Cyclone DDS 11.0.1 refuses."""
+
+
+def checked(text: str) -> tuple[Diagnostic, ...]:
+    """All findings of one file."""
+    examined = examine(DeploymentInput((NodeInput("c.xml", {}),)), {"c.xml": text.encode()})
+    return run([examined], Choice()).diagnostics
+
+
+@pytest.mark.parametrize(
+    ("code", "old", "bad", "good"), CASES, ids=[f"{c[0]}-{n}" for n, c in enumerate(CASES)]
+)
+def test_a_rule_points_at_what_is_bad_and_accepts_what_is_good(
+    code: str, old: str, bad: str, good: str
+) -> None:
+    clean = SETTINGS if all_rules()[code].scope is Scope.CYCLONE else PROFILES
+    assert old in clean
+    marked = bad.partition("«")[2].partition("»")[0]
+    found = [
+        each
+        for each in checked(clean.replace(old, bad.replace("«", "").replace("»", ""), 1))
+        if each.code == code
+    ]
+    assert found
+    if marked:
+        source, span = found[0].place.source, found[0].place.span
+        assert source is not None
+        assert span is not None
+        assert source.text(span) == marked.partition("«")[0]
+    assert not [each for each in checked(clean.replace(old, good, 1)) if each.code == code]
+    assert all(each.message.isprintable() and not each.message.endswith(".") for each in found)
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_what_rules_call_refused_is_refused_by_cyclone(number: int) -> None:
+    code, old, bad, good = CASES[number]
+    is_settings = all_rules()[code].scope is Scope.CYCLONE
+    clean, kind = (SETTINGS, "settings") if is_settings else (PROFILES, "profiles")
+    texts = [clean.replace(old, each.replace("«", "").replace("»", ""), 1) for each in (bad, good)]
+    texts = [each.replace("</CycloneDDS>", f"<{MARK}/></CycloneDDS>") for each in texts]
+    refused, accepted = refusals(kind, texts)
+    assert bool(refused) == (code in REFUSING), refused
+    assert not accepted
+
+
+def test_clean_files_have_no_finding_and_cyclone_accepts_them() -> None:
+    assert checked(SETTINGS) == ()
+    assert checked(PROFILES) == ()
+    marked = SETTINGS.replace("</CycloneDDS>", f"<{MARK}/></CycloneDDS>")
+    assert refusals("settings", [marked]) == refusals("profiles", [PROFILES]) == [[]]
+
+
+def test_every_rule_has_its_cases() -> None:
+    scopes = (Scope.CYCLONE, Scope.PROFILES)
+    assert {case[0] for case in CASES} == {code for code, each in all_rules().items() if each.scope in scopes}
+
+
+def put(item: Item, value: str) -> str:
+    """A file with one setting."""
+    element, _, attribute = item.path.partition("@")
+    *above, last = element.split("/") if element else ["", ""]
+    needed = {
+        each.path.rpartition("@")[2]: "a"
+        for each in cyclone.table().attributes(element).values()
+        if each.occurrence == "required"
+    }
+    if attribute:
+        needed[attribute] = value
+    given = "".join(f' {name}="{text}"' for name, text in needed.items())
+    inner = f"<{last}{given}>{'' if attribute else value}</{last}>" if last else ""
+    for name in reversed([each for each in above if each]):
+        own = "".join(f' {each}="a"' for each, one in cyclone.table().attributes(
+            "/".join(above[: above.index(name) + 1])).items() if one.occurrence == "required")  # fmt: skip
+        inner = f"<{name}{own}>{inner}</{name}>"
+    domain = given if not element else ""
+    return f"<CycloneDDS><Domain{domain}>{inner}</Domain><{MARK}/></CycloneDDS>"
+
+
+TRIED = (
+    *(
+        "zzqq",
+        "true",
+        "FALSE",
+        "1",
+        "-1",
+        "0",
+        "+5",
+        "007",
+        "1.5",
+        "99999999999999999999",
+        "10 s",
+        "10s",
+        "1 ms",
+    ),
+    *(
+        "2 hr",
+        "1 day",
+        "-1 s",
+        "10 S",
+        "10 B",
+        "3 GiB",
+        "1 KiB",
+        "1 KB",
+        "inf",
+        "default",
+        "auto",
+        "none",
+        "any",
+    ),
+    *("spdp,asm", "a,b", "2 s", "4294967295", "4294967296", "256", "121", "1e3 B", "5 parsecs", " true "),
+)
+UNCHECKED = {"Compatibility/IgnoreTypeInformation", "Discovery/DefaultMulticastAddress"}
+"""Texts of a form that the table does not know."""
+
+
+def tried() -> Iterator[tuple[Item, str]]:
+    """Every setting of Cyclone DDS 11 with its words, its bounds, numbers beyond them, and other values."""
+    for item in cyclone.table().items.values():
+        if item.versions not in ("", "11") or item.instead or item.path in UNCHECKED:
+            continue
+        bounds = [each for each in (item.low, item.high) if each is not None and item.type == "int"]
+        near = [f"{bound + step:.0f}" for bound in bounds for step in (-1, 0, 1)]
+        values = [*item.words, *near, *TRIED] if item.type != "element" else ["text"]
+        yield from ((item, value) for value in values if item.type != "string" or value != " true ")
+
+
+def test_the_table_agrees_with_cyclone_on_every_setting_and_value() -> None:
+    cases = list(tried())
+    assert len(cases) > 5_000
+    answers = refusals("settings", [put(item, value) for item, value in cases])
+    apart = []
+    for (item, value), said in zip(cases, answers, strict=True):
+        found = checked(put(item, value).replace(f"<{MARK}/>", ""))
+        ours = [each.message for each in found if each.severity is Severity.ERROR]
+        if bool(ours) != bool(said) and not (item.type == "int" and item.words and is_too_large(value)):
+            apart.append((item.path, value, ours, said))
+    assert not apart
+
+
+def is_too_large(value: str) -> bool:
+    """Whether a number has more than 32 bits; where words fit, too, Cyclone DDS takes it for another number."""
+    return not -(1 << 31) <= int(value) < 1 << 31
+
+
+def test_cyclone_refuses_what_the_table_says_it_does_not_have() -> None:
+    gone = [item for item in cyclone.table().items.values() if item.versions in ("0.10", "build")]
+    assert len(gone) > 15
+    for item, said in zip(gone, refusals("settings", [put(item, "") for item in gone]), strict=True):
+        assert "unknown element" in " ".join(said), item.path
+
+
+def profile(entity: str, policy: str, inner: str) -> str:
+    content = f"<{entity}><{policy}>{inner}</{policy}></{entity}>"
+    return f'<dds><qos_library name="l"><qos_profile name="p">{content}</qos_profile></qos_library></dds>'
+
+
+def whole(policy: str, changed: str = "", value: str = "") -> str:
+    """A policy with all its members, one of them with another value."""
+    found = ""
+    for name, kind in profiles.POLICIES[policy].items():
+        own = name.rstrip("!")
+        usual = {"duration": "<sec>1</sec>", "texts": ELEMENT, "text": "QUJD"}.get(str(kind), "1")
+        text = kind[0] if isinstance(kind, tuple) else usual
+        if own == changed:
+            text = f"<sec>{value}</sec>" if kind == "duration" else value
+        found += f"<{own}>{text}</{own}>"
+    return found
+
+
+def test_the_policies_agree_with_cyclone_on_every_entity_and_value() -> None:
+    texts = []
+    for entity, allowed in profiles.ENTITIES.items():
+        texts += [profile(entity, policy, whole(policy)) for policy in profiles.POLICIES]
+        for policy in set(allowed) & set(profiles.POLICIES):
+            texts.append(profile(entity, policy, ""))
+            for name, kind in profiles.POLICIES[policy].items():
+                values = [
+                    "zzqq",
+                    "-1",
+                    "1.5",
+                    "true",
+                    "TRUE",
+                    "LENGTH_UNLIMITED",
+                    "DURATION_INFINITE_SEC",
+                    "0x10",
+                ]
+                if isinstance(kind, tuple):
+                    values += kind
+                if kind != "text":
+                    texts += [
+                        profile(entity, policy, whole(policy, name.rstrip("!"), value)) for value in values
+                    ]
+    assert len(texts) > 700
+    apart = []
+    for text, said in zip(texts, refusals("profiles", texts), strict=True):
+        ours = [each.message for each in checked(text) if each.severity is Severity.ERROR]
+        if bool(ours) != bool(said):
+            apart.append((text, ours, said))
+    assert not apart
+
+
+def test_exit_codes_and_formats_are_those_of_other_rules(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cyclonedds.xml"
+    path.write_text(SETTINGS)
+    assert main(["check", str(path)]) == 0
+    path.write_text(SETTINGS.replace("10 s", "10 sec"))
+    capfd.readouterr()
+    assert main(["check", str(path), "--output", "json"]) == 1
+    (found,) = json.loads(capfd.readouterr().out)["data"]["diagnostics"]
+    start = found["range"]["start"]
+    assert (found["code"], start["line"], start["column"]) == ("DUR751", 10, 22)
+    assert main(["check", str(tmp_path), "--output", "sarif"]) == 1
+    (result,) = json.loads(capfd.readouterr().out)["runs"][0]["results"]
+    assert result["ruleId"] == "DUR751"
+
+
+def test_a_directory_with_settings_of_cyclone_still_has_a_matrix(
+    tmp_path: Path, clean: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cyclonedds.xml").write_text(SETTINGS)
+    assert main(["check", "--matrix", str(tmp_path)]) == 2
+    assert "no configuration of a node" in capfd.readouterr().err
+    (tmp_path / "n1.xml").write_text(clean)
+    assert main(["check", "--matrix", str(tmp_path)]) == 0
+    assert "ships" in capfd.readouterr().out
