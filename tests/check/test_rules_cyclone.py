@@ -251,7 +251,7 @@ def test_the_table_agrees_with_cyclone_on_every_setting_and_value() -> None:
 
 
 def is_too_large(value: str) -> bool:
-    """Whether a number has more than 32 bits; where words fit, too, Cyclone DDS takes it for another number."""
+    """Whether a number has more than 32 bits, so that Cyclone DDS may take it for another one."""
     return not -(1 << 31) <= int(value) < 1 << 31
 
 

@@ -23,7 +23,7 @@ from engine.core.namespaces import Group
 from engine.dataset.blocks import Block, pack_samples
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
-from engine.dataset.reconciliation import Encoder, Symbols
+from engine.dataset.rateless import Encoder, Symbols
 from engine.dataset.sample import DATA, DISPOSE, make_sample
 from engine.dds.cdr import Malformed, pack_named, pack_octets, unpack_named, unpack_octets
 from engine.dds.participant import Tag, TagRole

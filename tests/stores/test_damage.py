@@ -15,6 +15,7 @@ import pytest
 
 from engine.store.interface import DamageLog
 from ospltool.cli.app import main
+from ospltool.stores.model import StoreUnreadable
 from ospltool.stores.opening import open_reader
 from tests.fuzzing import faults
 from tests.stores.fuzz_stores import targets
@@ -145,6 +146,9 @@ def test_a_snapshot_whose_payloads_are_corrupt_is_not_the_same(
     del document["data"]["checksum"]  # as releases before this one wrote it
     meta.write_text(json.dumps(document))
     assert main(["store", "diff", str(tmp_path / "sound"), str(tmp_path / "corrupt")]) == 1
+    meta.write_text("[" * 100_000)
+    with pytest.raises(StoreUnreadable):
+        open_reader(tmp_path / "corrupt")
 
 
 def test_no_damage_ends_in_anything_but_an_answer(tmp_path: pathlib.Path) -> None:
