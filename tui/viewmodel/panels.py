@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,6 +22,7 @@ from tui.viewmodel.base import Elsewhere, Status, Subject, View, plural, severit
 from tui.viewmodel.tables import LineRows
 
 URGENT_LEVELS: Final = {"SEVERE": Tone.FAULT, "WARNING": Tone.WARN}
+_NANOSECONDS: Final = re.compile(r"\b(\d+\.\d\d)\d{7}\b")
 ENTERING: Final = "lifecycle.entering-state"
 LEAVING: Final = "lifecycle.leaving-state"
 SMALL_LEVELS: Final = frozenset(level.name for level in Level if level < Level.INFO)
@@ -300,10 +302,13 @@ def event_line(view: View, one: Told, room: int = MOST_NAME) -> Line:
 
 
 def told(event: str, state: str, message: str) -> str:
-    """An event's message; a new state is said in words, because the trace has it only in the header."""
+    """Return an event's message as people read it.
+
+    A new state is said in words, because the trace has it only in the header; seconds have two decimals.
+    """
     if event == ENTERING:
         return f"enters state {state}"
-    return f"leaves state {state}" if event == LEAVING else message
+    return f"leaves state {state}" if event == LEAVING else _NANOSECONDS.sub(r"\1", message)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
