@@ -14,13 +14,13 @@ import duckdb
 
 from benchmarks import store as plain
 from benchmarks.rows import Bar, Is, Row
-from benchmarks.store_snapshots import make
+from benchmarks.store_snapshots import Others, make
 from engine.dataset.sample import DATA, make_sample
 from engine.store.interface import DamageLog
 from engine.store.opening import open_store
 from ospltool.stores.diff.compare import CompareOptions, compare
 from ospltool.stores.diff.contract import Limits
-from ospltool.stores.names import SAMPLES_FILE
+from ospltool.stores.names import RANGES_FILE, SAMPLES_FILE
 from ospltool.stores.opening import open_reader
 from ospltool.stores.snapshot import COMPARED, write_snapshot
 
@@ -50,22 +50,44 @@ def run(area: str, repeat: int) -> list[Row]:
 
 
 def _snapshots(area: str, directory: Path, repeat: int) -> list[Row]:
-    left, right = directory / "left", directory / "right"
-    make(left, COUNT, changed=False)
-    differing = make(right, COUNT, changed=True)
-    joins, compared = [], []
-    for _ in range(repeat):
-        began = time.monotonic()
-        found = _bare_join(left, right)
-        joins.append(time.monotonic() - began)
-        began = time.monotonic()
-        report = compare([str(left), str(right)], CompareOptions(limits=Limits(MEMORY)))
-        compared.append(time.monotonic() - began)
-        if (report.differing, found) != (differing, 2 * differing):
-            raise RuntimeError(f"{report.differing} instances and {found} rows, not {differing}")
-    bare = Row(area, "bare join of 2 x 10 million rows", "s", tuple(joins))
-    row = Row(area, "diff of 2 x 10 million rows", "s", tuple(compared))
-    return [bare, row.against(bare, Bar(Is.AT_MOST, 1.3, of_ratio=True))]
+    """Compare snapshots whose differences lie together, as after a node was cut off, or are spread evenly."""
+    left = directory / "left"
+    make(left, COUNT, Others.NONE)
+    rows = []
+    for others in (Others.LATEST, Others.SPREAD):
+        right = directory / others.value
+        differing = make(right, COUNT, others)
+        joins, compared = [], []
+        for _ in range(repeat):
+            began = time.monotonic()
+            found = _bare_join(left, right)
+            joins.append(time.monotonic() - began)
+            compared.append(_compared(left, right, differing))
+            if found != 2 * differing:
+                raise RuntimeError(f"{found} rows, not {2 * differing}")
+        what = f"2 x 10 million rows, 0.1 % differ: {others.value}"
+        bare = Row(area, f"bare join of {what}", "s", tuple(joins))
+        row = Row(area, f"diff of {what}", "s", tuple(compared))
+        rows += [bare, row.against(bare, Bar(Is.AT_MOST, 0.3, of_ratio=True))]
+        if others is Others.SPREAD:
+            for side in (left, right):
+                (side / RANGES_FILE).unlink()
+            without = tuple(_compared(left, right, differing) for _ in range(repeat))
+            rows.append(
+                Row(area, "the same without digests of ranges", "s", without).against(
+                    bare, Bar(Is.AT_MOST, 1.3, of_ratio=True)
+                )
+            )
+    return rows
+
+
+def _compared(left: Path, right: Path, differing: int) -> float:
+    began = time.monotonic()
+    report = compare([str(left), str(right)], CompareOptions(limits=Limits(MEMORY)))
+    seconds = time.monotonic() - began
+    if report.differing != differing:
+        raise RuntimeError(f"{report.differing} instances, not {differing}")
+    return seconds
 
 
 def _bare_join(left: Path, right: Path) -> int:
@@ -120,8 +142,8 @@ def _fill(path: Path) -> None:
 def _large(area: str, directory: Path) -> list[Row]:
     """In a process of its own, whose memory nobody else used before."""
     left, right = directory / "left-large", directory / "right-large"
-    make(left, LARGE_COUNT, changed=False)
-    differing = make(right, LARGE_COUNT, changed=True)
+    make(left, LARGE_COUNT, Others.NONE)
+    differing = make(right, LARGE_COUNT, Others.SPREAD)
     began = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.store_diff", str(left), str(right)],

@@ -6,6 +6,7 @@ from typing import Final
 
 META_FILE: Final = "snapshot.json"
 SAMPLES_FILE: Final = "samples.parquet"
+RANGES_FILE: Final = "ranges.parquet"
 
 KV_FILE: Final = "kv.sqlite"
 KVMT_FILE: Final = "kvmt.sqlite"

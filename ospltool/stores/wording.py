@@ -14,7 +14,7 @@ def shown(time_ns: int) -> str:
         moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     except (ValueError, OverflowError, OSError):
         return f"{time_ns} ns"
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{nanoseconds:09}Z"
+    return f"{moment.isoformat()[:19]}.{nanoseconds:09}Z"
 
 
 def status_text(status: int) -> str:

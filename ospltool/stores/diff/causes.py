@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from ospltool.stores.wording import shown
@@ -86,44 +86,60 @@ class Finding:
 def find_cause(left: Holder, right: Holder) -> Finding:
     """Find the likely cause of a difference between two stores."""
     without = left.data_only(), right.data_only()
-    if without[0].missing_from(without[1]) or without[1].missing_from(without[0]):
+    if without != (left, right) and (
+        without[0].missing_from(without[1]) or without[1].missing_from(without[0])
+    ):
         left, right = without  # that writers left is noted differently, too, matters less
+    extra, theirs = left.missing_from(right), right.missing_from(left)
+    both = _Sides(left, right, extra, theirs), _Sides(right, left, theirs, extra)
     for rule in _RULES:
-        for have, lack in ((left, right), (right, left)):
-            evidence = rule(have, lack)
+        for seen in both:
+            evidence = rule(seen)
             if evidence:
                 return Finding(_CAUSES[rule], evidence)
     return Finding(Cause.UNKNOWN, "nothing that the stores tell explains it")
+
+
+class _Sides(NamedTuple):
+    """Two stores, and the rows of each that the other lacks."""
+
+    have: Holder
+    lack: Holder
+    extra: tuple[Row, ...]
+    theirs: tuple[Row, ...]
 
 
 def _identity(row: Row) -> tuple[int, bytes, int]:
     return row.source_time_ns, row.writer, row.sequence
 
 
-def _content(have: Holder, lack: Holder) -> str:
-    theirs = {_identity(row): row for row in lack.missing_from(have)}
-    for row in have.missing_from(lack):
-        other = theirs.get(_identity(row))
+def _content(sides: _Sides) -> str:
+    _, _, extra, theirs = sides
+    others = {_identity(row): row for row in theirs}
+    for row in extra:
+        other = others.get(_identity(row))
         if other is not None and row.status & DATA and other.status & DATA:
             return f"the write of {shown(row.source_time_ns)} is in both, with different content"
     return ""
 
 
-def _damage(have: Holder, lack: Holder) -> str:
-    if not lack.damaged or not have.missing_from(lack):
+def _damage(sides: _Sides) -> str:
+    _, lack, extra, _ = sides
+    if not lack.damaged or not extra:
         return ""
     return f"{lack.damaged} records of the group cannot be read in {lack.label}"
 
 
-def _policy(have: Holder, lack: Holder) -> str:
+def _policy(sides: _Sides) -> str:
+    have, lack, _, _ = sides
     if lack.rows or lack.group is not None or lack.keeps_name_space or not have.rows:
         return ""
     return f"{lack.label} keeps nothing of the name-space"
 
 
-def _unregistered(have: Holder, lack: Holder) -> str:
-    extra = have.missing_from(lack)
-    if not extra or lack.missing_from(have) or any(row.status != UNREGISTER for row in extra):
+def _unregistered(sides: _Sides) -> str:
+    have, lack, extra, theirs = sides
+    if not extra or theirs or any(row.status != UNREGISTER for row in extra):
         return ""
     return (
         f"{have.label} holds {len(extra)} unregister of {shown(extra[-1].source_time_ns)};"
@@ -131,8 +147,9 @@ def _unregistered(have: Holder, lack: Holder) -> str:
     )
 
 
-def _disposed(have: Holder, lack: Holder) -> str:
-    disposes = [row for row in have.missing_from(lack) if row.status & DISPOSE]
+def _disposed(sides: _Sides) -> str:
+    have, lack, extra, _ = sides
+    disposes = [row for row in extra if row.status & DISPOSE]
     if not disposes:
         return ""
     newest = disposes[-1].source_time_ns
@@ -144,7 +161,8 @@ def _disposed(have: Holder, lack: Holder) -> str:
     )
 
 
-def _cleanup(have: Holder, lack: Holder) -> str:
+def _cleanup(sides: _Sides) -> str:
+    have, lack, _, _ = sides
     group = lack.group or have.group
     if lack.rows or not have.rows or group is None or group.cleanup_delay_ns < 0:
         return ""
@@ -160,10 +178,10 @@ def _cleanup(have: Holder, lack: Holder) -> str:
     )
 
 
-def _history(have: Holder, lack: Holder) -> str:
-    extra = have.missing_from(lack)
+def _history(sides: _Sides) -> str:
+    have, lack, extra, theirs = sides
     group = lack.group
-    if not extra or group is None or not group.history_depth or lack.missing_from(have):
+    if not extra or group is None or not group.history_depth or theirs:
         return ""
     kept = [row for row in lack.rows if row.status & DATA]
     if (
@@ -177,8 +195,8 @@ def _history(have: Holder, lack: Holder) -> str:
     )
 
 
-def _never_aligned(have: Holder, lack: Holder) -> str:
-    extra = have.missing_from(lack)
+def _never_aligned(sides: _Sides) -> str:
+    have, lack, extra, _ = sides
     if not extra:
         return ""
     if not lack.newest_ns:
@@ -194,8 +212,8 @@ def _never_aligned(have: Holder, lack: Holder) -> str:
     )
 
 
-def _stale(have: Holder, lack: Holder) -> str:
-    extra = have.missing_from(lack)
+def _stale(sides: _Sides) -> str:
+    have, lack, extra, _ = sides
     if not extra or extra[-1].source_time_ns > lack.newest_ns:
         return ""
     if lack.rows and lack.rows[-1].source_time_ns >= extra[-1].source_time_ns:
@@ -210,7 +228,7 @@ def _stale(have: Holder, lack: Holder) -> str:
     )
 
 
-_CAUSES: Final[dict[Callable[[Holder, Holder], str], Cause]] = {
+_CAUSES: Final[dict[Callable[[_Sides], str], Cause]] = {
     _content: Cause.CONTENT,
     _damage: Cause.DAMAGE,
     _policy: Cause.POLICY,

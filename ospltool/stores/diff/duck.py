@@ -1,4 +1,7 @@
-"""The comparison in DuckDB, which uses the disk if memory does not suffice."""
+"""The comparison in DuckDB, which uses the disk if memory does not suffice.
+
+Snapshots with digests of ranges are compared without the rows of ranges that all of them have.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,22 @@ import tempfile
 from typing import TYPE_CHECKING, Final
 
 import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ospltool.analytics.duck import NO_PROGRESS
 from ospltool.stores.diff import sql
 from ospltool.stores.diff.contract import DiffError, Instance, Limits, Wanted
 from ospltool.stores.names import SAMPLES_FILE
+from ospltool.stores.ranges import differing, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ospltool.stores.diff.sides import Side
+
+_MOST_COMPARED: Final = 0.25
+"""Share of the rows in ranges that differ up to which the others are left out."""
 
 _ROWS_AT_ONCE: Final = 10_000
 _SHARE: Final = 0.6
@@ -46,17 +55,33 @@ class DuckDiff:
         self._connection = duckdb.connect(config=config)
         try:
             self._connection.execute(NO_PROGRESS)
+            wanted = _ranges_to_compare(sides)
             for number, side in enumerate(sides):
-                assert side.snapshot is not None
-                path = str(side.snapshot.absolute() / SAMPLES_FILE).replace("'", "''")
                 chosen = ", ".join(map(str, side.set_numbers)) or "NULL"
                 self._connection.execute(
-                    f"CREATE VIEW side_{number} AS SELECT {sql.SIDE_COLUMNS}"  # noqa: S608  # our own names
-                    f" FROM read_parquet('{path}', hive_partitioning = false) WHERE set_number IN ({chosen})"
+                    f"CREATE VIEW whole_{number} AS SELECT {sql.SIDE_COLUMNS}"  # noqa: S608  # our own names
+                    f" FROM {_file_of(side)} WHERE set_number IN ({chosen})"
                 )
+                self._choose(number, side, None if wanted is None else wanted[number])
         except duckdb.Error as error:
             self.close()
             raise DiffError(str(error)) from error
+
+    def _choose(self, number: int, side: Side, ranges: pa.Table | None) -> None:
+        """Make the view of the rows to compare: those of some ranges, or all."""
+        view = f"side_{number}"
+        if ranges is None:
+            self._connection.execute(f"CREATE VIEW {view} AS SELECT * FROM whole_{number}")  # noqa: S608  # a number
+            return
+        rows = rows_of(ranges)
+        first, last = (int(rows[0]), int(rows[-1])) if len(rows) else (0, -1)
+        self._connection.register("chosen", pa.table({"row": rows}))
+        self._keep(
+            view,
+            f"SELECT {sql.COMPARED_COLUMNS} FROM {_file_of(side)} SEMI JOIN chosen"  # noqa: S608  # our own names
+            f" ON file_row_number = row WHERE file_row_number BETWEEN {first} AND {last}",
+        )
+        self._connection.unregister("chosen")
 
     def instances(self) -> Iterator[Instance]:
         """Yield the instances that differ."""
@@ -101,6 +126,25 @@ class DuckDiff:
         """Close the database and remove its scratch files."""
         self._connection.close()
         self._scratch.cleanup()
+
+
+def _file_of(side: Side) -> str:
+    assert side.snapshot is not None
+    path = str(side.snapshot.absolute() / SAMPLES_FILE).replace("'", "''")
+    return f"read_parquet('{path}', hive_partitioning = false, file_row_number = true)"
+
+
+def _ranges_to_compare(sides: Sequence[Side]) -> list[pa.Table] | None:
+    """Return the ranges of each side that are not in every side; None to compare all rows."""
+    if any(side.ranges is None for side in sides):
+        return None
+    chosen = [
+        side.ranges.filter(pc.is_in(side.ranges.column("set_number"), pa.array(side.set_numbers, pa.int64())))
+        for side in sides
+    ]
+    found = differing(chosen)
+    rows, wanted = (sum(pc.sum(one.column("rows")).as_py() or 0 for one in some) for some in (chosen, found))
+    return found if wanted <= rows * _MOST_COMPARED else None
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterable[tuple[object, ...]]:

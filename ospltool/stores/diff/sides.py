@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from engine.store.interface import DamageLog
 from ospltool.stores.counting import GroupCount, group_code
@@ -39,6 +39,8 @@ class Side:
     """Directory of its snapshot; None for an engine that reads the store itself and fills `counts`."""
     damage: DamageLog
     """Records that cannot be read."""
+    ranges: Any = None
+    """Digests of ranges of the snapshot (`ospltool.stores.snapshot.SnapshotStore.ranges`); None without."""
 
     @property
     def has_single_rows(self) -> bool:
@@ -101,11 +103,12 @@ def _spooled(side: Side, path: Path, scratch: Path, *, contents: bool) -> Side:
     given = side.reader if isinstance(side.reader, snapshot.SnapshotStore) else None
     if given and given.damage:
         side.damage.add(side.given, f"{given.damage} samples could not be read when the snapshot was made")
+    ranges = None
     if given and given.is_sealed():
-        directory, counted = path, given.counts
+        directory, counted, ranges = path, given.counts, given.ranges()
     else:  # a snapshot that is not what was written is verified sample by sample
         directory = scratch / side.label
         form = snapshot.COMPARED_BY_FIELDS if contents else snapshot.COMPARED
         counted = snapshot.write_snapshot(side.reader, directory, side.sets, side.damage, form).groups
     side.counts.update((count.code, count) for count in counted if count.set_number in side.set_numbers)
-    return dataclasses.replace(side, snapshot=directory)
+    return dataclasses.replace(side, snapshot=directory, ranges=ranges)

@@ -44,7 +44,8 @@ class SparkDiff:
                 frame = self._session.read.parquet(path)
                 chosen = frame.filter(frame.set_number.isin(list(side.set_numbers)))
                 columns = [column.strip() for column in sql.SIDE_COLUMNS.split(",")]
-                chosen.select(*columns).createOrReplaceTempView(f"side_{number}")
+                for view in ("side", "whole"):
+                    chosen.select(*columns).createOrReplaceTempView(f"{view}_{number}")
         except PySparkException as error:
             self.close()
             raise DiffError(_first_line(error)) from error

@@ -2,7 +2,9 @@
 
 Rows that are not in every store are found by group number and digest alone, which are numbers. Keys and
 times are read only of the instances that these rows belong to. Where each instance has one row at most, as
-with a history of depth 1, that is one pass less. Of each store there is a view `side_0`, `side_1`, ...
+with a history of depth 1, that is one pass less. Of each store there is a view `side_0`, `side_1`, ... with
+the rows to compare, and a view `whole_0`, `whole_1`, ... with all rows: an engine that knows rows to be in
+every store compares only the others.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 SIDE_COLUMNS: Final = (
     "group_code, key, source_time_ns, writer, sequence, status, digest_high, digest_low, payload"
 )
+COMPARED_COLUMNS: Final = SIDE_COLUMNS.removesuffix(", payload")
+"""The columns of which a comparison needs the rows that are not in every store."""
+
 _UNSIGNED: Final = 1 << 64
 
 
@@ -62,20 +67,20 @@ def odd_keys(sides: int) -> str:
 
 def all_rows(sides: int) -> str:
     """All rows of those instances, in order. The instances are in table `odd_keys`."""
-    return _rows(sides, "odd_keys AS k ON s.key = k.key AND s.group_code = k.group_code")
+    return _rows(sides, "whole", "odd_keys AS k ON s.key = k.key AND s.group_code = k.group_code")
 
 
 def only_rows(sides: int) -> str:
     """The same where no instance has more than one row in a store: then those in `odd_rows` are all."""
-    return _rows(sides, f"odd_rows AS o ON {_same('s', 'o')}")
+    return _rows(sides, "side", f"odd_rows AS o ON {_same('s', 'o')}")
 
 
-def _rows(sides: int, join: str) -> str:
+def _rows(sides: int, view: str, join: str) -> str:
     rows = " UNION ALL ".join(
         f"""
         SELECT {number} AS side, s.group_code, s.key, s.source_time_ns, s.writer, s.sequence, s.status,
                s.digest_high, s.digest_low
-        FROM side_{number} AS s JOIN {join}"""  # noqa: S608  # numbers, and our own text
+        FROM {view}_{number} AS s JOIN {join}"""  # noqa: S608  # numbers, and our own text
         for number in range(sides)
     )
     return f"SELECT * FROM ({rows}) AS r ORDER BY group_code, key, side"  # noqa: S608  # numbers
@@ -85,7 +90,7 @@ def contents(side: int) -> str:
     """The payloads of the rows in table `wanted`."""
     return f"""
         SELECT s.group_code, s.digest_high, s.digest_low, s.payload
-        FROM side_{side} AS s JOIN wanted AS w ON {_same("s", "w")}"""  # noqa: S608  # a number
+        FROM whole_{side} AS s JOIN wanted AS w ON {_same("s", "w")}"""  # noqa: S608  # a number
 
 
 def digest_of(high: int, low: int) -> bytes:
