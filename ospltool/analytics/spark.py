@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import pathlib
@@ -15,6 +16,7 @@ import warnings
 import zipfile
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # a part of pyspark without types
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -106,6 +108,12 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
     except (PySparkException, OSError, RuntimeError) as cause:
         raise CaseError(f"{master}: {_first_line(cause)}") from None
     return opened  # type: ignore[no-any-return]  # the builder has no complete types
+
+
+def end(opened: SparkSession) -> None:
+    """End a session, also one whose Java process has ended already."""
+    with contextlib.suppress(Py4JError, OSError):
+        opened.stop()
 
 
 def _check_reachable(master: str) -> None:

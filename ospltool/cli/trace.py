@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import signal
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -18,8 +19,10 @@ from ospltool.cli.trace_shared import AsJson, Skew, end, errors
 if TYPE_CHECKING:
     from collections.abc import MutableMapping, Sequence
 
+    from ospltool.analytics.contract import Detail
     from ospltool.forensics.attachments import Attachment
     from ospltool.forensics.evidence import RawEvidence
+    from ospltool.trace.case.load import Summary
     from ospltool.trace.reading.sources import Found
 
     Command = Any  # Typer does not show its class
@@ -313,12 +316,16 @@ def load(
             "--master", help="Connect to this Spark master: local[*], spark://host:port or sc://host:port."
         ),
     ] = "local[*]",
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Keep loading as files grow and appear, until Ctrl-C.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Load traces, logs, stores, configurations and recordings into a case.
 
     To a case that exists, the command adds new files, new nodes, and the new parts of files. `ospltool sql`
-    queries a case, and every analysis takes one in place of files.
+    queries a case, and every analysis takes one in place of files. With --follow, a command that was killed
+    and is started again goes on where the case ends, and each record is there once.
 
     Exit codes: 0 success, 1 a damaged file was loaded in part, 2 wrong usage or unreadable input.
     """
@@ -335,18 +342,17 @@ def load(
         from ospltool.trace.case import loading
 
         detail = Detail.RECORDS if records_only else Detail.FULL
+        place, spark_master = pathlib.Path(target), master if engine == "spark" else None
         progress = Progress(f"loading into {target}", sys.stderr, in_bytes=True)
-        evidence = _raw(names)
-        summary = loading.load_case(
-            evidence.sources,
-            pathlib.Path(target),
-            detail,
-            master if engine == "spark" else None,
-            progress,
-        )
+        if follow:
+            summary, attachments = _follow(names, place, detail, spark_master)
+        else:
+            evidence = _raw(names)
+            attachments = evidence.attachments
+            summary = loading.load_case(evidence.sources, place, detail, spark_master, progress)
         progress.close()
-        kept = _keep(pathlib.Path(target), evidence.attachments)
-        keep_private(pathlib.Path(target))
+        kept = _keep(place, attachments)
+        keep_private(place)
     total = summary.total
     if as_json:
         streams.put(envelope.document("trace-load", loading.as_value(summary, target)))
@@ -359,6 +365,33 @@ def load(
         + kept
     )
     end(damages=total.damages)
+
+
+def _follow(
+    names: list[str] | None, target: pathlib.Path, detail: Detail, master: str | None
+) -> tuple[Summary, Sequence[Attachment]]:
+    """Load files as they grow, until Ctrl-C; return the counts, and what else the case is to keep."""
+    from ospltool.cli.interrupts import flag
+    from ospltool.forensics.attachments import find_attachments, what_is
+    from ospltool.output import streams
+    from ospltool.trace.case import loading
+    from ospltool.trace.reading.sources import named_path
+
+    traces = [name for name in names or () if what_is(named_path(name)[1]) is None]
+    if not names or not traces:
+        raise CommandError("name the files or directories to follow", Exit.USAGE)
+    told: list[Summary] = []
+
+    def tell(summary: Summary) -> None:
+        if not told:
+            streams.say(f"{target}: {summary.total.records} records so far; following until Ctrl-C")
+            told.append(summary)
+
+    summary = loading.follow_case(
+        traces, target, detail, master, lambda: flag(signal.SIGINT, signal.SIGTERM), tell
+    )
+    nodes = {source.node for source, _ in summary.sources}
+    return summary, find_attachments(names, sorted(nodes))
 
 
 def _raw(names: list[str] | None) -> RawEvidence:

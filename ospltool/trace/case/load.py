@@ -101,7 +101,20 @@ def load(
         from ospltool.trace.case.adding import add
 
         return add(sources, target, detail, processes=processes, progress=progress)
-    with new_directory(target) as directory:
+    return make_case(sources, target, detail, processes=processes, progress=progress)
+
+
+def make_case(
+    sources: Sequence[Source],
+    target: pathlib.Path,
+    detail: Detail,
+    *,
+    is_shared: bool = False,
+    processes: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Summary:
+    """Load sources into a new case, perhaps none; see `load` and `new_directory`."""
+    with new_directory(target, is_shared=is_shared) as directory:
         jobs = jobs_of([part for source in sources for part in ranges(source)], directory, detail)
         ledger = Ledger(sources)
         for name, part, loaded in work(jobs, processes, progress):
@@ -163,12 +176,19 @@ def described(source: Source) -> dict[str, Any]:
     return {
         "node": source.node,
         "file": source.file,
-        "format": source.format.value,
-        "origin": source.origin.value,
+        **traits_of(source),
         "size": size,
         "digest": digest_of(source.path, size),
         "parts": [],
     }
+
+
+def traits_of(source: Source) -> dict[str, Any]:
+    """Return what the beginning of a file tells of it, by which all of its records are read.
+
+    A file that is still short may tell something else when it has grown.
+    """
+    return {"format": source.format.value, "origin": source.origin.value, "untimed": source.untimed}
 
 
 def source_of(entry: dict[str, Any]) -> Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import tempfile
 from typing import TYPE_CHECKING, Final
@@ -13,7 +14,9 @@ from ospltool.output.progress import Progress
 from ospltool.trace.case.load import Summary, load
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+    from threading import Event
 
     from ospltool.trace.reading.sources import Source
 
@@ -72,6 +75,51 @@ def _load_directory(
     from ospltool.trace.case.spark_load import load_with_spark
 
     return load_with_spark(sources, target, detail, spark_master, progress)
+
+
+def follow_case(
+    names: Sequence[str],
+    target: pathlib.Path,
+    detail: Detail,
+    spark_master: str | None,
+    until: Callable[[], AbstractContextManager[Event]],
+    told: Callable[[Summary], None],
+) -> Summary:
+    """Load files into a case, and what is added to them, until an event is set (see `following.follow`).
+
+    Args:
+        names: files and directories.
+        target: the case, a directory; it need not exist.
+        detail: columns to fill.
+        spark_master: read with Spark on this master or Connect URL; None reads on this machine.
+        until: makes the event.
+        told: called with the counts of the case after each change.
+
+    Raises:
+        AnalyticsMissingError: Spark is not installed.
+        CaseError: the case is one file, or cannot be written; or Spark cannot be reached, or failed.
+        SourceError: files cannot be read.
+    """
+    if target.suffix in FILE_SUFFIXES:
+        raise CaseError(f"{target}: a case that grows is a directory; give it another name")
+    from ospltool.trace.case import following
+
+    what = following.Following(names, target, detail)
+    if spark_master is None:
+        with until() as over:
+            return following.follow(what, over.wait, told)
+    need("pyspark", "spark")
+    from ospltool.analytics.spark import end, session
+    from ospltool.trace.case.spark_load import is_local
+    from ospltool.trace.case.spark_work import spark_work
+
+    opened = session(spark_master)
+    try:
+        what = dataclasses.replace(what, do=spark_work(opened), is_shared=not is_local(opened))
+        with until() as over:  # only now: the session has a handler of its own for Ctrl-C
+            return following.follow(what, over.wait, told)
+    finally:
+        end(opened)
 
 
 def as_value(summary: Summary, target: str) -> dict[str, object]:

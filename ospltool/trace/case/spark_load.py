@@ -123,12 +123,12 @@ def _write_records(opened: SparkSession, parts: list[Range], directory: pathlib.
     opened.dataSource.register(TraceSource)
     reader = opened.read.format(TraceSource.name()).option(DETAIL, detail.value)
     for number, part in enumerate(parts):
-        reader = reader.option(f"{PART}{number:08d}", pickle.dumps(_for_workers(part)).hex())
+        reader = reader.option(f"{PART}{number:08d}", pickle.dumps(for_workers(part)).hex())
     writer = reader.load().write.partitionBy(*PARTITIONS[Table.RECORDS]).mode("append")
     writer.parquet((directory.absolute() / Table.RECORDS).as_uri())
 
 
-def _for_workers(part: Range) -> Range:
+def for_workers(part: Range) -> Range:
     """Return the part with an absolute path."""
     source = dataclasses.replace(part.source, path=part.source.path.absolute(), name=part.source.file)
     return dataclasses.replace(part, source=source)

@@ -36,6 +36,10 @@ class SourceError(Exception):
     """An unreadable file; the message names it and the reason."""
 
 
+class NothingFoundError(SourceError):
+    """Directories without a trace or a log."""
+
+
 class Format(enum.StrEnum):
     """Format of a file."""
 
@@ -125,7 +129,7 @@ def find_sources(names: Iterable[str]) -> Found:
             taken.add(path)
             sources.append(source)
     if given and not sources:
-        raise SourceError(
+        raise NothingFoundError(
             f"{', '.join(sorted({str(path.parent) for _, path in given}))}: no trace or log found"
         )
     named = _with_names(sources)

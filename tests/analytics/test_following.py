@@ -1,0 +1,381 @@
+"""A case that follows growing files is at each look what loading the files would make of them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("duckdb", reason="SQL needs the extra `sql`")
+
+import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ospltool.analytics.case import CaseError, open_case
+from ospltool.analytics.contract import Detail
+from ospltool.analytics.duck import DuckEngine
+from ospltool.cli.app import main
+from ospltool.trace.case.adding import locked
+from ospltool.trace.case.following import Following, follow
+from ospltool.trace.case.load import load
+from ospltool.trace.case.records import Rows, records_of
+from ospltool.trace.reading.sources import SourceError, find_sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PATIENCE_S = 240.0
+COMMAND = ("ospltool.cli.app", "trace", "load", "--follow")
+BASE_S = 1_795_223_310
+
+
+def content_of(case: pathlib.Path) -> tuple[list[Any], list[dict[str, Any]]]:
+    """All records in their order, and what was found in each file."""
+    opened = open_case(case)
+    with contextlib.closing(DuckEngine(opened)) as engine:
+        records = list(records_of(opened, engine, Rows()))
+    sources = [row for row in pq.read_table(case / "sources").to_pylist() if row["records"]]
+    return records, sources
+
+
+def check_is_loaded(case: pathlib.Path, logs: pathlib.Path) -> None:
+    """The case is what `load` makes of the files as they are."""
+    with tempfile.TemporaryDirectory() as name:
+        expected = pathlib.Path(name, "case")
+        load(find_sources([str(logs)]).sources, expected)
+        assert content_of(case) == content_of(expected)
+
+
+class Writer:
+    """Writes a trace as a node does, in pieces that end anywhere, and rotates it."""
+
+    def __init__(self, path: pathlib.Path, seed: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._random = random.Random(seed)
+        self._number = 0
+        self._rest = b""
+
+    def _line(self) -> bytes:
+        self._number += 1
+        seconds = BASE_S + self._number // 7
+        text = self._random.choice(
+            [
+                "Adding conflict 3 to the conflict resolver queue",
+                "Group found: gr\u00f6\u00dfer.T1 (PERSISTENT)",
+                "two\nlines -> of text",
+                f"no such message {self._number}",
+            ]
+        )
+        end = self._random.choice(["\n", "\n", "\n", ""])
+        return f"{seconds}.{self._number % 3:09} COMPLETE (t{self._number % 2}) -> {text}{end}".encode()
+
+    def write(self, lines: int, cut: int) -> None:
+        """Append lines; the last bytes wait for the next time."""
+        data = self._rest + b"".join(self._line() for _ in range(lines))
+        held = min(cut, len(data))
+        self._rest = data[len(data) - held :]
+        with self.path.open("ab") as stream:
+            stream.write(data[: len(data) - held])
+
+    def rotate(self, kept: int = 2) -> None:
+        """Rename the file and its former ones; the oldest is deleted."""
+        for number in range(kept - 1, -1, -1):
+            old = self.path.with_name(f"{self.path.name}.{number}") if number else self.path
+            if old.exists():
+                old.replace(self.path.with_name(f"{self.path.name}.{number + 1}"))
+
+    def truncate(self) -> None:
+        """Begin again in the same file."""
+        self.path.write_bytes(b"")
+        self.write(2, 0)
+
+    def remove(self) -> None:
+        """Delete the file."""
+        self.path.unlink(missing_ok=True)
+
+
+steps = st.tuples(
+    st.sampled_from(["write"] * 6 + ["rotate", "truncate", "remove", "nothing"]),
+    st.integers(0, 2),
+    st.integers(0, 40),
+    st.integers(0, 60),
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.lists(steps, max_size=10), st.integers(0, 2**32))
+def test_a_followed_case_is_a_loaded_case_at_each_look(
+    plan: list[tuple[str, int, int, int]], seed: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        logs, case = pathlib.Path(name, "logs"), pathlib.Path(name, "case")
+        writers = [Writer(logs / node / "durability.log", seed) for node in ("n1", "n2", "n3")]
+        writers[0].write(20, 5)
+        left = iter(plan)
+
+        def next_step(_: float) -> bool:
+            check_is_loaded(case, logs)
+            step = next(left, None)
+            if step is None:
+                return True
+            what, number, lines, cut = step
+            if what == "write":
+                writers[number].write(lines, cut)
+            elif what != "nothing":
+                getattr(writers[number], what)()
+            writers[0].write(1, 0)  # there is always a trace to compare with
+            return False
+
+        follow(Following([str(logs)], case, Detail.FULL), next_step)
+        check_is_loaded(case, logs)
+
+
+def test_a_file_that_grows_has_few_parts(tmp_path: pathlib.Path) -> None:
+    """Two hundred looks do not leave two hundred parts."""
+    writer = Writer(tmp_path / "logs" / "n1" / "durability.log", 1)
+    left = iter(range(200))
+
+    def grow(_: float) -> bool:
+        writer.write(5, 3)
+        return next(left, None) is None
+
+    case = tmp_path / "case"
+    writer.write(5, 3)
+    follow(Following([str(tmp_path / "logs")], case, Detail.FULL), grow)
+    check_is_loaded(case, tmp_path / "logs")
+    assert len(list((case / "records").rglob("*.parquet"))) <= 20
+
+
+def test_an_empty_directory_is_waited_for(tmp_path: pathlib.Path) -> None:
+    logs, case = tmp_path / "logs", tmp_path / "case"
+    logs.mkdir()
+    writer = Writer(logs / "n1" / "durability.log", 1)
+    lines = iter([0, 9])
+
+    def wait(_: float) -> bool:
+        found = next(lines, None)
+        if found:
+            writer.write(found, 0)
+        return found is None
+
+    assert follow(Following([str(logs)], case, Detail.FULL), wait).total.records > 0
+    check_is_loaded(case, logs)
+
+
+def test_what_the_beginning_tells_may_change_as_a_file_grows(tmp_path: pathlib.Path) -> None:
+    """Only the third record shows that ospltool wrote the trace: all of them are read as its own."""
+    path = tmp_path / "logs" / "n1" / "durability.log"
+    path.parent.mkdir(parents=True)
+    line = f"{BASE_S}.000000001 COMPLETE (ospl_durability) -> "
+    path.write_text(f"{line}Group found: p.T (PERSISTENT)\n{line}x\n")
+    case = tmp_path / "case"
+    load(find_sources([str(path.parent)]).sources, case)
+    with path.open("a") as stream:
+        stream.write(f"{line}My address is: 'n1-4711'\n")
+    load(find_sources([str(path.parent)]).sources, case)
+    check_is_loaded(case, path.parent)
+    assert content_of(case)[1][0]["origin"] == "engine"
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from ospltool.analytics.contract import Detail
+from ospltool.trace.case import adding
+from ospltool.trace.case.following import Following, follow
+
+place, count = sys.argv[3], int(sys.argv[4])
+usual = getattr(adding, place) if place != "replace" else pathlib.Path.replace
+
+def deadly(*arguments, **named):
+    global count
+    count -= 1
+    if count < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return usual(*arguments, **named)
+
+setattr(*((adding, place) if place != "replace" else (pathlib.Path, "replace")), deadly)
+follow(Following([sys.argv[1]], pathlib.Path(sys.argv[2]), Detail.FULL), lambda _: True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "count"),
+    [
+        ("jobs_of", 0),
+        ("replace", 0),
+        ("replace", 1),
+        ("write_meta", 0),
+        ("drop_leftovers", 1),
+        ("replace", 3),
+    ],
+)
+def test_a_killed_command_leaves_nothing_twice(place: str, count: int, tmp_path: pathlib.Path) -> None:
+    """Killed at each step of a look, and started again: each record is there once."""
+    logs, case = tmp_path / "logs", tmp_path / "case"
+    writers = [Writer(logs / node / "durability.log", 7) for node in ("n1", "n2")]
+    for writer in writers:
+        writer.write(40, 9)
+    follow(Following([str(logs)], case, Detail.FULL), lambda _: True)
+    for writer in writers:
+        writer.write(60, 11)
+    writers[1].rotate()
+    writers[1].write(5, 2)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(logs), str(case), place, str(count)], check=False, timeout=100
+    )
+    assert killed.returncode == -signal.SIGKILL
+    writers[0].write(30, 0)
+    follow(Following([str(logs)], case, Detail.FULL), lambda _: True)
+    check_is_loaded(case, logs)
+
+
+def test_one_command_follows_into_a_case(tmp_path: pathlib.Path) -> None:
+    Writer(tmp_path / "n1" / "durability.log", 1).write(9, 0)
+    load(find_sources([str(tmp_path / "n1")]).sources, tmp_path / "case")
+    with locked(tmp_path / "case"), pytest.raises(CaseError, match="by another command"):
+        follow(Following([str(tmp_path / "n1")], tmp_path / "case", Detail.FULL), lambda _: True)
+
+
+def test_files_that_do_not_exist_are_refused(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(SourceError, match="no such file"):
+        follow(Following([str(tmp_path / "no")], tmp_path / "case", Detail.FULL), lambda _: True)
+    assert not (tmp_path / "case").exists()
+
+
+REFUSED = {
+    "one file": (["-o", "case.duckdb"], "a case that grows is a directory"),
+    "no names": ([], "name the files"),
+    "no cluster": (["--engine", "spark", "--master", "spark://127.0.0.1:1"], "cannot be reached"),
+    "no Spark": (["--engine", "spark"], "pip install 'ospltool[spark]'"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_can_not_be_followed_is_refused_at_once(
+    name: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    options, said = REFUSED[name]
+    if name == "no Spark":
+        usual = importlib.util.find_spec
+        monkeypatch.setattr(
+            "importlib.util.find_spec", lambda module: None if module == "pyspark" else usual(module)
+        )
+    elif "spark" in options:
+        pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
+    monkeypatch.chdir(tmp_path)
+    Writer(tmp_path / "logs" / "durability.log", 1).write(9, 0)
+    names = [] if name == "no names" else ["logs"]
+    began = time.monotonic()
+    assert main(["trace", "load", "--follow", *names, *options]) == 2
+    assert time.monotonic() - began < 30
+    assert said in capfd.readouterr().err
+    assert not (tmp_path / "case").exists()
+
+
+class Command:
+    """`ospltool trace load --follow`, with what it says."""
+
+    def __init__(self, logs: pathlib.Path, case: pathlib.Path, *options: str) -> None:
+        root = pathlib.Path(__file__).parents[2]
+        self._said = case.with_name("said.txt")
+        with self._said.open("wb") as stream:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *COMMAND, str(logs), "-o", str(case), *options],
+                env={**os.environ, "PYTHONPATH": str(root)},
+                stdout=stream,
+                stderr=stream,
+                start_new_session=True,  # as in a terminal, where Ctrl-C reaches all of its processes
+            )
+
+    @property
+    def said(self) -> str:
+        return self._said.read_text()
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert self.process.poll() is None, self.said
+            assert time.monotonic() < until, self.said
+            time.sleep(0.002)
+
+    def end(self) -> int:
+        """Press Ctrl-C."""
+        os.killpg(self.process.pid, signal.SIGINT)
+        return self.process.wait(PATIENCE_S)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def following(logs: pathlib.Path, case: pathlib.Path, engine: str) -> Iterator[Command]:
+    command = Command(
+        logs, case, "--engine", engine, *(["--master", "local[2]"] if engine == "spark" else [])
+    )
+    try:
+        command.wait_for(lambda: "following until Ctrl-C" in command.said)
+        yield command
+    finally:
+        command.kill()
+
+
+@pytest.mark.timeout(800)
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_a_command_that_was_killed_goes_on_and_ends_in_order(engine: str, tmp_path: pathlib.Path) -> None:
+    """Files grow in the middle of lines, appear and are rotated; SIGKILL, and the same command again."""
+    if engine == "spark":
+        pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
+    logs, case = tmp_path / "logs", tmp_path / "case"
+    writers = [Writer(logs / node / "durability.log", 3) for node in ("n1", "n2")]
+    writers[0].write(300, 7)
+    with following(logs, case, engine) as command:
+        writers[0].write(200, 30)
+        writers[1].write(500, 20)
+        writers[0].rotate()
+        writers[0].write(100, 3)
+        command.wait_for(lambda: any(case.glob(".partial-*/**/*.parquet")))
+    assert command.process.returncode == -signal.SIGKILL, "in the middle of a look"
+    writers[0].write(50, 8)
+    with following(logs, case, engine) as command:
+        writers[1].rotate()
+        for writer in writers:
+            writer.write(80, 0)
+        assert command.end() == 0, command.said
+    assert "Traceback" not in command.said
+    check_is_loaded(case, logs)
+    assert len(content_of(case)[0]) > 1_000
+
+
+@pytest.mark.timeout(400)
+def test_the_end_of_spark_is_an_error_and_the_command_can_be_started_again(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
+    logs, case = tmp_path / "logs", tmp_path / "case"
+    writer = Writer(logs / "n1" / "durability.log", 3)
+    writer.write(50, 7)
+    with following(logs, case, "spark") as command:
+        pid = command.process.pid
+        for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            os.kill(int(child), signal.SIGKILL)
+        writer.write(50, 0)
+        assert command.process.wait(PATIENCE_S) == 2
+    assert "Spark has ended" in command.said
+    assert "bug in ospltool" not in command.said
+    assert main(["trace", "load", str(logs), "-o", str(case)]) == 0, "either engine goes on"
+    check_is_loaded(case, logs)
