@@ -20,7 +20,7 @@ from engine.dataset.blocks import pack_samples, pieces
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.rows import Rows
 from engine.dataset.sample import DATA, Sample, make_sample
-from engine.store.interface import Change, DamageLog
+from engine.store.interface import DamageLog, GroupChange
 from engine.store.opening import open_store
 
 AREA: Final = "store"
@@ -60,7 +60,9 @@ def run(repeat: int) -> list[Row]:
 def _costs(repeat: int) -> list[Row]:
     former, newer = ([_sample(number, at_ns) for number in range(COUNT)] for at_ns in (1, COUNT))
     blocks = [pack_samples(piece) for piece in pieces(former, _BLOCK_BYTES)]
-    changes = [Change(DESCRIPTION, *pair) for pair in zip(newer, ([each] for each in former), strict=True)]
+    changes = [
+        GroupChange(DESCRIPTION, *pair) for pair in zip(newer, ([each] for each in former), strict=True)
+    ]
     arriving: list[float] = []
     renewed: list[float] = []
     for _ in range(repeat):
@@ -100,7 +102,7 @@ def _batches(samples: list[Sample]) -> list[list[Sample]]:
 def _ours(directory: Path, samples: list[Sample]) -> dict[str, float]:
     store = open_store(directory / "store", "bench")
     store.commit_complete(store.begin_set(NAME_SPACE))
-    changes = [[Change(DESCRIPTION, sample) for sample in batch] for batch in _batches(samples)]
+    changes = [[GroupChange(DESCRIPTION, sample) for sample in batch] for batch in _batches(samples)]
 
     def append() -> None:
         for batch in changes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pathlib
 from typing import TYPE_CHECKING
 
-from engine.config.fates import SECTIONS, WITHOUT_WARNING, Entry, Fate, fates
+from engine.config.fates import SECTIONS, WITHOUT_WARNING, Fate, SettingFate, fates
 from engine.config.scheduling import SERVICE
 from engine.config.schema import Type, engine_schema
 from engine.node.threads import SETTING_OF
@@ -109,18 +109,18 @@ def _rows(section: str) -> Iterator[str]:
         yield f"| {shown} | {entry.fate} | {entry.reason or f'`{entry.test}`'} | {_accepted(entry)} |"
 
 
-def _is_one_with_its_parent(path: str, entry: Entry) -> bool:
+def _is_one_with_its_parent(path: str, entry: SettingFate) -> bool:
     """Whether the line of an element above says it all."""
     return path != entry.path and entry.path in fates()
 
 
-def _has_more(path: str, entry: Entry) -> bool:
+def _has_more(path: str, entry: SettingFate) -> bool:
     return entry.fate is not Fate.WORKS and any(
         other is entry and at != path for at, other in fates().items()
     )
 
 
-def _accepted(entry: Entry) -> str:
+def _accepted(entry: SettingFate) -> str:
     if entry.accepted.startswith("="):
         return f"as {entry.accepted.removeprefix('=')}"
     words = {"*": "any value", WITHOUT_WARNING: "any value: DUR129", "": ""}

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from engine.config.fleet import Fleet, FleetNode, FleetSpace, load_fleet
 from engine.config.loader import Interpreted, interpret, load
-from engine.config.problems import ConfigError, Kind, Position, Problem, Span
+from engine.config.problems import ByteRange, ConfigError, Position, Problem, ProblemKind
 from engine.config.reader import parse, read_document
-from engine.config.settings import Configuration, Origin, Setting
-from engine.config.tree import Attribute, Comment, Document, Node, Source, Value
+from engine.config.settings import Configuration, Setting, SettingOrigin
+from engine.config.tree import Attribute, Comment, Document, SourceFile, Value, XmlElement
 
 __all__ = [
     "Attribute",
+    "ByteRange",
     "Comment",
     "ConfigError",
     "Configuration",
@@ -23,15 +24,14 @@ __all__ = [
     "FleetNode",
     "FleetSpace",
     "Interpreted",
-    "Kind",
-    "Node",
-    "Origin",
     "Position",
     "Problem",
+    "ProblemKind",
     "Setting",
-    "Source",
-    "Span",
+    "SettingOrigin",
+    "SourceFile",
     "Value",
+    "XmlElement",
     "interpret",
     "load",
     "load_fleet",

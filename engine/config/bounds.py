@@ -6,7 +6,7 @@ configurations have a few short ones; a file beyond these bounds is refused befo
 
 from __future__ import annotations
 
-from engine.config.problems import ConfigError, Kind, Span
+from engine.config.problems import ByteRange, ConfigError, ProblemKind
 from engine.config.tree import Document
 from engine.config.validate import problem
 
@@ -83,7 +83,7 @@ class _Cost:
         return self.total <= MAX_COMPARISON
 
 
-def _check_length(document: Document, text: str, span: Span, path: str) -> None:
+def _check_length(document: Document, text: str, span: ByteRange, path: str) -> None:
     if len(text) > MAX_EXPRESSION_CHARS:
         message = (
             f"a name or expression of {len(text)} characters; at most {MAX_EXPRESSION_CHARS} are allowed"
@@ -91,5 +91,5 @@ def _check_length(document: Document, text: str, span: Span, path: str) -> None:
         _refuse(document, message, span, path)
 
 
-def _refuse(document: Document, message: str, span: Span, path: str) -> None:
-    raise ConfigError([problem(document, Kind.TOO_LARGE, message, span, path)])
+def _refuse(document: Document, message: str, span: ByteRange, path: str) -> None:
+    raise ConfigError([problem(document, ProblemKind.TOO_LARGE, message, span, path)])

@@ -5,30 +5,30 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from engine.config.fates import WITHOUT_WARNING, Entry, Fate, WithoutEffect
-from engine.config.problems import Kind, Position, Problem, Span, quoted
+from engine.config.fates import WITHOUT_WARNING, Fate, SettingFate, WithoutEffect
+from engine.config.problems import ByteRange, Position, Problem, ProblemKind, quoted
 from engine.config.scheduling import ORDINARY, schedules
 from engine.config.sections import SettingsReader
 from engine.config.settings import (
     AlignmentSettings,
     Configuration,
-    ContentFilter,
+    ContentFilterSettings,
     DdsiSettings,
     DomainSettings,
     DurablePolicy,
     EntityNames,
     FailureAction,
     NetworkSettings,
-    Origin,
     PersistentSettings,
     ServiceEntry,
+    SettingOrigin,
     StoreMode,
     TracingSettings,
     Verbosity,
     WaitForAttachment,
     WatchdogSettings,
 )
-from engine.config.tree import Attribute, Document, Node, Value
+from engine.config.tree import Attribute, Document, Value, XmlElement
 from engine.config.validate import problem
 from engine.core.containment import covers
 from engine.core.namespaces import Element
@@ -62,12 +62,12 @@ class SettingsBuilder:
         if domain_id > MAX_DOMAIN_ID and node and node.value:
             message = f"Id: {domain_id} is more than {MAX_DOMAIN_ID}, the last domain that DDSI has ports for"
             self.problems.append(
-                problem(self.document, Kind.OUT_OF_RANGE, message, node.value.span, node.path)
+                problem(self.document, ProblemKind.OUT_OF_RANGE, message, node.value.span, node.path)
             )
         if role is None:
             role = read.text("Domain/Role")
         else:
-            read.record("Domain/Role", role, None, Origin("role override"))
+            read.record("Domain/Role", role, None, SettingOrigin("role override"))
         append, verbosity = "Domain/Report@append", "Domain/Report@verbosity"
         return DomainSettings(
             name=read.text("Domain/Name"),
@@ -82,7 +82,7 @@ class SettingsBuilder:
             services=tuple(self._service(node) for node in read.nodes("Domain/Service")),
         )
 
-    def _service(self, node: Node) -> ServiceEntry:
+    def _service(self, node: XmlElement) -> ServiceEntry:
         read = self.read
         return ServiceEntry(
             name=read.text("Domain/Service@name", node),
@@ -145,7 +145,7 @@ class SettingsBuilder:
         if directory is not None and not directory.text:
             message = "StoreDirectory is empty, so nothing could be stored"
             self.problems.append(
-                problem(self.document, Kind.EMPTY_VALUE, message, directory.tag_span, directory.path)
+                problem(self.document, ProblemKind.EMPTY_VALUE, message, directory.tag_span, directory.path)
             )
         return PersistentSettings(
             store_directory=self.read.text(f"{base}/StoreDirectory"),
@@ -224,7 +224,7 @@ class SettingsBuilder:
             for node in self.read.nodes(path)
         )
 
-    def filters(self) -> tuple[ContentFilter, ...]:
+    def filters(self) -> tuple[ContentFilterSettings, ...]:
         """Read //OpenSplice/Domain/Filters."""
         path = "Domain/Filters/Filter"
         found = []
@@ -235,7 +235,7 @@ class SettingsBuilder:
             self.read.texts(written)
             sound = [child for child in written if self._is_sound(child)]
             topics = tuple(child.text for child in sound)
-            made = ContentFilter(content, topics, self.read.origin(node))
+            made = ContentFilterSettings(content, topics, self.read.origin(node))
             found.append(made)
             given = node.attribute("content")
             if given and made.why_ignored:
@@ -246,7 +246,7 @@ class SettingsBuilder:
                 self._note_shadowed(sound, [one for each in found[:-1] for one in each.elements])
         return tuple(found)
 
-    def _note_shadowed(self, topics: list[Node], earlier: list[Element]) -> None:
+    def _note_shadowed(self, topics: list[XmlElement], earlier: list[Element]) -> None:
         """Note topics that an earlier filter covers: the first filter that matches a group applies."""
         for child in topics:
             partition, topic = Element.parse(child.text)
@@ -254,7 +254,9 @@ class SettingsBuilder:
                 covers(one.partition, partition) and covers(one.topic, topic) for one in earlier
             )
             if child.value and is_shadowed:
-                entry = Entry(child.path, Fate.NOT_NEEDED, reason="an earlier Filter applies to all of it")
+                entry = SettingFate(
+                    child.path, Fate.NOT_NEEDED, reason="an earlier Filter applies to all of it"
+                )
                 self.without_effect.append(WithoutEffect(entry, child, ((child.path, child.value),)))
 
     def scheduling_in_vain(self, configuration: Configuration) -> None:
@@ -265,12 +267,14 @@ class SettingsBuilder:
             if fault and node and node.value:
                 self._have_no_effect(node, [(node.path, node.value)], fault)
 
-    def _have_no_effect(self, thing: Node | Attribute, values: list[tuple[str, Value]], reason: str) -> None:
+    def _have_no_effect(
+        self, thing: XmlElement | Attribute, values: list[tuple[str, Value]], reason: str
+    ) -> None:
         """Note values that the node reports itself at its start."""
-        entry = Entry(values[0][0], Fate.NOT_NEEDED, WITHOUT_WARNING, reason=reason)
+        entry = SettingFate(values[0][0], Fate.NOT_NEEDED, WITHOUT_WARNING, reason=reason)
         self.without_effect.append(WithoutEffect(entry, thing, tuple(values)))
 
-    def _check_condition(self, node: Node, content: str) -> None:
+    def _check_condition(self, node: XmlElement, content: str) -> None:
         """Refuse a condition that cannot be parsed, at the place of the fault in the file."""
         written = node.attribute("content")
         try:
@@ -281,9 +285,9 @@ class SettingsBuilder:
             place = _place_in(written.value, fault.column)
             message = f"cannot parse the condition of the Filter: {fault}"
             subject = f"{node.path}@content"
-            self.problems.append(problem(self.document, Kind.FILTER, message, place, subject))
+            self.problems.append(problem(self.document, ProblemKind.FILTER, message, place, subject))
 
-    def _is_sound(self, child: Node) -> bool:
+    def _is_sound(self, child: XmlElement) -> bool:
         fault = ""
         try:
             Element.parse(child.text)
@@ -293,15 +297,17 @@ class SettingsBuilder:
             fault = f"PartitionTopic {quoted(child.text)} names no topic; write PARTITION.TOPIC, such as *.T"
         if fault:
             span = child.value.span if child.value else child.tag_span
-            self.problems.append(problem(self.document, Kind.FILTER, fault, span, child.path))
+            self.problems.append(problem(self.document, ProblemKind.FILTER, fault, span, child.path))
         return not fault
 
 
-def _place_in(value: Value, column: int) -> Span:
+def _place_in(value: Value, column: int) -> ByteRange:
     """Return the span from a column of a value to its end; the whole value if variables were expanded."""
     if value.uses:
         return value.span
     text = value.source.text(value.span)
     characters = [found.start() for found in _CHARACTER.finditer(text)]
     at = characters[column - 1] if column <= len(characters) else max(0, len(text) - 1)
-    return Span(value.span.start + len(text[:at].encode(value.source.encoding, "replace")), value.span.end)
+    return ByteRange(
+        value.span.start + len(text[:at].encode(value.source.encoding, "replace")), value.span.end
+    )

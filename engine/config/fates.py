@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.config.problems import Position
 from engine.config.schema import Item, documented, engine_schema
-from engine.config.settings import Origin, Setting
-from engine.config.tree import Attribute, Node
+from engine.config.settings import Setting, SettingOrigin
+from engine.config.tree import Attribute, XmlElement
 from engine.config.values import ValueFault, parse_value
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Fate(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
+class SettingFate:
     """The fate of settings.
 
     Attributes:
@@ -67,8 +67,8 @@ class WithoutEffect(NamedTuple):
     `thing` is the element or attribute of the entry, `values` are its values that the node ignores.
     """
 
-    entry: Entry
-    thing: Node | Attribute
+    entry: SettingFate
+    thing: XmlElement | Attribute
     values: tuple[tuple[str, Value], ...]
 
     @property
@@ -79,29 +79,31 @@ class WithoutEffect(NamedTuple):
     @property
     def path(self) -> str:
         """Schema path of `thing`."""
-        return self.entry.path if isinstance(self.thing, Node) else self.values[0][0]
+        return self.entry.path if isinstance(self.thing, XmlElement) else self.values[0][0]
 
 
 @functools.cache
-def lines() -> Mapping[str, Entry]:
+def lines() -> Mapping[str, SettingFate]:
     """Read the lines of the table."""
     text = resources.files("engine.config").joinpath("fates.tsv").read_text("utf-8")
     rows = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
     return {row[0]: _entry(*(row + [""] * 5)[:5]) for row in rows}
 
 
-def _entry(path: str, fate: str, accepted: str, test: str, reason: str) -> Entry:
-    return Entry(path.removesuffix(_BELOW), Fate[fate.upper().replace("-", "_")], accepted, test, reason)
+def _entry(path: str, fate: str, accepted: str, test: str, reason: str) -> SettingFate:
+    return SettingFate(
+        path.removesuffix(_BELOW), Fate[fate.upper().replace("-", "_")], accepted, test, reason
+    )
 
 
 @functools.cache
-def fates() -> Mapping[str, Entry]:
+def fates() -> Mapping[str, SettingFate]:
     """Return the entries of all paths of the schema that have one, in the order of the schema."""
     found = ((path, fate_of(path)) for path in engine_schema().paths())
     return {path: entry for path, entry in found if entry is not None}
 
 
-def fate_of(path: str) -> Entry | None:
+def fate_of(path: str) -> SettingFate | None:
     """Return the most specific line for a path; None for an element that only contains others."""
     entry = lines().get(path)
     while entry is None and path:
@@ -110,7 +112,9 @@ def fate_of(path: str) -> Entry | None:
     return entry
 
 
-def without_effect(domain: Node | None, section: Node | None, service: str) -> list[WithoutEffect]:
+def without_effect(
+    domain: XmlElement | None, section: XmlElement | None, service: str
+) -> list[WithoutEffect]:
     """Return the settings in a node's file that the node does not follow, in document order.
 
     Args:
@@ -147,13 +151,15 @@ def marked(settings: list[Setting], ignored: list[WithoutEffect]) -> tuple[Setti
     unread = {path for path, _ in reasons}
     found = [each for each in found if not (each.origin.is_default and each.path in unread)]
     for (path, position), (value, reason) in reasons.items():
-        found.append(Setting(path, value.text, value.raw, Origin(value.source.path, *position), reason))
+        found.append(
+            Setting(path, value.text, value.raw, SettingOrigin(value.source.path, *position), reason)
+        )
     return tuple(found)
 
 
 def _values(
-    node: Node, service: str, above: tuple[Node, ...]
-) -> Iterator[tuple[str, Value, Node | Attribute, tuple[Node, ...]]]:
+    node: XmlElement, service: str, above: tuple[XmlElement, ...]
+) -> Iterator[tuple[str, Value, XmlElement | Attribute, tuple[XmlElement, ...]]]:
     """Return every value with its path, its element or attribute, and the elements around it."""
     if node.path == "Domain/Service" and (name := node.attribute("name")) and name.text != service:
         return
@@ -166,7 +172,7 @@ def _values(
         yield from _values(child, service, around)
 
 
-def _is_accepted(entry: Entry, path: str, value: Value, sections: list[Node]) -> bool:
+def _is_accepted(entry: SettingFate, path: str, value: Value, sections: list[XmlElement]) -> bool:
     """Tell whether a value describes what the node does anyway."""
     if entry.accepted == _ANY:
         return True
@@ -185,7 +191,7 @@ def _meant(item: Item, text: str) -> object:
         return text
 
 
-def _text_at(path: str, sections: list[Node]) -> str:
+def _text_at(path: str, sections: list[XmlElement]) -> str:
     """Return the text at a path, or the default of the schema."""
     element, _, attribute = path.partition("@")
     top, _, rest = element.partition("/")

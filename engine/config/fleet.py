@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from engine.config.problems import ConfigError, Kind, Problem, quoted
+from engine.config.problems import ConfigError, Problem, ProblemKind, quoted
 from engine.config.reader import path_of_uri, read_bytes
 
 MAX_NODES = 1000
@@ -89,22 +89,24 @@ def load_fleet(path: str | Path, *, only_watched: bool = False) -> Fleet:
         table = tomllib.loads(text)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError([Problem(Kind.ENCODING, "the file is not UTF-8", name, line, 1)]) from error
+        raise ConfigError([Problem(ProblemKind.ENCODING, "the file is not UTF-8", name, line, 1)]) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([_toml_problem(name, text, str(error))]) from error
     except RecursionError as error:
-        raise ConfigError([Problem(Kind.TOO_LARGE, "values are nested too deep", name, 1, 1)]) from error
+        raise ConfigError(
+            [Problem(ProblemKind.TOO_LARGE, "values are nested too deep", name, 1, 1)]
+        ) from error
     except ValueError as error:  # a number of more digits than Python takes
-        raise ConfigError([Problem(Kind.SYNTAX, "a number is too long", name, 1, 1)]) from error
+        raise ConfigError([Problem(ProblemKind.SYNTAX, "a number is too long", name, 1, 1)]) from error
     return _Reader(name, text, needs_files=not only_watched).fleet(table)
 
 
 def _toml_problem(path: str, text: str, message: str) -> Problem:
     found = _AT.search(message)
     if found:
-        return Problem(Kind.SYNTAX, message[: found.start()], path, int(found[1]), int(found[2]))
+        return Problem(ProblemKind.SYNTAX, message[: found.start()], path, int(found[1]), int(found[2]))
     line = text.count("\n") + 1 if "at end of document" in message else 1
-    return Problem(Kind.SYNTAX, message, path, line, 1)
+    return Problem(ProblemKind.SYNTAX, message, path, line, 1)
 
 
 class _Places:
@@ -142,14 +144,18 @@ class _Reader:
         for key in table:
             if key not in _KEYS:
                 words = "a fleet file allows domain, [[node]] and [[name-space]]"
-                self._found(Kind.UNKNOWN_ELEMENT, f"unknown key {quoted(key)}; {words}", *self._top(key))
+                self._found(
+                    ProblemKind.UNKNOWN_ELEMENT, f"unknown key {quoted(key)}; {words}", *self._top(key)
+                )
         domain = self._domain(table, 0)
         entries = table.get("node")
         if not isinstance(entries, list) or not entries:
-            self._found(Kind.MISSING_ELEMENT, "a fleet needs at least one [[node]] table", 1)
+            self._found(ProblemKind.MISSING_ELEMENT, "a fleet needs at least one [[node]] table", 1)
             entries = []
         if len(entries) > MAX_NODES:
-            self._found(Kind.TOO_LARGE, f"a fleet has at most {MAX_NODES} nodes, not {len(entries)}", 1)
+            self._found(
+                ProblemKind.TOO_LARGE, f"a fleet has at most {MAX_NODES} nodes, not {len(entries)}", 1
+            )
             entries = []
         nodes = [node for at, entry in enumerate(entries) if (node := self._node(entry, at, domain))]
         self._check_names(nodes)
@@ -162,13 +168,13 @@ class _Reader:
         line = self.places.table(key, 0)
         return (line, 1) if line > 1 else self.places.key(0, key)
 
-    def _found(self, kind: Kind, message: str, line: int, column: int = 1) -> None:
+    def _found(self, kind: ProblemKind, message: str, line: int, column: int = 1) -> None:
         self.problems.append(Problem(kind, message, self.path, line, column))
 
     def _node(self, entry: Any, at: int, domain: int | None) -> FleetNode | None:
         line = self.places.table("node", at)
         if not isinstance(entry, dict):
-            self._found(Kind.BAD_VALUE, "node must be a table", line)
+            self._found(ProblemKind.BAD_VALUE, "node must be a table", line)
             return None
         self._check_keys(entry, _NODE_KEYS, "a node", line)
         name = self._text(entry, "name", "a node", line)
@@ -178,7 +184,7 @@ class _Reader:
         env = entry.get("env", {})
         if not isinstance(env, dict) or not all(isinstance(value, str) for value in env.values()):
             message = 'env must be a table of texts, such as env = { PRIORITY = "100" }'
-            self._found(Kind.BAD_VALUE, message, *self.places.key(line, "env"))
+            self._found(ProblemKind.BAD_VALUE, message, *self.places.key(line, "env"))
             env = {}
         if not name or (self.needs_files and not file):
             return None
@@ -190,13 +196,13 @@ class _Reader:
     def _spaces(self, table: dict[str, Any], domain: int | None, nodes: int) -> list[FleetSpace]:
         entries = table.get("name-space", [])
         if not isinstance(entries, list):
-            self._found(Kind.BAD_VALUE, "write [[name-space]] tables", *self._top("name-space"))
+            self._found(ProblemKind.BAD_VALUE, "write [[name-space]] tables", *self._top("name-space"))
             return []
         found: dict[tuple[str, int | None], FleetSpace] = {}
         for at, entry in enumerate(entries):
             line = self.places.table("name-space", at)
             if not isinstance(entry, dict):
-                self._found(Kind.BAD_VALUE, "name-space must be a table", line)
+                self._found(ProblemKind.BAD_VALUE, "name-space must be a table", line)
                 continue
             self._check_keys(entry, _SPACE_KEYS, "a name-space", line)
             name = self._text(entry, "name", "a name-space", line)
@@ -206,7 +212,7 @@ class _Reader:
             space = FleetSpace(name, copies, on_disk, domain if own is None else own)
             if (space.name, space.domain) in found:
                 message = f"two name-spaces are called {quoted(name)}"
-                self._found(Kind.DUPLICATE_NAME, message, *self.places.key(line, "name"))
+                self._found(ProblemKind.DUPLICATE_NAME, message, *self.places.key(line, "name"))
             found[space.name, space.domain] = space
         return list(found.values())
 
@@ -214,14 +220,14 @@ class _Reader:
         for key in entry:
             if key not in known:
                 message = f"unknown key {quoted(key)} of {what}; it has {', '.join(sorted(known))}"
-                self._found(Kind.UNKNOWN_ATTRIBUTE, message, *self.places.key(line, key))
+                self._found(ProblemKind.UNKNOWN_ATTRIBUTE, message, *self.places.key(line, key))
 
     def _text(self, entry: dict[str, Any], key: str, what: str, line: int) -> str:
         value = entry.get(key)
         if isinstance(value, str) and value.strip() and "\0" not in value:
             return value
         wrong = f"{key} of {what} must be a text" if key in entry else f"{what} lacks {key}"
-        kind = Kind.BAD_VALUE if key in entry else Kind.MISSING_ATTRIBUTE
+        kind = ProblemKind.BAD_VALUE if key in entry else ProblemKind.MISSING_ATTRIBUTE
         self._found(kind, wrong, *self.places.key(line, key))
         return ""
 
@@ -233,7 +239,7 @@ class _Reader:
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most:
             return value
         message = f"{key} must be a number from 0 to {most}, not {quoted(str(value))}"
-        self._found(Kind.BAD_VALUE, message, *self.places.key(line, key))
+        self._found(ProblemKind.BAD_VALUE, message, *self.places.key(line, key))
         return 0
 
     def _check_names(self, nodes: list[FleetNode]) -> None:
@@ -241,5 +247,5 @@ class _Reader:
         for node in nodes:
             if node.name in seen:
                 message = f"two nodes are called {quoted(node.name)}; the first is in line {seen[node.name]}"
-                self._found(Kind.DUPLICATE_NAME, message, node.line)
+                self._found(ProblemKind.DUPLICATE_NAME, message, node.line)
             seen.setdefault(node.name, node.line)

@@ -9,13 +9,13 @@ from engine.config.bounds import check_bounds
 from engine.config.builder import SettingsBuilder
 from engine.config.fates import Fate, WithoutEffect, marked, without_effect
 from engine.config.name_spaces import NameSpaceReader
-from engine.config.problems import ConfigError, Kind, Problem, quoted
+from engine.config.problems import ConfigError, Problem, ProblemKind, quoted
 from engine.config.reader import read_document
 from engine.config.schema import documented, engine_schema
 from engine.config.sections import SettingsReader
-from engine.config.settings import Configuration, Ignored, Origin
+from engine.config.settings import Configuration, Ignored, SettingOrigin
 from engine.config.strangers import STRANGE, as_settings, strangers
-from engine.config.tree import Document, Node
+from engine.config.tree import Document, XmlElement
 from engine.config.validate import problem, schema_problems
 from engine.config.values import did_you_mean
 
@@ -65,10 +65,10 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
     """
     problems = list(document.problems)
     found = list(schema_problems(document, engine_schema()))
-    if found and found[0].kind is Kind.ROOT:
+    if found and found[0].kind is ProblemKind.ROOT:
         raise ConfigError(found)
     check_bounds(document)
-    sections: dict[str, Node | None] = {
+    sections: dict[str, XmlElement | None] = {
         "Domain": document.root.find("Domain"),
         _SERVICE: _service_section(document, service, problems),
     }
@@ -108,7 +108,7 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
     ignored += in_vain
     unknown = strangers(document, found)
     without = [
-        Ignored(documented(each.path), each.entry.reason, Origin(document.path, *each.thing.position))
+        Ignored(documented(each.path), each.entry.reason, SettingOrigin(document.path, *each.thing.position))
         for each in ignored
         if each.warns
     ]
@@ -123,10 +123,10 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
 
 def _refusal(document: Document, found: WithoutEffect) -> Problem:
     message = f"{documented(found.path)} is refused: {found.entry.reason}"
-    return problem(document, Kind.REFUSED_SETTING, message, found.thing.name_span, found.path)
+    return problem(document, ProblemKind.REFUSED_SETTING, message, found.thing.name_span, found.path)
 
 
-def _service_section(document: Document, service: str, problems: list[Problem]) -> Node | None:
+def _service_section(document: Document, service: str, problems: list[Problem]) -> XmlElement | None:
     """Find the DurabilityService element of that name."""
     nodes = document.root.named(_SERVICE)
     named = [node for node in nodes if (name := node.attribute("name")) and name.text == service]
@@ -137,7 +137,7 @@ def _service_section(document: Document, service: str, problems: list[Problem]) 
         message = f"there are {len(named)} DurabilityService elements with the name '{service}'"
         hint = f"the first is in line {named[0].line}"
         span, other = named[1].name_span, named[0].position
-        problems.append(problem(document, Kind.SERVICE, message, span, _SERVICE, hint, other))
+        problems.append(problem(document, ProblemKind.SERVICE, message, span, _SERVICE, hint, other))
         return named[0]
     names = [f"'{name.text}'" for node in nodes if (name := node.attribute("name"))]
     hint = f"the file has {', '.join(names)}" if names else ""
@@ -146,11 +146,11 @@ def _service_section(document: Document, service: str, problems: list[Problem]) 
     for child in root.children if not nodes else ():
         if child.name not in engine_schema().children("") and did_you_mean(child.name, [_SERVICE]):
             span, hint = child.name_span, f"<{quoted(child.name)[1:-1]}>: did you mean {_SERVICE}?"
-    problems.append(problem(document, Kind.SERVICE, message, span, _SERVICE, hint))
+    problems.append(problem(document, ProblemKind.SERVICE, message, span, _SERVICE, hint))
     return nodes[0] if nodes else None
 
 
-def _ddsi_section(document: Document) -> Node | None:
+def _ddsi_section(document: Document) -> XmlElement | None:
     """Find the first DDSI2 or DDSI2E service that no Domain/Service disables."""
     services = document.root.named("DDSI2Service") + document.root.named("DDSI2EService")
     disabled = {
@@ -164,11 +164,11 @@ def _ddsi_section(document: Document) -> Node | None:
     return usable[0] if usable else None
 
 
-def _matters(found: Problem, document: Document, section: Node | None) -> bool:
+def _matters(found: Problem, document: Document, section: XmlElement | None) -> bool:
     """Tell whether a problem of the schema check prevents the node from starting."""
     subject = found.subject.removeprefix("//OpenSplice").lstrip("/")
     if subject == _SERVICE:  # several sections for several services are documented
-        return found.kind is not Kind.REPEATED_ELEMENT
+        return found.kind is not ProblemKind.REPEATED_ELEMENT
     if subject.startswith((f"{_SERVICE}/", f"{_SERVICE}[")):
         if section is None or found.span is None:
             return False

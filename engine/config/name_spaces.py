@@ -6,11 +6,11 @@ import dataclasses
 import itertools
 from collections.abc import Iterable
 
-from engine.config.fates import WITHOUT_WARNING, Entry, Fate, WithoutEffect
-from engine.config.problems import Kind, Problem, quoted
+from engine.config.fates import WITHOUT_WARNING, Fate, SettingFate, WithoutEffect
+from engine.config.problems import Problem, ProblemKind, quoted
 from engine.config.sections import SettingsReader
-from engine.config.settings import ContentFilter, NameSpaces, Origin
-from engine.config.tree import Document, Node
+from engine.config.settings import ContentFilterSettings, NameSpaceSettings, SettingOrigin
+from engine.config.tree import Document, XmlElement
 from engine.config.validate import problem
 from engine.core.namespaces import (
     Alignee,
@@ -37,7 +37,7 @@ class _Defined:
     """A name-space with the element that defines it, and its private policy in the deprecated notation."""
 
     name_space: NameSpace
-    node: Node
+    node: XmlElement
     private: Policy | None
 
 
@@ -53,7 +53,7 @@ class NameSpaceReader:
         self._document = document
         self._reader = reader
 
-    def read(self, filters: Iterable[ContentFilter] = ()) -> NameSpaces:
+    def read(self, filters: Iterable[ContentFilterSettings] = ()) -> NameSpaceSettings:
         """Read the name-spaces and policies; unusable parts become problems.
 
         Args:
@@ -69,7 +69,7 @@ class NameSpaceReader:
         self._check_overlap(own)
         self._check_policies(own, tuple(policy for policy, _ in policies))
         self._note_filtered(own, policies, tuple(element for one in filters for element in one.elements))
-        return NameSpaces(
+        return NameSpaceSettings(
             tuple(each.name_space for each in own),
             tuple(self._origin(each.node) for each in own),
             tuple(policy for policy, _ in policies),
@@ -77,14 +77,21 @@ class NameSpaceReader:
             tuple(each.name_space for each in defined if _is_builtin(each.name_space)),
         )
 
-    def _origin(self, node: Node) -> Origin:
+    def _origin(self, node: XmlElement) -> SettingOrigin:
         return self._reader.origin(node)
 
-    def _found(self, kind: Kind, message: str, node: Node, hint: str = "", other: Node | None = None) -> None:
+    def _found(
+        self,
+        kind: ProblemKind,
+        message: str,
+        node: XmlElement,
+        hint: str = "",
+        other: XmlElement | None = None,
+    ) -> None:
         place = other.position if other else None
         self.problems.append(problem(self._document, kind, message, node.tag_span, node.path, hint, place))
 
-    def _name_space(self, node: Node, following: int) -> _Defined:
+    def _name_space(self, node: XmlElement, following: int) -> _Defined:
         """Read one NameSpace; without a name it gets OpenSplice's, with the number of those that follow."""
         path = f"{_BASE}/NameSpace"
         given = node.attribute("name")
@@ -96,11 +103,13 @@ class NameSpaceReader:
         elements = [element for child in node.children if (element := self._element(child))]
         if not elements:
             message = f"name-space '{name}' has no elements"
-            self._found(Kind.EMPTY_NAME_SPACE, message, node, "give it a Partition or a PartitionTopic")
+            self._found(
+                ProblemKind.EMPTY_NAME_SPACE, message, node, "give it a Partition or a PartitionTopic"
+            )
         name_space = NameSpace(name, tuple(sorted(set(elements))))
         return _Defined(name_space, node, self._private_policy(node, name) if is_deprecated else None)
 
-    def _element(self, child: Node) -> Element | None:
+    def _element(self, child: XmlElement) -> Element | None:
         if child.name not in ("Partition", "PartitionTopic"):
             return None
         self._reader.texts([child])
@@ -110,10 +119,12 @@ class NameSpaceReader:
             return Element.parse(child.text)
         except ValueError as error:
             span = child.value.span if child.value else child.tag_span
-            self.problems.append(problem(self._document, Kind.BLANK_TOPIC, str(error), span, child.path))
+            self.problems.append(
+                problem(self._document, ProblemKind.BLANK_TOPIC, str(error), span, child.path)
+            )
             return None
 
-    def _private_policy(self, node: Node, name: str) -> Policy:
+    def _private_policy(self, node: XmlElement, name: str) -> Policy:
         """Read the policy of a NameSpace in the deprecated notation, with the defaults of the schema."""
         path = f"{_BASE}/NameSpace"
         alignment = self._reader.text(f"{path}@alignmentKind", node)
@@ -125,7 +136,7 @@ class NameSpaceReader:
             alignee=Alignee.INITIAL if is_aligner else Alignee(alignment),
         )
 
-    def _policy(self, node: Node) -> Policy:
+    def _policy(self, node: XmlElement) -> Policy:
         path = f"{_BASE}/Policy"
         read = self._reader
         policy = Policy(
@@ -147,14 +158,17 @@ class NameSpaceReader:
             self._priority_in_vain(node, f"a node with alignee {policy.alignee} is never master of others")
         return policy
 
-    def _priority_in_vain(self, node: Node, reason: str, accepted: str = "") -> None:
+    def _priority_in_vain(self, node: XmlElement, reason: str, accepted: str = "") -> None:
         given = node.attribute("masterPriority")
         if given:
-            entry = Entry(f"{_BASE}/Policy@masterPriority", Fate.NOT_NEEDED, accepted, reason=reason)
+            entry = SettingFate(f"{_BASE}/Policy@masterPriority", Fate.NOT_NEEDED, accepted, reason=reason)
             self.without_effect.append(WithoutEffect(entry, given, ((entry.path, given.value),)))
 
     def _note_filtered(
-        self, defined: list[_Defined], policies: list[tuple[Policy, Node]], filtered: tuple[Element, ...]
+        self,
+        defined: list[_Defined],
+        policies: list[tuple[Policy, XmlElement]],
+        filtered: tuple[Element, ...],
     ) -> None:
         """Note a masterPriority that a content filter lowers; the node reports it itself at its start."""
         for policy, node in policies:
@@ -177,7 +191,7 @@ class NameSpaceReader:
             if earlier is not each:
                 message = f"name-space '{each.name_space.name}' is defined a second time"
                 hint = f"the first definition is in line {earlier.node.line}"
-                self._found(Kind.DUPLICATE_NAME, message, each.node, hint, earlier.node)
+                self._found(ProblemKind.DUPLICATE_NAME, message, each.node, hint, earlier.node)
 
     def _check_overlap(self, defined: list[_Defined]) -> None:
         """Refuse overlapping name-spaces: no two nodes can agree on them, not even with equal files."""
@@ -185,14 +199,14 @@ class NameSpaceReader:
             conflict = compare(left.name_space, right.name_space)
             if conflict and left.name_space.name != right.name_space.name:
                 hint = f"the other one is in line {left.node.line}"
-                self._found(Kind.OVERLAP, conflict_text(conflict), right.node, hint, left.node)
+                self._found(ProblemKind.OVERLAP, conflict_text(conflict), right.node, hint, left.node)
 
     def _check_policies(self, defined: list[_Defined], policies: tuple[Policy, ...]) -> None:
         for each in defined:
             if find_policy(policies, each.name_space.name) is None:
                 message = f"no Policy matches name-space '{each.name_space.name}'"
                 hint = "a policy must say which nodes keep and align its data"
-                self._found(Kind.NO_POLICY, message, each.node, hint)
+                self._found(ProblemKind.NO_POLICY, message, each.node, hint)
 
 
 def conflict_text(conflict: Conflict) -> str:

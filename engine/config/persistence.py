@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from engine.config.problems import ConfigError, Kind, Problem, Span, printable, quoted
+from engine.config.problems import ByteRange, ConfigError, Problem, ProblemKind, printable, quoted
 from engine.config.reader import read_document
-from engine.config.tree import Document, Node
+from engine.config.tree import Document, XmlElement
 from engine.core import expressions
 from engine.persistence.core.settings import SynchronizationSettings
 
@@ -69,7 +69,7 @@ class GroupSettings:
     history_depth: int | None
     writer_by_source: bool
     reader_by_source: bool
-    node: Node
+    node: XmlElement
 
     @property
     def converges(self) -> bool:
@@ -91,7 +91,7 @@ class DurableSubscriptionSettings:
     name: str
     topic: str
     quorum: int
-    node: Node
+    node: XmlElement
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class PersistenceService:
     synchronization: SynchronizationSettings
     groups: tuple[GroupSettings, ...]
     subscriptions: tuple[DurableSubscriptionSettings, ...]
-    node: Node
+    node: XmlElement
 
     def refusals(self) -> list[Problem]:
         """Return the reasons why a process with this configuration must not start."""
@@ -165,7 +165,7 @@ def load(uri: str, environ: Mapping[str, str], name: str = "") -> PersistenceSer
         names = ", ".join(quoted(each.name) for each in interpreted.services)
         what = f"no persistence_service {quoted(name)}" if name else "several persistence_service elements"
         raise ConfigError(
-            [_problem(document, Kind.SERVICE, document.root.name_span, f"{what}; there are {names}")]
+            [_problem(document, ProblemKind.SERVICE, document.root.name_span, f"{what}; there are {names}")]
         )
     return services[0]
 
@@ -178,7 +178,7 @@ def interpret(document: Document) -> InterpretedServices:
     return InterpretedServices(services, tuple(problems))
 
 
-def _without_effect(node: Node) -> Iterator[Problem]:
+def _without_effect(node: XmlElement) -> Iterator[Problem]:
     attributes, children = _READ[node.name]
     for attribute in node.attributes:
         if attribute.name not in attributes:
@@ -190,25 +190,27 @@ def _without_effect(node: Node) -> Iterator[Problem]:
             yield from _without_effect(child)
 
 
-def _ignored(node: Node, subject: str, called: str, span: Span) -> Problem:
+def _ignored(node: XmlElement, subject: str, called: str, span: ByteRange) -> Problem:
     line, column = node.source.position(span.start)
     message = f"{printable(called)} has no effect on a persistence service of ospltool"
-    return Problem(Kind.UNKNOWN_ELEMENT, message, node.source.path, line, column, span, subject)
+    return Problem(ProblemKind.UNKNOWN_ELEMENT, message, node.source.path, line, column, span, subject)
 
 
-def _at(node: Node, message: str, hint: str) -> Problem:
+def _at(node: XmlElement, message: str, hint: str) -> Problem:
     line, column = node.source.position(node.name_span.start)
-    return Problem(Kind.BAD_VALUE, message, node.source.path, line, column, node.name_span, node.path, hint)
+    return Problem(
+        ProblemKind.BAD_VALUE, message, node.source.path, line, column, node.name_span, node.path, hint
+    )
 
 
 def _problem(
-    document: Document, kind: Kind, span: Span, message: str, hint: str = "", subject: str = ""
+    document: Document, kind: ProblemKind, span: ByteRange, message: str, hint: str = "", subject: str = ""
 ) -> Problem:
     line, column = document.source.position(span.start)
     return Problem(kind, message, document.path, line, column, span, subject, hint)
 
 
-def _in_participants(service: Node, name: str) -> list[Node]:
+def _in_participants(service: XmlElement, name: str) -> list[XmlElement]:
     """Return the children of that name, of the service itself and of its participant elements."""
     return [node for parent in (service, *service.named("participant")) for node in parent.named(name)]
 
@@ -220,7 +222,7 @@ class _Reader:
         self._document = document
         self.problems: list[Problem] = []
 
-    def _found(self, kind: Kind, where: Node, message: str, hint: str = "") -> None:
+    def _found(self, kind: ProblemKind, where: XmlElement, message: str, hint: str = "") -> None:
         span = where.value.span if where.value is not None and not where.children else where.name_span
         self.problems.append(_problem(self._document, kind, span, message, hint, where.path))
 
@@ -229,13 +231,13 @@ class _Reader:
         nodes = [root] if root.name == SERVICE else root.named(SERVICE) if root.name == ROOT else []
         if not nodes:
             message = f"there is no {SERVICE} element"
-            self.problems.append(_problem(self._document, Kind.ROOT, root.name_span, message))
+            self.problems.append(_problem(self._document, ProblemKind.ROOT, root.name_span, message))
         return tuple(self._service(node) for node in nodes)
 
-    def _service(self, node: Node) -> PersistenceService:
+    def _service(self, node: XmlElement) -> PersistenceService:
         name = node.attribute("name")
         if name is None:
-            self._found(Kind.MISSING_ATTRIBUTE, node, f"this {SERVICE} has no name", 'name="…"')
+            self._found(ProblemKind.MISSING_ATTRIBUTE, node, f"this {SERVICE} has no name", 'name="…"')
         section = self._only(node, "synchronization")
         return PersistenceService(
             name.text if name else "",
@@ -245,19 +247,19 @@ class _Reader:
             node,
         )
 
-    def _only(self, parent: Node, name: str) -> Node | None:
+    def _only(self, parent: XmlElement, name: str) -> XmlElement | None:
         """Return the child of that name, of which only one is allowed."""
         nodes = parent.named(name)
         for again in nodes[1:]:
             self._found(
-                Kind.REPEATED_ELEMENT,
+                ProblemKind.REPEATED_ELEMENT,
                 again,
                 f"<{name}> may occur once",
                 f"the first is in line {nodes[0].line}",
             )
         return nodes[0] if nodes else None
 
-    def _synchronization(self, section: Node | None) -> SynchronizationSettings:
+    def _synchronization(self, section: XmlElement | None) -> SynchronizationSettings:
         if section is None:
             return SynchronizationSettings()
         self._known(section, _SYNCHRONIZATION_TAGS)
@@ -277,7 +279,7 @@ class _Reader:
                 f"stable_provider_period_count ({stable})"
             )
             hint = f"a selection could never become stable; write {stable} or more"
-            self._found(Kind.OUT_OF_RANGE, node, message, hint)
+            self._found(ProblemKind.OUT_OF_RANGE, node, message, hint)
         return SynchronizationSettings(
             enable=self._flag(data, "enable"),
             period_ms=self._number(data, "remote_provider_selection_period", 5_000, MAX_PERIOD_MS),
@@ -289,24 +291,24 @@ class _Reader:
             ),
         )
 
-    def _refuse_deprecated(self, section: Node) -> None:
+    def _refuse_deprecated(self, section: XmlElement) -> None:
         node = self._child(section, _DEPRECATED)
         if node is not None and self._flag(section, _DEPRECATED):
             message = "synchronize_data is deprecated and refused: all would send everything to all"
             hint = "use <data_synchronization><enable>true</enable></data_synchronization>"
-            self._found(Kind.BAD_VALUE, node, message, hint)
+            self._found(ProblemKind.BAD_VALUE, node, message, hint)
 
-    def _known(self, section: Node, names: tuple[str, ...]) -> None:
+    def _known(self, section: XmlElement, names: tuple[str, ...]) -> None:
         for child in section.children:
             if child.name not in names:
                 message = f"<{child.name}> is not known in <{section.name}>"
-                self._found(Kind.UNKNOWN_ELEMENT, child, message, f"there are {', '.join(names)}")
+                self._found(ProblemKind.UNKNOWN_ELEMENT, child, message, f"there are {', '.join(names)}")
 
-    def _child(self, section: Node | None, name: str) -> Node | None:
+    def _child(self, section: XmlElement | None, name: str) -> XmlElement | None:
         nodes = section.named(name) if section is not None else []
         return nodes[0] if nodes else None
 
-    def _value(self, section: Node | None, name: str) -> tuple[Node, str] | None:
+    def _value(self, section: XmlElement | None, name: str) -> tuple[XmlElement, str] | None:
         """Return a present element, and its text."""
         node = self._only(section, name) if section is not None else None
         if node is None:
@@ -314,37 +316,37 @@ class _Reader:
         if node.value is not None and node.value.is_broken:
             return None  # reported with the document
         if not node.text.strip():
-            self._found(Kind.EMPTY_VALUE, node, f"<{name}> has no value")
+            self._found(ProblemKind.EMPTY_VALUE, node, f"<{name}> has no value")
             return None
         return node, node.text.strip()
 
-    def _flag(self, section: Node | None, name: str) -> bool:
+    def _flag(self, section: XmlElement | None, name: str) -> bool:
         given = self._value(section, name)
         if given is None:
             return False
         node, text = given
         if text.lower() not in ("true", "false", "1", "0"):
-            self._found(Kind.BAD_VALUE, node, f"{quoted(text)} is neither true nor false")
+            self._found(ProblemKind.BAD_VALUE, node, f"{quoted(text)} is neither true nor false")
         return text.lower() in ("true", "1")
 
-    def _count(self, section: Node | None, name: str) -> int:
+    def _count(self, section: XmlElement | None, name: str) -> int:
         return self._number(section, name, 1, MAX_COUNT)
 
-    def _number(self, section: Node | None, name: str, default: int, highest: int) -> int:
+    def _number(self, section: XmlElement | None, name: str, default: int, highest: int) -> int:
         given = self._value(section, name)
         if given is None:
             return default
         node, text = given
         if not (text.isascii() and text.removeprefix("-").isdecimal()) or len(text) > 20:
-            self._found(Kind.BAD_VALUE, node, f"{quoted(text)} is not a whole number")
+            self._found(ProblemKind.BAD_VALUE, node, f"{quoted(text)} is not a whole number")
             return default
         number = int(text)
         if not 1 <= number <= highest:
-            self._found(Kind.OUT_OF_RANGE, node, f"{number} is not between 1 and {highest}")
+            self._found(ProblemKind.OUT_OF_RANGE, node, f"{number} is not between 1 and {highest}")
             return default
         return number
 
-    def _groups(self, service: Node) -> Iterator[GroupSettings]:
+    def _groups(self, service: XmlElement) -> Iterator[GroupSettings]:
         for node in _in_participants(service, "persistence_group"):
             name, filter_ = node.attribute("name"), node.attribute("filter")
             yield GroupSettings(
@@ -356,8 +358,8 @@ class _Reader:
                 node=node,
             )
 
-    def _subscriptions(self, service: Node) -> Iterator[DurableSubscriptionSettings]:
-        first: dict[tuple[str, str], Node] = {}
+    def _subscriptions(self, service: XmlElement) -> Iterator[DurableSubscriptionSettings]:
+        first: dict[tuple[str, str], XmlElement] = {}
         for section in _in_participants(service, "durable_subscriptions"):
             self._known(section, ("element",))
             for node in section.named("element"):
@@ -369,15 +371,17 @@ class _Reader:
                 again = first.setdefault((name, topic), node)
                 if again is not node:
                     message = f"durable subscription {quoted(name)} of topic {quoted(topic)} is defined twice"
-                    self._found(Kind.DUPLICATE_NAME, node, message, f"the first is in line {again.line}")
+                    self._found(
+                        ProblemKind.DUPLICATE_NAME, node, message, f"the first is in line {again.line}"
+                    )
                     continue
                 yield DurableSubscriptionSettings(name, topic, quorum, node)
 
-    def _name(self, element: Node, tag: str) -> str:
+    def _name(self, element: XmlElement, tag: str) -> str:
         """Read a required name; report a missing one and return nothing."""
         if not element.named(tag):
             message = f"a durable subscription needs <{tag}>"
-            self._found(Kind.MISSING_ELEMENT, element, message, f"<{tag}>…</{tag}>")
+            self._found(ProblemKind.MISSING_ELEMENT, element, message, f"<{tag}>…</{tag}>")
             return ""
         given = self._value(element, tag)
         if given is None:
@@ -385,11 +389,11 @@ class _Reader:
         node, text = given
         if len(text) > MAX_NAME_CHARS or not text.isprintable():
             message = f"<{tag}> is not a name of 1 to {MAX_NAME_CHARS} printable characters"
-            self._found(Kind.TOO_LONG if text.isprintable() else Kind.BAD_VALUE, node, message)
+            self._found(ProblemKind.TOO_LONG if text.isprintable() else ProblemKind.BAD_VALUE, node, message)
             return ""
         return text
 
-    def _history(self, group: Node) -> int | None:
+    def _history(self, group: XmlElement) -> int | None:
         """Read the history depth; the default of DDS is KEEP_LAST 1, None is KEEP_ALL."""
         history = group.find("datawriter_qos/history")
         if history is None:
@@ -399,6 +403,6 @@ class _Reader:
             return None
         return self._number(history, "depth", 1, MAX_COUNT)
 
-    def _is_by_source(self, group: Node, which: str) -> bool:
+    def _is_by_source(self, group: XmlElement, which: str) -> bool:
         node = group.find(f"{which}/destination_order/kind")
         return node is not None and node.text.strip() == _BY_SOURCE

@@ -22,14 +22,14 @@ class Position(NamedTuple):
     column: int
 
 
-class Span(NamedTuple):
+class ByteRange(NamedTuple):
     """A half-open range of byte offsets in a file."""
 
     start: int
     end: int
 
 
-class Kind(enum.StrEnum):
+class ProblemKind(enum.StrEnum):
     """Kind of a problem that the loader finds."""
 
     UNREADABLE = "unreadable"
@@ -63,7 +63,7 @@ class Kind(enum.StrEnum):
 class Problem:
     """One problem with its place."""
 
-    kind: Kind
+    kind: ProblemKind
     """Its kind."""
     message: str
     """Description, without the place."""
@@ -73,7 +73,7 @@ class Problem:
     """Line, from 1."""
     column: int
     """Column, from 1."""
-    span: Span | None = None
+    span: ByteRange | None = None
     """Range of bytes to underline."""
     subject: str = ""
     """Documentation path, such as `//OpenSplice/Domain/Lease`; empty without a setting."""

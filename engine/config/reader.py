@@ -12,8 +12,16 @@ from collections.abc import Mapping
 from xml.parsers import expat
 
 from engine.config.expansion import ExpansionFault, expand
-from engine.config.problems import ConfigError, Kind, Problem, Span, quoted
-from engine.config.tree import Attribute, Comment, Document, Node, Source, Value, position_by_counting
+from engine.config.problems import ByteRange, ConfigError, Problem, ProblemKind, quoted
+from engine.config.tree import (
+    Attribute,
+    Comment,
+    Document,
+    SourceFile,
+    Value,
+    XmlElement,
+    position_by_counting,
+)
 
 MAX_BYTES = 1 << 20
 """Limit for the size of a file; real configurations have a few KB."""
@@ -69,11 +77,11 @@ def path_of_uri(uri: str) -> str:
     scheme, separator, rest = uri.partition("://")
     if not separator:
         if not uri or "\0" in uri:
-            raise _whole_file(Kind.UNREADABLE, uri, "this is not a path of a file")
+            raise _whole_file(ProblemKind.UNREADABLE, uri, "this is not a path of a file")
         return uri
     if scheme.lower() != "file":
         raise _whole_file(
-            Kind.UNREADABLE,
+            ProblemKind.UNREADABLE,
             uri,
             f"only file:// URIs and paths can be read, not '{scheme}://'",
         )
@@ -81,7 +89,7 @@ def path_of_uri(uri: str) -> str:
 
     path = unquote(rest.removeprefix("localhost") if rest.startswith("localhost/") else rest)
     if not path or "\0" in path:
-        raise _whole_file(Kind.UNREADABLE, uri, "the URI does not name a file")
+        raise _whole_file(ProblemKind.UNREADABLE, uri, "the URI does not name a file")
     return path
 
 
@@ -97,11 +105,11 @@ def read_bytes(path: str) -> bytes:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise _whole_file(Kind.UNREADABLE, path, f"cannot be read: {reason}") from error
+        raise _whole_file(ProblemKind.UNREADABLE, path, f"cannot be read: {reason}") from error
     return data
 
 
-def _whole_file(kind: Kind, path: str, message: str) -> ConfigError:
+def _whole_file(kind: ProblemKind, path: str, message: str) -> ConfigError:
     return ConfigError([Problem(kind, message, path, 1, 1)])
 
 
@@ -116,42 +124,42 @@ def parse(data: bytes, path: str, environ: Mapping[str, str]) -> Document:
     return _Builder(source, environ).build()
 
 
-def _decoded_source(data: bytes, path: str) -> Source:
+def _decoded_source(data: bytes, path: str) -> SourceFile:
     """Find the encoding of the bytes and check them."""
 
-    def refused(offset: int, kind: Kind, message: str) -> ConfigError:
+    def refused(offset: int, kind: ProblemKind, message: str) -> ConfigError:
         line, column = position_by_counting(data, offset)
-        return ConfigError([Problem(kind, message, path, line, column, Span(offset, offset + 1))])
+        return ConfigError([Problem(kind, message, path, line, column, ByteRange(offset, offset + 1))])
 
     if len(data) > MAX_BYTES:
-        raise refused(MAX_BYTES, Kind.TOO_LARGE, f"the file is larger than {MAX_BYTES} bytes")
+        raise refused(MAX_BYTES, ProblemKind.TOO_LARGE, f"the file is larger than {MAX_BYTES} bytes")
     if data.startswith((b"\xff\xfe", b"\xfe\xff", b"\x00<", b"<\x00")):
-        raise refused(0, Kind.ENCODING, "the file is UTF-16; save it as UTF-8")
+        raise refused(0, ProblemKind.ENCODING, "the file is UTF-16; save it as UTF-8")
     nul = data.find(b"\0")
     if nul >= 0:
-        raise refused(nul, Kind.ENCODING, "the file contains a NUL byte")
+        raise refused(nul, ProblemKind.ENCODING, "the file contains a NUL byte")
     last, _ = position_by_counting(data, len(data))
     if last > MAX_LINES:
-        raise refused(len(data), Kind.TOO_LARGE, f"the file has more than {MAX_LINES} lines")
+        raise refused(len(data), ProblemKind.TOO_LARGE, f"the file has more than {MAX_LINES} lines")
     declared = _DECLARATION.match(data[:512])
     name = declared.group(1).decode("ascii", "replace") if declared else "utf-8"
     encoding = _ENCODINGS.get(name.lower())
     if declared and encoding is None:
         message = f"the encoding {quoted(name)} is not supported; UTF-8, US-ASCII and ISO-8859-1 are read"
-        raise refused(declared.start(1), Kind.ENCODING, message)
+        raise refused(declared.start(1), ProblemKind.ENCODING, message)
     encoding = encoding or "utf-8"
     try:
         data.decode(encoding)
     except UnicodeDecodeError as error:
         message = f"byte 0x{data[error.start]:02x} is not {name.upper()}: the encoding is declared wrongly"
-        raise refused(error.start, Kind.ENCODING, message) from error
-    return Source(path, data, encoding)
+        raise refused(error.start, ProblemKind.ENCODING, message) from error
+    return SourceFile(path, data, encoding)
 
 
-def _at(source: Source, offset: int, kind: Kind, message: str, hint: str = "") -> ConfigError:
+def _at(source: SourceFile, offset: int, kind: ProblemKind, message: str, hint: str = "") -> ConfigError:
     line, column = source.position(offset)
     end = min(offset + 1, len(source.data))
-    return ConfigError([Problem(kind, message, source.path, line, column, Span(offset, end), hint=hint)])
+    return ConfigError([Problem(kind, message, source.path, line, column, ByteRange(offset, end), hint=hint)])
 
 
 class _Open:
@@ -160,27 +168,32 @@ class _Open:
     __slots__ = ("attributes", "children", "name", "name_span", "path", "tag_span", "texts")
 
     def __init__(
-        self, name: str, path: str, attributes: tuple[Attribute, ...], tag_span: Span, name_span: Span
+        self,
+        name: str,
+        path: str,
+        attributes: tuple[Attribute, ...],
+        tag_span: ByteRange,
+        name_span: ByteRange,
     ) -> None:
         self.name = name
         self.path = path
         self.attributes = attributes
         self.tag_span = tag_span
         self.name_span = name_span
-        self.children: list[Node] = []
+        self.children: list[XmlElement] = []
         self.texts: list[str] = []
 
 
 class _Builder:
     """Builds the tree from the events of expat; its handlers raise ConfigError."""
 
-    def __init__(self, source: Source, environ: Mapping[str, str]) -> None:
+    def __init__(self, source: SourceFile, environ: Mapping[str, str]) -> None:
         self.source = source
         self.environ = environ
         self.open: list[_Open] = []
         self.comments: list[Comment] = []
         self.problems: list[Problem] = []
-        self.root: Node | None = None
+        self.root: XmlElement | None = None
         self.nodes = 0
         self.expanded = 0
         self.parser = expat.ParserCreate(_EXPAT_ENCODINGS[source.encoding])
@@ -214,28 +227,33 @@ class _Builder:
             line = self.source.position(top.tag_span.start).line
             message = f"the file ends, but <{quoted(top.name)[1:-1]}> of line {line} is not closed"
             offset = len(self.source.data)
-        return _at(self.source, offset, Kind.SYNTAX, message)
+        return _at(self.source, offset, ProblemKind.SYNTAX, message)
 
     def _count(self, offset: int, more: int) -> None:
         self.nodes += more
         if self.nodes > MAX_NODES:
             message = f"the file has more than {MAX_NODES} elements, attributes and comments"
-            raise _at(self.source, offset, Kind.TOO_LARGE, message)
+            raise _at(self.source, offset, ProblemKind.TOO_LARGE, message)
 
     def _doctype(self, *_: object) -> None:
         hint = "remove the <!DOCTYPE …> declaration"
         message = "document types and entities are refused"
         start = self.source.data.rfind(b"<!DOCTYPE", 0, self.parser.CurrentByteIndex + len(b"<!DOCTYPE"))
-        raise _at(self.source, max(start, 0), Kind.DTD, message, hint)
+        raise _at(self.source, max(start, 0), ProblemKind.DTD, message, hint)
 
     def _start(self, name: str, flat: list[str]) -> None:
         offset = self.parser.CurrentByteIndex
         self._count(offset, 1 + len(flat) // 2)
         if len(self.open) >= MAX_DEPTH:
-            raise _at(self.source, offset, Kind.TOO_LARGE, f"elements are nested more than {MAX_DEPTH} deep")
+            raise _at(
+                self.source, offset, ProblemKind.TOO_LARGE, f"elements are nested more than {MAX_DEPTH} deep"
+            )
         if len(name) > MAX_NAME_CHARS or (flat and max(map(len, flat[::2])) > MAX_NAME_CHARS):
             raise _at(
-                self.source, offset, Kind.TOO_LARGE, f"a name is longer than {MAX_NAME_CHARS} characters"
+                self.source,
+                offset,
+                ProblemKind.TOO_LARGE,
+                f"a name is longer than {MAX_NAME_CHARS} characters",
             )
         if not self.open:
             path = ""
@@ -243,12 +261,12 @@ class _Builder:
             above = self.open[-1].path
             path = f"{above}/{name}" if above else name
         size = len(name) if name.isascii() else len(name.encode(self.source.encoding))
-        name_span = Span(offset + 1, offset + 1 + size)
+        name_span = ByteRange(offset + 1, offset + 1 + size)
         if flat:
             attributes, end = self._attributes(path, flat, name_span.end)
         else:
             attributes, end = (), self.source.data.index(b">", name_span.end) + 1
-        self.open.append(_Open(name, path, attributes, Span(offset, end), name_span))
+        self.open.append(_Open(name, path, attributes, ByteRange(offset, end), name_span))
 
     def _attributes(self, path: str, flat: list[str], at: int) -> tuple[tuple[Attribute, ...], int]:
         """Return the attributes with their places, and the end of the start tag whose name ends at `at`."""
@@ -258,15 +276,15 @@ class _Builder:
             found = _ATTRIBUTE.match(data, at)
             assert found, "expat accepted an attribute that we cannot find"
             group = 2 if found.group(2) is not None else 3
-            name_span = Span(*found.span(1))
+            name_span = ByteRange(*found.span(1))
             subject = f"{path}@{flat[index]}"
-            value = self._value(flat[index + 1], Span(*found.span(group)), subject)
-            span = Span(name_span.start, found.end())
+            value = self._value(flat[index + 1], ByteRange(*found.span(group)), subject)
+            span = ByteRange(name_span.start, found.end())
             attributes.append(Attribute(flat[index], value, span, name_span))
             at = found.end()
         return tuple(attributes), data.index(b">", at) + 1
 
-    def _value(self, raw: str, span: Span, subject: str) -> Value:
+    def _value(self, raw: str, span: ByteRange, subject: str) -> Value:
         if "$" not in raw and "\\" not in raw:
             return Value(raw, raw, span, self.source)
         try:
@@ -277,16 +295,16 @@ class _Builder:
         self.expanded += len(expanded.text)
         if self.expanded > MAX_EXPANDED_TOTAL_CHARS:
             message = f"all values together expand to more than {MAX_EXPANDED_TOTAL_CHARS} characters"
-            raise _at(self.source, span.start, Kind.TOO_LARGE, message)
+            raise _at(self.source, span.start, ProblemKind.TOO_LARGE, message)
         return Value(raw, expanded.text, span, self.source, expanded.uses)
 
-    def _expansion_problem(self, fault: ExpansionFault, raw: str, span: Span, subject: str) -> Problem:
+    def _expansion_problem(self, fault: ExpansionFault, raw: str, span: ByteRange, subject: str) -> Problem:
         place = span
         if self.source.text(span) == raw:
             start = span.start + len(raw[: fault.offset].encode(self.source.encoding))
-            place = Span(start, span.end)
+            place = ByteRange(start, span.end)
         line, column = self.source.position(place.start)
-        return Problem(Kind.EXPANSION, str(fault), self.source.path, line, column, place, subject)
+        return Problem(ProblemKind.EXPANSION, str(fault), self.source.path, line, column, place, subject)
 
     def _text(self, text: str) -> None:
         self.open[-1].texts.append(text)
@@ -296,7 +314,7 @@ class _Builder:
         self._count(start, 1)
         end = self.source.data.index(b"-->", start) + 3
         owner = self.open[-1].path if self.open else ""
-        self.comments.append(Comment(text, Span(start, end), self.source.position(start), owner))
+        self.comments.append(Comment(text, ByteRange(start, end), self.source.position(start), owner))
 
     def _end(self, name: str) -> None:
         at = self.parser.CurrentByteIndex
@@ -304,13 +322,13 @@ class _Builder:
         inside_end = at
         empty = at == element.tag_span.end and self.source.data.startswith(b"/>", at - 2)
         end = at if empty else self.source.data.index(b">", at) + 1
-        node = Node(
+        node = XmlElement(
             name,
             element.path,
             element.attributes,
             tuple(element.children),
             self._content(element, inside_end),
-            Span(element.tag_span.start, end),
+            ByteRange(element.tag_span.start, end),
             element.tag_span,
             element.name_span,
             self.source,
@@ -331,9 +349,9 @@ class _Builder:
         inside = self.source.data[start:end]
         start += len(inside) - len(inside.lstrip(_BLANK_BYTES))
         end -= len(inside) - len(inside.rstrip(_BLANK_BYTES))
-        return self._value(raw, Span(start, end), element.path)
+        return self._value(raw, ByteRange(start, end), element.path)
 
-    def _first_text(self, element: _Open, end: int) -> Span:
+    def _first_text(self, element: _Open, end: int) -> ByteRange:
         """Find the first text between the children of an element."""
         at = element.tag_span.end
         for child in (*element.children, None):
@@ -341,6 +359,6 @@ class _Builder:
             hidden = _COMMENT.sub(lambda found: b" " * len(found.group()), self.source.data[at:until])
             if hidden.strip(_BLANK_BYTES):
                 before = len(hidden) - len(hidden.lstrip(_BLANK_BYTES))
-                return Span(at + before, at + len(hidden.rstrip(_BLANK_BYTES)))
+                return ByteRange(at + before, at + len(hidden.rstrip(_BLANK_BYTES)))
             at = child.span.end if child else end
-        return Span(element.tag_span.end, end)
+        return ByteRange(element.tag_span.end, end)

@@ -33,14 +33,14 @@ _LEAST_NICE, _MOST_NICE = -20, 19
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Schedule:
+class ThreadScheduling:
     """Scheduling of a thread by the kernel; `priority` is that of a real-time policy and 0 otherwise."""
 
     policy: int
     priority: int
     nice: int
 
-    def as_asked(self, asked: Scheduling) -> Schedule:
+    def as_asked(self, asked: Scheduling) -> ThreadScheduling:
         """Return the scheduling that an element requests in a process with this one."""
         policy = {
             SchedulingClass.DEFAULT: self.policy,
@@ -49,9 +49,9 @@ class Schedule:
         }[asked.scheduling_class]
         if policy in (_FIFO, _RR):
             priority = asked.priority if asked.is_absolute else self.priority + asked.priority
-            return Schedule(policy, priority, self.nice)
+            return ThreadScheduling(policy, priority, self.nice)
         nice = -asked.priority if asked.is_absolute else self.nice - asked.priority
-        return Schedule(policy, 0, nice)
+        return ThreadScheduling(policy, 0, nice)
 
     @property
     def fault(self) -> str:
@@ -69,7 +69,7 @@ class Schedule:
         return f"{policy} priority {self.priority}" if self.priority else f"{policy} nice {self.nice}"
 
 
-ORDINARY: Final = Schedule(_OTHER, 0, 0)
+ORDINARY: Final = ThreadScheduling(_OTHER, 0, 0)
 """Default scheduling of a process."""
 
 
@@ -89,8 +89,8 @@ def _asked_by(configuration: Configuration) -> dict[str, Scheduling]:
 
 
 def schedules(
-    configuration: Configuration, process: Schedule
-) -> Iterator[tuple[str, Scheduling, Schedule, str]]:
+    configuration: Configuration, process: ThreadScheduling
+) -> Iterator[tuple[str, Scheduling, ThreadScheduling, str]]:
     """Apply the Scheduling elements in a process with the given scheduling, that of the process itself first.
 
     Each result has schema path, element, the scheduling of its threads, and the fault that prevents the

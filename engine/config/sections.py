@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from engine.config.schema import Item, Schema, documented
 from engine.config.settings import (
     Expiry,
-    Origin,
     Scheduling,
     SchedulingClass,
     Setting,
+    SettingOrigin,
 )
-from engine.config.tree import Document, Node, Value
+from engine.config.tree import Document, Value, XmlElement
 from engine.config.values import ValueFault, default_value, parse_value
 
 
@@ -23,55 +23,55 @@ class SettingsReader:
     does not allow reads as the default; the schema check reports it.
     """
 
-    def __init__(self, document: Document, known: Schema, sections: Mapping[str, Node | None]) -> None:
+    def __init__(self, document: Document, known: Schema, sections: Mapping[str, XmlElement | None]) -> None:
         self.settings: list[Setting] = []
         self._document = document
         self._known = known
         self._sections = sections
-        self._first: dict[str, Node] = {}
+        self._first: dict[str, XmlElement] = {}
         for name, section in sections.items():
             if section:
                 self._index(name, section)
 
-    def _index(self, name: str, section: Node) -> None:
+    def _index(self, name: str, section: XmlElement) -> None:
         """Index the first element at each path; a section may replace one of another name."""
         for node in section.walk():
             path = node.path if section.name == name else name + node.path[len(section.name) :]
             self._first.setdefault(path, node)
 
-    def node(self, path: str) -> Node | None:
+    def node(self, path: str) -> XmlElement | None:
         """Return the first element at a path."""
         return self._first.get(path)
 
-    def nodes(self, path: str) -> list[Node]:
+    def nodes(self, path: str) -> list[XmlElement]:
         """Return all elements at a path, in document order."""
         section, _, rest = path.partition("/")
         node = self._sections.get(section)
         return node.find_all(rest) if node else []
 
-    def origin(self, node: Node) -> Origin:
+    def origin(self, node: XmlElement) -> SettingOrigin:
         """Return the place of an element."""
-        return Origin(self._document.path, node.line, node.column)
+        return SettingOrigin(self._document.path, node.line, node.column)
 
     def has(self, path: str) -> bool:
         """Tell whether the file sets a value at a path; an element without text does not."""
         return self._written(path, None) is not None
 
-    def value(self, path: str, within: Node | None = None) -> str | int | float | bool:
+    def value(self, path: str, within: XmlElement | None = None) -> str | int | float | bool:
         """Return the value at a path, within one element if that is given."""
         item = self._known[path]
         written = self._written(path, within)
         value = default_value(item)
-        raw, origin = None, Origin()
+        raw, origin = None, SettingOrigin()
         if written is not None and not written.is_broken:
             parsed = _parsed(item, written.text)
             if parsed is not None:
                 value, raw = parsed, written.raw
-                origin = Origin(self._document.path, *written.position)
+                origin = SettingOrigin(self._document.path, *written.position)
         self.settings.append(Setting(documented(path), value, raw, origin))
         return value
 
-    def _written(self, path: str, within: Node | None) -> Value | None:
+    def _written(self, path: str, within: XmlElement | None) -> Value | None:
         element, at, attribute = path.partition("@")
         if within is None:
             node = self._first.get(element)
@@ -84,7 +84,9 @@ class SettingsReader:
         found = node.attribute(attribute)
         return found.value if found else None
 
-    def record(self, path: str, value: str | int | float | bool, raw: str | None, origin: Origin) -> None:
+    def record(
+        self, path: str, value: str | int | float | bool, raw: str | None, origin: SettingOrigin
+    ) -> None:
         """Record a setting whose value was not read by its path alone.
 
         Args:
@@ -95,13 +97,13 @@ class SettingsReader:
         """
         self.settings.append(Setting(documented(path), value, raw, origin))
 
-    def texts(self, nodes: Iterable[Node]) -> tuple[str, ...]:
+    def texts(self, nodes: Iterable[XmlElement]) -> tuple[str, ...]:
         """Return the texts of elements of one kind, and record each with its place."""
         found = []
         for node in nodes:
             position = node.value.position if node.value else (node.line, node.column)
             raw = node.value.raw if node.value else ""
-            self.record(node.path, node.text, raw, Origin(self._document.path, *position))
+            self.record(node.path, node.text, raw, SettingOrigin(self._document.path, *position))
             found.append(node.text)
         return tuple(found)
 
@@ -111,19 +113,19 @@ class SettingsReader:
         self.record(path, setting.value, setting.raw, setting.origin)
         return int(setting.value)
 
-    def text(self, path: str, within: Node | None = None) -> str:
+    def text(self, path: str, within: XmlElement | None = None) -> str:
         """Return a string or a label."""
         return str(self.value(path, within))
 
-    def flag(self, path: str, within: Node | None = None) -> bool:
+    def flag(self, path: str, within: XmlElement | None = None) -> bool:
         """Return a boolean."""
         return bool(self.value(path, within))
 
-    def whole(self, path: str, within: Node | None = None) -> int:
+    def whole(self, path: str, within: XmlElement | None = None) -> int:
         """Return a whole number."""
         return int(self.value(path, within))
 
-    def number(self, path: str, within: Node | None = None) -> float:
+    def number(self, path: str, within: XmlElement | None = None) -> float:
         """Return a number, in the unit of the schema."""
         return float(self.value(path, within))
 
@@ -131,7 +133,7 @@ class SettingsReader:
         """Return an ExpiryTime element with its update_factor."""
         return Expiry(self.number(path), self.number(f"{path}@update_factor"))
 
-    def scheduling(self, path: str, within: Node | None = None) -> Scheduling:
+    def scheduling(self, path: str, within: XmlElement | None = None) -> Scheduling:
         """Return a Scheduling element."""
         wanted = SchedulingClass(self.text(f"{path}/Class", within))
         of_class = self.settings[-1].origin

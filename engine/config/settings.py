@@ -13,7 +13,7 @@ from engine.core.namespaces import Element, NameSpace, Policy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Origin:
+class SettingOrigin:
     """Origin of a value.
 
     It is a place in a file; the documented default if `file` is empty; with line 0 the words in `file`, such
@@ -47,7 +47,7 @@ class Setting:
     path: str
     value: str | int | float | bool
     raw: str | None
-    origin: Origin
+    origin: SettingOrigin
     ignored: str = ""
 
 
@@ -60,7 +60,7 @@ class Ignored:
 
     path: str
     reason: str
-    origin: Origin
+    origin: SettingOrigin
     is_unknown: bool = False
 
 
@@ -108,7 +108,7 @@ class Scheduling:
     scheduling_class: SchedulingClass
     priority: int
     is_absolute: bool
-    origin: Origin = dataclasses.field(default=Origin(), compare=False)
+    origin: SettingOrigin = dataclasses.field(default=SettingOrigin(), compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class ServiceEntry:
     enabled: bool
     failure_action: FailureAction
     scheduling: Scheduling
-    origin: Origin
+    origin: SettingOrigin
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -172,11 +172,11 @@ class DurablePolicy:
 
     obtain: str
     cache: bool
-    origin: Origin
+    origin: SettingOrigin
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ContentFilter:
+class ContentFilterSettings:
     """A content filter for durable data (//OpenSplice/Domain/Filters/Filter).
 
     A filter with an empty condition, or without topics, has no effect.
@@ -184,7 +184,7 @@ class ContentFilter:
 
     content: str
     partition_topics: tuple[str, ...]
-    origin: Origin
+    origin: SettingOrigin
 
     @property
     def elements(self) -> tuple[Element, ...]:
@@ -306,7 +306,7 @@ class DdsiSettings:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NameSpaces:
+class NameSpaceSettings:
     """//OpenSplice/DurabilityService/NameSpaces (guide 5.2.2, 5.2.3), in document order.
 
     Name-spaces with only built-in topics are in `builtin`: Cyclone DDS distributes that data itself, so no
@@ -315,9 +315,9 @@ class NameSpaces:
     """
 
     name_spaces: tuple[NameSpace, ...]
-    name_space_origins: tuple[Origin, ...]
+    name_space_origins: tuple[SettingOrigin, ...]
     policies: tuple[Policy, ...]
-    policy_origins: tuple[Origin, ...]
+    policy_origins: tuple[SettingOrigin, ...]
     builtin: tuple[NameSpace, ...] = ()
 
 
@@ -331,7 +331,7 @@ class Configuration:
     """Name of the DurabilityService element."""
     domain: DomainSettings
     """//OpenSplice/Domain."""
-    name_spaces: NameSpaces
+    name_spaces: NameSpaceSettings
     """Name-spaces and policies."""
     network: NetworkSettings
     """Heartbeats and discovery."""
@@ -355,7 +355,7 @@ class Configuration:
     """The parts of the DDSI2 service that determine Cyclone settings."""
     durable_policies: tuple[DurablePolicy, ...]
     """Data obtained as a durability client."""
-    filters: tuple[ContentFilter, ...]
+    filters: tuple[ContentFilterSettings, ...]
     """Content filters."""
     settings: tuple[Setting, ...]
     """All settings with their origins."""
@@ -366,7 +366,7 @@ class Configuration:
         """Return the first setting at a documentation path, such as //OpenSplice/Domain/Role."""
         return next((setting for setting in self.settings if setting.path == path), None)
 
-    def origin_of(self, path: str) -> Origin:
+    def origin_of(self, path: str) -> SettingOrigin:
         """Return the origin of the first setting at a documentation path; the default if it is not set."""
         setting = self.setting(path)
-        return setting.origin if setting else Origin()
+        return setting.origin if setting else SettingOrigin()

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.config.problems import Kind
+from engine.config.problems import ProblemKind
 from engine.config.schema import documented
-from engine.config.settings import Ignored, Origin, Setting
+from engine.config.settings import Ignored, Setting, SettingOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from engine.config.problems import Problem
-    from engine.config.tree import Document, Node
+    from engine.config.tree import Document, XmlElement
 
-STRANGE = frozenset({Kind.UNKNOWN_ELEMENT, Kind.UNKNOWN_ATTRIBUTE, Kind.STRAY_TEXT})
+STRANGE = frozenset({ProblemKind.UNKNOWN_ELEMENT, ProblemKind.UNKNOWN_ATTRIBUTE, ProblemKind.STRAY_TEXT})
 _READ = ("Domain", "DDSI2Service", "DDSI2EService")
 """The sections beside DurabilityService that a node reads."""
 
@@ -31,7 +31,9 @@ def strangers(document: Document, found: Iterable[Problem]) -> list[Ignored]:
         found: its problems from the schema check.
     """
     return [
-        Ignored(each.subject, _reason(each), Origin(document.path, each.line, each.column), is_unknown=True)
+        Ignored(
+            each.subject, _reason(each), SettingOrigin(document.path, each.line, each.column), is_unknown=True
+        )
         for each in found
         if each.kind in STRANGE and _is_read(each)
     ]
@@ -58,7 +60,7 @@ def as_settings(document: Document, ignored: Iterable[Ignored]) -> Iterator[Sett
                 yield Setting(each.path, text, raw, each.origin, each.reason)
 
 
-def _named(node: Node) -> Iterator[tuple[str, str, str, int]]:
+def _named(node: XmlElement) -> Iterator[tuple[str, str, str, int]]:
     """Return path, value, unexpanded value and offset of the name of an element and its attributes."""
     yield node.path, node.text, node.value.raw if node.value else "", node.name_span.start
     for attribute in node.attributes:

@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterator
 
 from engine.config.expansion import Use
-from engine.config.problems import Position, Problem, Span
+from engine.config.problems import ByteRange, Position, Problem
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
@@ -22,7 +22,7 @@ def position_by_counting(data: bytes, offset: int) -> Position:
     return Position(line, offset - start + 1)
 
 
-class Source:
+class SourceFile:
     """The bytes of one file, with the line and column of each offset."""
 
     def __init__(self, path: str, data: bytes, encoding: str = "utf-8") -> None:
@@ -58,7 +58,7 @@ class Source:
         text = self.data[starts[number - 1] : end].removeprefix(b"\xef\xbb\xbf")
         return text.decode(self.encoding, "replace").rstrip("\r\n")
 
-    def text(self, span: Span) -> str:
+    def text(self, span: ByteRange) -> str:
         """Return the characters of a range of bytes."""
         return self.data[span.start : span.end].decode(self.encoding, "replace")
 
@@ -74,8 +74,8 @@ class Value:
 
     raw: str
     text: str
-    span: Span
-    source: Source = dataclasses.field(repr=False)
+    span: ByteRange
+    source: SourceFile = dataclasses.field(repr=False)
     uses: tuple[Use, ...] = ()
     is_broken: bool = False
 
@@ -91,8 +91,8 @@ class Attribute:
 
     name: str
     value: Value
-    span: Span
-    name_span: Span
+    span: ByteRange
+    name_span: ByteRange
 
     @property
     def position(self) -> Position:
@@ -106,7 +106,7 @@ class Attribute:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class XmlElement:
     """An element.
 
     Its fields keep the order in the file; lookups by name take the first match.
@@ -118,17 +118,17 @@ class Node:
     """Path from the root, such as `Domain/Service/Command`; empty for the root."""
     attributes: tuple[Attribute, ...]
     """Its attributes."""
-    children: tuple[Node, ...]
+    children: tuple[XmlElement, ...]
     """Its child elements."""
     value: Value | None
     """Its text; None without text other than blanks."""
-    span: Span
+    span: ByteRange
     """Bytes of the element with its content."""
-    tag_span: Span
+    tag_span: ByteRange
     """Bytes of its start tag."""
-    name_span: Span
+    name_span: ByteRange
     """Bytes of the name in the start tag."""
-    source: Source = dataclasses.field(repr=False)
+    source: SourceFile = dataclasses.field(repr=False)
     """The file."""
 
     @property
@@ -163,25 +163,25 @@ class Node:
                 return attribute
         return None
 
-    def named(self, name: str) -> list[Node]:
+    def named(self, name: str) -> list[XmlElement]:
         """Return the children of that name, in document order."""
         return [child for child in self.children if child.name == name]
 
-    def find(self, path: str) -> Node | None:
+    def find(self, path: str) -> XmlElement | None:
         """Return the first element at a relative path such as `Network/Heartbeat`, like OpenSplice."""
-        found: Node | None = self
+        found: XmlElement | None = self
         for name in path.split("/"):
             found = next((child for child in found.children if child.name == name), None) if found else None
         return found
 
-    def find_all(self, path: str) -> list[Node]:
+    def find_all(self, path: str) -> list[XmlElement]:
         """Return all elements at a relative path, in document order."""
         found = [self]
         for name in path.split("/"):
             found = [child for node in found for child in node.children if child.name == name]
         return found
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[XmlElement]:
         """Return this element and all below it, in document order."""
         stack = [self]
         while stack:
@@ -195,7 +195,7 @@ class Comment:
     """A comment with its place; `owner_path` is the path of the element that contains it."""
 
     text: str
-    span: Span
+    span: ByteRange
     position: Position
     owner_path: str
 
@@ -204,8 +204,8 @@ class Comment:
 class Document:
     """A well-formed file; `problems` are the failed expansions."""
 
-    source: Source
-    root: Node
+    source: SourceFile
+    root: XmlElement
     comments: tuple[Comment, ...]
     problems: tuple[Problem, ...]
 
@@ -222,9 +222,9 @@ class Document:
             if node.value:
                 yield node.path, node.value
 
-    def variable_span(self, value: Value, use: Use) -> Span:
+    def variable_span(self, value: Value, use: Use) -> ByteRange:
         """Return the bytes of a variable in the file; of the whole value if entities hide the place."""
         if self.source.text(value.span) != value.raw:
             return value.span
         start = value.span.start + len(value.raw[: use.start].encode(self.source.encoding))
-        return Span(start, start + len(value.raw[use.start : use.end].encode(self.source.encoding)))
+        return ByteRange(start, start + len(value.raw[use.start : use.end].encode(self.source.encoding)))

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from engine.config.problems import Kind, Position, Problem, Span, quoted
+from engine.config.problems import ByteRange, Position, Problem, ProblemKind, quoted
 from engine.config.schema import ROOT, Item, Schema, Type, documented
-from engine.config.tree import Document, Node, Value
+from engine.config.tree import Document, Value, XmlElement
 from engine.config.values import ValueFault, did_you_mean, parse_value
 
 
 def problem(
     document: Document,
-    kind: Kind,
+    kind: ProblemKind,
     message: str,
-    span: Span,
+    span: ByteRange,
     subject: str,
     hint: str = "",
     other: Position | None = None,
@@ -55,7 +55,9 @@ def schema_problems(document: Document, known: Schema) -> Iterator[Problem]:
     root = document.root
     if root.name != ROOT:
         message = f"the root element is <{quoted(root.name)[1:-1]}>, not <{ROOT}>"
-        yield problem(document, Kind.ROOT, message, root.name_span, "", hint=OTHER_FILES.get(root.name, ""))
+        yield problem(
+            document, ProblemKind.ROOT, message, root.name_span, "", hint=OTHER_FILES.get(root.name, "")
+        )
         return
     stack = [root]
     while stack:
@@ -72,7 +74,7 @@ def schema_problems(document: Document, known: Schema) -> Iterator[Problem]:
             stack.extend(child for child in reversed(node.children) if child.name in allowed)
 
 
-def _is_good_text(known: Schema, node: Node) -> bool:
+def _is_good_text(known: Schema, node: XmlElement) -> bool:
     """Tell whether the text of an element needs no check: elements have none, strings any."""
     item = known.get(node.path)
     if item is None or item.type is Type.ELEMENT:
@@ -80,7 +82,7 @@ def _is_good_text(known: Schema, node: Node) -> bool:
     return item.type is Type.STRING and not item.max_length and not node.children
 
 
-def _attribute_problems(document: Document, known: Schema, node: Node) -> Iterator[Problem]:
+def _attribute_problems(document: Document, known: Schema, node: XmlElement) -> Iterator[Problem]:
     allowed = known.attributes(node.path)
     for attribute in node.attributes:
         item = allowed.get(attribute.name)
@@ -88,17 +90,19 @@ def _attribute_problems(document: Document, known: Schema, node: Node) -> Iterat
             message = f"<{node.name}> has no attribute {quoted(attribute.name)}"
             hint = did_you_mean(attribute.name, list(allowed)) or _known_attributes(node, list(allowed))
             subject = f"{node.path}@{attribute.name}"
-            yield problem(document, Kind.UNKNOWN_ATTRIBUTE, message, attribute.name_span, subject, hint)
+            yield problem(
+                document, ProblemKind.UNKNOWN_ATTRIBUTE, message, attribute.name_span, subject, hint
+            )
         else:
             yield from value_problems(document, item, attribute.value, attribute.name)
     for item in known.required(node.path):
         if item.is_attribute and node.attribute(item.name) is None:
             message = f"<{node.name}> lacks the required attribute '{item.name}'"
             hint = _written_instead(item, node, allowed) or f'for example {item.name}="{item.default}"'
-            yield problem(document, Kind.MISSING_ATTRIBUTE, message, node.name_span, item.path, hint)
+            yield problem(document, ProblemKind.MISSING_ATTRIBUTE, message, node.name_span, item.path, hint)
 
 
-def _written_instead(item: Item, node: Node, allowed: Mapping[str, Item]) -> str:
+def _written_instead(item: Item, node: XmlElement, allowed: Mapping[str, Item]) -> str:
     """Name an unknown attribute that probably stands for a missing required one."""
     for attribute in node.attributes:
         if attribute.name not in allowed and did_you_mean(attribute.name, [item.name]):
@@ -106,28 +110,28 @@ def _written_instead(item: Item, node: Node, allowed: Mapping[str, Item]) -> str
     return ""
 
 
-def _known_attributes(node: Node, allowed: list[str]) -> str:
+def _known_attributes(node: XmlElement, allowed: list[str]) -> str:
     return f"<{node.name}> knows {', '.join(allowed)}" if allowed else ""
 
 
-def _value_problems(document: Document, known: Schema, node: Node) -> Iterator[Problem]:
+def _value_problems(document: Document, known: Schema, node: XmlElement) -> Iterator[Problem]:
     item = known.get(node.path)
     is_element = item is None or item.type is Type.ELEMENT
     if is_element:
         if node.value:
             message = f"<{node.name}> takes elements, not text: {quoted(node.value.raw)}"
-            yield problem(document, Kind.STRAY_TEXT, message, node.value.span, node.path)
+            yield problem(document, ProblemKind.STRAY_TEXT, message, node.value.span, node.path)
         return
     assert item is not None
     if node.value and node.children:
         message = f"<{node.name}> takes a value, not child elements"
-        yield problem(document, Kind.STRAY_TEXT, message, node.value.span, node.path)
+        yield problem(document, ProblemKind.STRAY_TEXT, message, node.value.span, node.path)
     elif node.value:
         yield from value_problems(document, item, node.value, node.name)
     elif item.type is not Type.STRING and not node.children:
         message = f"<{node.name}> is empty"
         hint = f"remove it to get the default, {item.default}"
-        yield problem(document, Kind.EMPTY_VALUE, message, node.tag_span, node.path, hint)
+        yield problem(document, ProblemKind.EMPTY_VALUE, message, node.tag_span, node.path, hint)
 
 
 def value_problems(document: Document, item: Item, value: Value, name: str) -> Iterator[Problem]:
@@ -145,9 +149,9 @@ def value_problems(document: Document, item: Item, value: Value, name: str) -> I
         yield problem(document, fault.kind, message, value.span, item.path, fault.hint)
 
 
-def _child_problems(document: Document, known: Schema, node: Node) -> Iterator[Problem]:
+def _child_problems(document: Document, known: Schema, node: XmlElement) -> Iterator[Problem]:
     allowed = known.children(node.path)
-    first: dict[str, Node] = {}
+    first: dict[str, XmlElement] = {}
     counts: dict[str, int] = {}
     for child in node.children:
         item = allowed.get(child.name)
@@ -155,7 +159,7 @@ def _child_problems(document: Document, known: Schema, node: Node) -> Iterator[P
             message = f"<{node.name}> has no element {quoted(child.name)}"
             yield problem(
                 document,
-                Kind.UNKNOWN_ELEMENT,
+                ProblemKind.UNKNOWN_ELEMENT,
                 message,
                 child.name_span,
                 child.path,
@@ -168,19 +172,25 @@ def _child_problems(document: Document, known: Schema, node: Node) -> Iterator[P
             message = f"<{child.name}> may occur {_times(item.maximum)} in <{node.name}>"
             hint = f"the first is in line {earlier.line}"
             yield problem(
-                document, Kind.REPEATED_ELEMENT, message, child.name_span, child.path, hint, earlier.position
+                document,
+                ProblemKind.REPEATED_ELEMENT,
+                message,
+                child.name_span,
+                child.path,
+                hint,
+                earlier.position,
             )
     for item in known.required(node.path):
         if not item.is_attribute and item.minimum > counts.get(item.name, 0):
             message = f"<{node.name}> lacks the required element <{item.name}>"
-            yield problem(document, Kind.MISSING_ELEMENT, message, node.name_span, item.path)
+            yield problem(document, ProblemKind.MISSING_ELEMENT, message, node.name_span, item.path)
 
 
 def _times(count: int) -> str:
     return "only once" if count == 1 else f"at most {count} times"
 
 
-def _element_hint(known: Schema, child: Node) -> str:
+def _element_hint(known: Schema, child: XmlElement) -> str:
     """Suggest what the author of an unknown element may have meant."""
     parent = child.path.rpartition("/")[0]
     allowed = list(known.children(parent))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from engine.config.problems import Kind, quoted
+from engine.config.problems import ProblemKind, quoted
 from engine.config.schema import Item, Type
 
 _INTEGER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
@@ -21,7 +21,7 @@ _LONGEST_NUMBER = 64
 class ValueFault(ValueError):
     """A text is not a value of its item."""
 
-    def __init__(self, kind: Kind, message: str, hint: str = "") -> None:
+    def __init__(self, kind: ProblemKind, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.kind = kind
         self.hint = hint
@@ -38,7 +38,7 @@ def parse_boolean(text: str) -> bool:
             return True
         case "FALSE":
             return False
-    raise ValueFault(Kind.BAD_VALUE, f"{quoted(text)} is not a boolean", "use true or false")
+    raise ValueFault(ProblemKind.BAD_VALUE, f"{quoted(text)} is not a boolean", "use true or false")
 
 
 def parse_int(text: str) -> int:
@@ -49,14 +49,14 @@ def parse_int(text: str) -> int:
     """
     found = _INTEGER.fullmatch(text.rstrip()) if len(text) <= _LONGEST_NUMBER else None
     if not found:
-        raise ValueFault(Kind.BAD_VALUE, f"{quoted(text)} is not a whole number")
+        raise ValueFault(ProblemKind.BAD_VALUE, f"{quoted(text)} is not a whole number")
     sign, digits = found.groups()
     is_octal = len(digits) > 1 and digits.startswith("0") and digits[1] not in "xX"
     try:
         number = int(digits, 8) if is_octal else int(digits, 0)
     except ValueError as error:  # 8 or 9 in an octal number
         message = f"{quoted(text)} is not a whole number"
-        raise ValueFault(Kind.BAD_VALUE, message, "a leading zero means octal") from error
+        raise ValueFault(ProblemKind.BAD_VALUE, message, "a leading zero means octal") from error
     return -number if sign == "-" else number
 
 
@@ -70,7 +70,7 @@ def parse_float(text: str) -> float:
         number = float(text)
         if math.isfinite(number):
             return number
-    raise ValueFault(Kind.BAD_VALUE, f"{quoted(text)} is not a number")
+    raise ValueFault(ProblemKind.BAD_VALUE, f"{quoted(text)} is not a number")
 
 
 def parse_size(text: str) -> int:
@@ -86,7 +86,7 @@ def parse_size(text: str) -> int:
         return int(parse_float(body))
     if factor is None or not body:
         raise ValueFault(
-            Kind.BAD_VALUE, f"{quoted(text)} is not a size", "use bytes, or a number and K, M or G"
+            ProblemKind.BAD_VALUE, f"{quoted(text)} is not a size", "use bytes, or a number and K, M or G"
         )
     return int(parse_float(body[:-1]) * factor)
 
@@ -111,7 +111,7 @@ def parse_value(item: Item, text: str) -> str | int | float | bool:
         case Type.STRING | Type.ELEMENT:
             if item.max_length and len(text) > item.max_length:
                 message = f"the value has {len(text)} characters; at most {item.max_length} are allowed"
-                raise ValueFault(Kind.TOO_LONG, message)
+                raise ValueFault(ProblemKind.TOO_LONG, message)
             return text
 
 
@@ -134,14 +134,14 @@ def _label(item: Item, text: str) -> str:
             return label
     allowed = ", ".join(item.labels)
     hint = did_you_mean(text, item.labels)
-    raise ValueFault(Kind.BAD_VALUE, f"{quoted(text)} is none of {allowed}", hint)
+    raise ValueFault(ProblemKind.BAD_VALUE, f"{quoted(text)} is none of {allowed}", hint)
 
 
 def _in_range(item: Item, number: float) -> int | float:
     too_low = item.low and number < float(item.low)
     too_high = item.high and number > float(item.high)
     if too_low or too_high:
-        raise ValueFault(Kind.OUT_OF_RANGE, f"{number} is {range_text(item, too_low=bool(too_low))}")
+        raise ValueFault(ProblemKind.OUT_OF_RANGE, f"{number} is {range_text(item, too_low=bool(too_low))}")
     return number
 
 

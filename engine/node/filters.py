@@ -17,7 +17,7 @@ from engine.runtime.withholding import at_once, filtered
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from engine.config.settings import ContentFilter
+    from engine.config.settings import ContentFilterSettings
     from engine.core.namespaces import Element
     from engine.dataset.groups import GroupDescription, TypeDescription
     from engine.runtime.ports import Gate
@@ -62,7 +62,7 @@ class ContentFilters:
         tracer: takes the events of filters without effect.
     """
 
-    def __init__(self, filters: Iterable[ContentFilter], tracer: Tracer) -> None:
+    def __init__(self, filters: Iterable[ContentFilterSettings], tracer: Tracer) -> None:
         self._tracer = tracer
         self._filters = []
         for each in filters:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.runtime.ports import Clock
     from engine.runtime.runtime import Runtime
     from engine.runtime.startup import Found
-    from engine.tracing.record import Record
+    from engine.tracing.record import EventRecord
 
 MONITOR_TOPIC: Final = "d_monitor"
 EVENTS_TOPIC: Final = "d_monitorEvents"
@@ -91,7 +91,7 @@ class Showing:
             self._past_due_s, self._past_shown = now + PAST_PAUSE_S, self._past.revision
             self._wire.publish(PAST_TOPIC, monitor.encode(self._past.shown(shown.id, shown.name)))
 
-    def event(self, record: Record) -> None:
+    def event(self, record: EventRecord) -> None:
         """Publish an event; the tracer calls this on the thread that traces."""
         event = monitor.NodeEvent(
             node=self._runtime.settings.node,

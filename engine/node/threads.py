@@ -20,7 +20,7 @@ from engine.config.scheduling import (
     PERSISTENT,
     SERVICE,
     WATCHDOG,
-    Schedule,
+    ThreadScheduling,
     schedules,
 )
 from engine.config.schema import documented
@@ -57,13 +57,13 @@ _RIGHTS: Final = (
 )
 
 
-def schedule_of(tid: int) -> Schedule:
+def schedule_of(tid: int) -> ThreadScheduling:
     """Return the scheduling of a thread; 0 is the calling one."""
     priority = os.sched_getparam(tid).sched_priority
-    return Schedule(os.sched_getscheduler(tid), priority, os.getpriority(os.PRIO_PROCESS, tid))
+    return ThreadScheduling(os.sched_getscheduler(tid), priority, os.getpriority(os.PRIO_PROCESS, tid))
 
 
-def _apply(wanted: Schedule, tid: int) -> None:
+def _apply(wanted: ThreadScheduling, tid: int) -> None:
     """Set the scheduling of a thread.
 
     Raises:
@@ -90,7 +90,7 @@ class Threads:
         self._known: set[int] = set()
         self._unnamed: set[int] = set()
         process = schedule_of(0)
-        self._wanted: dict[str, Schedule] = {}
+        self._wanted: dict[str, ThreadScheduling] = {}
         self._origins: dict[str, str] = {}
         for path, asked, used, fault in schedules(configuration, process):
             self._wanted[path], self._origins[path] = used, str(asked.origin)

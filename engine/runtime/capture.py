@@ -15,7 +15,7 @@ from engine.dataset.group_set import NO_FLOOR, Outcome
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample, make_samples
 from engine.runtime.housekeeping import INFINITE
 from engine.runtime.stream import MAX_BATCH_BYTES
-from engine.store.interface import Change
+from engine.store.interface import GroupChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -152,7 +152,7 @@ class _Batch:
         self._by_group: dict[Group, _Sink] = {}
         self._by_writer: dict[bytes, tuple[_Sink, ...]] = {}
         self._single: dict[bytes, _Sink] = {}
-        self._changes: dict[str, list[Change]] = {}
+        self._changes: dict[str, list[GroupChange]] = {}
         self._unrouted: list[CapturedSample] = []
         self._captured = 0
 
@@ -280,7 +280,7 @@ class _Batch:
             self._serving.tails.captured(sink.description.group, sample)
         if sink.on_disk:
             name = sink.data.state.name
-            self._changes.setdefault(name, []).append(Change(sink.description, sample, evicted))
+            self._changes.setdefault(name, []).append(GroupChange(sink.description, sample, evicted))
 
     def _apply_waiting(self, sink: _Sink) -> None:
         """Apply the waiting writes of a group, each the newest of its instance."""
@@ -295,7 +295,7 @@ class _Batch:
                     sink.pushed_out(sample, gone)
         sink.data.has_changed = True
         if sink.on_disk:
-            changes = map(Change, itertools.repeat(sink.description), samples, evicted)
+            changes = map(GroupChange, itertools.repeat(sink.description), samples, evicted)
             self._changes.setdefault(sink.data.state.name, []).extend(changes)
 
     def _fitting(self, sink: _Sink) -> Iterator[CapturedSample]:

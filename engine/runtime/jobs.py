@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Rows
     from engine.store.backups import Replaced
-    from engine.store.interface import Change, Fellow
+    from engine.store.interface import GroupChange, RememberedFellow
 
 
 @dataclasses.dataclass(slots=True)
@@ -21,7 +21,7 @@ class AppendJob:
     """Live changes to a complete set; more may join until the job starts."""
 
     name_space: str
-    changes: list[Change]
+    changes: list[GroupChange]
 
 
 @dataclasses.dataclass(slots=True)
@@ -46,7 +46,7 @@ class Conversion:
         rest: samples to add to those of the stream, because they were here before.
     """
 
-    changes: list[Change]
+    changes: list[GroupChange]
     stream: bytes = b""
     before: Summary | None = None
     rest: list[tuple[GroupDescription, Rows]] = dataclasses.field(default_factory=list)
@@ -78,7 +78,7 @@ class FellowsJob:
     """The fellows that a node must know at its next start."""
 
     name_space: str
-    fellows: tuple[Fellow, ...]
+    fellows: tuple[RememberedFellow, ...]
 
 
 Job = AppendJob | FillJob | SetJob | MarksJob | FellowsJob

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.runtime.monitor import NodeSnapshot
-    from engine.tracing.record import Record
+    from engine.tracing.record import EventRecord
 
 FILE: Final = "store.past"
 """Name of the file in the directory of the store."""
@@ -109,7 +109,7 @@ class Past:
         self._writer.open()
         return before
 
-    def event(self, record: Record) -> None:
+    def event(self, record: EventRecord) -> None:
         """Keep a traced event of INFO or above."""
         if record.event.level >= Level.INFO:
             kind = record.event

@@ -30,8 +30,8 @@ from engine.runtime.jobs import (
     Stored,
 )
 from engine.store.interface import (
-    Change,
-    Fellow,
+    GroupChange,
+    RememberedFellow,
     SetState,
     Soundness,
     StoreDamaged,
@@ -152,7 +152,7 @@ class Persistence:
         """Whether everything handed over has been carried out."""
         return not self._jobs
 
-    def append(self, name_space: str, changes: list[Change]) -> None:
+    def append(self, name_space: str, changes: list[GroupChange]) -> None:
         """Queue live changes to a complete set."""
         if not changes:
             return
@@ -238,7 +238,7 @@ class Persistence:
             self._handed_over += 1
             self._jobs.append(MarksJob(name_space, marks))
 
-    def remember_fellows(self, name_space: str, fellows: tuple[Fellow, ...]) -> None:
+    def remember_fellows(self, name_space: str, fellows: tuple[RememberedFellow, ...]) -> None:
         """Queue the fellows to wait for at the next start."""
         with self._lock:
             self._handed_over += 1
@@ -282,7 +282,7 @@ class Persistence:
         self._done(job, result)
         return True
 
-    def _carry_out(self, job: Job, batch: list[Change]) -> Result | None:
+    def _carry_out(self, job: Job, batch: list[GroupChange]) -> Result | None:
         match job:
             case AppendJob():
                 return Stored(job.name_space, self._store.append(job.name_space, batch))
@@ -332,7 +332,7 @@ class Persistence:
         stored = info.stored if info is not None and info.soundness is Soundness.INTACT else None
         filling = self._filling.get(job.name_space)
         if stored is not None and stored.same_content(job.wanted):
-            changes: list[Change] = []
+            changes: list[GroupChange] = []
         elif (
             conversion is not None
             and conversion.stream
@@ -353,7 +353,9 @@ class Persistence:
             return None
         assert info is not None
         known = {group.description for group in info.groups}
-        declared = [Change(description, None) for description, _ in job.groups if description not in known]
+        declared = [
+            GroupChange(description, None) for description, _ in job.groups if description not in known
+        ]
         remembered = self._store.marks(job.name_space)
         if changes or declared or any(remembered.get(key) != value for key, value in job.marks.items()):
             self._store.append(job.name_space, [*changes, *declared], job.marks)

@@ -25,7 +25,7 @@ from engine.runtime.shared import LEARNED, SharedState
 from engine.runtime.startup import away_mark
 from engine.runtime.telling import Telling
 from engine.runtime.transfers import Transfers
-from engine.store.interface import Fellow
+from engine.store.interface import RememberedFellow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -292,7 +292,7 @@ class Runtime:
                 subject = f"no node may be master of name-space '{event.name_space}'"
                 self.refusal = f"{subject}, and TimeToWaitForAligner forbids waiting; {NOBODY_REMEDY}"
             case events.FellowsKnown():
-                fellows = tuple(Fellow(*fellow) for fellow in event.fellows)
+                fellows = tuple(RememberedFellow(*fellow) for fellow in event.fellows)
                 for name in self.spaces:
                     self.persistence.remember_fellows(name, fellows)
                 for fellow in fellows:

@@ -13,7 +13,7 @@ from engine.dataset.living import by_instance
 from engine.dataset.sample import DISPOSE, NO_WRITER, UNREGISTER, make_sample
 from engine.dataset.settling import Present
 from engine.runtime.jobs import Conversion
-from engine.store.interface import Change, roll_up
+from engine.store.interface import GroupChange, roll_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -44,13 +44,13 @@ def withdrawal_of(key: bytes, now_ns: int) -> Sample:
 
 def _changes(
     description: GroupDescription, before: GroupSet | None, after: GroupSet, seen: set[bytes]
-) -> list[Change]:
+) -> list[GroupChange]:
     """Return the changes of a group for the store; `seen` are the digests of `before`."""
-    added = [Change(description, sample) for sample in after.samples().without(seen)]
+    added = [GroupChange(description, sample) for sample in after.samples().without(seen)]
     if before is None:
         return added
     gone = list(before.samples().without(set(after.samples().each_digest())))
-    return [*added, Change(description, None, gone)] if gone else added
+    return [*added, GroupChange(description, None, gone)] if gone else added
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class NameSpaceData:
 
     def join(
         self, other: DataSet, describe: dict[Group, GroupDescription]
-    ) -> tuple[Difference, list[Change]]:
+    ) -> tuple[Difference, list[GroupChange]]:
         """Join `other` with the working set; return its new samples and the changes for the store."""
         self.has_changed = True
         new, changes = self._join(self.working, other, describe)
@@ -156,8 +156,8 @@ class NameSpaceData:
 
     def _join(
         self, target: DataSet, other: DataSet, describe: dict[Group, GroupDescription]
-    ) -> tuple[Difference, list[Change]]:
-        changes: list[Change] = []
+    ) -> tuple[Difference, list[GroupChange]]:
+        changes: list[GroupChange] = []
         new: Difference = {}
         for group, theirs in other.groups.items():
             description = describe[group]
@@ -165,16 +165,16 @@ class NameSpaceData:
             is_on_disk = self.is_on_disk(description)
             removed = ours.raise_floor(theirs.floor_ns)
             if removed and is_on_disk:
-                changes.append(Change(description, None, removed))
+                changes.append(GroupChange(description, None, removed))
             for sample in theirs.samples():
                 outcome, evicted = ours.apply(sample)
                 if outcome is Outcome.STORED:
                     new.setdefault(group, []).append(sample)
                     if is_on_disk:
-                        changes.append(Change(description, sample, evicted))
+                        changes.append(GroupChange(description, sample, evicted))
         return new, changes
 
-    def delete(self, description: GroupDescription, until_ns: int) -> list[Change]:
+    def delete(self, description: GroupDescription, until_ns: int) -> list[GroupChange]:
         """Delete historical data of a group up to a source time; return the changes for the store."""
         removed = self.open_group(description).raise_floor(until_ns)
         if not removed:
@@ -182,7 +182,7 @@ class NameSpaceData:
         self.has_changed = True
         return self._removal(description, removed)
 
-    def purge(self, description: GroupDescription, key: bytes, last: bytes) -> list[Change]:
+    def purge(self, description: GroupDescription, key: bytes, last: bytes) -> list[GroupChange]:
         """Forget an instance that is disposed here, too, and ends with the sample of digest `last`.
 
         That sample may only unregister the instance, so the dispose must be checked as well.
@@ -194,9 +194,9 @@ class NameSpaceData:
         self.has_changed = True
         return self._removal(description, group_set.remove_instance(key))
 
-    def _removal(self, description: GroupDescription, removed: list[Sample]) -> list[Change]:
+    def _removal(self, description: GroupDescription, removed: list[Sample]) -> list[GroupChange]:
         stored = self.is_switched and self.is_on_disk(description)
-        return [Change(description, None, removed)] if stored else []
+        return [GroupChange(description, None, removed)] if stored else []
 
     def complete(self, describe: dict[Group, GroupDescription]) -> Conversion | None:
         """Make the staged set, joined with the samples captured meanwhile, the working set.
@@ -235,7 +235,7 @@ class NameSpaceData:
         now_ns: int,
         passes_disposed: Callable[[Group], bool],
         describe: dict[Group, GroupDescription],
-    ) -> tuple[Difference, list[Change]]:
+    ) -> tuple[Difference, list[GroupChange]]:
         """Replace the working set (REPLACE, CATCHUP, DELETE), keeping samples written since the merge began.
 
         Returns the samples for readers on this side, which are a dispose for each instance that is gone and
@@ -253,7 +253,7 @@ class NameSpaceData:
             for sample in began.written_since(group_set.samples()) if began else ():
                 target.apply(sample)
         difference: Difference = {}
-        changes: list[Change] = []
+        changes: list[GroupChange] = []
         for group, target in other.groups.items():
             before = self.working.groups.get(group)
             seen = set(before.samples().each_digest()) if before else set()

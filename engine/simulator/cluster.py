@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from engine.runtime.startup import Found
     from engine.simulator.checkers.base import Checker
     from engine.simulator.options import Options
-    from engine.tracing.record import Record
+    from engine.tracing.record import EventRecord
     from engine.tracing.tracer import Output
 
 LOOK_S: Final = 10.0
@@ -329,7 +329,7 @@ class Cluster:
         for checker in self.checkers:
             checker.ended(node)
 
-    def _traced(self, node: SimulatedNode, record: Record) -> None:
+    def _traced(self, node: SimulatedNode, record: EventRecord) -> None:
         if record.event.id == APPROVED:
             fellow = next(each for each in self.nodes if each.name == record.fields["fellow"])
             self.ledger.met(node.id, fellow.id, self.schedule.now)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine.dataset.rows import Samples
     from engine.dataset.sample import Sample
     from engine.simulator.schedule import Schedule
-    from engine.store.interface import Change, Fellow, Marks, OpenReport, SetInfo, SetWriter
+    from engine.store.interface import GroupChange, Marks, OpenReport, RememberedFellow, SetInfo, SetWriter
     from engine.store.memory import Medium
 
 RETRY_S: Final = 1.0
@@ -121,7 +121,7 @@ class WatchedStore(MemoryStore):
         return info
 
     def append(
-        self, name_space: str, changes: Sequence[Change], marks: Marks = NO_MARKS
+        self, name_space: str, changes: Sequence[GroupChange], marks: Marks = NO_MARKS
     ) -> dict[Group, Summary]:
         """As in the store below."""
         self.step()
@@ -139,7 +139,7 @@ class WatchedStore(MemoryStore):
         self.committed.append(Committed(name_space, _each(added), _each(evicted)))
         return watermarks
 
-    def remember_fellows(self, name_space: str, fellows: Iterable[Fellow]) -> None:
+    def remember_fellows(self, name_space: str, fellows: Iterable[RememberedFellow]) -> None:
         """As in the store below."""
         self.step()
         super().remember_fellows(name_space, fellows)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engine.simulator.node import SimulatedNode
     from engine.simulator.options import Options
     from engine.simulator.result import Result
-    from engine.tracing.record import Record
+    from engine.tracing.record import EventRecord
 
 LOOK_S: Final = 0.1
 """Virtual seconds between two checks of all nodes."""
@@ -185,7 +185,7 @@ class Observer(Checker):
         )
         run = node.run
 
-        def traced(record: Record) -> None:
+        def traced(record: EventRecord) -> None:
             if node.run == run:
                 self._traced(node, record)
 
@@ -237,7 +237,7 @@ class Observer(Checker):
     def _add(self, item: NodeSnapshot | NodeEvent | Gone) -> None:
         self._seen.append(Seen(self.cluster.schedule.true_ns, item))
 
-    def _traced(self, node: SimulatedNode, record: Record) -> None:
+    def _traced(self, node: SimulatedNode, record: EventRecord) -> None:
         kind = record.event
         if kind.id in _DELIVERIES:
             self._delivered(node, record, _DELIVERIES[kind.id])
@@ -257,7 +257,7 @@ class Observer(Checker):
             )
         )
 
-    def _delivered(self, node: SimulatedNode, record: Record, state: str) -> None:
+    def _delivered(self, node: SimulatedNode, record: EventRecord, state: str) -> None:
         """Record a delivery for consoles; the final record replaces the running one."""
         topic, participant = str(record.fields["group"]), str(record.fields["reader"])
         partition, _, name = topic.rpartition(".")

@@ -10,7 +10,7 @@ from engine.core import plain
 from engine.core.namespaces import Group
 from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
-from engine.store.interface import Damage, GroupInfo, SetInfo, SetState, Soundness, StoreDamaged, roll_up
+from engine.store.interface import GroupInfo, SetInfo, SetState, Soundness, StoreDamage, StoreDamaged, roll_up
 from engine.store.schema import DROPPED, row_check
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class GroupRow:
 
 
 @dataclasses.dataclass(slots=True)
-class Version:
+class SetVersion:
     """A set version of an open store; `damage` was found in the small tables."""
 
     number: int
@@ -42,7 +42,7 @@ class Version:
     mark: str = ""
     soundness: Soundness = Soundness.UNVERIFIED
     groups: dict[Group, GroupRow] = dataclasses.field(default_factory=dict)
-    damage: list[Damage] = dataclasses.field(default_factory=list)
+    damage: list[StoreDamage] = dataclasses.field(default_factory=list)
 
     def stored(self) -> Summary:
         """Return the roll-up of the groups."""
@@ -63,7 +63,7 @@ class Catalog:
     `unusable` has the numbers of the versions with a damaged entry.
     """
 
-    versions: dict[int, Version] = dataclasses.field(default_factory=dict)
+    versions: dict[int, SetVersion] = dataclasses.field(default_factory=dict)
     dropped: list[int] = dataclasses.field(default_factory=list)
     findings: list[str] = dataclasses.field(default_factory=list)
     unusable: list[int] = dataclasses.field(default_factory=list)
@@ -95,7 +95,7 @@ def read_catalog(connection: sqlite3.Connection) -> Catalog:
             catalog.findings.append(f"set version {number}: its entry is damaged; the version is not used")
             catalog.unusable.append(number)
         elif state != DROPPED:
-            catalog.versions[number] = Version(number, name_space, SetState(state), mark)
+            catalog.versions[number] = SetVersion(number, name_space, SetState(state), mark)
     types = _read_types(connection)
     for row in connection.execute(
         "SELECT id, version, partition, topic, type_id, type, qos, sample_count, sample_digest, newest_ns,"
@@ -129,10 +129,10 @@ def _take_group(catalog: Catalog, types: dict[int, TypeDescription], row: _Group
     group = Group(partition, topic, type_id)
     place = f"group {group}"
     if check != row_check(*row[:-1]):
-        version.damage.append(Damage(place, "its entry is damaged; its samples are not read"))
+        version.damage.append(StoreDamage(place, "its entry is damaged; its samples are not read"))
     elif type_number not in types:
         version.damage.append(
-            Damage(place, "the description of its type is damaged; its samples are not read")
+            StoreDamage(place, "the description of its type is damaged; its samples are not read")
         )
     else:
         qos: GroupQos = plain.from_plain(GroupQos, json.loads(qos_text))
@@ -141,18 +141,18 @@ def _take_group(catalog: Catalog, types: dict[int, TypeDescription], row: _Group
         version.groups[group] = GroupRow(number, description, type_number, qos_text, stored)
 
 
-def new_version(connection: sqlite3.Connection, name_space: str) -> Version:
+def new_version(connection: sqlite3.Connection, name_space: str) -> SetVersion:
     """Write the entry of a version that begins to fill."""
     number = connection.execute(
         "INSERT INTO set_version (name_space, state, mark, row_check) VALUES ('', '', '', x'')"
     ).lastrowid
     assert number is not None
-    version = Version(number, name_space, SetState.FILLING, soundness=Soundness.INTACT)
+    version = SetVersion(number, name_space, SetState.FILLING, soundness=Soundness.INTACT)
     write_version(connection, version, version.state)
     return version
 
 
-def write_version(connection: sqlite3.Connection, version: Version, state: str, mark: str = "") -> None:
+def write_version(connection: sqlite3.Connection, version: SetVersion, state: str, mark: str = "") -> None:
     """Write the state and the mark of a version's entry."""
     connection.execute(
         "UPDATE set_version SET name_space = ?, state = ?, mark = ?, row_check = ? WHERE version = ?",

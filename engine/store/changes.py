@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Rows, Samples
     from engine.dataset.sample import Sample
-    from engine.store.interface import Change
+    from engine.store.interface import GroupChange
 
 
 class Net:
@@ -66,14 +66,14 @@ class Net:
         return [*self.added.values(), *self.evicted.values(), *self.passing.values()]
 
 
-class Piece(NamedTuple):
+class NewSamples(NamedTuple):
     """Samples to add to a group, each presumed new."""
 
     description: GroupDescription
     added: Rows
 
 
-def net_changes(changes: Sequence[Change]) -> dict[Group, Net]:
+def net_changes(changes: Sequence[GroupChange]) -> dict[Group, Net]:
     """Return the net effect of a sequence of changes on each group."""
     nets: dict[Group, Net] = {}
     for description, added, evicted in changes:

@@ -14,7 +14,7 @@ from engine.store.remembered import read_fellows, read_marks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from engine.store.files import Record
+    from engine.store.files import StoreProgress
 
 _MAX_LINES: Final = 10
 """Limit for the reported lines of SQLite's structure check of each table."""
@@ -74,7 +74,7 @@ def put_aside(path: Path) -> str:
     raise StoreFailed(f"{path}: {_MAX_SET_ASIDE} damaged stores lie beside it already; remove some")
 
 
-def lost_tail(record: Record, commits: int) -> list[str]:
+def lost_tail(record: StoreProgress, commits: int) -> list[str]:
     """Return the finding about transactions that are in the ledger but not in the database."""
     missing = record.commits - commits
     if missing <= 0:

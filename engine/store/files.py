@@ -107,7 +107,7 @@ def _locked(path: Path, pid: int, node: str, since_ns: int) -> LockedStore:
     return LockedStore(f"{path.parent}: the store is in use by {who}{since}", pid, node, since_ns)
 
 
-class Record(NamedTuple):
+class StoreProgress(NamedTuple):
     """Progress of a store: its node's id, the number of its opening, its committed transactions."""
 
     node_id: str
@@ -120,7 +120,7 @@ _MAGIC: Final = b"ospltool"
 _CHECK_BYTES: Final = 16
 
 
-class Ledger:
+class CommitCounter:
     """Counts commits outside the database.
 
     A database whose write-ahead log lost its tail to a flipped bit opens without those transactions. The
@@ -140,16 +140,16 @@ class Ledger:
         except OSError as error:
             raise refused(path, error) from error
 
-    def read(self) -> Record | None:
+    def read(self) -> StoreProgress | None:
         """Return the last record; None if there is none or it is damaged."""
         raw = os.pread(self._file, _RECORD.size + _CHECK_BYTES, 0)
         body, check = raw[: _RECORD.size], raw[_RECORD.size :]
         if len(body) < _RECORD.size or _check(body) != check:
             return None
         magic, node_id, incarnation, commits = _RECORD.unpack(body)
-        return Record(node_id.hex(), incarnation, commits) if magic == _MAGIC else None
+        return StoreProgress(node_id.hex(), incarnation, commits) if magic == _MAGIC else None
 
-    def write(self, record: Record) -> None:
+    def write(self, record: StoreProgress) -> None:
         """Write a record. A failure is ignored: the commit itself is safe."""
         body = _RECORD.pack(_MAGIC, bytes.fromhex(record.node_id), record.incarnation, record.commits)
         with contextlib.suppress(OSError):

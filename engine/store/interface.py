@@ -89,7 +89,7 @@ class Soundness(enum.StrEnum):
     DAMAGED = "damaged"
 
 
-class Damage(NamedTuple):
+class StoreDamage(NamedTuple):
     """One damaged thing: its place, and what is wrong."""
 
     place: str
@@ -115,16 +115,16 @@ class DamageLog:
 
     def __init__(self) -> None:
         self.count = 0
-        self.first: list[Damage] = []
+        self.first: list[StoreDamage] = []
 
     def add(self, place: str, reason: str) -> None:
         """Note one damage."""
         self.count += 1
         if len(self.first) < MAX_DAMAGE_KEPT:
-            self.first.append(Damage(place, reason))
+            self.first.append(StoreDamage(place, reason))
 
 
-class Fellow(NamedTuple):
+class RememberedFellow(NamedTuple):
     """A remembered fellow: 128-bit id as 32 hexadecimal characters, name, role."""
 
     id: str
@@ -132,7 +132,7 @@ class Fellow(NamedTuple):
     role: str
 
 
-class Change(NamedTuple):
+class GroupChange(NamedTuple):
     """The effect of one call of `GroupSet.apply` or `remove_instance` on a group.
 
     `added` is None if samples were only evicted.
@@ -194,7 +194,7 @@ class OpenReport:
     incarnation: int
     clean_shutdown: bool
     findings: tuple[str, ...]
-    fellows: Mapping[str, tuple[Fellow, ...]]
+    fellows: Mapping[str, tuple[RememberedFellow, ...]]
     is_damaged: bool = False
 
 
@@ -307,7 +307,7 @@ class Store(Protocol):
         ...
 
     def append(
-        self, name_space: str, changes: Sequence[Change], marks: Marks = NO_MARKS
+        self, name_space: str, changes: Sequence[GroupChange], marks: Marks = NO_MARKS
     ) -> dict[Group, Summary]:
         """Apply changes, in their order, to the complete set as one transaction.
 
@@ -344,7 +344,7 @@ class Store(Protocol):
         """
         ...
 
-    def remember_fellows(self, name_space: str, fellows: Iterable[Fellow]) -> None:
+    def remember_fellows(self, name_space: str, fellows: Iterable[RememberedFellow]) -> None:
         """Replace the remembered fellows of a name-space."""
         ...
 

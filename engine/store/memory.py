@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Samples
     from engine.dataset.sample import Sample
-    from engine.store.interface import Change, DamageLog, Fellow, Marks, SetWriter
+    from engine.store.interface import DamageLog, GroupChange, Marks, RememberedFellow, SetWriter
 
 _MASK: Final = (1 << 128) - 1
 _PIECE: Final = 4096
@@ -96,7 +96,7 @@ class Medium:
         self.last_version = 0
         self.used_bytes = 0
         self.versions: dict[int, _Version] = {}
-        self.fellows: dict[str, tuple[Fellow, ...]] = {}
+        self.fellows: dict[str, tuple[RememberedFellow, ...]] = {}
         self.marks: dict[str, dict[str, str]] = {}
 
     def check_writable(self, more_bytes: int = 0) -> None:
@@ -303,7 +303,7 @@ class MemoryStore:
         self._medium.drop(self._filling(writer))
 
     def append(
-        self, name_space: str, changes: Sequence[Change], marks: Marks = NO_MARKS
+        self, name_space: str, changes: Sequence[GroupChange], marks: Marks = NO_MARKS
     ) -> dict[Group, Summary]:
         """Apply changes to the complete set."""
         version = self._complete(name_space)
@@ -341,7 +341,7 @@ class MemoryStore:
             assert not skipped, "a group's samples must be used up before the next group is asked for"
         version.soundness = Soundness.INTACT if damage.count == before else Soundness.DAMAGED
 
-    def remember_fellows(self, name_space: str, fellows: Iterable[Fellow]) -> None:
+    def remember_fellows(self, name_space: str, fellows: Iterable[RememberedFellow]) -> None:
         """Replace the remembered fellows of a name-space."""
         self._medium.check_writable()
         self._medium.fellows[name_space] = tuple(sorted(fellows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.store import schema
-from engine.store.interface import Fellow
+from engine.store.interface import RememberedFellow
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,15 +27,15 @@ def read_marks(
     ]
 
 
-def read_fellows(connection: sqlite3.Connection) -> tuple[dict[str, tuple[Fellow, ...]], int]:
+def read_fellows(connection: sqlite3.Connection) -> tuple[dict[str, tuple[RememberedFellow, ...]], int]:
     """Read the remembered fellows by name-space, and the number of damaged entries."""
-    fellows: dict[str, list[Fellow]] = {}
+    fellows: dict[str, list[RememberedFellow]] = {}
     damaged = 0
     for space, id_, name, role, check in connection.execute(
         "SELECT name_space, id, name, role, row_check FROM fellow ORDER BY name_space, id"
     ):
         if check == schema.row_check(space, id_, name, role):
-            fellows.setdefault(space, []).append(Fellow(id_, name, role))
+            fellows.setdefault(space, []).append(RememberedFellow(id_, name, role))
         else:
             damaged += 1
     return {space: tuple(known) for space, known in fellows.items()}, damaged
@@ -53,7 +53,7 @@ def write_marks(connection: sqlite3.Connection, name_space: str, marks: Marks) -
             )
 
 
-def write_fellows(connection: sqlite3.Connection, known: Mapping[str, Iterable[Fellow]]) -> None:
+def write_fellows(connection: sqlite3.Connection, known: Mapping[str, Iterable[RememberedFellow]]) -> None:
     """Add the fellows of name-spaces, in the caller's transaction."""
     connection.executemany(
         "INSERT OR REPLACE INTO fellow VALUES (?, ?, ?, ?, ?)",

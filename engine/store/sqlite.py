@@ -17,7 +17,7 @@ from engine.store.backups import surplus
 from engine.store.catalog import (
     Catalog,
     GroupRow,
-    Version,
+    SetVersion,
     new_version,
     read_catalog,
     read_node,
@@ -25,9 +25,9 @@ from engine.store.catalog import (
     write_version,
     write_watermark,
 )
-from engine.store.changes import FillingSet, Net, Piece, net_changes
+from engine.store.changes import FillingSet, Net, NewSamples, net_changes
 from engine.store.database import check_structure, lost_tail, open_database, put_aside
-from engine.store.files import DATABASE, LEDGER, LOCK, Ledger, Lock, Record
+from engine.store.files import DATABASE, LEDGER, LOCK, CommitCounter, Lock, StoreProgress
 from engine.store.interface import (
     NO_MARKS,
     OpenReport,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Samples
     from engine.dataset.sample import Sample
-    from engine.store.interface import Change, DamageLog, Fellow, Marks, SetInfo, SetWriter
+    from engine.store.interface import DamageLog, GroupChange, Marks, RememberedFellow, SetInfo, SetWriter
 
 MISSING: Final = "missing"
 """Mark of a name-space whose set was lost with a damaged file and has not been written again."""
@@ -91,7 +91,7 @@ class SqliteStore:
         with contextlib.ExitStack() as undo:
             lock = Lock(directory / LOCK, node)
             undo.callback(lock.release)
-            self._ledger = Ledger(directory / LEDGER)
+            self._ledger = CommitCounter(directory / LEDGER)
             undo.callback(self._ledger.close)
             findings: list[str] = []
             record = self._ledger.read()
@@ -117,26 +117,24 @@ class SqliteStore:
         finally:
             self._connection = open_database(self._path, [])
 
-    def _begin_run(self, record: Record | None, new_node_id: Callable[[], str], findings: list[str]) -> None:
+    def _begin_run(self, last: StoreProgress | None, new_id: Callable[[], str], findings: list[str]) -> None:
         db = self._connection
         self._table = SampleTable(db)
         self._node_id, self._incarnation = "", 0
         losses = len(findings)  # the file was put aside
         with self._transaction():
             if not schema.check_format(db, self._path):
-                schema.create(db, record.node_id if record else new_node_id())
+                schema.create(db, last.node_id if last else new_id())
             self._node_id, incarnation, self._commits, closed = read_node(db, self._path)
-            if record is not None and record.node_id == self._node_id:
-                lost = lost_tail(record, self._commits)
+            if last is not None and last.node_id == self._node_id:
+                lost = lost_tail(last, self._commits)
                 findings += lost
                 losses += len(lost)
-            elif record is not None:  # the ledger has a check, so its id counts
-                findings.append(
-                    f"the file says node {self._node_id}, the ledger {record.node_id}, which stays"
-                )
-                self._node_id = record.node_id
+            elif last is not None:  # the ledger has a check, so its id counts
+                findings.append(f"the file says node {self._node_id}, the ledger {last.node_id}, which stays")
+                self._node_id = last.node_id
                 db.execute("UPDATE node SET id = ?", (self._node_id,))
-            self._incarnation = 1 + max(incarnation, record.incarnation if record else 0)
+            self._incarnation = 1 + max(incarnation, last.incarnation if last else 0)
             if not closed:
                 findings += check_structure(db)
             db.execute("UPDATE node SET incarnation = ?, closed = 0", (self._incarnation,))
@@ -164,7 +162,7 @@ class SqliteStore:
     def _drop_unusable(self, catalog: Catalog) -> None:
         """Sweep versions with a damaged entry; name-spaces without a complete set are marked as missing."""
         for number in catalog.unusable:
-            write_version(self._connection, Version(number, "", SetState.FILLING), schema.DROPPED)
+            write_version(self._connection, SetVersion(number, "", SetState.FILLING), schema.DROPPED)
         complete = {one.name_space for one in catalog.versions.values() if one.state is SetState.COMPLETE}
         for space in name_spaces(self._connection, catalog.versions) if catalog.unusable else ():
             if space not in complete:
@@ -195,7 +193,7 @@ class SqliteStore:
                 raise
             raise known from error
         self._commits += 1
-        self._ledger.write(Record(self._node_id, self._incarnation, self._commits))
+        self._ledger.write(StoreProgress(self._node_id, self._incarnation, self._commits))
         if not room.is_ample:
             self._make_room()
 
@@ -220,7 +218,7 @@ class SqliteStore:
         """Return all versions, oldest first."""
         return tuple(v.info() for v in self._versions.values() if v.name_space == name_space)
 
-    def _find(self, name_space: str, state: SetState) -> Version | None:
+    def _find(self, name_space: str, state: SetState) -> SetVersion | None:
         for version in self._versions.values():
             if version.name_space == name_space and version.state is state:
                 return version
@@ -256,19 +254,19 @@ class SqliteStore:
         version = self._find(name_space, SetState.FILLING)
         return FillingSet(version, self._add) if version else None
 
-    def _filling(self, number: int) -> Version:
+    def _filling(self, number: int) -> SetVersion:
         version = self._versions.get(number)
         if version is None or version.state is not SetState.FILLING:
             raise LookupError(f"set version {number} is not filling")
         return version
 
     def _add(
-        self, version: Version, description: GroupDescription, samples: Samples, evicted: Sequence[Sample]
+        self, version: SetVersion, description: GroupDescription, samples: Samples, evicted: Sequence[Sample]
     ) -> None:
         self._filling(version.number)
         if not evicted:  # nearly always all samples are new
             with contextlib.suppress(Unexpected):
-                self._write_once(version, {description.group: Piece(description, Rows.of(samples))})
+                self._write_once(version, {description.group: NewSamples(description, Rows.of(samples))})
                 return
         net = Net(description)
         net.extend(samples)
@@ -291,9 +289,9 @@ class SqliteStore:
         """Make a back-up the complete set again."""
         return self._switch_to(self._backup(version), mark, keep_previous, marks)
 
-    def _switch_to(self, version: Version, mark: str, keep_previous: str | None, marks: Marks) -> SetInfo:
+    def _switch_to(self, version: SetVersion, mark: str, keep_previous: str | None, marks: Marks) -> SetInfo:
         previous = self._find(version.name_space, SetState.COMPLETE)
-        dropped: Sequence[Version] = [] if previous is None else [previous]
+        dropped: Sequence[SetVersion] = [] if previous is None else [previous]
         if previous is not None and keep_previous is not None:
             kept = [one for one in self._versions.values() if one.state is SetState.KEPT]
             dropped = surplus(
@@ -320,7 +318,7 @@ class SqliteStore:
             write_version(self._connection, kept, schema.DROPPED)
         self._forget(kept)
 
-    def _backup(self, number: int) -> Version:
+    def _backup(self, number: int) -> SetVersion:
         version = self._versions.get(number)
         if version is None or version.state is not SetState.KEPT:
             raise LookupError(f"set version {number} is not a back-up")
@@ -333,12 +331,12 @@ class SqliteStore:
             write_version(self._connection, version, schema.DROPPED)
         self._forget(version)
 
-    def _forget(self, version: Version) -> None:
+    def _forget(self, version: SetVersion) -> None:
         del self._versions[version.number]
         self._dropped.extend(row.id for row in version.groups.values())
 
     def append(
-        self, name_space: str, changes: Sequence[Change], marks: Marks = NO_MARKS
+        self, name_space: str, changes: Sequence[GroupChange], marks: Marks = NO_MARKS
     ) -> dict[Group, Summary]:
         """Apply changes to the complete set."""
         version = self._find(name_space, SetState.COMPLETE)
@@ -348,7 +346,7 @@ class SqliteStore:
         self._write(version, nets, marks)
         return {group: version.groups[group].stored for group in nets}
 
-    def _write(self, version: Version, nets: dict[Group, Net], marks: Marks = NO_MARKS) -> None:
+    def _write(self, version: SetVersion, nets: dict[Group, Net], marks: Marks = NO_MARKS) -> None:
         try:
             self._write_once(version, nets, marks)
         except Unexpected:
@@ -358,7 +356,7 @@ class SqliteStore:
             self._write_once(version, nets, marks)
 
     def _write_once(
-        self, version: Version, nets: Mapping[Group, Net | Piece], marks: Marks = NO_MARKS
+        self, version: SetVersion, nets: Mapping[Group, Net | NewSamples], marks: Marks = NO_MARKS
     ) -> None:
         with self._transaction():
             write_marks(self._connection, version.name_space, marks)
@@ -367,7 +365,7 @@ class SqliteStore:
         version.groups.update(rows)
         del self._dropped[:swept]
 
-    def _change(self, version: Version, net: Net | Piece) -> GroupRow:
+    def _change(self, version: SetVersion, net: Net | NewSamples) -> GroupRow:
         known = version.groups.get(net.description.group)
         if known is None or (
             known.description is not net.description and known.description != net.description
@@ -375,7 +373,7 @@ class SqliteStore:
             row = write_group(self._connection, version.number, known, net.description)
         else:
             row = GroupRow(known.id, known.description, known.type_number, known.qos_text, known.stored)
-        if isinstance(net, Piece):
+        if isinstance(net, NewSamples):
             added, evicted = net.added, Rows()
         else:
             if net.passing and self._table.present(row.id, [*net.passing.values()]):
@@ -460,14 +458,16 @@ class SqliteStore:
             raise LookupError(f"there is no such set of name-space {name_space!r}")
         return self._read(chosen, damage)
 
-    def _read(self, version: Version, damage: DamageLog) -> Iterator[tuple[GroupDescription, Iterator[Rows]]]:
+    def _read(
+        self, version: SetVersion, damage: DamageLog
+    ) -> Iterator[tuple[GroupDescription, Iterator[Rows]]]:
         before = damage.count
         with StoreView(self._path) as view:
             for description, found in view.load_columns(version.number, damage):
                 yield description, (Rows((pack(columns),)) for columns in found)
         version.soundness = Soundness.INTACT if damage.count == before else Soundness.DAMAGED
 
-    def remember_fellows(self, name_space: str, fellows: Iterable[Fellow]) -> None:
+    def remember_fellows(self, name_space: str, fellows: Iterable[RememberedFellow]) -> None:
         """Replace the remembered fellows of a name-space."""
         with self._transaction():
             self._connection.execute("DELETE FROM fellow WHERE name_space = ?", (name_space,))

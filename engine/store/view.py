@@ -20,7 +20,7 @@ from engine.store import header, schema
 from engine.store.catalog import read_catalog, read_node
 from engine.store.columns import sound_columns
 from engine.store.files import DATABASE, LOCK, lock_holder
-from engine.store.interface import Fellow, StoreError, StoreFailed, StoreRefused
+from engine.store.interface import RememberedFellow, StoreError, StoreFailed, StoreRefused
 from engine.store.remembered import read_fellows, read_marks
 from engine.store.rows import read_group
 from engine.store.verification import sound_samples
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from engine.dataset.blocks import Columns
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
-    from engine.store.catalog import GroupRow, Version
+    from engine.store.catalog import GroupRow, SetVersion
     from engine.store.interface import DamageLog, SetInfo
 
 
@@ -148,7 +148,7 @@ class StoreView:
         """Return the remembered values of a name-space."""
         return {key: value for _, key, value, _ in read_marks(self._connection, name_space)}
 
-    def fellows(self) -> dict[str, tuple[Fellow, ...]]:
+    def fellows(self) -> dict[str, tuple[RememberedFellow, ...]]:
         """Return the remembered fellows, by name-space."""
         return read_fellows(self._connection)[0]
 
@@ -189,7 +189,7 @@ class StoreView:
         return sound_samples(key, row.stored, raw, damage)
 
     def _load(
-        self, version: Version, damage: DamageLog
+        self, version: SetVersion, damage: DamageLog
     ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
         for place, reason in version.damage:
             damage.add(place, reason)
@@ -201,7 +201,7 @@ class StoreView:
             assert not skipped, "a group's samples must be used up before the next group is asked for"
 
 
-def name_spaces(connection: sqlite3.Connection, versions: dict[int, Version]) -> tuple[str, ...]:
+def name_spaces(connection: sqlite3.Connection, versions: dict[int, SetVersion]) -> tuple[str, ...]:
     """Return the name-spaces with a set or a remembered value."""
     named = {version.name_space for version in versions.values()}
     marked = {space for space, _, _, is_sound in read_marks(connection) if is_sound}

@@ -1,7 +1,7 @@
 """The catalogue of trace events: the meaning of each, and how to recognise it in a trace.
 
 The data is `events.toml` beside this module. The level of an event is not part of a trace line, as in
-OpenSplice: `Catalogue.match` finds the event of a line's text, and with it level and explanation.
+OpenSplice: `EventCatalogue.match` finds the event of a line's text, and with it level and explanation.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class EventType:
     """The description in that record."""
 
 
-class Catalogue:
+class EventCatalogue:
     """The kinds of events, by id."""
 
     def __init__(self, types: Mapping[str, EventType]) -> None:
@@ -112,10 +112,10 @@ class Catalogue:
 
 
 @functools.cache
-def catalogue() -> Catalogue:
+def catalogue() -> EventCatalogue:
     """Return the events of this service."""
     source = importlib.resources.files(__package__).joinpath("events.toml").read_text(encoding="utf-8")
-    return Catalogue({kind.id: kind for kind in _read(tomllib.loads(source))})
+    return EventCatalogue({kind.id: kind for kind in _read(tomllib.loads(source))})
 
 
 def _read(areas: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterator[EventType]:

@@ -14,7 +14,7 @@ from engine.tracing.record import json_value, seconds_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.tracing.record import Record
+    from engine.tracing.record import EventRecord
 
 JSON_FORMAT_VERSION: Final = 1
 _SECOND_NS: Final = 1_000_000_000
@@ -55,7 +55,7 @@ class TextFormat:
         self._second = -1
         self._local = self._local_time(-1)
 
-    def __call__(self, record: Record) -> str:
+    def __call__(self, record: EventRecord) -> str:
         """Format a record as one line and its continuation lines, without a line end at the end."""
         line = f"{record.state} ({record.event.thread}) -> {record.text}"
         if self._timestamps is not Timestamps.OFF:
@@ -72,7 +72,7 @@ class TextFormat:
         return moment.astimezone(self._zone).strftime("%Y-%m-%dT%H:%M:%S%z")
 
 
-def json_format(record: Record) -> str:
+def json_format(record: EventRecord) -> str:
     """Format a record as one line of JSON, with the fields of the catalogue.
 
     Values are escaped only as JSON requires.
@@ -97,7 +97,7 @@ def json_format(record: Record) -> str:
 
 
 if TYPE_CHECKING:
-    Format = Callable[[Record], str]
+    Format = Callable[[EventRecord], str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

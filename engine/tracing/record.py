@@ -23,7 +23,7 @@ class EventFieldsError(TypeError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Record:
+class EventRecord:
     """An event that happened.
 
     Attributes:

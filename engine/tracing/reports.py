@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from engine.tracing.catalogue import EventType
-    from engine.tracing.record import Record
+    from engine.tracing.record import EventRecord
     from engine.tracing.sinks import Sink
     from engine.tracing.tracer import Tracer
 
@@ -127,7 +127,7 @@ class Reporter:
             self._info.close()
             self._error.close()
 
-    def _report_event(self, record: Record) -> None:
+    def _report_event(self, record: EventRecord) -> None:
         event = record.event
         if event.report is None or event.report < self._verbosity:
             return

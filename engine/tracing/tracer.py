@@ -15,7 +15,7 @@ from engine.tracing.catalogue import catalogue
 from engine.tracing.escaping import escape
 from engine.tracing.formats import TextFormat
 from engine.tracing.levels import Level
-from engine.tracing.record import Record, message
+from engine.tracing.record import EventRecord, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine.tracing.formats import Format
     from engine.tracing.sinks import Sink
 
-    Subscriber = Callable[[Record], None]
+    Subscriber = Callable[[EventRecord], None]
 
 INITIAL_STATE: Final = "INIT"
 RECENT_RECORDS: Final = 2000
@@ -52,7 +52,7 @@ class Tracer:
 
     Safe to call from any thread. Outputs and the memory of recent records get all events in one order.
     Subscribers are called on the thread that traced, outside the lock, and must not block: events of two
-    threads may reach them in another order than that of `Record.sequence`.
+    threads may reach them in another order than that of `EventRecord.sequence`.
 
     Args:
         clock: wall clock, nanoseconds since 1970 UTC.
@@ -74,7 +74,7 @@ class Tracer:
         self._clock = clock
         self._outputs = tuple(outputs)
         self._recent_level = recent_level
-        self._recent: collections.deque[Record] = collections.deque(maxlen=recent_limit)
+        self._recent: collections.deque[EventRecord] = collections.deque(maxlen=recent_limit)
         self._state = state
         self._sequence = 0
         self._lock = threading.RLock()
@@ -138,7 +138,7 @@ class Tracer:
             self._refresh_wanted()
         return lambda: self._unsubscribe(token)
 
-    def recent(self) -> tuple[Record, ...]:
+    def recent(self) -> tuple[EventRecord, ...]:
         """Return the last records, oldest first."""
         with self._lock:
             return tuple(self._recent)
@@ -175,7 +175,7 @@ class Tracer:
         text = message(kind, fields)
         with self._lock:
             self._sequence += 1
-            record = Record(self._sequence, self._clock(), self._state, kind, fields, text, lines)
+            record = EventRecord(self._sequence, self._clock(), self._state, kind, fields, text, lines)
             if kind.level >= self._recent_level:
                 self._recent.append(record)
             if not self._closed:
@@ -187,14 +187,14 @@ class Tracer:
             if choice(kind):
                 self._call(token, callback, record)
 
-    def _call(self, token: object, callback: Subscriber, record: Record) -> None:
+    def _call(self, token: object, callback: Subscriber, record: EventRecord) -> None:
         try:
             callback(record)
         except Exception as error:  # a fault of a subscriber must not end the node
             self._unsubscribe(token)
             self.event("trace.subscriber-failed", cause=f"{type(error).__name__}: {error}")
 
-    def _write(self, output: Output, record: Record) -> None:
+    def _write(self, output: Output, record: EventRecord) -> None:
         try:
             if output.lost:
                 output.sink.write(output.format(self._loss_record(output, record)))
@@ -204,7 +204,7 @@ class Tracer:
             output.lost += 1
             output.cause = str(error)
 
-    def _loss_record(self, output: Output, before: Record) -> Record:
+    def _loss_record(self, output: Output, before: EventRecord) -> EventRecord:
         kind = self._catalogue["trace.lost"]
         fields = {"count": output.lost, "cause": output.cause}
         return dataclasses.replace(before, event=kind, fields=fields, text=message(kind, fields), lines=())

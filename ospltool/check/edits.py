@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.config import Attribute, Node, Span, Value
+from engine.config import Attribute, ByteRange, Value, XmlElement
 from ospltool.check.views import NodeView
 from ospltool.diagnostics.model import Edit, Fix
 
@@ -13,7 +13,7 @@ def _encoded(view: NodeView, text: str) -> bytes:
     return text.encode(view.source.encoding, "xmlcharrefreplace")
 
 
-def _edit(view: NodeView, span: Span, text: str) -> Edit:
+def _edit(view: NodeView, span: ByteRange, text: str) -> Edit:
     return Edit(view.path, span, _encoded(view, text))
 
 
@@ -25,17 +25,17 @@ def replace_value(view: NodeView, value: Value, text: str, *, is_safe: bool) -> 
     return Fix(f"Replace by '{text}'", is_safe, (_edit(view, value.span, escaped),))
 
 
-def replace_span(view: NodeView, span: Span, text: str, title: str, *, is_safe: bool) -> Fix:
+def replace_span(view: NodeView, span: ByteRange, text: str, title: str, *, is_safe: bool) -> Fix:
     """Replace a range by `text`, which is already XML."""
     return Fix(title, is_safe, (_edit(view, span, text),))
 
 
-def rename_element(view: NodeView, node: Node, name: str, *, is_safe: bool) -> Fix:
+def rename_element(view: NodeView, node: XmlElement, name: str, *, is_safe: bool) -> Fix:
     """Rename an element in its start tag and end tag."""
     edits = [_edit(view, node.name_span, name)]
     if not node.is_empty_tag:
         end = view.source.data.rindex(b"</", node.span.start, node.span.end) + 2
-        edits.append(_edit(view, Span(end, end + len(_encoded(view, node.name))), name))
+        edits.append(_edit(view, ByteRange(end, end + len(_encoded(view, node.name))), name))
     return Fix(f"Rename <{node.name}> to <{name}>", is_safe, tuple(edits))
 
 
@@ -50,10 +50,10 @@ def remove_attribute(view: NodeView, attribute: Attribute, *, is_safe: bool) -> 
     data = view.source.data
     while data[start - 1 : start].isspace():
         start -= 1
-    return Fix(f"Remove {attribute.name}", is_safe, (_edit(view, Span(start, attribute.span.end), ""),))
+    return Fix(f"Remove {attribute.name}", is_safe, (_edit(view, ByteRange(start, attribute.span.end), ""),))
 
 
-def remove_range(view: NodeView, span: Span, title: str, *, is_safe: bool) -> Fix:
+def remove_range(view: NodeView, span: ByteRange, title: str, *, is_safe: bool) -> Fix:
     """Remove a range, and its lines if they have nothing else."""
     data = view.source.data
     start, end = span
@@ -72,16 +72,16 @@ def remove_range(view: NodeView, span: Span, title: str, *, is_safe: bool) -> Fi
         end += 2
     elif end < len(data):
         end += 1
-    return Fix(title, is_safe, (_edit(view, Span(start, end), ""),))
+    return Fix(title, is_safe, (_edit(view, ByteRange(start, end), ""),))
 
 
-def remove_element(view: NodeView, node: Node, *, is_safe: bool) -> Fix:
+def remove_element(view: NodeView, node: XmlElement, *, is_safe: bool) -> Fix:
     """Remove an element with its content."""
     return remove_range(view, node.span, f"Remove <{node.name}>", is_safe=is_safe)
 
 
-def insert_attribute(view: NodeView, node: Node, name: str, value: str, *, is_safe: bool) -> Fix:
+def insert_attribute(view: NodeView, node: XmlElement, name: str, value: str, *, is_safe: bool) -> Fix:
     """Insert an attribute after the last one."""
     at = node.attributes[-1].span.end if node.attributes else node.name_span.end
     escaped = "".join(_ESCAPES.get(char, char) for char in value)
-    return Fix(f'Add {name}="{value}"', is_safe, (_edit(view, Span(at, at), f' {name}="{escaped}"'),))
+    return Fix(f'Add {name}="{value}"', is_safe, (_edit(view, ByteRange(at, at), f' {name}="{escaped}"'),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
-from engine.config import ConfigError, Kind, Source, interpret, parse, persistence
+from engine.config import ConfigError, ProblemKind, SourceFile, interpret, parse, persistence
 from engine.config.reader import MAX_BYTES, MAX_LINES, path_of_uri, read_bytes
 from ospltool.check.cyclone import is_cyclone
 from ospltool.check.findings import Finding
@@ -94,7 +94,7 @@ _ROOT_TAGS = tuple("<OpenSplice".encode(encoding) for encoding in ("utf-8", "utf
 
 def _is_meant(file: FileView, uri: str) -> bool:
     """Tell whether a bad file may be a configuration: it is unreadable, or it names OpenSplice."""
-    if any(problem.kind is Kind.UNREADABLE for problem in file.problems):
+    if any(problem.kind is ProblemKind.UNREADABLE for problem in file.problems):
         return True
     try:
         data = read_bytes(path_of_uri(uri))
@@ -103,7 +103,7 @@ def _is_meant(file: FileView, uri: str) -> bool:
     return any(tag in data for tag in _ROOT_TAGS)
 
 
-def source_of(uri: str) -> Source | None:
+def source_of(uri: str) -> SourceFile | None:
     """Return the content of a file for code frames; None if it is unreadable or too large."""
     try:
         path = path_of_uri(uri)
@@ -112,7 +112,7 @@ def source_of(uri: str) -> Source | None:
         return None
     if len(data) > MAX_BYTES or data.count(b"\n") + data.count(b"\r") > MAX_LINES:
         return None
-    return Source(path, data, "utf-8")
+    return SourceFile(path, data, "utf-8")
 
 
 def run(deployments: Iterable[Examined], choice: Choice) -> Report:

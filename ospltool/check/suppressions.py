@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator
 
-from engine.config import Comment, Document, Node, Span
+from engine.config import ByteRange, Comment, Document, XmlElement
 from engine.config.problems import printable
 from ospltool.check import edits
 from ospltool.check.findings import Finding
@@ -32,7 +32,7 @@ class Suppression:
     comment: Comment
     rules: tuple[Rule, ...]
     reason: str
-    covers: Span
+    covers: ByteRange
     faults: tuple[str, ...]
 
 
@@ -47,7 +47,7 @@ def suppressions_of(document: Document) -> list[Suppression]:
 
 def _parsed(document: Document, comment: Comment) -> Suppression:
     matched = _SYNTAX.fullmatch(comment.text)
-    nothing = Span(comment.span.end, comment.span.end)
+    nothing = ByteRange(comment.span.end, comment.span.end)
     if not matched:
         expected = 'expected <!-- ospl: ignore[CODE] reason="..." -->'
         return Suppression(comment, (), "", nothing, (f"this is no suppression; {expected}",))
@@ -71,12 +71,12 @@ def _parsed(document: Document, comment: Comment) -> Suppression:
         faults.append("no element follows the comment")
     covers = target.span if target else nothing
     if target is document.root:
-        covers = Span(0, len(document.source.data) + 1)
+        covers = ByteRange(0, len(document.source.data) + 1)
     reason = matched["double"] or matched["single"] or ""
     return Suppression(comment, tuple(rules), reason.strip(), covers, tuple(faults))
 
 
-def _following(document: Document, comment: Comment) -> Node | None:
+def _following(document: Document, comment: Comment) -> XmlElement | None:
     """Return the next sibling element of a comment."""
     if comment.span.end <= document.root.span.start:
         return document.root

@@ -7,7 +7,17 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from engine.config import Attribute, Configuration, Document, Kind, Node, Problem, Source, Span, Value
+from engine.config import (
+    Attribute,
+    ByteRange,
+    Configuration,
+    Document,
+    Problem,
+    ProblemKind,
+    SourceFile,
+    Value,
+    XmlElement,
+)
 from engine.config.loader import Interpreted
 from engine.config.persistence import InterpretedServices
 from engine.config.schema import documented
@@ -16,7 +26,7 @@ from engine.core.namespaces import NameSpace, Policy
 from ospltool.check.findings import Finding
 from ospltool.diagnostics.model import Fix, Place, Severity, Target
 
-Thing: TypeAlias = Node | Attribute | Value | Span
+Thing: TypeAlias = XmlElement | Attribute | Value | ByteRange
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,7 +38,7 @@ class FileView:
     """
 
     path: str
-    source: Source | None
+    source: SourceFile | None
     problems: tuple[Problem, ...]
     node_name: str = ""
     persistence: InterpretedServices | None = None
@@ -80,12 +90,12 @@ class NodeView:
         return self.configuration.domain.role
 
     @property
-    def source(self) -> Source:
+    def source(self) -> SourceFile:
         """The content of the file."""
         return self.document.source
 
     @functools.cached_property
-    def elements(self) -> list[Node]:
+    def elements(self) -> list[XmlElement]:
         """Every element of the file, in document order."""
         return list(self.document.root.walk())
 
@@ -95,12 +105,12 @@ class NodeView:
         return list(self.document.values())
 
     @functools.cached_property
-    def domain(self) -> Node | None:
+    def domain(self) -> XmlElement | None:
         """The Domain element."""
         return self.document.root.find("Domain")
 
     @functools.cached_property
-    def service(self) -> Node | None:
+    def service(self) -> XmlElement | None:
         """The DurabilityService element that the node uses."""
         nodes = self.document.root.named("DurabilityService")
         name = self.configuration.service
@@ -115,33 +125,33 @@ class NodeView:
         """Whether the file configures a durability service."""
         return self.service is not None
 
-    def setting(self, path: str) -> Node | None:
+    def setting(self, path: str) -> XmlElement | None:
         """The first element at a path below DurabilityService."""
         return self.service.find(path) if self.service else None
 
-    def domain_setting(self, path: str) -> Node | None:
+    def domain_setting(self, path: str) -> XmlElement | None:
         """The first element at a path below Domain."""
         return self.domain.find(path) if self.domain else None
 
     @functools.cached_property
-    def name_space_nodes(self) -> list[Node]:
+    def name_space_nodes(self) -> list[XmlElement]:
         """The NameSpace elements, in document order."""
         return self.service.find_all("NameSpaces/NameSpace") if self.service else []
 
     @functools.cached_property
-    def policy_nodes(self) -> list[Node]:
+    def policy_nodes(self) -> list[XmlElement]:
         """The Policy elements, in document order."""
         return self.service.find_all("NameSpaces/Policy") if self.service else []
 
     @functools.cached_property
-    def policies(self) -> list[tuple[Policy, Node]]:
+    def policies(self) -> list[tuple[Policy, XmlElement]]:
         """The policies of the current notation with their elements, in document order."""
         policies = self.configuration.name_spaces.policies
         written = policies[len(policies) - len(self.policy_nodes) :]
         return list(zip(written, self.policy_nodes, strict=True))
 
     @functools.cached_property
-    def deprecated_name_spaces(self) -> list[Node]:
+    def deprecated_name_spaces(self) -> list[XmlElement]:
         """NameSpace elements in the notation that carries its own policy."""
         return [
             node
@@ -180,10 +190,10 @@ class NodeView:
 
     def place(self, thing: Thing, label: str = "") -> Place:
         """Return the place of the value or start tag of an element, of an attribute, or of a value."""
-        if isinstance(thing, Node):
+        if isinstance(thing, XmlElement):
             is_leaf = thing.value is not None and not thing.children
             span = thing.value.span if thing.value and is_leaf else thing.tag_span
-        elif isinstance(thing, Span):
+        elif isinstance(thing, ByteRange):
             span = thing
         else:
             span = thing.span
@@ -202,13 +212,13 @@ class NodeView:
         fix: Fix | None = None,
     ) -> Finding:
         """Make a finding at a place of this node's file."""
-        if not subject and isinstance(thing, Node):
+        if not subject and isinstance(thing, XmlElement):
             subject = thing.path
         nodes = (self.name,) if self.name else ()
         shown = documented(subject) if subject and not subject.startswith("//") else subject
         return Finding(message, self.place(thing), related, advice, shown, nodes, severity, blocks, fix)
 
-    def problems(self, *kinds: Kind) -> Iterator[Problem]:
+    def problems(self, *kinds: ProblemKind) -> Iterator[Problem]:
         """Return the problems of these kinds that the comparison with the schema found."""
         return (problem for problem in self.interpreted.schema_problems if problem.kind in kinds)
 
@@ -244,8 +254,8 @@ class NodeView:
         )
 
     @functools.cached_property
-    def _by_span(self) -> dict[Span, Node | Attribute | Value]:
-        found: dict[Span, Node | Attribute | Value] = {}
+    def _by_span(self) -> dict[ByteRange, XmlElement | Attribute | Value]:
+        found: dict[ByteRange, XmlElement | Attribute | Value] = {}
         for node in self.elements:
             found[node.name_span] = node
             if node.value:
@@ -255,10 +265,10 @@ class NodeView:
                 found[attribute.value.span] = attribute.value
         return found
 
-    def node_at(self, problem: Problem) -> Node | None:
+    def node_at(self, problem: Problem) -> XmlElement | None:
         """The element whose name a problem underlines."""
         found = self._by_span.get(problem.span) if problem.span else None
-        return found if isinstance(found, Node) else None
+        return found if isinstance(found, XmlElement) else None
 
     def attribute_at(self, problem: Problem) -> Attribute | None:
         """The attribute whose name a problem underlines."""
@@ -277,9 +287,9 @@ class Definition:
 
     view: NodeView
     name_space: NameSpace
-    node: Node
+    node: XmlElement
     policy: Policy | None
-    policy_node: Node | None
+    policy_node: XmlElement | None
 
     def place(self, label: str = "") -> Place:
         """The place of its definition."""

@@ -7,7 +7,7 @@ import enum
 from collections import Counter
 from collections.abc import Iterable
 
-from engine.config import Source, Span
+from engine.config import ByteRange, SourceFile
 
 
 class Severity(enum.IntEnum):
@@ -57,15 +57,15 @@ class Place:
     """Last line."""
     end_column: int = 1
     """Column after the last character."""
-    span: Span | None = None
+    span: ByteRange | None = None
     """The same range in bytes; None if the file could not be read."""
-    source: Source | None = None
+    source: SourceFile | None = None
     """The file's content for code frames; None if it could not be read."""
     label: str = ""
     """Text beside the mark; else empty."""
 
     @classmethod
-    def of(cls, source: Source, span: Span, label: str = "") -> Place:
+    def of(cls, source: SourceFile, span: ByteRange, label: str = "") -> Place:
         """Make the place of a range of bytes."""
         line, column = source.position(span.start)
         end_line, end_column = source.position(span.end)
@@ -82,7 +82,7 @@ class Edit:
     """A replacement of bytes in a file."""
 
     path: str
-    span: Span
+    span: ByteRange
     replacement: bytes
 
 

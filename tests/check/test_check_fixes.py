@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import Span, parse
+from engine.config import ByteRange, parse
 from ospltool.check import fixes
 from ospltool.check.fixes import Change, FixFault
 from ospltool.check.inputs import DeploymentInput, NodeInput, gather
@@ -157,4 +157,4 @@ def test_a_file_that_cannot_be_replaced_says_so(tmp_path: Path) -> None:
 
 
 def test_spans_are_half_open() -> None:
-    assert Span(1, 2) < Span(1, 3) < Span(2, 2)
+    assert ByteRange(1, 2) < ByteRange(1, 3) < ByteRange(2, 2)

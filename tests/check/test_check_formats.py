@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from engine.config import Source, Span
+from engine.config import ByteRange, SourceFile
 from ospltool.cli.check import OutputFormat
 from ospltool.diagnostics.formats import FORMATS, render
 from ospltool.diagnostics.model import (
@@ -29,21 +29,21 @@ TEXT = '<a>\n\t<é x="früher" y="2">ö</é>\n</a>\n'
 DATA = TEXT.encode()
 
 
-def span_of(piece: str) -> Span:
+def span_of(piece: str) -> ByteRange:
     start = DATA.index(piece.encode())
-    return Span(start, start + len(piece.encode()))
+    return ByteRange(start, start + len(piece.encode()))
 
 
 def sample() -> Report:
-    source = Source("dir/a file.xml", DATA)
-    other = Source("b.xml", b"<b><c/></b>")
+    source = SourceFile("dir/a file.xml", DATA)
+    other = SourceFile("b.xml", b"<b><c/></b>")
     first = Diagnostic(
         code="DUR999",
         name="sample-rule",
         severity=Severity.ERROR,
         message="x is 'früher': 100%",
         place=Place.of(source, span_of("früher")),
-        related=(Place.of(other, Span(3, 7), "the other one"),),
+        related=(Place.of(other, ByteRange(3, 7), "the other one"),),
         nodes=("n1", "n2"),
         subject="//OpenSplice/A[@x]",
         help="write something else",
@@ -52,7 +52,11 @@ def sample() -> Report:
         fix=Fix("Replace by 'x'", False, (Edit("dir/a file.xml", span_of("früher"), b"x"),)),
     )
     second = Diagnostic(
-        "DUR998", "other-rule", Severity.INFO, "two\nlines \x1b[31m", Place.of(source, Span(0, len(DATA)))
+        "DUR998",
+        "other-rule",
+        Severity.INFO,
+        "two\nlines \x1b[31m",
+        Place.of(source, ByteRange(0, len(DATA))),
     )
     third = Diagnostic("DUR001", "unreadable-file", Severity.WARNING, "gone", Place("none.xml", 3, 2, 3, 2))
     rules = (
@@ -111,8 +115,8 @@ def test_the_frame_underlines_whole_characters_and_expands_tabs() -> None:
 
 def test_a_long_line_is_cut_around_the_mark() -> None:
     data = b"<a " + b"b" * 300 + b'="x"' + b" " * 300 + b"/>"
-    source = Source("f.xml", data)
-    place = Place.of(source, Span(303, 307))
+    source = SourceFile("f.xml", data)
+    place = Place.of(source, ByteRange(303, 307))
     found = Diagnostic("DUR1", "r", Severity.ERROR, "m", place)
     frame = render(Report((found,), (), ()), "full").splitlines()
     shown = next(line for line in frame if line.startswith("1 |"))
@@ -123,8 +127,8 @@ def test_a_long_line_is_cut_around_the_mark() -> None:
 
 
 def test_wide_characters_take_two_columns() -> None:
-    source = Source("f.xml", '<a b="日本" c=""/>'.encode())
-    span = Span(source.data.index(b"c="), source.data.index(b"c=") + 4)
+    source = SourceFile("f.xml", '<a b="日本" c=""/>'.encode())
+    span = ByteRange(source.data.index(b"c="), source.data.index(b"c=") + 4)
     found = Diagnostic("DUR1", "r", Severity.ERROR, "m", Place.of(source, span))
     frame = render(Report((found,), (), ()), "full").splitlines()
     mark = next(line for line in frame if "^" in line)
@@ -179,7 +183,7 @@ def test_fingerprints_survive_moves_and_tell_equals_apart() -> None:
     first = report.diagnostics[0]
     moved = Diagnostic(
         first.code, first.name, first.severity, first.message,
-        Place.of(Source("dir/a file.xml", b"\n\n" + DATA), Span(2, 3)), subject=first.subject,
+        Place.of(SourceFile("dir/a file.xml", b"\n\n" + DATA), ByteRange(2, 3)), subject=first.subject,
     )  # fmt: skip
     one, two = fingerprints([first, first])
     assert one != two

@@ -15,7 +15,7 @@ from docs import settings as page
 from engine.config import interpret, parse
 from engine.config.fates import SECTIONS, Fate, fates, lines
 from engine.config.schema import Item, Type, engine_schema
-from engine.config.settings import Configuration, Origin
+from engine.config.settings import Configuration, SettingOrigin
 
 if TYPE_CHECKING:
     import pathlib
@@ -108,7 +108,7 @@ def fields_of(thing: Any, owner: str = "configuration") -> Iterator[tuple[str, s
         yield owner, "", len(thing)
         for each in thing:
             yield from fields_of(each, owner)
-    elif dataclasses.is_dataclass(thing) and not isinstance(thing, Origin):
+    elif dataclasses.is_dataclass(thing) and not isinstance(thing, SettingOrigin):
         for field in dataclasses.fields(thing):
             value = getattr(thing, field.name)
             if field.name in ("settings", "ignored", "path"):

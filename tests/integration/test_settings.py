@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from engine.config.scheduling import Schedule
+from engine.config.scheduling import ThreadScheduling
 from engine.dds.discovery import Discovery, EndpointSeen
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.waiting import Signal
@@ -72,7 +72,7 @@ NICED: Final = {
 REALTIME: Final = {"heartbeat": 7, "sender": 7, "tev": 7, "watch": 9}
 
 
-def threads_of(pid: int) -> dict[str, Schedule]:
+def threads_of(pid: int) -> dict[str, ThreadScheduling]:
     """The threads of a process by their names without numbers; the main one by its Python name."""
     found = {}
     for path in Path(f"/proc/{pid}/task").iterdir():
@@ -96,7 +96,7 @@ def test_every_thread_of_a_node_has_the_scheduling_that_is_configured(lab: Lab) 
     lab.start("n1")
     lab.seen.wait_for("it is complete", lambda: lab.seen.are_complete("n1"))
     lab.write({"count": 1, "time": 1_000})  # a worker looks its type up
-    wanted = {name: Schedule(os.SCHED_OTHER, 0, nice) for name, nice in NICED.items()}
+    wanted = {name: ThreadScheduling(os.SCHED_OTHER, 0, nice) for name, nice in NICED.items()}
     deadline = time.monotonic() + PATIENCE_S
     while True:
         found = threads_of(lab.pid("n1"))

@@ -20,7 +20,7 @@ from engine.simulator.node import SimulatedNode
 from engine.simulator.options import NetworkPlan, NodePlan, Options, TopicPlan, Workload
 from engine.simulator.settling import difference
 from engine.store.interface import SetState
-from engine.tracing.record import Record
+from engine.tracing.record import EventRecord
 
 NS = "ns1"
 TOPIC = TopicPlan(NS, "Reading")
@@ -121,10 +121,10 @@ class Recorder(Checker):
         super().__init__(cluster)
         self.steps: list[Step] = []
         self.streams: list[Stream] = []
-        self.records: list[tuple[float, str, Record]] = []
+        self.records: list[tuple[float, str, EventRecord]] = []
 
     def opened(self, node: SimulatedNode, found: Found) -> None:
-        def traced(record: Record) -> None:
+        def traced(record: EventRecord) -> None:
             self.records.append((self.cluster.schedule.now, node.name, record))
 
         node.tracer.subscribe(traced, lambda kind: True)

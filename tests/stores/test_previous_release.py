@@ -15,7 +15,7 @@ from engine.core.namespaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.runtime.startup import read_store
-from engine.store.interface import Change, DamageLog, Fellow, SetState
+from engine.store.interface import DamageLog, GroupChange, RememberedFellow, SetState
 from engine.store.opening import open_store
 from engine.store.sqlite import SqliteStore
 from ospltool.cli import app
@@ -81,7 +81,7 @@ def test_all_that_it_had_is_there(left: Path) -> None:
         report = store.report
         assert (report.node_id, report.incarnation, report.clean_shutdown) == (NODE_ID, 2, False)
         assert not report.is_damaged
-        assert report.fellows == {"stock": (Fellow("f" * 32, "n2", "Depot"),)}
+        assert report.fellows == {"stock": (RememberedFellow("f" * 32, "n2", "Depot"),)}
         assert store.marks("stock") == {"lineage": "3/n1/1"}
         numbers = versions(store)
         assert content(store, numbers[SetState.COMPLETE]) == COMPLETE
@@ -101,7 +101,7 @@ def test_a_node_starts_with_it(left: Path) -> None:
 
 def test_it_can_be_written_to(left: Path) -> None:
     with opened(left) as store:
-        store.append("stock", [Change(STOCK, sample(40), [sample(20)])])
+        store.append("stock", [GroupChange(STOCK, sample(40), [sample(20)])])
         writer = store.filling("stock")
         assert writer is not None
         writer.add(STOCK, [sample(33)])

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from engine.dataset.groups import GroupDescription
 from engine.dataset.rows import Rows
 from engine.dataset.sample import DISPOSE
-from engine.store.interface import Change
+from engine.store.interface import GroupChange
 from engine.store.opening import open_store
 from engine.store.sqlite import SqliteStore
 from ospltool.cli import app
@@ -429,7 +429,7 @@ def test_watch_shows_what_a_node_writes(run: Run, tmp_path: Path, monkeypatch: p
     def writing(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 1:
-            node.append(NAME_SPACE, [Change(group, WRITES[1].sample())])
+            node.append(NAME_SPACE, [GroupChange(group, WRITES[1].sample())])
 
     monkeypatch.setattr("time.sleep", writing)
     try:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from engine.tracing.catalogue import catalogue as engine_catalogue
 from engine.tracing.formats import TextFormat
-from engine.tracing.record import Record as EngineRecord
-from engine.tracing.record import message
+from engine.tracing.record import EventRecord, message
 from ospltool.trace.meaning import exchanges, facts, skew
 from ospltool.trace.meaning.catalogue import (
     Origin,
@@ -165,7 +164,7 @@ def test_events_of_our_engine_are_found_by_their_own_names() -> None:
 def test_a_line_of_our_engine_is_read_back() -> None:
     kind = engine_catalogue()["group.complete"]
     fields = {"group": "partA.T\n1"}
-    event = EngineRecord(1, 1795223310000000001, "COMPLETE", kind, fields, message(kind, fields))
+    event = EventRecord(1, 1795223310000000001, "COMPLETE", kind, fields, message(kind, fields))
     line = TextFormat()(event) + "\n"
     source = Source(__import__("pathlib").Path("n1.log"), "n1", origin=Origin.ENGINE)
     (record,) = TraceParser(source).parse(line.encode(), 0)

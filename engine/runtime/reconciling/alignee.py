@@ -22,7 +22,7 @@ from engine.dataset.sample import digest_sum
 from engine.runtime.faults import StreamFault
 from engine.runtime.jobs import Conversion
 from engine.runtime.reconciling import messages, resume
-from engine.store.interface import Change
+from engine.store.interface import GroupChange
 
 if TYPE_CHECKING:
     from engine.core.events import ExpectSet
@@ -366,15 +366,15 @@ class AligneeComparisons:
             conversion = resume.conversion_of(data, incoming, base.root, base.groups, removed, describe)
             for group, samples in evicted.items():
                 if data.is_on_disk(describe[group]):
-                    conversion.changes.append(Change(describe[group], None, samples))
+                    conversion.changes.append(GroupChange(describe[group], None, samples))
             return Finished(made, conversion, surplus)
-        changes: list[Change] = []
+        changes: list[GroupChange] = []
         for group, samples in removed.items():
             if group in describe and data.is_on_disk(describe[group]):
-                changes.append(Change(describe[group], None, samples))
+                changes.append(GroupChange(describe[group], None, samples))
         for group, rows in new.items():
             if group in describe and data.is_on_disk(describe[group]):
-                changes += [Change(describe[group], sample) for sample in rows]
+                changes += [GroupChange(describe[group], sample) for sample in rows]
         return Finished(made, Conversion(changes, before=base.root), surplus)
 
 
@@ -394,7 +394,7 @@ def joined(
                 if outcome is Outcome.STORED:
                     surplus.setdefault(group, []).append(sample)
                     if group in describe and data.is_on_disk(describe[group]):
-                        conversion.changes.append(Change(describe[group], sample, evicted))
+                        conversion.changes.append(GroupChange(describe[group], sample, evicted))
             yield
     return Finished(made, conversion, surplus)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from engine.dataset.dataset import DataSet
 from engine.runtime.jobs import Conversion
 from engine.runtime.persistence import WORTH_CHANGING
-from engine.store.interface import Change
+from engine.store.interface import GroupChange
 
 if TYPE_CHECKING:
     from engine.core.namespaces import Group
@@ -95,5 +95,5 @@ def conversion_of(
             conversion.rest.append((describe[group], rest))
         evicted = [sample for sample in gone if sample.digest in filled]
         if evicted:
-            conversion.changes.append(Change(describe[group], None, evicted))
+            conversion.changes.append(GroupChange(describe[group], None, evicted))
     return conversion

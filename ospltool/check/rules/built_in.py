@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from engine.config import Kind, Node
+from engine.config import ProblemKind, XmlElement
 from engine.config.name_spaces import BUILT_IN_PARTITION
 from engine.core import expressions
 from engine.core.namespaces import (
@@ -104,7 +104,7 @@ def split_built_in_topics(node: NodeView) -> Iterator[Finding]:
         yield node.found(owner, message)
 
 
-def _named(element: Node, name: str) -> bool:
+def _named(element: XmlElement, name: str) -> bool:
     attribute = element.attribute("name")
     return attribute is not None and attribute.text == name
 
@@ -255,7 +255,7 @@ def filter_on_master(node: NodeView) -> Iterator[Finding]:
             yield node.found(child, message, related=related)
 
 
-def _topics(node: NodeView) -> Iterator[tuple[Node, NameSpace]]:
+def _topics(node: NodeView) -> Iterator[tuple[XmlElement, NameSpace]]:
     """Each PartitionTopic of a filter that is not ignored (DUR246), and what it stands for."""
     ignored = {id(each.thing) for each in node.interpreted.in_vain}
     for element in node.domain.find_all("Filters/Filter") if node.domain else ():
@@ -268,7 +268,7 @@ def _topics(node: NodeView) -> Iterator[tuple[Node, NameSpace]]:
                     yield child, NameSpace("", (Element.parse(child.text),))
 
 
-def _filtered(node: NodeView) -> Iterator[tuple[Node, Definition, Policy]]:
+def _filtered(node: NodeView) -> Iterator[tuple[XmlElement, Definition, Policy]]:
     """Each of these with each name-space that it concerns and the policy of that."""
     for child, topic in _topics(node):
         for definition in node.definitions:
@@ -347,5 +347,5 @@ def bad_filter(node: NodeView) -> Iterator[Finding]:
     Reference: //OpenSplice/Domain/Filters/Filter
     """
     for problem in node.interpreted.problems:
-        if problem.kind is Kind.FILTER:
+        if problem.kind is ProblemKind.FILTER:
             yield node.from_problem(problem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.config import Node
+from engine.config import XmlElement
 from engine.core.namespaces import Durability
 from ospltool.check.deployment import listed
 from ospltool.check.findings import Finding
@@ -43,7 +43,7 @@ def no_reliable_channel(node: NodeView) -> Iterator[Finding]:
             yield node.found(place, message, subject=f"{service.name}/Channels/Channel@reliable")
 
 
-def _is_on(channel: Node, name: str) -> bool:
+def _is_on(channel: XmlElement, name: str) -> bool:
     given = channel.attribute(name)
     return given is not None and given.text.strip().lower() == "true"
 
@@ -108,7 +108,7 @@ def clocks_of_different_kinds(fleet: FleetView) -> Iterator[Finding]:
         yield node.found(element, message)
 
 
-def _clock_module(node: NodeView) -> Node | None:
+def _clock_module(node: NodeView) -> XmlElement | None:
     for name in _CLOCKS:
         element = node.domain_setting(f"{name}/UserClockModule")
         if element is not None:

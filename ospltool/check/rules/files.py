@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from engine.config import Kind, Span, Value
+from engine.config import ByteRange, ProblemKind, Value
 from engine.config.problems import printable, quoted
 from ospltool.check import edits
 from ospltool.check.findings import Finding
@@ -14,10 +14,10 @@ from ospltool.check.views import FileView, NodeView
 from ospltool.diagnostics.model import Severity
 
 MAX_RELATED = 5
-_OF_ANY_FILE = frozenset({Kind.UNREADABLE, Kind.TOO_LARGE, Kind.ENCODING})
+_OF_ANY_FILE = frozenset({ProblemKind.UNREADABLE, ProblemKind.TOO_LARGE, ProblemKind.ENCODING})
 
 
-def _of_kind(file: FileView, kind: Kind) -> Iterator[Finding]:
+def _of_kind(file: FileView, kind: ProblemKind) -> Iterator[Finding]:
     """The problems of one kind; those of the content of a fleet file belong to DUR007."""
     if kind not in _OF_ANY_FILE and _is_fleet(file):
         return
@@ -44,7 +44,7 @@ def unreadable_file(file: FileView) -> Iterator[Finding]:
     OpenSplice: Takes `file://` URIs only and answers anything else with `Invalid URI specified`.
     Reference: deployment guide, OSPL_URI
     """
-    return _of_kind(file, Kind.UNREADABLE)
+    return _of_kind(file, ProblemKind.UNREADABLE)
 
 
 @rule("DUR002", "file-too-large", Severity.ERROR, scope=Scope.FILE, blocks=EVERYWHERE)
@@ -62,7 +62,7 @@ def file_too_large(file: FileView) -> Iterator[Finding]:
     OpenSplice: Is not known to have any bound.
     Reference: bounds and habits of this tool
     """
-    return _of_kind(file, Kind.TOO_LARGE)
+    return _of_kind(file, ProblemKind.TOO_LARGE)
 
 
 @rule("DUR003", "wrong-encoding", Severity.ERROR, scope=Scope.FILE, blocks=EVERYWHERE)
@@ -78,7 +78,7 @@ def wrong_encoding(file: FileView) -> Iterator[Finding]:
     OpenSplice: Has a reader of its own; what it does with other encodings is not documented.
     Reference: XML 1.0, 4.3.3
     """
-    return _of_kind(file, Kind.ENCODING)
+    return _of_kind(file, ProblemKind.ENCODING)
 
 
 @rule("DUR004", "not-well-formed", Severity.ERROR, scope=Scope.FILE, blocks=EVERYWHERE)
@@ -95,7 +95,7 @@ def not_well_formed(file: FileView) -> Iterator[Finding]:
         parser`.
     Reference: XML 1.0, 2.1
     """
-    return _of_kind(file, Kind.SYNTAX)
+    return _of_kind(file, ProblemKind.SYNTAX)
 
 
 @rule("DUR005", "document-type", Severity.ERROR, scope=Scope.FILE, blocks=EVERYWHERE)
@@ -112,7 +112,7 @@ def document_type(file: FileView) -> Iterator[Finding]:
     OpenSplice: Its reader knows no document types.
     Reference: XML 1.0, 2.8
     """
-    return _of_kind(file, Kind.DTD)
+    return _of_kind(file, ProblemKind.DTD)
 
 
 @rule("DUR006", "wrong-root", Severity.ERROR, scope=Scope.FILE, blocks=EVERYWHERE)
@@ -130,7 +130,7 @@ def wrong_root(file: FileView) -> Iterator[Finding]:
         start.
     Reference: //OpenSplice
     """
-    return _of_kind(file, Kind.ROOT)
+    return _of_kind(file, ProblemKind.ROOT)
 
 
 @rule("DUR007", "wrong-fleet-file", Severity.ERROR, scope=Scope.FILE, blocks=EVERYWHERE)
@@ -186,7 +186,7 @@ def unset_variable(node: NodeView) -> Iterator[Finding]:
     OpenSplice: An unset ${VAR} expands to the empty string.
     Reference: deployment guide, environment variables in configuration files
     """
-    found: dict[str, list[tuple[str, Value, Span]]] = {}
+    found: dict[str, list[tuple[str, Value, ByteRange]]] = {}
     for path, value in node.values:
         for use in value.uses:
             if use.vanishes:
@@ -227,7 +227,7 @@ def bare_variable(node: NodeView) -> Iterator[Finding]:
             fix = None
             if node.source.text(value.span) == value.raw:
                 start = value.span.start + len(value.raw[: found.start()].encode(node.source.encoding))
-                span = Span(start, start + len(found.group().encode(node.source.encoding)))
+                span = ByteRange(start, start + len(found.group().encode(node.source.encoding)))
                 new = f"${{{found[1]}}}"
                 fix = edits.replace_span(node, span, new, f"Replace by '{new}'", is_safe=False)
             message = f"{quoted(found.group())} is taken as it stands; only ${{{found[1]}}} is a variable"
@@ -247,7 +247,7 @@ def defaults_differ(node: NodeView) -> Iterator[Finding]:
     OpenSplice: Expands each place by itself.
     Reference: bounds and habits of this tool
     """
-    first: dict[str, tuple[str, Span]] = {}
+    first: dict[str, tuple[str, ByteRange]] = {}
     for path, value in node.values:
         for use in value.uses:
             if use.operator != "-":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from engine.config import Node
+from engine.config import XmlElement
 from ospltool.check.deployment import host_of, listed
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, Scope, rule
@@ -20,7 +20,7 @@ def _groups(nodes: list[NodeView], key: Callable[[NodeView], object]) -> list[li
     return sorted(found.values(), key=len, reverse=True)
 
 
-def _place(node: NodeView, element: Node | None) -> Thing:
+def _place(node: NodeView, element: XmlElement | None) -> Thing:
     return element or (node.domain or node.document.root).name_span
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.config import Attribute, Node, Span
+from engine.config import Attribute, ByteRange, XmlElement
 from engine.config.fates import Fate, WithoutEffect, without_effect
 from engine.config.schema import schema
 from ospltool.check import edits
@@ -59,7 +59,7 @@ def commercial_setting(node: NodeView) -> Iterator[Finding]:
     Reference: //OpenSplice/Domain/Database
     """
     known = schema()
-    stack: list[Node] = [node.document.root]
+    stack: list[XmlElement] = [node.document.root]
     while stack:
         element = stack.pop()
         item = known.get(element.path)
@@ -288,7 +288,7 @@ def _called(found: WithoutEffect) -> str:
     return f"{attribute} of <{element}>" if attribute else f"<{element}>"
 
 
-def _place(found: WithoutEffect) -> Node | Attribute | Span:
+def _place(found: WithoutEffect) -> XmlElement | Attribute | ByteRange:
     """The name of an element with others in it, the value of a simple one, a whole attribute."""
     thing = found.thing
-    return thing.name_span if isinstance(thing, Node) and thing.value is None else thing
+    return thing.name_span if isinstance(thing, XmlElement) and thing.value is None else thing

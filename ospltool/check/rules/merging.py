@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.config import Node
+from engine.config import XmlElement
 from engine.core import expressions
 from engine.core.containment import covers
 from engine.core.namespaces import MergeRule, MergeType, Policy
@@ -15,7 +15,7 @@ from ospltool.check.views import NodeView
 from ospltool.diagnostics.model import Severity
 
 
-def merges(policy: Policy, element: Node) -> list[tuple[MergeRule, Node]]:
+def merges(policy: Policy, element: XmlElement) -> list[tuple[MergeRule, XmlElement]]:
     """The merge rules of a policy with their elements, in document order."""
     return list(zip(policy.merges, element.named("Merge"), strict=True))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from engine.config import Kind, Node
+from engine.config import ProblemKind, XmlElement
 from engine.config.name_spaces import conflict_text
 from engine.core import expressions
 from engine.core.containment import covers
@@ -84,7 +84,7 @@ def empty_name_space(node: NodeView) -> Iterator[Finding]:
     Reference: //OpenSplice/DurabilityService/NameSpaces/NameSpace
     """
     for problem in node.interpreted.problems:
-        if problem.kind is Kind.EMPTY_NAME_SPACE:
+        if problem.kind is ProblemKind.EMPTY_NAME_SPACE:
             yield node.from_problem(problem, blocks=NOWHERE)
 
 
@@ -103,7 +103,7 @@ def blank_topic(node: NodeView) -> Iterator[Finding]:
     Reference: //OpenSplice/DurabilityService/NameSpaces/NameSpace/PartitionTopic
     """
     for problem in node.interpreted.problems:
-        if problem.kind is not Kind.BLANK_TOPIC:
+        if problem.kind is not ProblemKind.BLANK_TOPIC:
             continue
         value = node.value_at(problem)
         owner = _owner(node, problem.line)
@@ -116,7 +116,7 @@ def blank_topic(node: NodeView) -> Iterator[Finding]:
         yield node.from_problem(problem, advice=help_, blocks=OPENSPLICE if is_first else NOWHERE, fix=fix)
 
 
-def _owner(node: NodeView, line: int) -> Node | None:
+def _owner(node: NodeView, line: int) -> XmlElement | None:
     """The last NameSpace that begins at or above a line."""
     return next((each for each in reversed(node.name_space_nodes) if each.line <= line), None)
 
@@ -231,7 +231,7 @@ def redundant_expression(node: NodeView) -> Iterator[Finding]:
                     break
 
 
-def _element(child: Node) -> Element | None:
+def _element(child: XmlElement) -> Element | None:
     if child.name == "Partition":
         return Element(child.text, "*")
     try:

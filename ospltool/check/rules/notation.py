@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.config import Node
+from engine.config import XmlElement
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, rule
 from ospltool.check.views import NodeView
 from ospltool.diagnostics.model import Severity
 
 
-def _label(node: Node) -> str:
+def _label(node: XmlElement) -> str:
     attribute = node.attribute("name")
     return f"name-space '{attribute.text}'" if attribute else "this name-space"
 

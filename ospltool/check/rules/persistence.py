@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from engine.config import Kind
+from engine.config import ProblemKind
 from engine.config.settings import StoreMode
 from engine.core.namespaces import Durability
 from ospltool.check import edits
@@ -103,7 +103,7 @@ def empty_store_directory(node: NodeView) -> Iterator[Finding]:
     Reference: //OpenSplice/DurabilityService/Persistent/StoreDirectory
     """
     for problem in node.interpreted.problems:
-        if problem.kind is Kind.EMPTY_VALUE and problem.subject.endswith("/StoreDirectory"):
+        if problem.kind is ProblemKind.EMPTY_VALUE and problem.subject.endswith("/StoreDirectory"):
             yield node.from_problem(problem, blocks=NOWHERE)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.config import Kind, Problem, Span
+from engine.config import ByteRange, Problem, ProblemKind
 from engine.config.persistence import GroupSettings, PersistenceService
 from engine.core import expressions
 from ospltool.check.findings import Finding
@@ -30,11 +30,11 @@ def _of(file: FileView, problem: Problem) -> Finding:
 
 
 def _is_order(problem: Problem) -> bool:
-    return problem.kind is Kind.OUT_OF_RANGE and problem.message.startswith(_BOUND)
+    return problem.kind is ProblemKind.OUT_OF_RANGE and problem.message.startswith(_BOUND)
 
 
 def _is_deprecated(problem: Problem) -> bool:
-    return problem.kind is Kind.BAD_VALUE and problem.message.startswith("synchronize_data")
+    return problem.kind is ProblemKind.BAD_VALUE and problem.message.startswith("synchronize_data")
 
 
 @rule("DUR810", "bad-persistence-service", Severity.ERROR, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
@@ -96,7 +96,7 @@ def _services(file: FileView) -> Iterator[PersistenceService]:
         yield from (each for each in file.persistence.services if each.synchronization.enable)
 
 
-def _place(file: FileView, span: Span) -> Place:
+def _place(file: FileView, span: ByteRange) -> Place:
     assert file.source is not None, "a file that was interpreted has a source"
     return Place.of(file.source, span)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from engine.config import Node
+from engine.config import XmlElement
 from engine.config.schema import SERVICE_COMMANDS
 from engine.config.settings import FailureAction
 from ospltool.check.findings import Finding
@@ -18,21 +18,21 @@ _ELEMENTS = frozenset(SERVICE_COMMANDS.values())
 _DDSI = ("DDSI2Service", "DDSI2EService")
 
 
-def _entries(node: NodeView) -> list[Node]:
+def _entries(node: NodeView) -> list[XmlElement]:
     return node.domain.named("Service") if node.domain else []
 
 
-def _name(element: Node) -> str | None:
+def _name(element: XmlElement) -> str | None:
     attribute = element.attribute("name")
     return attribute.text if attribute else None
 
 
-def _is_enabled(entry: Node) -> bool:
+def _is_enabled(entry: XmlElement) -> bool:
     attribute = entry.attribute("enabled")
     return attribute is None or attribute.text.strip().lower() != "false"
 
 
-def _configurations(node: NodeView) -> list[Node]:
+def _configurations(node: NodeView) -> list[XmlElement]:
     return [child for child in node.document.root.children if child.name in _ELEMENTS]
 
 
@@ -273,7 +273,7 @@ def service_listed_twice(node: NodeView) -> Iterator[Finding]:
     OpenSplice: Its schema allows any number of services.
     Reference: //OpenSplice/Domain/Service[@name]
     """
-    first: dict[str, Node] = {}
+    first: dict[str, XmlElement] = {}
     for entry in _entries(node):
         name = _name(entry)
         if name is not None and first.setdefault(name, entry) is not entry:
@@ -371,7 +371,7 @@ def interface_not_here(node: NodeView) -> Iterator[Finding]:
             yield node.found(element, f"this machine has no interface and no address {name!r}")
 
 
-def _ddsi_settings(node: NodeView, path: str) -> Iterator[Node]:
+def _ddsi_settings(node: NodeView, path: str) -> Iterator[XmlElement]:
     """A setting of all DDSI services, where it has a value."""
     for service in _configurations(node):
         element = service.find(path) if service.name in _DDSI else None

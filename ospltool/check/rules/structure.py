@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from engine.config import Kind, Problem
+from engine.config import Problem, ProblemKind
 from engine.config.schema import schema
 from ospltool.check import edits
 from ospltool.check.findings import Finding
@@ -50,7 +50,7 @@ def unknown_element(node: NodeView) -> Iterator[Finding]:
         DurabilityService, start with a WARNING elsewhere, and leave other services alone.
     Reference: //OpenSplice
     """
-    for problem in node.problems(Kind.UNKNOWN_ELEMENT):
+    for problem in node.problems(ProblemKind.UNKNOWN_ELEMENT):
         if problem.subject in REMOVED:
             continue
         element = node.node_at(problem)
@@ -72,7 +72,7 @@ def unknown_attribute(node: NodeView) -> Iterator[Finding]:
     OpenSplice: `Element '...': attribute '...' not allowed`, and the domain does not start.
     Reference: //OpenSplice
     """
-    for problem in node.problems(Kind.UNKNOWN_ATTRIBUTE):
+    for problem in node.problems(ProblemKind.UNKNOWN_ATTRIBUTE):
         attribute = node.attribute_at(problem)
         name, only_case = _suggestion(problem)
         owner = next((each for each in node.elements if attribute in each.attributes), None)
@@ -96,7 +96,7 @@ def missing_element(node: NodeView) -> Iterator[Finding]:
     OpenSplice: `Required element '...' is missing`, and the domain does not start.
     Reference: //OpenSplice
     """
-    for problem in node.problems(Kind.MISSING_ELEMENT):
+    for problem in node.problems(ProblemKind.MISSING_ELEMENT):
         yield node.from_problem(problem)
 
 
@@ -114,7 +114,7 @@ def missing_attribute(node: NodeView) -> Iterator[Finding]:
     OpenSplice: `Element '...' required attribute '...' is missing`, and the domain does not start.
     Reference: //OpenSplice
     """
-    for problem in node.problems(Kind.MISSING_ATTRIBUTE):
+    for problem in node.problems(ProblemKind.MISSING_ATTRIBUTE):
         element = node.node_at(problem)
         item = next((each for each in schema().attributes(element.path).values()
                      if problem.message.endswith(f"'{each.name}'")), None) if element else None  # fmt: skip
@@ -141,7 +141,7 @@ def repeated_element(node: NodeView) -> Iterator[Finding]:
         one name.
     Reference: //OpenSplice
     """
-    for problem in node.problems(Kind.REPEATED_ELEMENT):
+    for problem in node.problems(ProblemKind.REPEATED_ELEMENT):
         yield node.from_problem(problem)
 
 
@@ -158,7 +158,7 @@ def stray_text(node: NodeView) -> Iterator[Finding]:
     OpenSplice: No message of its validator is about such text.
     Reference: //OpenSplice
     """
-    for problem in node.problems(Kind.STRAY_TEXT):
+    for problem in node.problems(ProblemKind.STRAY_TEXT):
         yield node.from_problem(problem, blocks=NOWHERE)
 
 
@@ -175,7 +175,7 @@ def removed_setting(node: NodeView) -> Iterator[Finding]:
     OpenSplice: The validator of 6.9 refuses the file.
     Reference: //OpenSplice/DurabilityService/Persistent
     """
-    for problem in node.problems(Kind.UNKNOWN_ELEMENT):
+    for problem in node.problems(ProblemKind.UNKNOWN_ELEMENT):
         why = REMOVED.get(problem.subject)
         element = node.node_at(problem)
         if why and element:
@@ -216,7 +216,7 @@ def wrong_service_name(node: NodeView) -> Iterator[Finding]:
     Reference: //OpenSplice/DurabilityService[@name]
     """
     for problem in node.interpreted.problems:
-        if problem.kind is Kind.SERVICE and node.has_durability:
+        if problem.kind is ProblemKind.SERVICE and node.has_durability:
             wanted = node.configuration.service
             listed = {entry.name for entry in node.configuration.domain.services}
             names = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from engine.config import Kind, Problem, Value
+from engine.config import Problem, ProblemKind, Value
 from engine.config.schema import Item, Type, documented, engine_schema, schema
 from ospltool.check import edits
 from ospltool.check.findings import Finding
@@ -30,7 +30,7 @@ def _refusing(value: Value) -> frozenset[Target]:
 
 
 def _bad(node: NodeView, *types: Type) -> Iterator[tuple[Problem, Item, Value]]:
-    for problem in node.problems(Kind.BAD_VALUE):
+    for problem in node.problems(ProblemKind.BAD_VALUE):
         item = _item(problem)
         value = node.value_at(problem)
         if item and value and item.type in types and problem.subject != _STORE_MODE:
@@ -130,7 +130,7 @@ def out_of_range(node: NodeView) -> Iterator[Finding]:
         nearest value of the range; for masterPriority it says so.
     Reference: //OpenSplice
     """
-    for problem in node.problems(Kind.OUT_OF_RANGE):
+    for problem in node.problems(ProblemKind.OUT_OF_RANGE):
         item = _item(problem)
         value = node.value_at(problem)
         if item is None or value is None:
@@ -162,7 +162,7 @@ def value_too_long(node: NodeView) -> Iterator[Finding]:
     OpenSplice: `Element '...' incorrect value '...'`, and the domain does not start.
     Reference: //OpenSplice/DurabilityService/EntityNames
     """
-    for problem in node.problems(Kind.TOO_LONG):
+    for problem in node.problems(ProblemKind.TOO_LONG):
         yield node.from_problem(problem)
 
 
@@ -180,7 +180,7 @@ def empty_value(node: NodeView) -> Iterator[Finding]:
         ospltool node refuses it.
     Reference: //OpenSplice
     """
-    for problem in node.problems(Kind.EMPTY_VALUE):
+    for problem in node.problems(ProblemKind.EMPTY_VALUE):
         yield node.from_problem(problem, blocks=NOWHERE)
 
 
@@ -221,7 +221,7 @@ def domain_id_too_high(node: NodeView) -> Iterator[Finding]:
     Reference: //OpenSplice/Domain/Id
     """
     for problem in node.interpreted.problems:
-        if problem.kind is Kind.OUT_OF_RANGE and problem not in node.interpreted.schema_problems:
+        if problem.kind is ProblemKind.OUT_OF_RANGE and problem not in node.interpreted.schema_problems:
             yield node.from_problem(problem)
 
 
@@ -239,7 +239,7 @@ def unknown_store_mode(node: NodeView) -> Iterator[Finding]:
         silently means XML. ospltool nodes have one kind of store, but refuse the word all the same.
     Reference: //OpenSplice/DurabilityService/Persistent/StoreMode
     """
-    for problem in node.problems(Kind.BAD_VALUE):
+    for problem in node.problems(ProblemKind.BAD_VALUE):
         value = node.value_at(problem)
         if problem.subject == _STORE_MODE and value:
             hint = "with its validator off, OpenSplice silently uses the XML store"

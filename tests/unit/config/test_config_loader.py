@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import ConfigError, Configuration, Kind, interpret, load, load_fleet, parse
+from engine.config import ConfigError, Configuration, ProblemKind, interpret, load, load_fleet, parse
 from engine.config.settings import Expiry, FailureAction, StoreMode, Verbosity
 from engine.core.namespaces import Alignee, Durability, Element, MergeRule, MergeType
 
@@ -29,7 +29,7 @@ def read(text: str, environ: dict[str, str] | None = None, **arguments: str) -> 
 
 
 def check_problem(
-    text: str, kind: Kind, words: str, place: str = "", environ: dict[str, str] | None = None
+    text: str, kind: ProblemKind, words: str, place: str = "", environ: dict[str, str] | None = None
 ) -> None:
     """Exactly one problem, whose underlined text is `place`."""
     document = parse(text.encode(), "f.xml", environ or {})
@@ -158,7 +158,7 @@ def test_settings_know_their_origin_and_their_raw_text() -> None:
 
 def test_the_first_of_repeated_elements_counts_and_is_reported() -> None:
     check_problem(
-        file_with(domain="<Role>a</Role><Role>b</Role>"), Kind.REPEATED_ELEMENT, "only once", "Role"
+        file_with(domain="<Role>a</Role><Role>b</Role>"), ProblemKind.REPEATED_ELEMENT, "only once", "Role"
     )
     document = parse(file_with(domain="<Role>a</Role><Role>b</Role>").encode(), "f.xml", {})
     assert interpret(document).configuration.domain.role == "a"
@@ -167,53 +167,63 @@ def test_the_first_of_repeated_elements_counts_and_is_reported() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "words", "place"),
     [
-        (file_with(NAME_SPACES + "<Presistent/>"), Kind.UNKNOWN_ELEMENT, "mean Persistent", "Presist"),
-        (file_with(NAME_SPACES + "<tracing/>"), Kind.UNKNOWN_ELEMENT, "mean Tracing", "tracing"),
-        (file_with(NAME_SPACES + "<Verbosity/>"), Kind.UNKNOWN_ELEMENT, r"belongs in .*/Tracing$", "Verb"),
-        (file_with(NAME_SPACES.replace("alignee", "aligneee")), Kind.UNKNOWN_ATTRIBUTE, "", ""),
-        (file_with(NAME_SPACES.replace('alignee="Initial"', "")), Kind.MISSING_ATTRIBUTE, "alignee", "Poli"),
-        (file_with(NAME_SPACES.replace('"true"', '"yes"')), Kind.BAD_VALUE, "true or false", "yes"),
-        (file_with(NAME_SPACES.replace("Initial", "Eager")), Kind.BAD_VALUE, "none of", "Eager"),
+        (file_with(NAME_SPACES + "<Presistent/>"), ProblemKind.UNKNOWN_ELEMENT, "mean Persistent", "Presist"),
+        (file_with(NAME_SPACES + "<tracing/>"), ProblemKind.UNKNOWN_ELEMENT, "mean Tracing", "tracing"),
+        (
+            file_with(NAME_SPACES + "<Verbosity/>"),
+            ProblemKind.UNKNOWN_ELEMENT,
+            r"belongs in .*/Tracing$",
+            "Verb",
+        ),
+        (file_with(NAME_SPACES.replace("alignee", "aligneee")), ProblemKind.UNKNOWN_ATTRIBUTE, "", ""),
+        (
+            file_with(NAME_SPACES.replace('alignee="Initial"', "")),
+            ProblemKind.MISSING_ATTRIBUTE,
+            "alignee",
+            "Poli",
+        ),
+        (file_with(NAME_SPACES.replace('"true"', '"yes"')), ProblemKind.BAD_VALUE, "true or false", "yes"),
+        (file_with(NAME_SPACES.replace("Initial", "Eager")), ProblemKind.BAD_VALUE, "none of", "Eager"),
         (
             file_with(NAME_SPACES.replace('"Initial"', '"Initial" masterPriority="300"')),
-            Kind.OUT_OF_RANGE,
+            ProblemKind.OUT_OF_RANGE,
             "between 0 and 255",
             "300",
         ),
-        (file_with(domain="<Id>231</Id>"), Kind.OUT_OF_RANGE, "230", "231"),
-        (file_with(domain="<Id>x</Id>"), Kind.BAD_VALUE, "whole number", "x"),
-        (file_with(domain="<Id/>"), Kind.EMPTY_VALUE, "default, 0", "<Id/>"),
-        (file_with(domain="<Id>${UNSET}</Id>"), Kind.BAD_VALUE, r"from '\$\{UNSET\}'", "${UNSET}"),
-        (file_with(domain="<Id>${V:?say which}</Id>"), Kind.EXPANSION, "say which", "${V:?say which}"),
-        (file_with(NAME_SPACES + "words"), Kind.STRAY_TEXT, "words", "words"),
-        (file_with(""), Kind.MISSING_ELEMENT, "NameSpaces", "DurabilityService"),
-        (file_with(name="other"), Kind.SERVICE, "'other'", "DurabilityService"),
+        (file_with(domain="<Id>231</Id>"), ProblemKind.OUT_OF_RANGE, "230", "231"),
+        (file_with(domain="<Id>x</Id>"), ProblemKind.BAD_VALUE, "whole number", "x"),
+        (file_with(domain="<Id/>"), ProblemKind.EMPTY_VALUE, "default, 0", "<Id/>"),
+        (file_with(domain="<Id>${UNSET}</Id>"), ProblemKind.BAD_VALUE, r"from '\$\{UNSET\}'", "${UNSET}"),
+        (file_with(domain="<Id>${V:?say which}</Id>"), ProblemKind.EXPANSION, "say which", "${V:?say which}"),
+        (file_with(NAME_SPACES + "words"), ProblemKind.STRAY_TEXT, "words", "words"),
+        (file_with(""), ProblemKind.MISSING_ELEMENT, "NameSpaces", "DurabilityService"),
+        (file_with(name="other"), ProblemKind.SERVICE, "'other'", "DurabilityService"),
         (
             file_with("<NameSpaces><NameSpace name='a'><Partition>a</Partition></NameSpace></NameSpaces>"),
-            Kind.NO_POLICY,
+            ProblemKind.NO_POLICY,
             "'a'",
             "NameSpace",
         ),
         (
             file_with(NAME_SPACES.replace("<Partition>*</Partition>", "")),
-            Kind.EMPTY_NAME_SPACE,
+            ProblemKind.EMPTY_NAME_SPACE,
             "all",
             "Name",
         ),
         (
             file_with(NAME_SPACES + "<Persistent><StoreDirectory/></Persistent>"),
-            Kind.EMPTY_VALUE,
+            ProblemKind.EMPTY_VALUE,
             "stored",
             "Store",
         ),
     ],
 )
 def test_what_no_node_should_start_on_is_a_problem_with_a_place(
-    text: str, kind: Kind, words: str, place: str
+    text: str, kind: ProblemKind, words: str, place: str
 ) -> None:
-    if kind is Kind.UNKNOWN_ATTRIBUTE:
+    if kind is ProblemKind.UNKNOWN_ATTRIBUTE:
         kinds = {problem.kind for problem in interpret(parse(text.encode(), "f.xml", {})).problems}
-        assert kinds == {Kind.UNKNOWN_ATTRIBUTE, Kind.MISSING_ATTRIBUTE}
+        assert kinds == {ProblemKind.UNKNOWN_ATTRIBUTE, ProblemKind.MISSING_ATTRIBUTE}
         return
     check_problem(text, kind, words, place)
 
@@ -235,7 +245,7 @@ def two_name_spaces(left: str, right: str, second: str = "b") -> str:
 )
 def test_overlapping_name_spaces_are_refused_with_a_witness(left: str, right: str, witness: str) -> None:
     text = two_name_spaces(left, right)
-    check_problem(text, Kind.OVERLAP, re.escape(witness), "NameSpace")
+    check_problem(text, ProblemKind.OVERLAP, re.escape(witness), "NameSpace")
 
 
 def test_disjoint_name_spaces_co_exist() -> None:
@@ -245,14 +255,14 @@ def test_disjoint_name_spaces_co_exist() -> None:
 
 def test_one_name_for_two_name_spaces_is_refused() -> None:
     text = two_name_spaces("<Partition>p</Partition>", "<Partition>q</Partition>", second="a")
-    check_problem(text, Kind.DUPLICATE_NAME, "line 3", "NameSpace")
+    check_problem(text, ProblemKind.DUPLICATE_NAME, "line 3", "NameSpace")
 
 
 def test_a_blank_topic_is_refused_wherever_it_stands() -> None:
     text = two_name_spaces(
         "<Partition>p</Partition><PartitionTopic>q.</PartitionTopic>", "<Partition>r</Partition>"
     )
-    check_problem(text, Kind.BLANK_TOPIC, "blank topic", "q.")
+    check_problem(text, ProblemKind.BLANK_TOPIC, "blank topic", "q.")
 
 
 def test_built_in_topics_are_set_apart() -> None:
@@ -282,7 +292,7 @@ def test_a_file_may_configure_several_services() -> None:
     other = f'<DurabilityService name="two"><Nonsense/>{NAME_SPACES}</DurabilityService>'
     assert read(file_with(rest=other)).service == "durability"
     twice = file_with(rest=f'<DurabilityService name="durability">{NAME_SPACES}</DurabilityService>')
-    check_problem(twice, Kind.SERVICE, "2 DurabilityService", "DurabilityService")
+    check_problem(twice, ProblemKind.SERVICE, "2 DurabilityService", "DurabilityService")
 
 
 def test_all_problems_are_reported_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
@@ -291,9 +301,9 @@ def test_all_problems_are_reported_at_once_in_the_order_of_the_file(tmp_path: Pa
     with pytest.raises(ConfigError) as caught:
         load(f"file://{path}", {})
     assert [problem.kind for problem in caught.value.problems] == [
-        Kind.BAD_VALUE,
-        Kind.BAD_VALUE,
-        Kind.UNKNOWN_ELEMENT,
+        ProblemKind.BAD_VALUE,
+        ProblemKind.BAD_VALUE,
+        ProblemKind.UNKNOWN_ELEMENT,
     ]
     assert (caught.value.path, caught.value.line) == (str(path), 1)
     assert "\n" in str(caught.value)
@@ -302,7 +312,7 @@ def test_all_problems_are_reported_at_once_in_the_order_of_the_file(tmp_path: Pa
 def test_another_root_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         interpret(parse(b"<CycloneDDS/>", "f.xml", {}))
-    assert caught.value.problems[0].kind is Kind.ROOT
+    assert caught.value.problems[0].kind is ProblemKind.ROOT
 
 
 def test_messages_are_safe_for_a_terminal() -> None:
@@ -341,5 +351,5 @@ def test_more_than_can_be_compared_is_refused_before_it_is_compared(service: str
     began = time.process_time()
     with pytest.raises(ConfigError) as caught:
         interpret(parse(file_with(service).encode(), "f.xml", {}))
-    assert caught.value.problems[0].kind is Kind.TOO_LARGE
+    assert caught.value.problems[0].kind is ProblemKind.TOO_LARGE
     assert time.process_time() - began < 2.0

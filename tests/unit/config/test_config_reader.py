@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.config import ConfigError, Document, Kind, Node, Problem, parse, read_document
+from engine.config import ConfigError, Document, Problem, ProblemKind, XmlElement, parse, read_document
 from engine.config.reader import MAX_BYTES, MAX_DEPTH, MAX_NODES
 
 SAMPLE = Path(__file__).parents[3] / "samples" / "three-nodes" / "n1.xml"
@@ -19,7 +19,7 @@ def parsed(text: str | bytes, environ: dict[str, str] | None = None) -> Document
     return parse(text.encode() if isinstance(text, str) else text, "f.xml", environ or {})
 
 
-def check_refused(data: str | bytes, kind: Kind, line: int, column: int, words: str = "") -> None:
+def check_refused(data: str | bytes, kind: ProblemKind, line: int, column: int, words: str = "") -> None:
     with pytest.raises(ConfigError) as caught:
         parsed(data)
     (problem,) = caught.value.problems
@@ -28,7 +28,7 @@ def check_refused(data: str | bytes, kind: Kind, line: int, column: int, words: 
     assert str(caught.value).startswith(f"f.xml:{line}:{column}: ")
 
 
-def slice_of(document: Document, node: Node) -> bytes:
+def slice_of(document: Document, node: XmlElement) -> bytes:
     return document.source.data[node.span.start : node.span.end]
 
 
@@ -113,7 +113,7 @@ def test_values_remember_their_raw_text_and_their_variables() -> None:
 def test_a_broken_expansion_is_a_problem_and_the_rest_is_read() -> None:
     document = parsed("<a><b>x${V:?please}</b><c>1</c></a>")
     (problem,) = document.problems
-    assert (problem.kind, problem.line, problem.column) == (Kind.EXPANSION, 1, 8)
+    assert (problem.kind, problem.line, problem.column) == (ProblemKind.EXPANSION, 1, 8)
     assert "please" in problem.message
     assert document.root.children[0].text == "x${V:?please}"
     assert document.root.children[1].text == "1"
@@ -122,27 +122,33 @@ def test_a_broken_expansion_is_a_problem_and_the_rest_is_read() -> None:
 @pytest.mark.parametrize(
     ("data", "kind", "line", "column", "words"),
     [
-        ("", Kind.SYNTAX, 1, 1, "no element"),
-        ("<a>\n<b></a>", Kind.SYNTAX, 2, 6, "does not close <b>, which was opened in line 2"),
-        ("<a>\n<b>\n", Kind.SYNTAX, 3, 1, "<b> of line 2 is not closed"),
-        ('<a x="1" x="2"/>', Kind.SYNTAX, 1, 10, "duplicate attribute"),
-        ("<a/><b/>", Kind.SYNTAX, 1, 5, "junk"),
-        ("<a>&foo;</a>", Kind.SYNTAX, 1, 4, "undefined entity"),
-        ("<a b=1/>", Kind.SYNTAX, 1, 6, "not well-formed"),
-        ("<!DOCTYPE a []><a/>", Kind.DTD, 1, 1, "document types"),
-        ('\n<!DOCTYPE a SYSTEM "http://x/y.dtd"><a/>', Kind.DTD, 2, 1, "document types"),
-        (b"<a>\n\x00</a>", Kind.ENCODING, 2, 1, "NUL"),
-        ("<a/>".encode("utf-16"), Kind.ENCODING, 1, 1, "UTF-16"),
-        ("<a/>".encode("utf-16-be"), Kind.ENCODING, 1, 1, "UTF-16"),
-        (b"<a>\n \xff</a>", Kind.ENCODING, 2, 2, "not UTF-8"),
-        (b'<?xml version="1.0" encoding="EBCDIC"?><a/>', Kind.ENCODING, 1, 31, "not supported"),
-        (b'<?xml version="1.0" encoding="US-ASCII"?><a>\xc3\xa9</a>', Kind.ENCODING, 1, 45, "not US-ASCII"),
-        ("<a>" * (MAX_DEPTH + 1), Kind.TOO_LARGE, 1, 3 * MAX_DEPTH + 1, "deep"),
-        ("<" + "a" * 200 + "/>", Kind.TOO_LARGE, 1, 1, "name"),
+        ("", ProblemKind.SYNTAX, 1, 1, "no element"),
+        ("<a>\n<b></a>", ProblemKind.SYNTAX, 2, 6, "does not close <b>, which was opened in line 2"),
+        ("<a>\n<b>\n", ProblemKind.SYNTAX, 3, 1, "<b> of line 2 is not closed"),
+        ('<a x="1" x="2"/>', ProblemKind.SYNTAX, 1, 10, "duplicate attribute"),
+        ("<a/><b/>", ProblemKind.SYNTAX, 1, 5, "junk"),
+        ("<a>&foo;</a>", ProblemKind.SYNTAX, 1, 4, "undefined entity"),
+        ("<a b=1/>", ProblemKind.SYNTAX, 1, 6, "not well-formed"),
+        ("<!DOCTYPE a []><a/>", ProblemKind.DTD, 1, 1, "document types"),
+        ('\n<!DOCTYPE a SYSTEM "http://x/y.dtd"><a/>', ProblemKind.DTD, 2, 1, "document types"),
+        (b"<a>\n\x00</a>", ProblemKind.ENCODING, 2, 1, "NUL"),
+        ("<a/>".encode("utf-16"), ProblemKind.ENCODING, 1, 1, "UTF-16"),
+        ("<a/>".encode("utf-16-be"), ProblemKind.ENCODING, 1, 1, "UTF-16"),
+        (b"<a>\n \xff</a>", ProblemKind.ENCODING, 2, 2, "not UTF-8"),
+        (b'<?xml version="1.0" encoding="EBCDIC"?><a/>', ProblemKind.ENCODING, 1, 31, "not supported"),
+        (
+            b'<?xml version="1.0" encoding="US-ASCII"?><a>\xc3\xa9</a>',
+            ProblemKind.ENCODING,
+            1,
+            45,
+            "not US-ASCII",
+        ),
+        ("<a>" * (MAX_DEPTH + 1), ProblemKind.TOO_LARGE, 1, 3 * MAX_DEPTH + 1, "deep"),
+        ("<" + "a" * 200 + "/>", ProblemKind.TOO_LARGE, 1, 1, "name"),
     ],
 )
 def test_what_is_no_configuration_is_refused_with_its_place(
-    data: str | bytes, kind: Kind, line: int, column: int, words: str
+    data: str | bytes, kind: ProblemKind, line: int, column: int, words: str
 ) -> None:
     check_refused(data, kind, line, column, words)
 
@@ -203,7 +209,7 @@ def test_a_huge_file_is_not_read_to_its_end(tmp_path: Path) -> None:
 
 def test_elements_are_counted_up_to_a_stated_bound() -> None:
     assert len(parsed("<a>" + "<b/>" * (MAX_NODES - 1) + "</a>").root.children) == MAX_NODES - 1
-    check_refused("<a>" + "<b/>" * MAX_NODES + "</a>", Kind.TOO_LARGE, 1, 4 * MAX_NODES, "elements")
+    check_refused("<a>" + "<b/>" * MAX_NODES + "</a>", ProblemKind.TOO_LARGE, 1, 4 * MAX_NODES, "elements")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +219,7 @@ def test_elements_are_counted_up_to_a_stated_bound() -> None:
 def test_what_cannot_be_read_says_so(uri: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_document(uri, {})
-    assert caught.value.problems[0].kind is Kind.UNREADABLE
+    assert caught.value.problems[0].kind is ProblemKind.UNREADABLE
 
 
 def test_uris_and_paths_name_the_same_file(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from engine.dds.activity import Activities
 from engine.node.disk import Disk, trace_found
 from engine.runtime.persistence import MAX_GATHERED
 from engine.store.backups import REPLACED_MARK
-from engine.store.interface import Change
+from engine.store.interface import GroupChange
 from engine.store.sqlite import SqliteStore
 from engine.tracing.levels import Level
 from engine.tracing.tracer import Tracer
@@ -114,7 +114,7 @@ class Writing:
 
     def append(self, count: int) -> None:
         for number in range(count):
-            change = Change(GROUP, make_sample(number + 2, b"w" * 16, DATA, b"key", b"payload"))
+            change = GroupChange(GROUP, make_sample(number + 2, b"w" * 16, DATA, b"key", b"payload"))
             self.disk.persistence.append("a", [change])
             self.disk.wake()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.config.settings import ContentFilter
+from engine.config.settings import ContentFilterSettings
 from engine.node.filters import ContentFilters
 
 
@@ -33,6 +33,6 @@ def test_a_filter_without_effect_is_reported(
 ) -> None:
     heard: Any = Heard()
     origin: Any = "n1.xml:7:5"
-    ContentFilters([ContentFilter(content, topics, origin)], heard)
+    ContentFilters([ContentFilterSettings(content, topics, origin)], heard)
     expected = [("filter.ignored", {"place": origin, "cause": cause})] if cause else []
     assert heard.events == expected

@@ -16,7 +16,7 @@ from engine.dds.activity import Activities
 from engine.node.capture import Capture
 from engine.node.disk import Disk, Pace
 from engine.store.files import DATABASE
-from engine.store.interface import Change
+from engine.store.interface import GroupChange
 from tests.unit.store.making import description, samples
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Written:
     def append(self, start: int, end: int) -> None:
         """Live changes, each handed over for itself."""
         for sample in samples(start, end):
-            self.disk.persistence.append(SPACE, [Change(GROUP, sample)])
+            self.disk.persistence.append(SPACE, [GroupChange(GROUP, sample)])
             self.flush()
 
     def flush(self) -> None:

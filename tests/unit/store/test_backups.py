@@ -17,7 +17,7 @@ from engine.runtime.backups import PATIENCE, BackupDropped, BackupKept, BackupMi
 from engine.runtime.jobs import Conversion, Degraded
 from engine.runtime.persistence import Persistence
 from engine.store.backups import Replaced, replaced
-from engine.store.interface import MAX_BACKUPS, Change, DamageLog, SetState
+from engine.store.interface import MAX_BACKUPS, DamageLog, GroupChange, SetState
 from engine.store.memory import Medium, MemoryStore
 from engine.store.sqlite import SqliteStore
 from tests.unit.store.making import description, sample, samples
@@ -47,7 +47,7 @@ class Place:
         self.persistence = Persistence(self.store)
 
     def append(self, new: Sequence[Sample]) -> None:
-        self.persistence.append(SPACE, [Change(GROUP, one) for one in new])
+        self.persistence.append(SPACE, [GroupChange(GROUP, one) for one in new])
         self.work()
 
     def write(self, new: Sequence[Sample], *, why: str = "", conversion: Conversion | None = None) -> None:
@@ -160,7 +160,7 @@ def test_a_set_that_is_kept_is_not_changed_in_place(place: Place) -> None:
     old = numbered(0, 100)
     place.append(old)
     new = [*old[1:], sample(500, payload_bytes=PAYLOAD)]
-    conversion = Conversion([Change(GROUP, new[-1], [old[0]])], before=summary(old))
+    conversion = Conversion([GroupChange(GROUP, new[-1], [old[0]])], before=summary(old))
     place.write(new, why="because", conversion=conversion)
     place.work()
     assert place.content() == set(new)
@@ -171,7 +171,7 @@ def test_a_set_that_came_as_a_stream_leaves_a_backup_too(place: Place) -> None:
     old, new = numbered(0, 30), numbered(20, 60)
     place.append(old)
     place.persistence.fill(SPACE, b"stream", GROUP, Rows.of(new[:-1]))
-    place.write(new, why="because", conversion=Conversion([Change(GROUP, new[-1])], b"stream"))
+    place.write(new, why="because", conversion=Conversion([GroupChange(GROUP, new[-1])], b"stream"))
     place.work()
     assert place.content() == set(new)
     assert place.backups() == [set(old)]
@@ -258,7 +258,7 @@ def test_where_both_do_not_fit_the_new_set_is_stored_and_the_old_one_is_said_to_
     assert len(place.backups()) == 1, "one fits"
     place.append(numbered(500, 529))
     old, new = place.content(), [*numbered(500, 529), *numbered(600, 601)]
-    conversion = Conversion([Change(GROUP, new[-1], large)], before=summary(sorted(old)))
+    conversion = Conversion([GroupChange(GROUP, new[-1], large)], before=summary(sorted(old)))
     place.write(new, why="merge policy Replace", conversion=conversion)
     for _ in range(PATIENCE + 3):
         place.persistence.work()

@@ -12,7 +12,7 @@ from engine.dataset.rows import Rows
 from engine.runtime.jobs import Conversion
 from engine.runtime.persistence import Persistence
 from engine.simulator.disk import PowerCut, WatchedStore
-from engine.store.interface import Change, DamageLog
+from engine.store.interface import DamageLog, GroupChange
 from engine.store.memory import Medium
 from tests.unit.store.making import description, samples
 
@@ -60,7 +60,7 @@ def cut_after(steps: int, conversion: Conversion | None) -> tuple[int, dict[str,
 def test_a_power_cut_leaves_a_set_with_its_own_lineage(by_difference: bool) -> None:
     data = DataSet()
     data.open_group(GROUP.group, 0).extend(Rows.of(OLD))
-    changes = [Change(GROUP, one) for one in NEW[30:]]
+    changes = [GroupChange(GROUP, one) for one in NEW[30:]]
     conversion = Conversion(changes, before=data.summary()) if by_difference else None
     left = [cut_after(steps, conversion) for steps in range(STEPS)]
     lineages = {30: "old", 60: "new"}

@@ -21,7 +21,7 @@ from engine.runtime.jobs import Degraded, Recovered
 from engine.runtime.persistence import Persistence
 from engine.runtime.startup import read_store
 from engine.store.files import DATABASE, LEDGER
-from engine.store.interface import Change, DamageLog, Fellow, StoreFailed, StoreRefused
+from engine.store.interface import DamageLog, GroupChange, RememberedFellow, StoreFailed, StoreRefused
 from engine.store.schema import PAGE_BYTES
 from engine.store.sqlite import SqliteStore
 from engine.store.view import StoreView
@@ -69,19 +69,19 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     while store.tidy():
         pass
     store.mark(SPACE, {"lineage": "1/a/1"})
-    store.remember_fellows(SPACE, [Fellow("f" * 32, "n2", "role")])
+    store.remember_fellows(SPACE, [RememberedFellow("f" * 32, "n2", "role")])
     store.close()
     shutil.copytree(work, places["ended"])
     store = SqliteStore(work, "n1", lambda: NODE_ID)
     for one in LATER:
-        store.append(SPACE, [Change(GROUPS[0], one)])
+        store.append(SPACE, [GroupChange(GROUPS[0], one)])
     shutil.copytree(work, places["killed"], ignore=shutil.ignore_patterns("*-shm"))
     for one in LATER:
-        store.append(SPACE, [Change(GROUPS[0], one)])
+        store.append(SPACE, [GroupChange(GROUPS[0], one)])
     store.close()
     with contextlib.closing(SqliteStore(places["ended"], "n1", lambda: NODE_ID)) as ended:
         for one in LATER:
-            ended.append(SPACE, [Change(GROUPS[0], one)])
+            ended.append(SPACE, [GroupChange(GROUPS[0], one)])
     return places
 
 
@@ -152,7 +152,7 @@ def check_healed(store: SqliteStore, directory: Path) -> None:
 
     hand_over()
     for one in LATER[:3]:
-        queue.append(SPACE, [Change(GROUPS[0], one)])
+        queue.append(SPACE, [GroupChange(GROUPS[0], one)])
     written = False
     while not queue.is_idle:
         assert queue.work(), queue.problem
@@ -162,7 +162,7 @@ def check_healed(store: SqliteStore, directory: Path) -> None:
                 written = True
                 hand_over()
                 for one in LATER[:3]:
-                    queue.append(SPACE, [Change(GROUPS[0], one)])
+                    queue.append(SPACE, [GroupChange(GROUPS[0], one)])
     while store.tidy():
         pass
     store.close()
@@ -351,7 +351,7 @@ def test_a_file_that_fails_while_it_is_written_to_is_put_aside_once(
     directory = tmp_path / "later"
     store = broken_later(stores, directory)
     queue = Persistence(store)
-    queue.append(SPACE, [Change(GROUPS[0], one) for one in samples(0, 3_000, SMALL)])
+    queue.append(SPACE, [GroupChange(GROUPS[0], one) for one in samples(0, 3_000, SMALL)])
     assert queue.work()
     degraded, *recovered = queue.results()
     assert isinstance(degraded, Degraded)
@@ -360,7 +360,7 @@ def test_a_file_that_fails_while_it_is_written_to_is_put_aside_once(
     assert queue.is_idle
     assert queue.is_overflowed, "nothing is acknowledged before the set is written anew"
     assert (queue.handed_over, queue.queued_changes) == (queue.carried_out, 0)
-    queue.append(SPACE, [Change(GROUPS[0], sample(1))])
+    queue.append(SPACE, [GroupChange(GROUPS[0], sample(1))])
     assert queue.is_idle, "it comes with the set"
     assert store.marks(SPACE)["lineage"] == "1/a/1"
     assert store.complete_set(SPACE) is None
@@ -383,7 +383,7 @@ def test_a_node_that_dies_before_its_set_is_written_anew_knows_that_it_is_missin
             assert again.report.is_damaged, "an empty store must not win"
             assert any("was lost with store.sqlite.damaged-1" in line for line in again.report.findings)
             assert again.report.node_id == NODE_ID
-            assert again.report.fellows == {SPACE: (Fellow("f" * 32, "n2", "role"),)}
+            assert again.report.fellows == {SPACE: (RememberedFellow("f" * 32, "n2", "role"),)}
     store = open_damaged(copy)
     check_healed(store, copy)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.store.files import DATABASE
-from engine.store.interface import Change, DamageLog, StoreFailed, StoreFull
+from engine.store.interface import DamageLog, GroupChange, StoreFailed, StoreFull
 from engine.store.memory import Medium, MemoryStore
 from engine.store.opening import open_store
 from tests.unit.store.making import description, sample, samples
@@ -90,7 +90,9 @@ def append_until_refused(store: Store, start: int) -> int:
     """Append in small transactions until one fails for want of space; returns the first that is not there."""
     for number in range(start, start + 100_000, 50):
         try:
-            store.append(SPACE, [Change(description(), one, ()) for one in samples(number, number + 50, 200)])
+            store.append(
+                SPACE, [GroupChange(description(), one, ()) for one in samples(number, number + 50, 200)]
+            )
         except StoreFull:
             return number
     raise AssertionError("the disk never filled")
@@ -105,7 +107,9 @@ def test_a_full_disk_loses_nothing_and_is_usable_again(tmp_path: Path) -> None:
             end = append_until_refused(store, 0)
             assert end > 0
             with pytest.raises(StoreFull):
-                store.append(SPACE, [Change(description(), one, ()) for one in samples(end, end + 50, 200)])
+                store.append(
+                    SPACE, [GroupChange(description(), one, ()) for one in samples(end, end + 50, 200)]
+                )
             assert content(store) == set(samples(0, end, 200))
             with pytest.raises(StoreFull):
                 store.begin_set(SPACE).add(description(), samples(0, 5000, 200))
@@ -146,7 +150,7 @@ def test_opening_on_a_full_disk_is_refused_as_such_and_changes_nothing(tmp_path:
     if not is_new:
         with contextlib.closing(open_store(tmp_path / "made", "node")) as store:
             store.commit_complete(store.begin_set(SPACE))
-            store.append(SPACE, [Change(description(), one, ()) for one in samples(0, 500, 200)])
+            store.append(SPACE, [GroupChange(description(), one, ()) for one in samples(0, 500, 200)])
             for name in (DATABASE, f"{DATABASE}-wal", "store.ledger"):
                 shutil.copy(tmp_path / "made" / name, image)  # what a SIGKILL leaves
     mounted = tmp_path / "disk"
@@ -182,7 +186,7 @@ def test_a_disk_that_turns_read_only_is_a_typed_failure(tmp_path: Path) -> None:
     with small_disk(tmp_path, "16m") as disk:
         with contextlib.closing(open_store(disk, "node")) as store:
             store.commit_complete(store.begin_set(SPACE))
-            store.append(SPACE, [Change(description(), sample(1), ())])
+            store.append(SPACE, [GroupChange(description(), sample(1), ())])
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         with pytest.raises(StoreFailed):
             open_store(disk, "node")
@@ -210,7 +214,7 @@ def test_a_write_that_fails_at_any_length_of_the_log_is_taken_back_whole(tmp_pat
         limit = 0
         while True:
             store.commit_complete(store.begin_set(SPACE))
-            store.append(SPACE, [Change(description(), one, ()) for one in first])
+            store.append(SPACE, [GroupChange(description(), one, ()) for one in first])
             before = store.complete_set(SPACE)
             limit = max(limit, 4096) + 4096
             allowed = log.stat().st_size // 4096 * 4096 + limit if log.exists() else limit
@@ -218,7 +222,10 @@ def test_a_write_that_fails_at_any_length_of_the_log_is_taken_back_whole(tmp_pat
                 with file_size_limit(allowed):
                     store.append(
                         SPACE,
-                        [Change(description(), new, [old]) for new, old in zip(second, first, strict=True)],
+                        [
+                            GroupChange(description(), new, [old])
+                            for new, old in zip(second, first, strict=True)
+                        ],
                     )
             except (StoreFailed, StoreFull):
                 failures += 1
@@ -255,7 +262,7 @@ def test_a_flipped_bit_in_memory_is_found_like_one_on_disk() -> None:
     medium = Medium("0" * 32)
     store = MemoryStore(medium)
     store.commit_complete(store.begin_set(SPACE))
-    store.append(SPACE, [Change(description(), one, ()) for one in samples(0, 10)])
+    store.append(SPACE, [GroupChange(description(), one, ()) for one in samples(0, 10)])
     assert medium.flip(SPACE, sample(3).digest)
     assert not medium.flip(SPACE, bytes(16))
     damage = DamageLog()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from engine.dataset.dataset import DataSet
-from engine.store.interface import MAX_BACKUPS, Change, DamageLog, Fellow, SetState, Soundness
+from engine.store.interface import MAX_BACKUPS, DamageLog, GroupChange, RememberedFellow, SetState, Soundness
 from engine.store.memory import Medium, MemoryStore
 from engine.store.sqlite import SqliteStore
 from tests.unit.store.making import description, sample
@@ -48,7 +48,7 @@ class Model:
     mark: str = ""
     kept: list[tuple[str, Content]] = dataclasses.field(default_factory=list)
     marks: dict[str, str] = dataclasses.field(default_factory=dict)
-    fellows: tuple[Fellow, ...] = ()
+    fellows: tuple[RememberedFellow, ...] = ()
 
     def remember(self, marks: Marks) -> None:
         known = {**self.marks, **marks}
@@ -196,7 +196,7 @@ class StoreLaws(RuleBasedStateMachine):
         self, name: str, steps: list[tuple[GroupDescription, int | None, list[int]]], marks: Marks
     ) -> None:
         changes = [
-            Change(group, None if n is None else sample(n), [sample(o) for o in old if o != n])
+            GroupChange(group, None if n is None else sample(n), [sample(o) for o in old if o != n])
             for group, n, old in steps
         ]
         model = self.models[name]
@@ -219,7 +219,7 @@ class StoreLaws(RuleBasedStateMachine):
 
     @rule(name=names, ids=st.sets(st.sampled_from("abc")))
     def fellows(self, name: str, ids: set[str]) -> None:
-        known = tuple(sorted(Fellow(f"{one}" * 32, f"node {one}", "role") for one in ids))
+        known = tuple(sorted(RememberedFellow(f"{one}" * 32, f"node {one}", "role") for one in ids))
         self.store.remember_fellows(name, known)
         self.models[name].fellows = known
 
@@ -340,7 +340,9 @@ def check_sequence(store: Store, before: set[int], sequence: list[tuple[int | No
         gone = [n for n in evicted if n != added]
         for n in gone:
             expected.pop(n, None)
-        changes.append(Change(group, None if added is None else sample(added), [sample(n) for n in gone]))
+        changes.append(
+            GroupChange(group, None if added is None else sample(added), [sample(n) for n in gone])
+        )
     store.append("left", changes)
     assert content_of(store, "left")[group.group] == {one.digest: one for one in expected.values()}
     info = store.complete_set("left")

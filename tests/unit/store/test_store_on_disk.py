@@ -15,10 +15,10 @@ from engine.dataset.sample import DATA, make_sample
 from engine.store import schema
 from engine.store.files import DATABASE, LEDGER
 from engine.store.interface import (
-    Change,
     DamageLog,
-    Fellow,
+    GroupChange,
     LockedStore,
+    RememberedFellow,
     Soundness,
     StoreError,
     StoreRefused,
@@ -55,7 +55,7 @@ def filled(tmp_path: Path) -> Path:
     with contextlib.closing(open_disk(tmp_path)) as store:
         fill(store)
         store.mark("space", {"elements": "part*.Topic"})
-        store.remember_fellows("space", [Fellow("f" * 32, "other", "role")])
+        store.remember_fellows("space", [RememberedFellow("f" * 32, "other", "role")])
     return tmp_path
 
 
@@ -119,7 +119,7 @@ def test_identity_and_memory_survive(filled: Path) -> None:
         assert store.report.node_id == NODE_ID
         assert store.report.incarnation == 2
         assert store.report.findings == ()
-        assert store.report.fellows == {"space": (Fellow("f" * 32, "other", "role"),)}
+        assert store.report.fellows == {"space": (RememberedFellow("f" * 32, "other", "role"),)}
         assert store.marks("space") == {"elements": "part*.Topic"}
         info = store.complete_set("space")
         assert info is not None
@@ -293,7 +293,7 @@ def test_a_log_that_lost_its_tail_is_noticed(tmp_path: Path) -> None:
     store = open_disk(tmp_path / "one")
     fill(store, 10)
     for number in range(100, 120):
-        store.append("space", [Change(description(), sample(number), ())])
+        store.append("space", [GroupChange(description(), sample(number), ())])
     copy = tmp_path / "two"
     copy.mkdir()
     log = (tmp_path / "one" / f"{DATABASE}-wal").read_bytes()
@@ -354,7 +354,7 @@ def test_a_view_of_a_killed_node_s_store_sees_the_log_and_changes_nothing(tmp_pa
 
 def test_a_view_of_a_running_node_s_store_is_a_snapshot(filled: Path) -> None:
     with contextlib.closing(open_disk(filled)) as store, StoreView(filled) as view:
-        store.append("space", [Change(description(), sample(COUNT + 1), ())])
+        store.append("space", [GroupChange(description(), sample(COUNT + 1), ())])
         (info,) = view.sets("space")
         damage = DamageLog()
         assert sum(len(list(rows)) for _, rows in view.load(info.version, damage)) == 2 * COUNT
@@ -370,7 +370,7 @@ def test_appending_while_a_set_is_read_is_not_taken_for_damage(filled: Path) -> 
         damage = DamageLog()
         for number, (_, pieces) in enumerate(store.load("space", damage)):
             first = next(pieces)
-            store.append("space", [Change(description(1), sample(COUNT + number), [sample(0)])])
+            store.append("space", [GroupChange(description(1), sample(COUNT + number), [sample(0)])])
             assert len(first) + sum(map(len, pieces)) == COUNT
         assert damage.count == 0
         info = store.complete_set("space")
@@ -393,7 +393,7 @@ def test_a_sequence_number_beyond_63_bits_is_kept(tmp_path: Path) -> None:
     ]
     with contextlib.closing(open_disk(tmp_path)) as store:
         fill(store, 1)
-        store.append("space", [Change(description(), one, ()) for one in large])
+        store.append("space", [GroupChange(description(), one, ()) for one in large])
         found, damage = read(store)
         assert not damage.count
         assert set(large) < set(found)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from engine.dataset.sample import Sample
-from engine.store.interface import Change, Store
+from engine.store.interface import GroupChange, Store
 from engine.store.opening import open_store
 from tests.unit.store.making import description, samples
 
@@ -41,7 +41,7 @@ def do(store: Store, step: int) -> None:
     first = base + (appended - 1) * STEP_SAMPLES
     come = samples(first + SET_SAMPLES, first + SET_SAMPLES + STEP_SAMPLES)
     go = samples(first, first + STEP_SAMPLES)
-    store.append(SPACE, [Change(description(), new, [old]) for new, old in zip(come, go, strict=True)])
+    store.append(SPACE, [GroupChange(description(), new, [old]) for new, old in zip(come, go, strict=True)])
 
 
 def main() -> None:

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from engine.tracing.catalogue import EventType, catalogue
 from engine.tracing.escaping import escape, unescape
 from engine.tracing.formats import Line, TextFormat, Timestamps, json_format, read_line
-from engine.tracing.record import Record, fill_in, message
+from engine.tracing.record import EventRecord, fill_in, message
 
 EVENTS = sorted(catalogue(), key=lambda kind: kind.id)
 START_NS = 1_795_222_798_472_989_470
 ANY_TEXT = st.text(st.characters(exclude_categories=()))  # lone surrogates and control characters included
 
 
-def record_of(kind: EventType, fields: dict[str, object], time_ns: int = START_NS) -> Record:
-    return Record(1, time_ns, "COMPLETE", kind, fields, message(kind, fields))
+def record_of(kind: EventType, fields: dict[str, object], time_ns: int = START_NS) -> EventRecord:
+    return EventRecord(1, time_ns, "COMPLETE", kind, fields, message(kind, fields))
 
 
 @given(ANY_TEXT)

@@ -11,7 +11,7 @@ import pytest
 from engine.tracing.catalogue import UnknownEventError, catalogue
 from engine.tracing.formats import TextFormat, Timestamps, json_format, read_line
 from engine.tracing.levels import Level
-from engine.tracing.record import EventFieldsError, Record
+from engine.tracing.record import EventFieldsError, EventRecord
 from engine.tracing.sinks import DescriptorSink, open_sink
 from engine.tracing.tracer import Output, Tracer
 
@@ -115,8 +115,8 @@ def test_recent_records_are_bounded_and_show_the_gap() -> None:
 
 def test_subscribers_hear_what_they_asked_for_until_they_leave() -> None:
     tracer = ticking()
-    warnings: list[Record] = []
-    elections: list[Record] = []
+    warnings: list[EventRecord] = []
+    elections: list[EventRecord] = []
     leave = tracer.subscribe(warnings.append, Level.WARNING)
     tracer.subscribe(elections.append, lambda kind: kind.id.startswith("election."))
     assert tracer.wants("election.quality")
@@ -132,9 +132,9 @@ def test_subscribers_hear_what_they_asked_for_until_they_leave() -> None:
 def test_a_subscriber_that_fails_is_removed_and_that_is_traced() -> None:
     sink = Lines()
     tracer = Tracer(lambda: 0, [plain(sink, Level.SEVERE)])
-    calls: list[Record] = []
+    calls: list[EventRecord] = []
 
-    def fail(record: Record) -> None:
+    def fail(record: EventRecord) -> None:
         calls.append(record)
         raise RuntimeError("out of\norder")
 
