@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.rows import Bar, Is, Row
 from engine.dataset.groups import DurabilityKind, GroupQos
-from engine.dataset.living import Step
+from engine.dataset.living import DeliveryStep
 from engine.dataset.sample import DATA, make_sample
 from engine.dds.directed import DirectedSession
 from engine.dds.discovery import Discovery, ParticipantSeen
@@ -99,7 +99,13 @@ def _deliver(session: DirectedSession, topics: range) -> None:
     for number in topics:
         sample = make_sample(1_000, b"w" * 16, DATA, _KEY, _PAYLOAD)
         report = session.deliver(
-            f"T{number}", description_of(SelfCheck), qos, "", [Step(sample, is_written=True)], 30, keeps=True
+            f"T{number}",
+            description_of(SelfCheck),
+            qos,
+            "",
+            [DeliveryStep(sample, is_written=True)],
+            30,
+            keeps=True,
         )
         if report.problem:
             raise RuntimeError(report.problem)

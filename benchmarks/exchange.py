@@ -6,7 +6,7 @@ import collections
 import types
 from typing import TYPE_CHECKING, Any, cast
 
-from engine.core.events import ExpectSet, SendSet, Target
+from engine.core.events import AligneeRequest, ExpectSet, SendSet
 from engine.core.messages import CAPABILITIES, NO_EPOCH
 from engine.dataset.dataset import DataSet
 from engine.runtime.transfers import Transfers
@@ -129,7 +129,7 @@ def align(
         one.shared.core.fellow = {other.node: _as_fellow(other)}.get
     alignee.transfers.expect(ExpectSet(NAME_SPACE, request, aligner.node, "replace"))
     alignee.work()
-    target = Target(alignee.node, request, "replace", compares=bool(alignee.sent))
+    target = AligneeRequest(alignee.node, request, "replace", compares=bool(alignee.sent))
     aligner.transfers.send(SendSet(NAME_SPACE, NO_EPOCH, (target,)))
     size = messages = 0
     while aligner.sent or alignee.sent:

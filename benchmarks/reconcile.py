@@ -65,7 +65,7 @@ def _without_symbols() -> list[Row]:
         )
         label = f"{differing:,} of {COUNT:,} range by range"
         began = time.process_time()
-        sent, rounds = _search(ranges.Search(ours, 2 * differing), ranges.Held(theirs))
+        sent, rounds = _search(ranges.Search(ours, 2 * differing), ranges.IdentityIndex(theirs))
         seconds = time.process_time() - began
         rows += [
             Row(AREA, f"{label}, bytes", "B", (sent,)).against(listed),
@@ -75,7 +75,7 @@ def _without_symbols() -> list[Row]:
     return rows
 
 
-def _search(search: ranges.Search, held: ranges.Held) -> tuple[float, float]:
+def _search(search: ranges.Search, held: ranges.IdentityIndex) -> tuple[float, float]:
     sent = rounds = 0
     while search.asked is not None:
         fingerprints, identities = held.answer(search.asked)

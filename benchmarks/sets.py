@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.rows import Row
 from engine.dataset.blocks import Block, pack_samples, pieces
 from engine.dataset.group_set import MAX_LOOSE, GroupSet
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, Sample, make_sample
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _measure(count: int) -> dict[str, float]:
 
     def arrive() -> None:
         for data in blocks:
-            arrived.extend(Rows((Block(data),)))
+            arrived.extend(SampleRows((Block(data),)))
 
     def join() -> None:
         for sample in arrived.samples():
@@ -84,7 +84,7 @@ def _bytes_per_sample() -> float:
     tracemalloc.start()
     subject = GroupSet(1)
     while data:
-        subject.extend(Rows((Block(bytes(bytearray(data.pop()))),)))
+        subject.extend(SampleRows((Block(bytes(bytearray(data.pop()))),)))
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return size / subject.count

@@ -18,7 +18,7 @@ from benchmarks.rows import Row
 from engine.core.namespaces import Group
 from engine.dataset.blocks import pack_samples, pieces
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, Sample, make_sample
 from engine.store.interface import DamageLog, GroupChange
 from engine.store.opening import open_store
@@ -71,7 +71,7 @@ def _costs(repeat: int) -> list[Row]:
             began = time.process_time()
             writer = store.begin_set(NAME_SPACE)
             for begin in range(0, len(blocks), _BLOCKS):
-                writer.add(DESCRIPTION, Rows(blocks[begin : begin + _BLOCKS]))
+                writer.add(DESCRIPTION, SampleRows(blocks[begin : begin + _BLOCKS]))
             store.commit_complete(writer)
             arriving.append((time.process_time() - began) / COUNT * 1e6)
             began = time.process_time()

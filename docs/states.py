@@ -10,7 +10,7 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from engine.core.states import PHASES, SERVICE_ORDER, Phase, ServiceState, Trigger, service_state
-from engine.dataset.instance_states import MOVES, Change, InstanceState
+from engine.dataset.instance_states import MOVES, InstanceEvent, InstanceState
 
 if TYPE_CHECKING:
     import enum
@@ -88,7 +88,7 @@ def _instance() -> list[str]:
             MOVES[state][change].no_writers_generations or "",
         )
         for state in InstanceState
-        for change in Change
+        for change in InstanceEvent
     ]
     header = ("State", "when", "then", "disposed generations", "no-writers generations")
     return [

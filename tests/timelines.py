@@ -22,7 +22,7 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from engine.dataset.instance import Entry
+    from engine.dataset.instance import ReaderEntry
 
 DEPTHS: Final = (1, 3, KEEP_ALL)
 
@@ -35,7 +35,7 @@ def fact(word: str) -> Sample:
     return make_sample(int(word[2:]), word[0].encode() * 16, STATUS[word[1]], b"", b"")
 
 
-def shown(timeline: Iterable[Entry]) -> str:
+def shown(timeline: Iterable[ReaderEntry]) -> str:
     """A timeline as the text writes it, S1' for a sample of time 1 and generation 1."""
     return " ".join(f"{entry.kind}{entry.time_ns}" + "'" * entry.generation for entry in timeline)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.living import Step
+    from engine.dataset.living import DeliveryStep
     from engine.dataset.sample import Sample
     from engine.dds.participant import NodeParticipant
 
@@ -40,7 +40,7 @@ class Portion(NamedTuple):
     """
 
     description: GroupDescription
-    steps: Iterable[Step]
+    steps: Iterable[DeliveryStep]
     mode: Mode = Mode.WHOLE
     keeps: bool = False
     instances: int = sys.maxsize

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from engine.client_service.answers import Answers, Groups
     from engine.client_service.held import Held
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Rows
+    from engine.dataset.rows import SampleRows
     from engine.dds.client_protocol.messages import HistoryRequest
     from engine.runtime.runtime import Runtime
     from engine.runtime.sets import Difference
 
-    Samples: TypeAlias = Sequence[tuple[GroupDescription, Rows]]
+    Samples: TypeAlias = Sequence[tuple[GroupDescription, SampleRows]]
 
 TAIL_S: Final = 1.0
 """Time after a set at which a reader gets samples captured meanwhile; all writers have matched it by then."""
@@ -156,5 +156,5 @@ class Followers:
             self._send(follower.client, follower.request, groups)
 
 
-def _digests(sets: Iterable[Rows]) -> set[bytes]:
+def _digests(sets: Iterable[SampleRows]) -> set[bytes]:
     return {digest for samples in sets for digest in samples.each_digest()}

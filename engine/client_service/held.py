@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from engine.core.interest import Interest
     from engine.core.namespace import NameSpaceState
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Rows
+    from engine.dataset.rows import SampleRows
     from engine.runtime.runtime import Runtime
 
 
@@ -38,7 +38,7 @@ class Held:
 
     def groups(
         self, states: list[NameSpaceState], interest: Interest
-    ) -> Iterator[tuple[GroupDescription, Rows]]:
+    ) -> Iterator[tuple[GroupDescription, SampleRows]]:
         """Return the current samples of the groups of an interest."""
         for state in states:
             data = self._runtime.spaces[state.name]

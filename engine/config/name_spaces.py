@@ -14,7 +14,7 @@ from engine.config.tree import Document, XmlElement
 from engine.config.validate import problem
 from engine.core.namespaces import (
     Alignee,
-    Conflict,
+    DefinitionConflict,
     Durability,
     Element,
     Group,
@@ -209,7 +209,7 @@ class NameSpaceReader:
                 self._found(ProblemKind.NO_POLICY, message, each.node, hint)
 
 
-def conflict_text(conflict: Conflict) -> str:
+def conflict_text(conflict: DefinitionConflict) -> str:
     """Describe a conflict, with a group that is in both definitions.
 
     `x` stands for any topic or partition.

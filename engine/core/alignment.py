@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.core import parts
-from engine.core.events import AbandonSet, Completed, ExpectSet, SendSet, Target, WholeKnown
+from engine.core.events import AbandonSet, AligneeRequest, Completed, ExpectSet, SendSet, WholeKnown
 from engine.core.messages import DAMAGED, MERGE_PURPOSES, NO_EPOCH, Epoch, Refusal, SampleRequest
 from engine.core.namespace import Outstanding, lengthened
 from engine.core.states import Phase, Trigger
@@ -146,7 +146,7 @@ def asked(context: Context, message: SampleRequest, sender: str, now: float, *, 
     name, number = context.name_of(sender), message.request
     context.note("align.request-received", group=state.name, fellow=name, source=number)
     forgotten = fellow is not None and fellow.forgotten
-    target = Target(sender, number, message.purpose, message.compares, forgotten, message.elements)
+    target = AligneeRequest(sender, number, message.purpose, message.compares, forgotten, message.elements)
     if state.is_lazy and message.purpose == "collect":
         state.given_to = sender
     if message.purpose in ("collect", "repair", "delayed"):

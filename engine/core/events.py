@@ -33,7 +33,7 @@ class AbandonSet:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Target:
+class AligneeRequest:
     """An alignee and its request; with `compares` it sends a sketch of its set and needs the difference only.
 
     An alignee that is `forgotten` was away for longer than tombstones are kept, so its set is not joined.
@@ -63,7 +63,7 @@ class SendSet:
 
     name_space: str
     lineage: Epoch
-    targets: tuple[Target, ...]
+    targets: tuple[AligneeRequest, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from engine.core.states import ServiceState
 
 if TYPE_CHECKING:
     from engine.core.messages import NameSpaceReport, RollUp
-    from engine.core.namespaces import Conflict
+    from engine.core.namespaces import DefinitionConflict
 
 MAX_REMEMBERED: Final = 1024
 """Lost fellows remembered to recognise a reconnection; the oldest are forgotten first."""
@@ -52,7 +52,7 @@ class Fellow:
     """When its last life sign came."""
     skew_ns: int = 0
     """Its wall clock minus this node's."""
-    conflict: Conflict | None = None
+    conflict: DefinitionConflict | None = None
     """Name-spaces that make it incompatible (5.4.2)."""
     approved: bool = False
     """This node talks to it."""

@@ -9,7 +9,7 @@ from engine.core import alignment, purging, reports
 from engine.core.events import FellowAway, FellowsKnown, NameSpaceDoubted, NameSpaceLearned
 from engine.core.messages import DAMAGED, Deliveries, NameSpaces, RollUp, Status, Vote
 from engine.core.namespace import NameSpaceState
-from engine.core.namespaces import MAX_PRIORITY, Conflict, NameSpace, compare, find_policy, overlap
+from engine.core.namespaces import MAX_PRIORITY, DefinitionConflict, NameSpace, compare, find_policy, overlap
 
 if TYPE_CHECKING:
     from engine.core.context import Context
@@ -179,7 +179,7 @@ def _compare(context: Context, fellow: Fellow, message: NameSpaces) -> None:
             )
 
 
-def _refuse(context: Context, fellow: Fellow, conflict: Conflict) -> None:
+def _refuse(context: Context, fellow: Fellow, conflict: DefinitionConflict) -> None:
     fellow.approved = False
     context.refused.add(fellow.node)
     if not _is_configured(context, conflict.ours):
@@ -312,7 +312,7 @@ def is_reconnecting(context: Context, hosts: frozenset[str], now: float) -> bool
     return arriving or bool(fellows.absent(now, settings.absence_bound_s, frozenset()))
 
 
-class Discovery:
+class DiscoveryEnd:
     """The end of discovery, after which masters are chosen (5.4.4, steps 3 and 4).
 
     For one name-space it ends when a fellow of this role is its confirmed master. For all it ends when every

@@ -173,7 +173,7 @@ class NameSpace:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Conflict:
+class DefinitionConflict:
     """Two definitions that cannot both be used in one system (5.2.2, 5.4.2).
 
     `witness` is a group in both; None if two definitions of one name have no group in common.
@@ -202,16 +202,16 @@ def overlap(left: NameSpace, right: NameSpace) -> Group | None:
     return None
 
 
-def compare(ours: NameSpace, theirs: NameSpace) -> Conflict | None:
+def compare(ours: NameSpace, theirs: NameSpace) -> DefinitionConflict | None:
     """Return the conflict of two definitions: different under one name, or overlapping under two.
 
     Disjoint name-spaces co-exist, and so do equal definitions of one name.
     """
     if ours.name == theirs.name:
         same = set(ours.elements) == set(theirs.elements)
-        return None if same else Conflict(ours, theirs, overlap(ours, theirs))
+        return None if same else DefinitionConflict(ours, theirs, overlap(ours, theirs))
     witness = overlap(ours, theirs)
-    return Conflict(ours, theirs, witness) if witness else None
+    return DefinitionConflict(ours, theirs, witness) if witness else None
 
 
 def find_policy(policies: tuple[Policy, ...], name: str) -> Policy | None:

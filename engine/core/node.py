@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from engine.core import alignment, joining, mastership, membership, merging, purging, reports, roles
 from engine.core.context import Context
 from engine.core.events import (
+    AligneeRequest,
     DataDeleted,
     Deliver,
     GroupAnnounced,
@@ -19,7 +20,6 @@ from engine.core.events import (
     InstancesPurged,
     SendSet,
     TakenOver,
-    Target,
 )
 from engine.core.messages import (
     DeleteData,
@@ -73,7 +73,7 @@ class DurabilityNode:
             LocalFault: a name-space has no policy, which the configuration checks exclude.
         """
         self._context = context = Context(settings, wall_ns - int(now * 1e9), now)
-        self._discovery = membership.Discovery(context, now)
+        self._discovery = membership.DiscoveryEnd(context, now)
         self._discovery_check = self._discovery.next_check(now)
         self._stopping: ServiceState | None = None
         self._next_status = self._greets_from = now
@@ -353,7 +353,7 @@ class DurabilityNode:
         alignment.give_up(self._context, self._context.states[name_space], request, now)
         self._evaluate(now)
 
-    def refuse(self, name_space: str, target: Target, reason: str) -> None:
+    def refuse(self, name_space: str, target: AligneeRequest, reason: str) -> None:
         """Refuse the request of a target, which then asks again."""
         self._context.send(Refusal(target.request, name_space, reason), target.node)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from engine.core.events import Target
+from engine.core.events import AligneeRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ class _Batch:
     """The requests for one name-space that one stream will answer."""
 
     due_s: float
-    targets: dict[str, Target] = dataclasses.field(default_factory=dict)
+    targets: dict[str, AligneeRequest] = dataclasses.field(default_factory=dict)
 
 
 class RequestQueue:
@@ -32,7 +32,7 @@ class RequestQueue:
         self._batches: dict[str, _Batch] = {}
         self._waiting = 0
 
-    def add(self, name_space: str, target: Target, now: float, combine_s: float) -> bool:
+    def add(self, name_space: str, target: AligneeRequest, now: float, combine_s: float) -> bool:
         """Queue a request; False if the queue is full. A newer request of a node replaces its older one."""
         batch = self._batches.get(name_space)
         if batch is None:
@@ -57,10 +57,12 @@ class RequestQueue:
             if not batch.targets:
                 del self._batches[name_space]
 
-    def due(self, now: float, is_ready: Callable[[str], bool]) -> list[tuple[str, tuple[Target, ...]]]:
+    def due(
+        self, now: float, is_ready: Callable[[str], bool]
+    ) -> list[tuple[str, tuple[AligneeRequest, ...]]]:
         """Take the batches whose period is over and whose name-space is complete."""
         due = [name for name in sorted(self._batches) if is_ready(name) and now >= self._batches[name].due_s]
-        answers: list[tuple[str, tuple[Target, ...]]] = []
+        answers: list[tuple[str, tuple[AligneeRequest, ...]]] = []
         for name in due:
             batch = self._batches.pop(name)
             self._waiting -= len(batch.targets)

@@ -6,13 +6,13 @@ import functools
 import hashlib
 from typing import TYPE_CHECKING
 
-from engine.dataset.group_set import MODULUS_MASK, TIMELESS, GroupSet, Outcome, Summary
+from engine.dataset.group_set import MODULUS_MASK, TIMELESS, ApplyOutcome, GroupSet, Summary
 from engine.dataset.groups import NO_LIMITS
 from engine.dataset.limited import LimitedSet
 
 if TYPE_CHECKING:
     from engine.core.namespaces import Group
-    from engine.dataset.groups import GroupDescription, Limits
+    from engine.dataset.groups import GroupDescription, GroupLimits
     from engine.dataset.settling import Content, Present
 
 
@@ -27,7 +27,7 @@ def weight_of(group: Group) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest()) | 1
 
 
-def make_set(depth: int, limits: Limits = NO_LIMITS, present: Present | None = None) -> GroupSet:
+def make_set(depth: int, limits: GroupLimits = NO_LIMITS, present: Present | None = None) -> GroupSet:
     """Make an empty set with this history depth and these limits."""
     if not limits.are_set:
         return GroupSet(depth, present)
@@ -43,7 +43,7 @@ class DataSet:
         self.groups: dict[Group, GroupSet] = {}
         self._present = TIMELESS
 
-    def open_group(self, group: Group, depth: int, limits: Limits = NO_LIMITS) -> GroupSet:
+    def open_group(self, group: Group, depth: int, limits: GroupLimits = NO_LIMITS) -> GroupSet:
         """Return the set of a group; make an empty one if there is none."""
         existing = self.groups.get(group)
         if existing is None:
@@ -91,5 +91,5 @@ class DataSet:
         for group, theirs in other.groups.items():
             ours = self.open_like(group, theirs)
             for sample in theirs.samples():
-                stored += ours.apply(sample)[0] is Outcome.STORED
+                stored += ours.apply(sample)[0] is ApplyOutcome.STORED
         return stored

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from engine.dataset.blocks import MAX_SAMPLES, Block, pack, pack_samples, pieces
 from engine.dataset.groups import NO_LIMITS
 from engine.dataset.history import retained
-from engine.dataset.rows import Loose, Partial, Rows
+from engine.dataset.rows import Loose, Partial, SampleRows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dataset.settling import WIDTH_NS, Present, Recent
 
@@ -42,7 +42,7 @@ NO_FLOOR: Final = -(1 << 63)
 """Floor of a set of which nothing has been deleted."""
 
 
-class Outcome(enum.Enum):
+class ApplyOutcome(enum.Enum):
     """Result of applying a sample."""
 
     STORED = "stored"
@@ -123,7 +123,7 @@ class GroupSet:
         self._packed: Packed | None = None
         self._pack_at = MAX_LOOSE
 
-    def apply(self, sample: Sample) -> tuple[Outcome, list[Sample]]:
+    def apply(self, sample: Sample) -> tuple[ApplyOutcome, list[Sample]]:
         """Put one sample into the set; return the outcome and the samples that it pushed out.
 
         Which samples are kept depends only on those that ever arrived (`engine.dataset.history`).
@@ -131,7 +131,7 @@ class GroupSet:
         # Deleted historical data stays deleted (guide, 5.5.18 d_deleteData).
         if sample.source_time_ns <= self.floor_ns:
             self.lost += 1
-            return Outcome.OLDER, []
+            return ApplyOutcome.OLDER, []
         # Find the instance: an object, packed, or new (DDS 1.4, 2.2.2.5 Access to the data).
         history = self._instances.get(sample.key)
         if history is None:
@@ -144,14 +144,14 @@ class GroupSet:
                 self._count_in(sample)
                 if sample.status & DISPOSE:
                     self._end(sample.key)
-                return Outcome.STORED, []
+                return ApplyOutcome.STORED, []
             # Packed, with a single write: an equal or older sample leaves it packed.
             if packed.digest(slot) == sample.digest:
-                return Outcome.DUPLICATE, []
+                return ApplyOutcome.DUPLICATE, []
             known = packed.sample(slot)
             if self.depth == 1 and sample.status == DATA and sample < known:
                 self.lost += 1
-                return Outcome.OLDER, []
+                return ApplyOutcome.OLDER, []
             history = self._unpack(slot, known)
         # The newest write of its instance, as nearly every sample is: with KEEP_LAST 1 it replaces the last
         # one, with KEEP_ALL it is added (DDS 1.4, 2.2.3.5 DURABILITY_SERVICE, 2.2.3.18 HISTORY).
@@ -161,12 +161,12 @@ class GroupSet:
                 history[0] = sample
                 gone = [known]
                 self._count_in(sample, gone)
-                return Outcome.STORED, gone
+                return ApplyOutcome.STORED, gone
             if not self.depth:
                 history.append(sample)
                 self._count_in(sample)
                 self._revive(sample.key)
-                return Outcome.STORED, []
+                return ApplyOutcome.STORED, []
         # Any other: by the general rule, at its place by source timestamp (DDS 1.4, 2.2.3.17).
         return self._insert(history, sample)
 
@@ -199,9 +199,9 @@ class GroupSet:
         self._count_swapped(came, gone)
         return pushed
 
-    def extend(self, samples: Rows | Sequence[Sample]) -> None:
+    def extend(self, samples: SampleRows | Sequence[Sample]) -> None:
         """Apply many samples; fast if each is the first of its instance, as in an arriving set."""
-        for part in Rows.of(samples).parts:
+        for part in SampleRows.of(samples).parts:
             block = pack(part.columns()) if isinstance(part, Partial) else part
             if not isinstance(block, Block) or not self._add_block(block):
                 self._extend(part.samples())
@@ -221,7 +221,7 @@ class GroupSet:
         for sample in samples:
             if sample.status & DISPOSE:
                 self._end(sample.key)
-        self._count_in_rows(Rows((Loose(samples),)))
+        self._count_in_rows(SampleRows((Loose(samples),)))
         while len(self._instances) >= self._pack_at:
             self._pack_oldest()
 
@@ -234,7 +234,7 @@ class GroupSet:
         keys = block.keys()
         if not self._instances.keys().isdisjoint(keys) or not self._open_packed().add(block, keys):
             return False
-        self._count_in_rows(Rows((block,)))
+        self._count_in_rows(SampleRows((block,)))
         return True
 
     def _open_packed(self) -> Packed:
@@ -303,21 +303,21 @@ class GroupSet:
             return True
         return source_time_ns > last[0] or (source_time_ns == last[0] and writer > last[1])
 
-    def _insert(self, history: list[Sample], sample: Sample) -> tuple[Outcome, list[Sample]]:
+    def _insert(self, history: list[Sample], sample: Sample) -> tuple[ApplyOutcome, list[Sample]]:
         position = bisect.bisect_left(history, sample)
         if position < len(history) and history[position].digest == sample.digest:
-            return Outcome.DUPLICATE, []
+            return ApplyOutcome.DUPLICATE, []
         candidate = [*history[:position], sample, *history[position:]]
         kept = retained(candidate, self.depth)
         kept_digests = {item.digest for item in kept}
         if sample.digest not in kept_digests:
             self.lost += 1
-            return Outcome.OLDER, []
+            return ApplyOutcome.OLDER, []
         evicted = [item for item in history if item.digest not in kept_digests]
         history[:] = kept
         self._count_in(sample, evicted)
         self._note_end(sample.key, history)
-        return Outcome.STORED, evicted
+        return ApplyOutcome.STORED, evicted
 
     def _note_end(self, key: bytes, history: list[Sample]) -> None:
         """Update `disposed`; unregisters after a dispose do not make an instance alive again."""
@@ -354,7 +354,7 @@ class GroupSet:
             self._note_end(key, history)
             if not history:
                 del self._instances[key]
-        self._count_out_rows(Rows((Loose(removed),)))
+        self._count_out_rows(SampleRows((Loose(removed),)))
         return removed
 
     def remove_instance(self, key: bytes) -> list[Sample]:
@@ -362,7 +362,7 @@ class GroupSet:
         self._unpack_key(key)
         removed = self._instances.pop(key, [])
         self._revive(key)
-        self._count_out_rows(Rows((Loose(removed),)))
+        self._count_out_rows(SampleRows((Loose(removed),)))
         return removed
 
     def _count_in(self, sample: Sample, gone: Sequence[Sample] = ()) -> None:
@@ -385,30 +385,32 @@ class GroupSet:
         """Count samples in, each with those at its place in `gone` that it pushed out."""
         if not came:
             return
-        present, rows = self._recent.present, Rows((Loose(came),))
+        present, rows = self._recent.present, SampleRows((Loose(came),))
         first, last = min(rows.parts[0].times_ns()), rows.newest_ns()
         if last >= present.kept_ns and (first // WIDTH_NS < last // WIDTH_NS or present.skews):
             for sample, pushed in zip(came, gone, strict=True):
                 self._count_in(sample, pushed)
             return
-        count, digest = self._count(rows, Rows((Loose([sample for pushed in gone for sample in pushed]),)))
+        count, digest = self._count(
+            rows, SampleRows((Loose([sample for pushed in gone for sample in pushed]),))
+        )
         self._newest_ns = max(self._newest_ns, last)
         self._recent.add(last, b"", count, digest)
 
-    def _count_in_rows(self, rows: Rows) -> None:
+    def _count_in_rows(self, rows: SampleRows) -> None:
         """Count in samples that came in bulk, as in an arriving set."""
         newest_ns = rows.newest_ns()
         self._newest_ns = max(self._newest_ns, newest_ns)
-        count, digest = self._count(rows, Rows())
+        count, digest = self._count(rows, SampleRows())
         if newest_ns >= self._recent.present.kept_ns:
             self._recent.add_now(count, digest)
 
-    def _count_out_rows(self, rows: Rows) -> None:
+    def _count_out_rows(self, rows: SampleRows) -> None:
         """Count out samples that no other sample pushed out."""
         if rows:
-            self._recent.add_now(*self._count(Rows(), rows))
+            self._recent.add_now(*self._count(SampleRows(), rows))
 
-    def _count(self, came: Rows, gone: Rows) -> tuple[int, int]:
+    def _count(self, came: SampleRows, gone: SampleRows) -> tuple[int, int]:
         """Update the sums; return by how much count and digest changed."""
         count, digest = len(came) - len(gone), came.digest_sum() - gone.digest_sum()
         self.count += count
@@ -449,7 +451,7 @@ class GroupSet:
         """Number of instances with at least one sample."""
         return len(self._instances) + (self._packed.count if self._packed else 0)
 
-    def samples(self) -> Rows:
+    def samples(self) -> SampleRows:
         """Return the present samples, those of each instance oldest first; instances in any order."""
         loose = [sample for history in self._instances.values() for sample in history]
-        return Rows((*(self._packed.parts() if self._packed else ()), Loose(loose)))
+        return SampleRows((*(self._packed.parts() if self._packed else ()), Loose(loose)))

@@ -27,7 +27,7 @@ class DurabilityKind(enum.IntEnum):
     PERSISTENT = 3
 
 
-class Limits(NamedTuple):
+class GroupLimits(NamedTuple):
     """The resource limits of DURABILITY_SERVICE for one group (DDS 1.4, 2.2.3.5); -1 for none."""
 
     max_samples: int = -1
@@ -40,7 +40,7 @@ class Limits(NamedTuple):
         return max(self) > 0
 
 
-NO_LIMITS: Final = Limits()
+NO_LIMITS: Final = GroupLimits()
 
 
 def is_given(group: Group, topic: str, partitions: Iterable[str]) -> bool:
@@ -119,9 +119,9 @@ class GroupQos:
             raise ValueError(f"a history depth of {self.history_depth} keeps nothing")
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> GroupLimits:
         """The three limits of DURABILITY_SERVICE."""
-        return Limits(self.max_samples, self.max_instances, self.max_samples_per_instance)
+        return GroupLimits(self.max_samples, self.max_instances, self.max_samples_per_instance)
 
     def raised_by(self, other: GroupQos) -> GroupQos:
         """Return this QoS with the durability of a later topic that requests more.

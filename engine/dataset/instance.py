@@ -22,7 +22,7 @@ import enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.dataset.history import retained
-from engine.dataset.instance_states import MOVES, VIEWS, Change, InstanceState, ViewState
+from engine.dataset.instance_states import MOVES, VIEWS, InstanceEvent, InstanceState, ViewState
 from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Origin(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
+class ReaderEntry:
     """One entry of an instance in a reader.
 
     `time_ns` is the source timestamp of a fact and the local time of a derived entry; `sample` is None for an
@@ -166,7 +166,7 @@ class Instance:
         self._round = 0
         self._is_open = False
         self._places: list[_Place] = []
-        self._entries: list[Entry] = []
+        self._entries: list[ReaderEntry] = []
         self._consumed: _Place | None = None
         self._taken: dict[bytes, None] = {}
         self._newest: dict[bytes, Sample] = {}
@@ -176,7 +176,7 @@ class Instance:
     # Its state.
 
     @property
-    def timeline(self) -> tuple[Entry, ...]:
+    def timeline(self) -> tuple[ReaderEntry, ...]:
         """Entries of the history, in the order in which the reader shows them."""
         return tuple(self._entries)
 
@@ -244,7 +244,7 @@ class Instance:
         if fact.status & (DATA | DISPOSE):
             arrival = self._insert(fact, origin, has_room=has_room)
         if fact.writer in self.writers:
-            self._change(Change.WRITER)
+            self._change(InstanceEvent.WRITER)
         self._is_open = self._is_open or arrival is Arrival.INSERTED
         if is_last:
             self._conclude(fact, origin)
@@ -261,7 +261,7 @@ class Instance:
             self._derive(EntryKind.NO_WRITERS, fact.source_time_ns)
         elif not self.writers and self.state is InstanceState.ALIVE:
             said = self._newest.get(fact.writer, fact)
-            self._change(Change.NO_WRITERS)
+            self._change(InstanceEvent.NO_WRITERS)
             self._append(EntryKind.NO_WRITERS, origin, said.source_time_ns, said)
 
     def _note_writer(self, fact: Sample) -> None:
@@ -303,7 +303,7 @@ class Instance:
         following = self._entries[index] if index < len(self._entries) else self
         kind = EntryKind.SAMPLE if fact.status & DATA else EntryKind.DISPOSED
         counts = (following.disposed_generations, following.no_writers_generations)
-        self._put(index, place, Entry(kind, origin, fact.source_time_ns, fact, *counts))
+        self._put(index, place, ReaderEntry(kind, origin, fact.source_time_ns, fact, *counts))
         return Arrival.BACK_INSERTED
 
     def _has_no_room(self, fact: Sample, index: int, origin: Origin, *, has_room: bool) -> Arrival | None:
@@ -326,10 +326,10 @@ class Instance:
     def _append_fact(self, place: _Place, origin: Origin, fact: Sample) -> None:
         """Append the newest fact, which decides the state."""
         kind = EntryKind.SAMPLE if fact.status & DATA else EntryKind.DISPOSED
-        self._change(Change.DATA if kind is EntryKind.SAMPLE else Change.DISPOSED)
+        self._change(InstanceEvent.DATA if kind is EntryKind.SAMPLE else InstanceEvent.DISPOSED)
         self._append(kind, origin, fact.source_time_ns, fact, place)
         if fact.status & DISPOSE:
-            self._change(Change.DISPOSED)
+            self._change(InstanceEvent.DISPOSED)
 
     # Derived changes.
 
@@ -353,7 +353,7 @@ class Instance:
 
     def _derive(self, kind: EntryKind, time_ns: int) -> None:
         """Change the state because of an absent writer."""
-        change = Change.DISPOSED if kind is EntryKind.DISPOSED else Change.NO_WRITERS
+        change = InstanceEvent.DISPOSED if kind is EntryKind.DISPOSED else InstanceEvent.NO_WRITERS
         if MOVES[self.state][change].state is not self.state:
             self._change(change)
             self.is_derived = True
@@ -376,7 +376,7 @@ class Instance:
             return
         fates = self._begin_round(facts)
         if self.writers and not fates[Arrival.INSERTED]:
-            self._change(Change.DATA)  # without a history to show, the instance is alive
+            self._change(InstanceEvent.DATA)  # without a history to show, the instance is alive
 
     def replaced(self, end: Sample, history: Iterable[Sample]) -> None:
         """Replace the known facts by `history`, as a merge policy did; `end` is its sample.
@@ -385,7 +385,7 @@ class Instance:
         history follows whatever its source times.
         """
         if end.status & DISPOSE:
-            self._change(Change.DISPOSED)
+            self._change(InstanceEvent.DISPOSED)
             self._append(EntryKind.DISPOSED, Origin.STORED, end.source_time_ns, end)
         self._taken.clear()
         self._begin_round(sorted(set(history)))
@@ -421,7 +421,7 @@ class Instance:
 
     # Reading.
 
-    def read(self, limit: int | None = None) -> tuple[Entry, ...]:
+    def read(self, limit: int | None = None) -> tuple[ReaderEntry, ...]:
         """Return all entries, or the first `limit`, and mark them as read."""
         shown = tuple(self._entries[:limit])
         read = [entry if entry.is_read else dataclasses.replace(entry, is_read=True) for entry in shown]
@@ -430,7 +430,7 @@ class Instance:
             self.view = VIEWS[self.view, True]
         return shown
 
-    def take(self, limit: int | None = None) -> tuple[Entry, ...]:
+    def take(self, limit: int | None = None) -> tuple[ReaderEntry, ...]:
         """Take all entries, or the first `limit`; no older ones are shown afterwards."""
         shown = tuple(self._entries[:limit])
         if shown:
@@ -446,12 +446,12 @@ class Instance:
 
     # The parts.
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: InstanceEvent) -> None:
         """Change the state as the table of transitions says."""
         move = MOVES[self.state][change]
-        if move.state is not self.state or change in (Change.DATA, Change.DISPOSED):
+        if move.state is not self.state or change in (InstanceEvent.DATA, InstanceEvent.DISPOSED):
             self.is_derived = False
-        if change is Change.DATA:
+        if change is InstanceEvent.DATA:
             self._superseded.update(self._absent)  # a write ends what their absence implied
         self.state = move.state
         self.disposed_generations += move.disposed_generations
@@ -460,7 +460,12 @@ class Instance:
             self.view = VIEWS[self.view, False]
 
     def _append(
-        self, kind: EntryKind, origin: Origin, time_ns: int, fact: Sample | None, place: _Place | None = None
+        self,
+        kind: EntryKind,
+        origin: Origin,
+        time_ns: int,
+        fact: Sample | None,
+        place: _Place | None = None,
     ) -> None:
         """Append an entry; one that follows another of its kind replaces it."""
         last = self._places[-1] if self._places else self._consumed or _Place(self._round, time_ns)
@@ -476,9 +481,9 @@ class Instance:
             and not self.shows_all
         ):
             self._remove(len(self._entries) - 1)
-        self._put(len(self._entries), place, Entry(kind, origin, time_ns, fact, *counts))
+        self._put(len(self._entries), place, ReaderEntry(kind, origin, time_ns, fact, *counts))
 
-    def _put(self, index: int, place: _Place, entry: Entry) -> None:
+    def _put(self, index: int, place: _Place, entry: ReaderEntry) -> None:
         """Insert an entry; at full depth, drop the entries before the oldest sample."""
         self._places.insert(index, place)
         self._entries.insert(index, entry)

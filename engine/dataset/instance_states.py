@@ -26,7 +26,7 @@ class ViewState(enum.StrEnum):
     NOT_NEW = "NOT_NEW"
 
 
-class Change(enum.StrEnum):
+class InstanceEvent(enum.StrEnum):
     """Event that moves an instance from state to state."""
 
     DATA = "a sample is the newest"
@@ -45,31 +45,31 @@ class Move(NamedTuple):
 
 _NONE, _ALIVE, _DISPOSED, _NO_WRITERS = InstanceState
 
-MOVES: Mapping[InstanceState, Mapping[Change, Move]] = MappingProxyType(
+MOVES: Mapping[InstanceState, Mapping[InstanceEvent, Move]] = MappingProxyType(
     {
         _NONE: {
-            Change.DATA: Move(_ALIVE),
-            Change.DISPOSED: Move(_DISPOSED),
-            Change.NO_WRITERS: Move(_NONE),
-            Change.WRITER: Move(_NONE),
+            InstanceEvent.DATA: Move(_ALIVE),
+            InstanceEvent.DISPOSED: Move(_DISPOSED),
+            InstanceEvent.NO_WRITERS: Move(_NONE),
+            InstanceEvent.WRITER: Move(_NONE),
         },
         _ALIVE: {
-            Change.DATA: Move(_ALIVE),
-            Change.DISPOSED: Move(_DISPOSED),
-            Change.NO_WRITERS: Move(_NO_WRITERS),
-            Change.WRITER: Move(_ALIVE),
+            InstanceEvent.DATA: Move(_ALIVE),
+            InstanceEvent.DISPOSED: Move(_DISPOSED),
+            InstanceEvent.NO_WRITERS: Move(_NO_WRITERS),
+            InstanceEvent.WRITER: Move(_ALIVE),
         },
         _DISPOSED: {
-            Change.DATA: Move(_ALIVE, disposed_generations=1),
-            Change.DISPOSED: Move(_DISPOSED),
-            Change.NO_WRITERS: Move(_DISPOSED),
-            Change.WRITER: Move(_DISPOSED),
+            InstanceEvent.DATA: Move(_ALIVE, disposed_generations=1),
+            InstanceEvent.DISPOSED: Move(_DISPOSED),
+            InstanceEvent.NO_WRITERS: Move(_DISPOSED),
+            InstanceEvent.WRITER: Move(_DISPOSED),
         },
         _NO_WRITERS: {
-            Change.DATA: Move(_ALIVE, no_writers_generations=1),
-            Change.DISPOSED: Move(_DISPOSED),
-            Change.NO_WRITERS: Move(_NO_WRITERS),
-            Change.WRITER: Move(_ALIVE, no_writers_generations=1),
+            InstanceEvent.DATA: Move(_ALIVE, no_writers_generations=1),
+            InstanceEvent.DISPOSED: Move(_DISPOSED),
+            InstanceEvent.NO_WRITERS: Move(_NO_WRITERS),
+            InstanceEvent.WRITER: Move(_ALIVE, no_writers_generations=1),
         },
     }
 )

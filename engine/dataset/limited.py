@@ -18,14 +18,14 @@ import bisect
 import heapq
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from engine.dataset.group_set import GroupSet, Outcome
-from engine.dataset.rows import Rows
+from engine.dataset.group_set import ApplyOutcome, GroupSet
+from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.dataset.groups import Limits
+    from engine.dataset.groups import GroupLimits
     from engine.dataset.sample import Sample
     from engine.dataset.settling import Present
 
@@ -51,7 +51,7 @@ class _Room(NamedTuple):
     writes: int
 
     @classmethod
-    def of(cls, depth: int, limits: Limits) -> _Room:
+    def of(cls, depth: int, limits: GroupLimits) -> _Room:
         samples, instances, each = (max(0, limit) for limit in limits)
         cause, instances_cause = "", "max_instances"
         if each and (not depth or each < depth):
@@ -71,7 +71,7 @@ class LimitedSet(GroupSet):
 
     __slots__ = ("_by_age", "_keys", "_room", "_writes")
 
-    def __init__(self, depth: int, limits: Limits, present: Present | None = None) -> None:
+    def __init__(self, depth: int, limits: GroupLimits, present: Present | None = None) -> None:
         self._room = _Room.of(depth, limits)
         super().__init__(self._room.depth, present)
         self.limits = limits
@@ -91,19 +91,19 @@ class LimitedSet(GroupSet):
         """False, because each sample must be applied to count those that a limit pushes out."""
         return False
 
-    def apply(self, sample: Sample) -> tuple[Outcome, list[Sample]]:
+    def apply(self, sample: Sample) -> tuple[ApplyOutcome, list[Sample]]:
         """Put one sample into the set; return the outcome and the samples that it pushed out."""
         room = self._room
         if sample.source_time_ns > self.floor_ns and (cause := self._has_no_room(sample)):
             self.rejected[cause] += 1
-            return Outcome.LIMITED, []
+            return ApplyOutcome.LIMITED, []
         is_new = bool(room.instances) and sample.key not in self
         outcome, evicted = super().apply(sample)
-        if outcome is Outcome.OLDER and room.cause and sample.source_time_ns > self.floor_ns:
+        if outcome is ApplyOutcome.OLDER and room.cause and sample.source_time_ns > self.floor_ns:
             self.lost -= 1
             self.rejected[room.cause] += 1
-            return Outcome.LIMITED, []
-        if outcome is not Outcome.STORED:
+            return ApplyOutcome.LIMITED, []
+        if outcome is not ApplyOutcome.STORED:
             return outcome, evicted
         if room.cause:
             self.rejected[room.cause] += _writes_in(evicted)
@@ -168,7 +168,7 @@ class LimitedSet(GroupSet):
         if not gone:
             return
         self.rejected[cause] += _writes_in(gone)
-        self._count(Rows(), Rows.of(gone))
+        self._count(SampleRows(), SampleRows.of(gone))
         for item in gone:
             newer = max(sample, item)
             self._recent.add(newer.source_time_ns, newer.writer, -1, -int.from_bytes(item.digest))
@@ -177,7 +177,7 @@ class LimitedSet(GroupSet):
         """Apply samples one by one."""
         return [self.apply(sample)[1] for sample in samples]
 
-    def extend(self, samples: Rows | Sequence[Sample]) -> None:
+    def extend(self, samples: SampleRows | Sequence[Sample]) -> None:
         """Apply many samples."""
         for sample in samples:
             self.apply(sample)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 _KEY: Final = operator.attrgetter("key")
 
 
-class Step(NamedTuple):
+class DeliveryStep(NamedTuple):
     """A sample to write into a reader's process, and whether its instance has a living writer."""
 
     sample: Sample
     is_written: bool
 
 
-class End(NamedTuple):
+class InstanceEnd(NamedTuple):
     """An instance that has lost its last writer, and its newest source time."""
 
     key: bytes
@@ -68,7 +68,7 @@ def whole(
     living: Set[bytes],
     disposing: Set[bytes] = frozenset(),
     has_writer: Callable[[bytes], bool] | None = None,
-) -> Iterator[Step]:
+) -> Iterator[DeliveryStep]:
     """Yield every sample, and the end of each instance for a reader that was present all the time.
 
     Unregisters are left out while another writer lives.
@@ -80,51 +80,53 @@ def whole(
         has_writer: whether an instance is written, by key, if the samples are not all of it.
     """
     if not living and not disposing:
-        yield from (Step(sample, is_written=False) for sample in samples)
+        yield from (DeliveryStep(sample, is_written=False) for sample in samples)
         return
     for history in instances(samples):
         written = has_writer(history[0].key) if has_writer else is_written(history, living)
         for sample in history:
             if not written:
-                yield Step(sample, is_written=False)
+                yield DeliveryStep(sample, is_written=False)
             elif sample.status & ~UNREGISTER:
-                yield Step(sample._replace(status=sample.status & ~UNREGISTER), is_written=True)
+                yield DeliveryStep(sample._replace(status=sample.status & ~UNREGISTER), is_written=True)
         if disposing and not written and is_written(history, disposing):
             payload = KEY_HEADER + history[-1].key
-            yield Step(history[-1]._replace(status=DISPOSE, payload=payload), is_written=False)
+            yield DeliveryStep(history[-1]._replace(status=DISPOSE, payload=payload), is_written=False)
 
 
-def returning(samples: Iterable[Sample], writer: bytes, living: Set[bytes]) -> Iterator[Step]:
+def returning(samples: Iterable[Sample], writer: bytes, living: Set[bytes]) -> Iterator[DeliveryStep]:
     """Yield the newest write of each instance that depends on a writer that came back."""
     for history in instances(samples):
         if depends_on(history, writer, living):
             yield from _newest(history)
 
 
-def written(samples: Iterable[Sample], living: Set[bytes]) -> Iterator[Step]:
+def written(samples: Iterable[Sample], living: Set[bytes]) -> Iterator[DeliveryStep]:
     """Yield the newest write of each written instance."""
     for history in instances(samples):
         if is_written(history, living):
             yield from _newest(history)
 
 
-def _newest(history: Sequence[Sample]) -> Iterator[Step]:
+def _newest(history: Sequence[Sample]) -> Iterator[DeliveryStep]:
     newest = next((sample for sample in reversed(history) if sample.status & DATA), None)
     if newest is not None:
-        yield Step(newest._replace(status=DATA), is_written=True)
+        yield DeliveryStep(newest._replace(status=DATA), is_written=True)
 
 
-def unregistered(new: Iterable[Sample], samples: Iterable[Sample], living: Set[bytes]) -> Iterator[End]:
+def unregistered(
+    new: Iterable[Sample], samples: Iterable[Sample], living: Set[bytes]
+) -> Iterator[InstanceEnd]:
     """Yield the instances of a set whose last living writer unregistered them by a new sample."""
     times = {sample.key: sample.source_time_ns for sample in new if sample.status & UNREGISTER}
     for history in instances(samples) if times else ():
         time_ns = times.get(history[0].key)
         if time_ns is not None and not is_written(history, living):
-            yield End(history[0].key, time_ns)
+            yield InstanceEnd(history[0].key, time_ns)
 
 
-def ends(samples: Iterable[Sample], writer: bytes, living: Set[bytes]) -> Iterator[End]:
+def ends(samples: Iterable[Sample], writer: bytes, living: Set[bytes]) -> Iterator[InstanceEnd]:
     """Yield the instances that depended on a lost writer."""
     for history in instances(samples):
         if depends_on(history, writer, living):
-            yield End(history[0].key, history[-1].source_time_ns)
+            yield InstanceEnd(history[0].key, history[-1].source_time_ns)

@@ -54,7 +54,7 @@ class Ask:
         return ((self.split << np.uint64(self.deeper))[:, None] | inner).ravel()
 
 
-class Held:
+class IdentityIndex:
     """The identities of a set, prepared for questions about ranges."""
 
     def __init__(self, identities: Words) -> None:
@@ -116,7 +116,7 @@ class Search:
     """
 
     def __init__(self, ours: Words, expected: int) -> None:
-        self._held = Held(ours)
+        self._held = IdentityIndex(ours)
         self._ours: list[Words] = []
         self._theirs: list[Words] = []
         none = np.empty(0, dtype=np.uint64)

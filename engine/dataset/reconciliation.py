@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from engine.core.namespaces import Group
-    from engine.dataset.rows import Rows
+    from engine.dataset.rows import SampleRows
     from engine.dataset.sample import Sample
 
 
-def identities(groups: Iterable[tuple[Group, Rows]], salt: bytes) -> Stepwise[Words]:
+def identities(groups: Iterable[tuple[Group, SampleRows]], salt: bytes) -> Stepwise[Words]:
     """Compute the identities of samples, in the given order."""
     parts = []
     for group, samples in groups:
@@ -64,7 +64,7 @@ def from_list(data: bytes, count: int) -> Words:
 
 
 def samples_at(
-    groups: Sequence[tuple[Group, Rows]], places: npt.NDArray[np.int64]
+    groups: Sequence[tuple[Group, SampleRows]], places: npt.NDArray[np.int64]
 ) -> Stepwise[dict[Group, list[Sample]]]:
     """Return the samples at these places, which count through all groups as in `identities`."""
     found: dict[Group, list[Sample]] = {}

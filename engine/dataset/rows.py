@@ -98,7 +98,7 @@ class Loose:
 Part = Block | Partial | Loose
 
 
-class Rows:
+class SampleRows:
     """Samples in an order, in parts, none of which is empty."""
 
     __slots__ = ("_count", "parts")
@@ -108,9 +108,9 @@ class Rows:
         self._count = sum(part.count for part in self.parts)
 
     @staticmethod
-    def of(samples: Rows | Iterable[Sample]) -> Rows:
+    def of(samples: SampleRows | Iterable[Sample]) -> SampleRows:
         """Return the samples as rows."""
-        return samples if isinstance(samples, Rows) else Rows((Loose(list(samples)),))
+        return samples if isinstance(samples, SampleRows) else SampleRows((Loose(list(samples)),))
 
     def __len__(self) -> int:
         return self._count
@@ -119,8 +119,8 @@ class Rows:
         for part in self.parts:
             yield from part.samples()
 
-    def __add__(self, other: Rows) -> Rows:
-        return Rows((*self.parts, *other.parts))
+    def __add__(self, other: SampleRows) -> SampleRows:
+        return SampleRows((*self.parts, *other.parts))
 
     @property
     def payload_bytes(self) -> int:
@@ -162,21 +162,21 @@ class Rows:
             for begin in range(0, part.count, size):
                 yield places[begin : begin + size]
 
-    def split(self, count: int) -> Iterator[Rows]:
+    def split(self, count: int) -> Iterator[SampleRows]:
         """Yield the samples in order, about `count` at once."""
         held: list[Part] = []
         for part in self.parts:
             if held and sum(each.count for each in held) + part.count > count:
-                yield Rows(held)
+                yield SampleRows(held)
                 held = []
             if isinstance(part, Loose) and part.count > count:
                 samples = part.samples()
                 for begin in range(0, part.count, count):
-                    yield Rows((Loose(samples[begin : begin + count]),))
+                    yield SampleRows((Loose(samples[begin : begin + count]),))
             else:
                 held.append(part)
         if held:
-            yield Rows(held)
+            yield SampleRows(held)
 
     def at(self, places: Sequence[int]) -> list[Sample]:
         """Return the samples at these places, which are in order."""
@@ -203,7 +203,7 @@ class Rows:
             if part.newest_ns() > time_ns:
                 yield from (sample for sample in part.samples() if sample.source_time_ns > time_ns)
 
-    def without(self, digests: set[bytes]) -> Rows:
+    def without(self, digests: set[bytes]) -> SampleRows:
         """Return all samples but those with these digests."""
         if not digests:
             return self
@@ -216,14 +216,14 @@ class Rows:
                 kept.append(Partial(part, bytes([digest not in digests for digest in each])))
             else:
                 kept.append(Loose([sample for sample in part.samples() if sample.digest not in digests]))
-        return Rows(kept)
+        return SampleRows(kept)
 
 
-def changes(before: Rows, after: Rows) -> tuple[Rows, Rows]:
+def changes(before: SampleRows, after: SampleRows) -> tuple[SampleRows, SampleRows]:
     """Return the samples that came and went between two states of a set; shared blocks cost nothing."""
     old, new = ({_mark(part): part for part in rows.parts} for rows in (before, after))
-    left = Rows(part for mark, part in old.items() if mark not in new)
-    right = Rows(part for mark, part in new.items() if mark not in old)
+    left = SampleRows(part for mark, part in old.items() if mark not in new)
+    right = SampleRows(part for mark, part in new.items() if mark not in old)
     return (
         right.without(set(left.each_digest())),
         left.without(set(right.each_digest())),
@@ -240,4 +240,4 @@ def _each(joined: bytes) -> list[bytes]:
 
 
 if TYPE_CHECKING:
-    Samples: TypeAlias = Rows | Sequence[Sample]
+    Samples: TypeAlias = SampleRows | Sequence[Sample]

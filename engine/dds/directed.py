@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Self
 
 from engine.dataset.groups import GroupQos, TypeDescription
-from engine.dataset.living import End, Step
+from engine.dataset.living import DeliveryStep, InstanceEnd
 from engine.dds import offering, stepping
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.domains import free_domain_id
@@ -177,7 +177,7 @@ class DirectedSession:
         description: TypeDescription,
         qos: GroupQos,
         partition: str,
-        steps: Iterable[Step],
+        steps: Iterable[DeliveryStep],
         timeout_s: float,
         *,
         mode: Mode = Mode.WHOLE,
@@ -373,7 +373,7 @@ class DirectedSession:
         topic: str,
         description: TypeDescription,
         partition: str,
-        ends: Iterable[End],
+        ends: Iterable[InstanceEnd],
         *,
         disposes: bool,
         closes: bool,

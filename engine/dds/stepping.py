@@ -6,7 +6,7 @@ import itertools
 import time
 from typing import TYPE_CHECKING
 
-from engine.dataset.living import Step
+from engine.dataset.living import DeliveryStep
 from engine.dataset.sample import UNREGISTER, make_sample
 from engine.dds.errors import DdsError, DdsTimeout
 from engine.dds.writer import key_payload
@@ -38,7 +38,7 @@ def wait_for_acks(writers: Iterable[RawWriter], period_s: float, deadline: float
     return all(writer.wait_for_acks(min(period_s, deadline - time.monotonic())) for writer in writers)
 
 
-def _freeing(steps: Iterable[Step]) -> Iterator[Step]:
+def _freeing(steps: Iterable[DeliveryStep]) -> Iterator[DeliveryStep]:
     """Unregister each instance after its samples, so that a reader that has taken them can forget it."""
     for key, history in itertools.groupby(steps, lambda step: step.sample.key):
         last = None
@@ -46,11 +46,13 @@ def _freeing(steps: Iterable[Step]) -> Iterator[Step]:
             yield last
         if last is not None and not last.sample.status & UNREGISTER:
             time_ns, writer = last.sample.source_time_ns, last.sample.writer
-            yield Step(make_sample(time_ns, writer, UNREGISTER, key, key_payload(key)), last.is_written)
+            yield DeliveryStep(
+                make_sample(time_ns, writer, UNREGISTER, key, key_payload(key)), last.is_written
+            )
 
 
 def write_all(
-    writers: tuple[RawWriter, ...], steps: Iterable[Step], deadline: float, *, frees: bool
+    writers: tuple[RawWriter, ...], steps: Iterable[DeliveryStep], deadline: float, *, frees: bool
 ) -> tuple[int, str]:
     """Write in order until the end or the deadline; return the number of samples, and the problem.
 

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Final
 from engine.capture.delivery import TIMEOUT_S, Portion, give
 from engine.dataset.captured import CapturedRun
 from engine.dataset.groups import is_given
-from engine.dataset.living import End, ends, instances, is_written, returning, unregistered, whole, written
+from engine.dataset.living import (
+    InstanceEnd,
+    ends,
+    instances,
+    is_written,
+    returning,
+    unregistered,
+    whole,
+    written,
+)
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.directed import Mode
 from engine.node.processes import MAX_KEPT_SESSIONS, MAX_KEPT_WRITERS, Process
@@ -33,8 +42,8 @@ if TYPE_CHECKING:
     from engine.dataset.captured import CapturedSample
     from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.living import Step
-    from engine.dataset.rows import Rows
+    from engine.dataset.living import DeliveryStep
+    from engine.dataset.rows import SampleRows
     from engine.dataset.sample import Sample
     from engine.dds.directed import DirectedSession
     from engine.dds.errors import DdsError
@@ -90,7 +99,7 @@ class Keeping:
         self,
         reader: ReaderKey,
         addresses: Sequence[str],
-        groups: list[tuple[GroupDescription, Rows]],
+        groups: list[tuple[GroupDescription, SampleRows]],
         done: Callable[[Delivered], None],
         *,
         is_whole: bool,
@@ -115,7 +124,7 @@ class Keeping:
             self._processes[participant] = process
         has_room, most = self._has_room(process), self._instances(reader.topic)
         portions: list[Portion] = []
-        ended: list[tuple[GroupDescription, Iterator[End]]] = []
+        ended: list[tuple[GroupDescription, Iterator[InstanceEnd]]] = []
         for description, rows in groups:
             group = description.group
             living = self._neighbourhood.living(group)
@@ -151,7 +160,7 @@ class Keeping:
     def _portion(
         self,
         description: GroupDescription,
-        rows: Rows,
+        rows: SampleRows,
         living: frozenset[bytes],
         how: Instead | None,
         *,
@@ -262,13 +271,15 @@ class Keeping:
                 if history and not is_written(history, self._neighbourhood.living(group)):
                     self._end(group, functools.partial(_one, key, time_ns), disposes=False, closes=False)
 
-    def _end(self, group: Group, ended: Callable[[], Iterable[End]], disposes: bool, *, closes: bool) -> None:
+    def _end(
+        self, group: Group, ended: Callable[[], Iterable[InstanceEnd]], disposes: bool, *, closes: bool
+    ) -> None:
         """End instances of a group that have lost their last writer."""
         description = self._runtime.descriptions[group]
         later = self._later.get(group, _NO_TIMES)
 
         def job(session: DirectedSession) -> None:
-            instances = (End(key, max(time_ns, later.get(key, time_ns))) for key, time_ns in ended())
+            instances = (InstanceEnd(key, max(time_ns, later.get(key, time_ns))) for key, time_ns in ended())
             _tell_ends(session, description, instances, disposes=disposes, closes=closes)
 
         for participant in sorted(self._kept[group]):
@@ -328,7 +339,9 @@ class Keeping:
 
     # The sets.
 
-    def _has_writer(self, group: Group, rows: Rows, living: frozenset[bytes]) -> Callable[[bytes], bool]:
+    def _has_writer(
+        self, group: Group, rows: SampleRows, living: frozenset[bytes]
+    ) -> Callable[[bytes], bool]:
         """Return a function that tells whether an instance has a living writer, by all its kept samples."""
         if len(rows) <= MAX_LOOKED_UP:
             keys = {sample.key for sample in rows}
@@ -353,7 +366,7 @@ class Keeping:
         data = self._runtime.spaces.get(state.name) if state else None
         return data.working.groups.get(group) if data else None
 
-    def _rows(self, group: Group) -> Rows | None:
+    def _rows(self, group: Group) -> SampleRows | None:
         group_set = self._held(group)
         return group_set.samples() if group_set and group in self._runtime.descriptions else None
 
@@ -364,7 +377,7 @@ class Keeping:
 
 def _shown_again(
     description: GroupDescription,
-    rows: Rows,
+    rows: SampleRows,
     living: frozenset[bytes],
     again: Again,
     times: Mapping[bytes, int],
@@ -375,7 +388,7 @@ def _shown_again(
     return Portion(description, written(rows, living), Mode.TAKEN_OVER, keeps=True)
 
 
-def _not_before(times: Mapping[bytes, int], steps: Iterable[Step]) -> Iterator[Step]:
+def _not_before(times: Mapping[bytes, int], steps: Iterable[DeliveryStep]) -> Iterator[DeliveryStep]:
     """Give steps the source time that readers have for the instance, if that is later."""
     for step in steps:
         sample = step.sample
@@ -388,7 +401,7 @@ def _not_before(times: Mapping[bytes, int], steps: Iterable[Step]) -> Iterator[S
 def _tell_ends(
     session: DirectedSession,
     description: GroupDescription,
-    instances: Iterable[End],
+    instances: Iterable[InstanceEnd],
     *,
     disposes: bool,
     closes: bool,
@@ -397,8 +410,8 @@ def _tell_ends(
     session.end(group.topic, description.type, group.partition, instances, disposes=disposes, closes=closes)
 
 
-def _one(key: bytes, time_ns: int) -> tuple[End]:
-    return (End(key, time_ns),)
+def _one(key: bytes, time_ns: int) -> tuple[InstanceEnd]:
+    return (InstanceEnd(key, time_ns),)
 
 
 def _ignore(_: DdsError) -> None:

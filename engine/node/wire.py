@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from engine.core.messages import ReaderKey
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Rows
+    from engine.dataset.rows import SampleRows
     from engine.dds.channel import Announced, Channel
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal
@@ -157,7 +157,7 @@ class DdsWire:
     def deliver(
         self,
         reader: ReaderKey,
-        groups: list[tuple[GroupDescription, Rows]],
+        groups: list[tuple[GroupDescription, SampleRows]],
         *,
         whole: bool,
         how: Again | Instead | None = None,

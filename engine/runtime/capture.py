@@ -11,7 +11,7 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from engine.dataset.captured import CapturedSample
-from engine.dataset.group_set import NO_FLOOR, Outcome
+from engine.dataset.group_set import NO_FLOOR, ApplyOutcome
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample, make_samples
 from engine.runtime.housekeeping import INFINITE
 from engine.runtime.stream import MAX_BATCH_BYTES
@@ -265,14 +265,14 @@ class _Batch:
             return
         outcome, evicted = sink.group_set.apply(sample)
         # Registrations decide when an instance may be purged (DDS 1.4, 2.2.3.5 service_cleanup_delay).
-        if outcome is Outcome.OLDER:
+        if outcome is ApplyOutcome.OLDER:
             sink.passed_over(key, writer)
         elif evicted:
             sink.pushed_out(sample, evicted)
         if status & UNREGISTER and sink.registered is not None:
             sink.registered.unregistered(sink.description.group, key, writer)
-        if outcome is not Outcome.STORED:
-            self._shared.counters["too_old"] += outcome is Outcome.OLDER
+        if outcome is not ApplyOutcome.STORED:
+            self._shared.counters["too_old"] += outcome is ApplyOutcome.OLDER
             return
         sink.data.has_changed = True
         # A late joiner that is being served may have missed the sample (5.4.7).

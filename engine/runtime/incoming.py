@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from engine.core.events import Target
+from engine.core.events import AligneeRequest
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.runtime.stream import StreamBegin, StreamEnd, StreamFault, Unpacker, stream_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Incoming:
     """Number of the stream, 16 bytes."""
     begin: StreamBegin
     """Its description by the sender."""
-    target: Target
+    target: AligneeRequest
     """The request of this node that it answers."""
     unpacker: Unpacker
     """Reader of its batches."""
@@ -37,7 +37,7 @@ class Incoming:
     """Samples that have arrived."""
     descriptions: list[GroupDescription] = dataclasses.field(default_factory=list)
     """Groups that have arrived."""
-    fresh: list[tuple[GroupDescription, Rows]] = dataclasses.field(default_factory=list)
+    fresh: list[tuple[GroupDescription, SampleRows]] = dataclasses.field(default_factory=list)
     """Samples that have not been handed to the store yet."""
     identities: list[bytes] = dataclasses.field(default_factory=list)
     """For a difference: identities of samples that the alignee must remove, 8 bytes each."""
@@ -116,7 +116,7 @@ class IncomingStreams:
                 group_set.raise_floor(group.floor_ns)
                 stream.descriptions.append(description)
             else:
-                samples = Rows((block,))
+                samples = SampleRows((block,))
                 group_set.extend(samples)
                 stream.fresh.append((description, samples))
                 stream.samples += len(samples)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Rows
+    from engine.dataset.rows import SampleRows
     from engine.store.backups import Replaced
     from engine.store.interface import GroupChange, RememberedFellow
 
@@ -31,7 +31,7 @@ class FillJob:
     name_space: str
     stream: bytes
     description: GroupDescription
-    samples: Rows
+    samples: SampleRows
     resumes: bool
 
 
@@ -49,7 +49,7 @@ class Conversion:
     changes: list[GroupChange]
     stream: bytes = b""
     before: Summary | None = None
-    rest: list[tuple[GroupDescription, Rows]] = dataclasses.field(default_factory=list)
+    rest: list[tuple[GroupDescription, SampleRows]] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class SetJob:
     """A whole set, which replaces the stored one."""
 
     name_space: str
-    groups: list[tuple[GroupDescription, Rows]]
+    groups: list[tuple[GroupDescription, SampleRows]]
     wanted: Summary
     mark: str
     marks: Mapping[str, str]

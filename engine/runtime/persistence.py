@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Rows
+    from engine.dataset.rows import SampleRows
     from engine.dataset.sample import Sample
     from engine.runtime.backups import Report
     from engine.runtime.jobs import Job, Result
@@ -183,7 +183,7 @@ class Persistence:
         name_space: str,
         stream: bytes,
         description: GroupDescription,
-        samples: Rows,
+        samples: SampleRows,
         *,
         resumes: bool = False,
     ) -> None:
@@ -206,7 +206,7 @@ class Persistence:
     def write_set(
         self,
         name_space: str,
-        groups: Iterable[tuple[GroupDescription, Rows]],
+        groups: Iterable[tuple[GroupDescription, SampleRows]],
         wanted: Summary,
         mark: str,
         conversion: Conversion | None = None,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.core.messages import Outgoing, ReaderKey
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Rows
+    from engine.dataset.rows import SampleRows
     from engine.runtime.codec import Envelope
 
 
@@ -147,7 +147,7 @@ class Wire(Protocol):
     def deliver(
         self,
         reader: ReaderKey,
-        groups: list[tuple[GroupDescription, Rows]],
+        groups: list[tuple[GroupDescription, SampleRows]],
         *,
         whole: bool,
         how: Again | Instead | None = None,

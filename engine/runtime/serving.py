@@ -11,7 +11,7 @@ from engine.core.namespaces import Group
 from engine.core.purging import FOREVER_NS
 from engine.dataset.groups import is_given
 from engine.dataset.living import by_instance, instances
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.runtime.monitor import DEVIATIONS
 from engine.runtime.ports import Again, Instead
 from engine.runtime.tails import MAX_TAIL, Tails
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     _How: TypeAlias = Again | Instead | None
 
-Groups = list[tuple["GroupDescription", Rows]]
+Groups = list[tuple["GroupDescription", SampleRows]]
 
 
 class Serving:
@@ -211,7 +211,7 @@ class Serving:
     def _read_by(self, reader: ReaderKey, difference: Difference, since_ns: int | None = None) -> Groups:
         """Return what a reader reads of a difference; with `since_ns`, only older samples."""
         return [
-            (self._shared.descriptions[group], Rows.of(shown))
+            (self._shared.descriptions[group], SampleRows.of(shown))
             for group, samples in sorted(difference.items(), key=lambda item: item[0])
             if _reads(reader, group)
             and (
@@ -221,7 +221,9 @@ class Serving:
             )
         ]
 
-    def _with_ends(self, description: GroupDescription, rows: Rows) -> tuple[GroupDescription, Rows]:
+    def _with_ends(
+        self, description: GroupDescription, rows: SampleRows
+    ) -> tuple[GroupDescription, SampleRows]:
         """Extend samples to the newest of their instances; readers by reception see the last one."""
         state = self._shared.core.name_space_of(description.group)
         if description.qos.by_source_timestamp or state is None:
@@ -232,7 +234,7 @@ class Serving:
             history = group_set.instance(some[0].key)
             known = [at for at, sample in enumerate(history) if sample in some]
             ended += history[known[0] if known else 0 :] or some
-        return description, Rows.of(ended)
+        return description, SampleRows.of(ended)
 
     def _note_later(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.core.namespaces import Durability
 from engine.dataset.dataset import DataSet
-from engine.dataset.group_set import GroupSet, Outcome
+from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.living import by_instance
 from engine.dataset.sample import DISPOSE, NO_WRITER, UNREGISTER, make_sample
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Rows
+    from engine.dataset.rows import SampleRows
     from engine.dataset.sample import Sample
 
 _KEY_ONLY = b"\x00\x07\x00\x00"
@@ -63,7 +63,7 @@ class Began:
     time_ns: int
     ahead: frozenset[bytes]
 
-    def written_since(self, samples: Rows) -> Iterator[Sample]:
+    def written_since(self, samples: SampleRows) -> Iterator[Sample]:
         """Return the samples written since the start."""
         return (sample for sample in samples.after(self.time_ns) if sample.digest not in self.ahead)
 
@@ -168,7 +168,7 @@ class NameSpaceData:
                 changes.append(GroupChange(description, None, removed))
             for sample in theirs.samples():
                 outcome, evicted = ours.apply(sample)
-                if outcome is Outcome.STORED:
+                if outcome is ApplyOutcome.STORED:
                     new.setdefault(group, []).append(sample)
                     if is_on_disk:
                         changes.append(GroupChange(description, sample, evicted))
@@ -273,7 +273,7 @@ class NameSpaceData:
 
     def persistent_groups(
         self, descriptions: Iterable[GroupDescription]
-    ) -> list[tuple[GroupDescription, Rows]]:
+    ) -> list[tuple[GroupDescription, SampleRows]]:
         """Return the groups of the working set that belong on the disk."""
         return [
             (description, self.working.groups[description.group].samples())

@@ -15,7 +15,7 @@ import zlib
 from typing import TYPE_CHECKING, Final
 
 from engine.core import plain
-from engine.core.events import Target
+from engine.core.events import AligneeRequest
 from engine.core.messages import Epoch
 from engine.dataset.blocks import Block
 from engine.dataset.dataset import weight_of
@@ -25,7 +25,7 @@ from engine.runtime.faults import StreamFault as StreamFault
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from engine.dataset.rows import Rows
+    from engine.dataset.rows import SampleRows
 
 BATCH_BYTES: Final = 512 << 10
 """Size at which a batch is closed; a larger sample makes a larger batch."""
@@ -54,7 +54,7 @@ class StreamBegin:
     name_space: str
     aligner: str
     lineage: Epoch
-    targets: tuple[Target, ...]
+    targets: tuple[AligneeRequest, ...]
     count: int
     bytes: int
     is_difference: bool = False
@@ -84,7 +84,7 @@ class Removed:
     end: StreamEnd
 
 
-GroupSamples = tuple[GroupBegin, "Rows"]
+GroupSamples = tuple[GroupBegin, "SampleRows"]
 
 
 def batches(

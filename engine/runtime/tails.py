@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engine.core.messages import ReaderKey
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Rows
+    from engine.dataset.rows import SampleRows
     from engine.dataset.sample import Sample
     from engine.runtime.sets import Difference
 
@@ -166,7 +166,7 @@ class Tails:
         return bool(self) or writer in self._lost or writer in self._missed
 
     def begins(
-        self, reader: ReaderKey, groups: Iterable[tuple[GroupDescription, Rows]], *, has_all: bool
+        self, reader: ReaderKey, groups: Iterable[tuple[GroupDescription, SampleRows]], *, has_all: bool
     ) -> None:
         """Begin a delivery; with `has_all` it has every instance of its groups."""
         keys = {

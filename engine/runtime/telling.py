@@ -13,7 +13,7 @@ from engine.core.messages import DeleteData, NameSpaces, Status
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 
 if TYPE_CHECKING:
-    from engine.core.events import Target
+    from engine.core.events import AligneeRequest
     from engine.core.fellows import Fellow
     from engine.core.messages import Message, NameSpaceReport
     from engine.dataset.dataset import DataSet
@@ -99,7 +99,7 @@ class Telling:
     # Sets.
 
     def answering(
-        self, name_space: str, targets: tuple[Target, ...], held: DataSet, answer: str, count: int
+        self, name_space: str, targets: tuple[AligneeRequest, ...], held: DataSet, answer: str, count: int
     ) -> None:
         """Trace a stream that answers requests; `answer` describes it, `count` is its number of samples."""
         for target in targets:

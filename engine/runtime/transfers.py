@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.core.events import Target
+from engine.core.events import AligneeRequest
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.dataset.sample import digest_sum
 from engine.runtime import stream
 from engine.runtime.incoming import Incoming, IncomingStreams
@@ -53,7 +53,7 @@ class Transfers:
         self._answering = AlignerComparisons(shared, self.steps, self._send_to, lacking)
         self._placing = Placing(shared, serving, housekeeping, self._comparing)
         self._sent = 0
-        self._joint: dict[tuple[str, tuple[str, ...]], tuple[Target, ...]] = {}
+        self._joint: dict[tuple[str, tuple[str, ...]], tuple[AligneeRequest, ...]] = {}
 
     def running(self, name_space: str) -> list[Incoming]:
         """Return the streams that bring a set of the name-space."""
@@ -97,11 +97,11 @@ class Transfers:
             elif target.elements:
                 self._send_set(event.name_space, event.lineage, (target,), None)
 
-    def _send_to(self, name_space: str, target: Target, answer: Answer | None) -> None:
+    def _send_to(self, name_space: str, target: AligneeRequest, answer: Answer | None) -> None:
         self._send_set(name_space, self._shared.spaces[name_space].state.lineage, (target,), answer)
 
     def _send_set(
-        self, name_space: str, lineage: Epoch, targets: tuple[Target, ...], answer: Answer | None
+        self, name_space: str, lineage: Epoch, targets: tuple[AligneeRequest, ...], answer: Answer | None
     ) -> None:
         shared = self._shared
         data = shared.spaces[name_space]
@@ -110,7 +110,7 @@ class Transfers:
         held = sent_part(shared, whole, targets[0].wants)
         groups = []
         for group, group_set in held.groups.items():
-            samples = group_set.samples() if answer is None else Rows.of(answer.new.get(group, ()))
+            samples = group_set.samples() if answer is None else SampleRows.of(answer.new.get(group, ()))
             groups.append((stream.GroupBegin(shared.descriptions[group], group_set.floor_ns), samples))
         count = sum(len(samples) for _, samples in groups)
         begin = stream.StreamBegin(
@@ -265,7 +265,7 @@ class Transfers:
     # Gifts.
 
     def _give(
-        self, data: NameSpaceData, target: Target, surplus: Difference, known: dict[Group, int]
+        self, data: NameSpaceData, target: AligneeRequest, surplus: Difference, known: dict[Group, int]
     ) -> None:
         """Give the fellows samples that only this node has, and deletions that they do not know."""
         floors = {
@@ -283,11 +283,11 @@ class Transfers:
         groups = [
             (
                 stream.GroupBegin(descriptions[group], floors.get(group, NO_FLOOR)),
-                Rows.of(surplus.get(group, ())),
+                SampleRows.of(surplus.get(group, ())),
             )
             for group in sorted(given)
         ]
-        targets = tuple(Target(fellow, 0, GIVE) for fellow in fellows)
+        targets = tuple(AligneeRequest(fellow, 0, GIVE) for fellow in fellows)
         count = sum(len(samples) for _, samples in groups)
         size = sum(samples.payload_bytes for _, samples in groups)
         node = self._shared.settings.node

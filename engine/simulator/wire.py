@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from engine.core.messages import ReaderKey
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Rows
+    from engine.dataset.rows import SampleRows
     from engine.dataset.sample import Sample
     from engine.simulator.network import Party
     from engine.simulator.node import SimulatedNode
@@ -85,7 +85,7 @@ class SimulatedWire:
     def deliver(
         self,
         reader: ReaderKey,
-        groups: list[tuple[GroupDescription, Rows]],
+        groups: list[tuple[GroupDescription, SampleRows]],
         *,
         whole: bool,
         how: Again | Instead | None = None,  # applications here have no states of instances

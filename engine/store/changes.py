@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Rows, Samples
+    from engine.dataset.rows import SampleRows, Samples
     from engine.dataset.sample import Sample
     from engine.store.interface import GroupChange
 
@@ -70,7 +70,7 @@ class NewSamples(NamedTuple):
     """Samples to add to a group, each presumed new."""
 
     description: GroupDescription
-    added: Rows
+    added: SampleRows
 
 
 def net_changes(changes: Sequence[GroupChange]) -> dict[Group, Net]:

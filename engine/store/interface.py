@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from engine.core.namespaces import Group
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Rows, Samples
+    from engine.dataset.rows import SampleRows, Samples
     from engine.dataset.sample import Sample
 
 
@@ -329,7 +329,7 @@ class Store(Protocol):
 
     def load(
         self, name_space: str, damage: DamageLog, version: int | None = None
-    ) -> Iterator[tuple[GroupDescription, Iterator[Rows]]]:
+    ) -> Iterator[tuple[GroupDescription, Iterator[SampleRows]]]:
         """Read a version, each group in pieces, oldest sample first.
 
         It reads the version as it is at the start, without later changes. It verifies the digest of every

@@ -12,7 +12,7 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from engine.dataset.group_set import EMPTY, Summary
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.store.backups import surplus
 from engine.store.changes import FillingSet
 from engine.store.interface import (
@@ -164,9 +164,9 @@ def _change(
     group.stored = Summary(count, digest & _MASK, newest_ns)
 
 
-def _in_pieces(samples: Iterator[Sample]) -> Iterator[Rows]:
+def _in_pieces(samples: Iterator[Sample]) -> Iterator[SampleRows]:
     while piece := list(itertools.islice(samples, _PIECE)):
-        yield Rows.of(piece)
+        yield SampleRows.of(piece)
 
 
 class MemoryStore:
@@ -319,7 +319,7 @@ class MemoryStore:
 
     def load(
         self, name_space: str, damage: DamageLog, version: int | None = None
-    ) -> Iterator[tuple[GroupDescription, Iterator[Rows]]]:
+    ) -> Iterator[tuple[GroupDescription, Iterator[SampleRows]]]:
         """Read and verify a version."""
         chosen = self._complete(name_space) if version is None else self._medium.versions.get(version)
         if chosen is None or chosen.name_space != name_space:
@@ -328,7 +328,7 @@ class MemoryStore:
 
     def _read(
         self, version: _Version, damage: DamageLog
-    ) -> Iterator[tuple[GroupDescription, Iterator[Rows]]]:
+    ) -> Iterator[tuple[GroupDescription, Iterator[SampleRows]]]:
         before = damage.count
         snapshot = [
             (key, group.description, group.stored, sorted(group.rows.values()))

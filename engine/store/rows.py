@@ -6,7 +6,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Final
 
 from engine.dataset.group_set import Summary
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.dataset.sample import Sample
 from engine.store import statements
 
@@ -31,7 +31,7 @@ class SampleTable:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def change(self, group_id: int, stored: Summary, added: Rows, evicted: Rows) -> Summary:
+    def change(self, group_id: int, stored: Summary, added: SampleRows, evicted: SampleRows) -> Summary:
         """Add and remove samples; return the new summary.
 
         Args:
@@ -57,18 +57,18 @@ class SampleTable:
     def present(self, group_id: int, samples: Sequence[Sample]) -> set[bytes]:
         """Return the digests of the samples that are in the table."""
         here: set[bytes] = set()
-        for places in _pieces(Rows.of(samples)):
+        for places in _pieces(SampleRows.of(samples)):
             found = self._connection.execute(*statements.present(group_id, places))
             here.update(digest for (digest,) in found.fetchall())
         return here
 
-    def _insert(self, group_id: int, samples: Rows) -> int:
+    def _insert(self, group_id: int, samples: SampleRows) -> int:
         return sum(
             self._connection.execute(*statements.insert(group_id, block)).rowcount
             for block in samples.blocks(_STATEMENT_BYTES)
         )
 
-    def _delete(self, group_id: int, samples: Rows) -> int:
+    def _delete(self, group_id: int, samples: SampleRows) -> int:
         return sum(
             self._connection.execute(*statements.delete(group_id, places)).rowcount
             for places in _pieces(samples)
@@ -91,7 +91,7 @@ class SampleTable:
         ).rowcount
 
 
-def _pieces(samples: Rows) -> Iterator[Sequence[tuple[int, bytes]]]:
+def _pieces(samples: SampleRows) -> Iterator[Sequence[tuple[int, bytes]]]:
     """Return the places of the samples, in pieces for one statement each."""
     largest = statements.SIZES[0]
     for places in samples.places(largest):

@@ -11,7 +11,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Final
 
 from engine.dataset.blocks import pack
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.store import schema
 from engine.store.backups import surplus
 from engine.store.catalog import (
@@ -266,7 +266,9 @@ class SqliteStore:
         self._filling(version.number)
         if not evicted:  # nearly always all samples are new
             with contextlib.suppress(Unexpected):
-                self._write_once(version, {description.group: NewSamples(description, Rows.of(samples))})
+                self._write_once(
+                    version, {description.group: NewSamples(description, SampleRows.of(samples))}
+                )
                 return
         net = Net(description)
         net.extend(samples)
@@ -374,11 +376,11 @@ class SqliteStore:
         else:
             row = GroupRow(known.id, known.description, known.type_number, known.qos_text, known.stored)
         if isinstance(net, NewSamples):
-            added, evicted = net.added, Rows()
+            added, evicted = net.added, SampleRows()
         else:
             if net.passing and self._table.present(row.id, [*net.passing.values()]):
                 raise Unexpected
-            added, evicted = Rows.of(net.added.values()), Rows.of(net.evicted.values())
+            added, evicted = SampleRows.of(net.added.values()), SampleRows.of(net.evicted.values())
         row.stored = self._table.change(row.id, row.stored, added, evicted)
         write_watermark(self._connection, version.number, row)
         return row
@@ -451,7 +453,7 @@ class SqliteStore:
 
     def load(
         self, name_space: str, damage: DamageLog, version: int | None = None
-    ) -> Iterator[tuple[GroupDescription, Iterator[Rows]]]:
+    ) -> Iterator[tuple[GroupDescription, Iterator[SampleRows]]]:
         """Read and verify a version."""
         chosen = self._find(name_space, SetState.COMPLETE) if version is None else self._versions.get(version)
         if chosen is None or chosen.name_space != name_space:
@@ -460,11 +462,11 @@ class SqliteStore:
 
     def _read(
         self, version: SetVersion, damage: DamageLog
-    ) -> Iterator[tuple[GroupDescription, Iterator[Rows]]]:
+    ) -> Iterator[tuple[GroupDescription, Iterator[SampleRows]]]:
         before = damage.count
         with StoreView(self._path) as view:
             for description, found in view.load_columns(version.number, damage):
-                yield description, (Rows((pack(columns),)) for columns in found)
+                yield description, (SampleRows((pack(columns),)) for columns in found)
         version.soundness = Soundness.INTACT if damage.count == before else Soundness.DAMAGED
 
     def remember_fellows(self, name_space: str, fellows: Iterable[RememberedFellow]) -> None:

@@ -112,13 +112,15 @@ def _settings(file: str, service: str) -> PersistenceService:
 def _start(settings: PersistenceService, name: str, directory: pathlib.Path, domain: int) -> Service:
     try:
         from engine.dds.errors import DdsError, UnsupportedCyclone
-        from engine.persistence.service.process import Options, Service
+        from engine.persistence.service.process import ReplicaOptions, Service
         from engine.store.interface import StoreError
     except ImportError as error:
         from ospltool.cli.exits import not_installed
 
         raise not_installed("dds", error) from error
-    options = Options(name, directory, domain, os.environ, lambda text: streams.say(f"ospltool: {text}"))
+    options = ReplicaOptions(
+        name, directory, domain, os.environ, lambda text: streams.say(f"ospltool: {text}")
+    )
     try:
         return Service(settings, options)
     except (StoreError, DdsError, UnsupportedCyclone) as error:

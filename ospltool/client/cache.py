@@ -18,7 +18,7 @@ import itertools
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from engine.dataset.history import retained
-from engine.dataset.instance import REMEMBERED, Arrival, Entry, Instance, Origin
+from engine.dataset.instance import REMEMBERED, Arrival, Instance, Origin, ReaderEntry
 from engine.dataset.instance_states import InstanceState, ViewState
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, is_end
 from ospltool.client.presence import Presence
@@ -48,7 +48,7 @@ class Look(NamedTuple):
     `state` is None if it is unknown. The ranks are among the entries read or taken together.
     """
 
-    entry: Entry
+    entry: ReaderEntry
     key: bytes
     state: InstanceState | None
     view: ViewState

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core.namespaces import Group
 from engine.dataset.dataset import make_set
-from engine.dataset.group_set import GroupSet, Outcome
+from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
 from engine.runtime.shared import LINEAGE, PART, WHOLE
 from engine.store.backups import REPLACED_MARK, Replaced
@@ -196,7 +196,7 @@ def _kept(description: GroupDescription, samples: Iterator[Sample]) -> tuple[Gro
     for sample in samples:
         count += 1
         outcome, evicted = kept.apply(sample)
-        beyond += len(evicted) + (outcome is not Outcome.STORED)
+        beyond += len(evicted) + (outcome is not ApplyOutcome.STORED)
     return kept, count, beyond
 
 

@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from engine.dataset.instance import Entry, Origin
+from engine.dataset.instance import Origin, ReaderEntry
 from engine.dataset.instance_states import InstanceState
 from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER, Sample, make_sample
 from ospltool.client.cache import ResourceLimits, SampleCache
@@ -76,7 +76,7 @@ def test_taking_in_parts_gives_the_same_as_taking_at_once(
         cache.add(arrivals, is_historical=True)
         if is_left:
             cache.lost(WRITERS[0], 50, autodispose=True)
-    collected: list[Entry] = []
+    collected: list[ReaderEntry] = []
     while some := parts.take(part):
         assert len(some) <= part
         collected += [look.entry for look in some]

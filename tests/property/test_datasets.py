@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.core.namespaces import Group
 from engine.dataset.dataset import DataSet
-from engine.dataset.group_set import GroupSet, Outcome
+from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.history import retained
 from engine.dataset.sample import DISPOSE, UNREGISTER, Sample, is_intact
 from tests.property.samples import DEPTHS, GROUPS, KEYS, contents, model, samples
@@ -98,11 +98,11 @@ def test_every_arrival_says_what_it_did(depth: int, arrived: list[Sample]) -> No
         before = set(data.samples())
         outcome, evicted = data.apply(sample)
         after = set(data.samples())
-        assert (outcome is Outcome.DUPLICATE) == (sample in before)
-        assert (outcome is Outcome.STORED) == (sample in after - before)
+        assert (outcome is ApplyOutcome.DUPLICATE) == (sample in before)
+        assert (outcome is ApplyOutcome.STORED) == (sample in after - before)
         assert len(evicted) == len(set(evicted))
-        assert after == (before - set(evicted)) | ({sample} if outcome is Outcome.STORED else set())
-        lost += outcome is Outcome.OLDER
+        assert after == (before - set(evicted)) | ({sample} if outcome is ApplyOutcome.STORED else set())
+        lost += outcome is ApplyOutcome.OLDER
         assert data.lost == lost
         check_is_sound(data, arrived[: index + 1])
 

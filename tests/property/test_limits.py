@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.dataset.dataset import DataSet, make_set
-from engine.dataset.group_set import GroupSet, Outcome
-from engine.dataset.groups import Limits
+from engine.dataset.group_set import ApplyOutcome, GroupSet
+from engine.dataset.groups import GroupLimits
 from engine.dataset.limited import LimitedSet
 from engine.dataset.sample import DATA, Sample
 from engine.dataset.settling import KEPT_NS, STEP_NS, WIDTH_NS, Present, border_before
@@ -21,15 +21,15 @@ from tests.property.test_settling import NOW_NS, SECOND_NS, present, sample
 
 KEYS = (b"", b"a", b"b", b"k", b"long key")
 LIMITS = (
-    Limits(max_samples=3),
-    Limits(max_samples=1),
-    Limits(max_instances=2),
-    Limits(max_samples_per_instance=2),
-    Limits(max_samples=5, max_instances=2, max_samples_per_instance=3),
-    Limits(max_samples=4, max_instances=2),
-    Limits(max_samples=2, max_instances=3),
-    Limits(max_samples=4, max_samples_per_instance=1),
-    Limits(max_instances=1, max_samples_per_instance=1),
+    GroupLimits(max_samples=3),
+    GroupLimits(max_samples=1),
+    GroupLimits(max_instances=2),
+    GroupLimits(max_samples_per_instance=2),
+    GroupLimits(max_samples=5, max_instances=2, max_samples_per_instance=3),
+    GroupLimits(max_samples=4, max_instances=2),
+    GroupLimits(max_samples=2, max_instances=3),
+    GroupLimits(max_samples=4, max_samples_per_instance=1),
+    GroupLimits(max_instances=1, max_samples_per_instance=1),
 )
 limits_and_depths = pytest.mark.parametrize(
     ("depth", "limits"), list(itertools.product((0, 1, 2), LIMITS)), ids=str
@@ -37,7 +37,7 @@ limits_and_depths = pytest.mark.parametrize(
 arrivals = st.lists(samples(KEYS), max_size=20)
 
 
-def made(depth: int, limits: Limits, arrived: list[Sample]) -> GroupSet:
+def made(depth: int, limits: GroupLimits, arrived: list[Sample]) -> GroupSet:
     """A set into which these samples came in this order."""
     result = make_set(depth, limits)
     for one in arrived:
@@ -45,7 +45,7 @@ def made(depth: int, limits: Limits, arrived: list[Sample]) -> GroupSet:
     return result
 
 
-def slow(arrived: list[Sample], depth: int, limits: Limits) -> set[Sample]:
+def slow(arrived: list[Sample], depth: int, limits: GroupLimits) -> set[Sample]:
     """What the documentation says is kept, sample by sample."""
     everything = set(arrived)
     depths = [each for each in (depth, limits.max_samples_per_instance) if each > 0]
@@ -65,7 +65,7 @@ def slow(arrived: list[Sample], depth: int, limits: Limits) -> set[Sample]:
 
 @limits_and_depths
 @given(arrived=arrivals)
-def test_what_is_kept_is_what_the_rule_says(depth: int, limits: Limits, arrived: list[Sample]) -> None:
+def test_what_is_kept_is_what_the_rule_says(depth: int, limits: GroupLimits, arrived: list[Sample]) -> None:
     subject = made(depth, limits, arrived)
     assert isinstance(subject, LimitedSet)
     assert set(subject.samples()) == slow(arrived, depth, limits)
@@ -79,7 +79,7 @@ def test_what_is_kept_is_what_the_rule_says(depth: int, limits: Limits, arrived:
 @limits_and_depths
 @given(arrived=arrivals, order=st.randoms(use_true_random=False), bulk=st.integers(0, 20))
 def test_order_repetition_and_bulk_mean_nothing(
-    depth: int, limits: Limits, arrived: list[Sample], order: random.Random, bulk: int
+    depth: int, limits: GroupLimits, arrived: list[Sample], order: random.Random, bulk: int
 ) -> None:
     shuffled = arrived + arrived[: len(arrived) // 2]
     order.shuffle(shuffled)
@@ -95,7 +95,7 @@ def test_order_repetition_and_bulk_mean_nothing(
 @limits_and_depths
 @given(arrived=arrivals)
 def test_every_arrival_says_what_it_did_and_is_counted(
-    depth: int, limits: Limits, arrived: list[Sample]
+    depth: int, limits: GroupLimits, arrived: list[Sample]
 ) -> None:
     subject = make_set(depth, limits)
     for index, one in enumerate(arrived):
@@ -103,11 +103,11 @@ def test_every_arrival_says_what_it_did_and_is_counted(
         has_no_place = subject.has_no_place(one)
         outcome, evicted = subject.apply(one)
         after = set(subject.samples())
-        assert (outcome is Outcome.DUPLICATE) == (one in before)
-        assert (outcome is Outcome.STORED) == (one in after - before)
+        assert (outcome is ApplyOutcome.DUPLICATE) == (one in before)
+        assert (outcome is ApplyOutcome.STORED) == (one in after - before)
         assert len(evicted) == len(set(evicted))
-        assert after == (before - set(evicted)) | ({one} if outcome is Outcome.STORED else set())
-        assert has_no_place == (outcome in (Outcome.OLDER, Outcome.LIMITED))
+        assert after == (before - set(evicted)) | ({one} if outcome is ApplyOutcome.STORED else set())
+        assert has_no_place == (outcome in (ApplyOutcome.OLDER, ApplyOutcome.LIMITED))
         assert not has_no_place or subject.lost + subject.rejected.total() == counted + 1
         check_is_sound(subject, arrived[: index + 1])
     if not depth:  # then nothing but a limit pushes writes out
@@ -120,7 +120,7 @@ def test_every_arrival_says_what_it_did_and_is_counted(
 @limits_and_depths
 @given(parts=st.lists(arrivals, min_size=1, max_size=3))
 def test_a_join_is_the_set_of_everything_in_any_order_and_grouping(
-    depth: int, limits: Limits, parts: list[list[Sample]]
+    depth: int, limits: GroupLimits, parts: list[list[Sample]]
 ) -> None:
     sets = []
     for part in parts:
@@ -145,7 +145,7 @@ def test_a_join_is_the_set_of_everything_in_any_order_and_grouping(
 
 @limits_and_depths
 @given(st.data())
-def test_what_is_taken_out_makes_room(depth: int, limits: Limits, data: st.DataObject) -> None:
+def test_what_is_taken_out_makes_room(depth: int, limits: GroupLimits, data: st.DataObject) -> None:
     subject = make_set(depth, limits)
     arrived: list[Sample] = []
     for _ in range(data.draw(st.integers(1, 20), label="operations")):
@@ -166,7 +166,7 @@ def test_what_is_taken_out_makes_room(depth: int, limits: Limits, data: st.DataO
 
 @pytest.mark.parametrize("limits", LIMITS, ids=str)
 @given(order=st.permutations(range(12)))
-def test_once_all_are_old_every_order_is_equal(limits: Limits, order: list[int]) -> None:
+def test_once_all_are_old_every_order_is_equal(limits: GroupLimits, order: list[int]) -> None:
     everything = [sample(NOW_NS - n * 300_000_000, n % 4) for n in range(12)]
     clock = present()
     straight, mixed = make_set(0, limits, clock), make_set(0, limits, clock)
@@ -187,7 +187,7 @@ def test_once_all_are_old_every_order_is_equal(limits: Limits, order: list[int])
     seen=st.tuples(st.integers(0, 40), st.integers(0, 40)),
 )
 def test_nodes_agree_on_what_both_have_seen(
-    limits: Limits, history: list[tuple[int, int]], seen: tuple[int, int]
+    limits: GroupLimits, history: list[tuple[int, int]], seen: tuple[int, int]
 ) -> None:
     """Samples come in the order of their times; one node is further than the other."""
     everything = [sample(NOW_NS - 5 * SECOND_NS + n * 100_000_000, key) for n, key in sorted(history)]
@@ -203,7 +203,7 @@ def test_nodes_agree_on_what_both_have_seen(
 
 def test_who_comes_late_and_pushes_out_what_is_newer_is_dated_by_the_newer() -> None:
     """Two nodes hear two writers in different orders; nothing of it shows before both have written."""
-    limits, clock = Limits(max_instances=1), Present()
+    limits, clock = GroupLimits(max_instances=1), Present()
     clock.advance(NOW_NS)
     early, late = sample(NOW_NS - 3 * SECOND_NS, 1), sample(NOW_NS - SECOND_NS, 2)
     sets = [make_set(0, limits, clock), make_set(0, limits, clock)]
@@ -215,7 +215,7 @@ def test_who_comes_late_and_pushes_out_what_is_newer_is_dated_by_the_newer() -> 
 
 
 def test_a_busy_instance_beside_a_quiet_one_takes_no_memory() -> None:
-    subject = make_set(1, Limits(max_samples=100))
+    subject = make_set(1, GroupLimits(max_samples=100))
     subject.apply(sample(NOW_NS, 1))
     for n in range(20_000):
         subject.apply(sample(NOW_NS + n, 2))

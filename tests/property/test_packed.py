@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.core.events import Target
+from engine.core.events import AligneeRequest
 from engine.core.messages import Epoch
 from engine.dataset import group_set, packed, reconciliation
 from engine.dataset.blocks import Block, pack_samples
 from engine.dataset.group_set import GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.rateless import finished
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, Sample, make_sample
 from engine.runtime import stream
 from engine.runtime.incoming import IncomingStreams
@@ -102,9 +102,9 @@ class Twins:
                     assert one.is_newest(key, time_ns, writer) == other.is_newest(key, time_ns, writer)
 
 
-def arriving(made: list[Sample]) -> Rows:
+def arriving(made: list[Sample]) -> SampleRows:
     """Samples as a stream brings them."""
-    return Rows((Block(pack_samples(made).data),) if made else ())
+    return SampleRows((Block(pack_samples(made).data),) if made else ())
 
 
 OPERATIONS = st.one_of(
@@ -146,7 +146,7 @@ def test_a_packed_set_travels_as_the_other_does(depth: int, made: list[list[Samp
     qos = GroupQos(DurabilityKind.TRANSIENT, history_depth=depth)
     group = GroupDescription(GROUPS[0], TypeDescription("T", b"i", b"m", keyed=True), qos)
     begin = stream.StreamBegin(
-        "all", "aligner", Epoch(3, "aligner"), (Target("alignee", 7, "initial"),), 0, 0
+        "all", "aligner", Epoch(3, "aligner"), (AligneeRequest("alignee", 7, "initial"),), 0, 0
     )
     for subject in (twins.loose, twins.packed):
         groups = [(stream.GroupBegin(group, subject.floor_ns), subject.samples())]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.dataset import ranges
-from engine.dataset.ranges import Ask, Held, Search
+from engine.dataset.ranges import Ask, IdentityIndex, Search
 from engine.dataset.rateless import Words
 
 NEAR = st.integers(0, 40) | st.integers(2**64 - 40, 2**64 - 1)
@@ -24,7 +24,7 @@ def words(values: set[int]) -> Words:
 
 def check_found(ours: set[int], theirs: set[int], expected: int) -> int:
     """The difference is found; returns the bytes that it took."""
-    search, held = Search(words(ours), expected), Held(words(theirs))
+    search, held = Search(words(ours), expected), IdentityIndex(words(theirs))
     octets = rounds = 0
     while search.asked is not None:
         fingerprints, identities = held.answer(search.asked)
@@ -68,7 +68,7 @@ def test_any_question_is_answered_or_refused(
 ) -> None:
     ask = Ask(bits, deeper, np.array(split, dtype=np.uint64), np.array(listed, dtype=np.uint64))
     try:
-        fingerprints, identities = Held(words(ours)).answer(ask)
+        fingerprints, identities = IdentityIndex(words(ours)).answer(ask)
     except ValueError:
         return
     assert len(fingerprints) == len(split) << deeper <= ranges.MAX_FINGERPRINTS

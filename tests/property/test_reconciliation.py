@@ -21,7 +21,7 @@ from engine.dataset import ranges, rateless, reconciliation
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.rateless import Symbols, finished
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.runtime.reconciling import messages as notes
 from engine.runtime.reconciling.alignee import FIRST_SYMBOLS, AligneeComparisons
@@ -169,7 +169,7 @@ def test_few_symbols_tell_how_many_differ(more_here: int, more_there: int) -> No
 def test_identities_depend_on_salt_and_group_and_content() -> None:
     samples = [make_sample(1, b"w" * 16, DATA, b"k", b"x"), make_sample(1, b"w" * 16, DATA, b"k", b"y")]
     made = [
-        finished(reconciliation.identities([(group, Rows.of(samples))], salt)).tolist()
+        finished(reconciliation.identities([(group, SampleRows.of(samples))], salt)).tolist()
         for group in (Group("p", "T"), Group("q", "T"))
         for salt in (b"1" * 16, b"2" * 16)
     ]
@@ -415,7 +415,7 @@ def test_an_older_alignee_is_never_asked_about_ranges(monkeypatch: pytest.Monkey
 
 def test_nonsense_about_ranges_leads_to_the_whole_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rateless, "solve", unsolved)
-    monkeypatch.setattr(ranges.Held, "answer", lambda *_: (words({1}), words({2})))
+    monkeypatch.setattr(ranges.IdentityIndex, "answer", lambda *_: (words({1}), words({2})))
     shared = many(3000, 1)
     ours = data_set([*shared, *many(30, 2)])
     aligner, alignee = Side("a" * 32, ours, DESCRIBE), Side("b" * 32, data_set(shared), DESCRIBE)

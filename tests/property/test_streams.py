@@ -12,14 +12,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.core import plain
-from engine.core.events import Target
+from engine.core.events import AligneeRequest
 from engine.core.messages import Epoch
 from engine.core.namespaces import Group
 from engine.dataset import blocks
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.runtime import stream
 from engine.runtime.incoming import Incoming, IncomingStreams
@@ -29,7 +29,7 @@ from tests.property.values import values
 
 NODE = "alignee"
 NUMBER = bytes(range(16))
-BEGIN = StreamBegin("all", "aligner", Epoch(3, "aligner"), (Target(NODE, 7, "initial"),), 0, 0)
+BEGIN = StreamBegin("all", "aligner", Epoch(3, "aligner"), (AligneeRequest(NODE, 7, "initial"),), 0, 0)
 DEPTH = 2
 
 
@@ -111,7 +111,9 @@ def test_a_set_arrives_as_it_was_sent(
 def test_whatever_is_said_of_a_set_arrives(begin: StreamBegin, group: GroupBegin) -> None:
     unpacker = Unpacker()
     items = [
-        item for batch in stream.batches(NUMBER, begin, [(group, Rows())]) for item in unpacker.items(batch)
+        item
+        for batch in stream.batches(NUMBER, begin, [(group, SampleRows())])
+        for item in unpacker.items(batch)
     ]
     assert items == [begin, (group, None), StreamEnd(0, 0)]
 
@@ -252,13 +254,13 @@ def test_a_sample_that_says_nothing_is_a_fault(status: int) -> None:
     sample = make_sample(1, b"w" * 16, status, b"k", b"payload")
     group = GroupBegin(description(GROUPS[0]), NO_FLOOR)
     with pytest.raises(StreamFault):
-        received(list(stream.batches(NUMBER, BEGIN, [(group, Rows.of([sample]))])))
+        received(list(stream.batches(NUMBER, BEGIN, [(group, SampleRows.of([sample]))])))
 
 
 def test_a_slow_wire_gets_compressed_batches_and_a_fast_one_does_not() -> None:
     made = [make_sample(t, b"w" * 16, DATA, t.to_bytes(4), bytes(1000)) for t in range(3000)]
     original = data_set([(GROUPS[0], sample) for sample in made])
-    groups = [(GroupBegin(description(GROUPS[0]), NO_FLOOR), Rows.of(made))]
+    groups = [(GroupBegin(description(GROUPS[0]), NO_FLOOR), SampleRows.of(made))]
     sizes = {}
     for name, step_s in (("slow", 10.0), ("fast", 0.0)):
         batches = list(stream.batches(NUMBER, BEGIN, groups, itertools.count(0, step_s).__next__))

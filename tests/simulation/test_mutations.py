@@ -19,7 +19,7 @@ from engine.core.node import DurabilityNode
 from engine.core.readers import ReaderTable
 from engine.core.states import Phase, Trigger
 from engine.dataset.dataset import DataSet
-from engine.dataset.group_set import GroupSet, Outcome
+from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.sample import DISPOSE
 from engine.runtime.runtime import Runtime
 from engine.runtime.sets import NameSpaceData
@@ -70,9 +70,9 @@ def ignores_late_disposes(patch: pytest.MonkeyPatch) -> None:
     """A dispose of an instance that is there is taken for an old one."""
     original = GroupSet.apply
 
-    def apply(self: GroupSet, sample: Sample) -> tuple[Outcome, list[Sample]]:
+    def apply(self: GroupSet, sample: Sample) -> tuple[ApplyOutcome, list[Sample]]:
         if sample.status & DISPOSE and self.instance(sample.key):
-            return Outcome.OLDER, []
+            return ApplyOutcome.OLDER, []
         return original(self, sample)
 
     patch.setattr(GroupSet, "apply", apply)

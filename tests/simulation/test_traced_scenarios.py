@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.events import Target
+from engine.core.events import AligneeRequest
 from engine.core.messages import ReaderKey
 from engine.core.namespaces import MergeType
 from engine.runtime.ports import Delivered
@@ -71,7 +71,7 @@ def reading() -> Scenario:
     runtime = scenario.node("a").runtime
     assert runtime is not None
     runtime.count_unrouted(1)
-    runtime.core.refuse("ns1", Target(scenario.node("b").id, 1, "initial"), "it is busy")
+    runtime.core.refuse("ns1", AligneeRequest(scenario.node("b").id, 1, "initial"), "it is busy")
     runtime.core.delete_data("ns1", "*", scenario.cluster.clocks["a"].wall_ns())
     broken = ReaderKey(32 * "0", "Reading", ("ns1",), "ns1")
     runtime.serving.delivered(broken, Delivered(samples=3, problem="its process is gone"), whole=True)

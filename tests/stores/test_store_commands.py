@@ -17,7 +17,7 @@ pytest.importorskip("cyclonedds", reason="fields of our stores need the extra `d
 import pyarrow.parquet as pq
 
 from engine.dataset.groups import GroupDescription
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DISPOSE
 from engine.store.interface import GroupChange
 from engine.store.opening import open_store
@@ -258,7 +258,7 @@ def test_what_is_stored_wrongly_does_not_take_its_place(
     before = run("info", target)[1]
     load = SqliteStore.load
 
-    def losing(self: SqliteStore, *arguments: Any) -> Iterator[tuple[GroupDescription, Iterator[Rows]]]:
+    def losing(self: SqliteStore, *arguments: Any) -> Iterator[tuple[GroupDescription, Iterator[SampleRows]]]:
         for description, pieces in load(self, *arguments):
             yield description, (piece.without({next(piece.each_digest())}) for piece in pieces)
 

@@ -29,7 +29,7 @@ class _Peer:
     offered: dict[Id, int] = dataclasses.field(default_factory=dict)
 
 
-class Exchange:
+class GroupExchange:
     """The exchange of one group with all connected replicas.
 
     Args:

@@ -17,7 +17,7 @@ from engine.persistence.core.held_samples import HeldRoom, HeldSample, Id, ids_o
 from engine.persistence.core.ledger import LedgerState, Numbers, SubscriptionLedger, Terms
 from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.settings import SynchronizationSettings
-from engine.persistence.core.subscription_exchange import Exchange
+from engine.persistence.core.subscription_exchange import GroupExchange
 from engine.persistence.core.subscription_messages import (
     Books,
     Change,
@@ -92,7 +92,9 @@ class Subscriptions:
         self._period = 0
         self._changes: list[Change] = []
         self._reports: list[str] = []
-        self._exchange = Exchange(settings, self._held, self._room, lambda id_: bool(self._wanted_by(id_)))
+        self._exchange = GroupExchange(
+            settings, self._held, self._room, lambda id_: bool(self._wanted_by(id_))
+        )
         self._restore(saved or SavedSubscriptions())
 
     def _restore(self, saved: SavedSubscriptions) -> None:

@@ -34,9 +34,9 @@ from engine.persistence.service.lifespans import Lifespans
 from engine.persistence.service.links import Links
 from engine.persistence.service.parts import ServicePart
 from engine.persistence.service.peers import Hello, Peers
-from engine.persistence.service.readers import Readers
+from engine.persistence.service.readers import ConnectedReaders
 from engine.persistence.service.showing import STATUS_TOPICS
-from engine.persistence.service.status import Shown, StatusPublisher
+from engine.persistence.service.status import StatusPublisher, ViewedParts
 from engine.persistence.service.store import ReplicaStore
 from engine.persistence.service.subscribing import Subscribing
 from engine.persistence.service.synchronization import Synchronization
@@ -62,7 +62,7 @@ class ServiceFault(Exception):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Options:
+class ReplicaOptions:
     """Options of a running replica.
 
     Attributes:
@@ -92,7 +92,7 @@ class Service:
         DdsError, UnsupportedCyclone: Cyclone DDS cannot be used.
     """
 
-    def __init__(self, settings: PersistenceService, options: Options) -> None:
+    def __init__(self, settings: PersistenceService, options: ReplicaOptions) -> None:
         past_file = options.directory / past.FILE
         self._past = past.Past(past_file, time.time_ns, pid=os.getpid(), version=product_version())
 
@@ -178,7 +178,7 @@ class Service:
         for part in self._parts:
             part.has_room = self._links.has_room
         self._intake = Intake(self._participant, signal, self._groups, self._synchronization, self._lifespans)
-        self._readers = Readers(self._participant, signal, self._submit)
+        self._readers = ConnectedReaders(self._participant, signal, self._submit)
         self._subscribing.begin(self._participant.guid.hex())
         self._watch = Watch(self._shell.activities, self._tell, _no_lease, WATCH_S, detects=False)
         self._shell.stack.callback(self._watch.close)
@@ -188,7 +188,7 @@ class Service:
 
     def _prepare_status(self) -> None:
         options = self._options
-        self._shown = Shown(
+        self._shown = ViewedParts(
             settings=self._settings,
             name=options.name,
             domain_id=options.domain_id,

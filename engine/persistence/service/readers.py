@@ -28,7 +28,7 @@ MAX_READERS: Final = 10_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Heard:
+class _ReaderChange:
     """The new state of a reader; None if it is gone."""
 
     reader: str
@@ -49,7 +49,7 @@ class _Line:
 Submit = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 
 
-class Readers:
+class ConnectedReaders:
     """The connected readers.
 
     Args:
@@ -73,15 +73,15 @@ class Readers:
         """Take the records that have arrived; for the pump."""
         return self._states.drain()
 
-    def understand(self, records: Sequence[Any]) -> list[Heard]:
+    def understand(self, records: Sequence[Any]) -> list[_ReaderChange]:
         """Return the states in records, in order."""
-        found: list[Heard] = []
+        found: list[_ReaderChange] = []
         for record in records:
             if record.status & WRITER_GONE:
                 reader = self._reader_of.pop(record.writer, None)
                 if reader is not None:
                     self._end(self._lines.pop(reader))
-                    found.append(Heard(reader, None))
+                    found.append(_ReaderChange(reader, None))
             elif record.status & DATA:
                 try:
                     reader, body = unpack_state(record.payload)
@@ -90,7 +90,7 @@ class Readers:
                     self.counters["malformed"] += 1
                     continue
                 if self._is_known(record.writer, reader):
-                    found.append(Heard(reader, state))
+                    found.append(_ReaderChange(reader, state))
         return found
 
     def _is_known(self, writer: bytes, reader: str) -> bool:

@@ -23,7 +23,7 @@ from engine.persistence.service.late_readers import LateReaders
 from engine.persistence.service.lifespans import Lifespans
 from engine.persistence.service.links import Links
 from engine.persistence.service.peers import Peers
-from engine.persistence.service.readers import Readers
+from engine.persistence.service.readers import ConnectedReaders
 from engine.persistence.service.store import ReplicaStore
 from engine.persistence.service.subscribing import Subscribing
 from engine.persistence.service.synchronization import Synchronization
@@ -36,7 +36,7 @@ STATUS_SHARE: Final = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Shown:
+class ViewedParts:
     """The parts of a replica that appear in its view."""
 
     settings: PersistenceService
@@ -65,7 +65,7 @@ class Shown:
     """Its store."""
     intake: Intake
     """The capture of original writers."""
-    readers: Readers
+    readers: ConnectedReaders
     """The readers with durable subscriptions."""
     peers: Peers
     """The links to other replicas."""

@@ -16,8 +16,8 @@ from engine.core.events import is_asked_for
 from engine.core.messages import LACKING, MERGE_PURPOSES, PARTS, SampleRequest
 from engine.dataset.blocks import MAX_SAMPLES
 from engine.dataset.dataset import DataSet, weight_of
-from engine.dataset.group_set import Outcome
-from engine.dataset.rows import Rows
+from engine.dataset.group_set import ApplyOutcome
+from engine.dataset.rows import SampleRows
 from engine.dataset.sample import digest_sum
 from engine.runtime.faults import StreamFault
 from engine.runtime.jobs import Conversion
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.ranges import Held
+    from engine.dataset.ranges import IdentityIndex
     from engine.dataset.rateless import Encoder, Stepwise, Symbols, Words
     from engine.dataset.sample import Sample
     from engine.runtime.incoming import Incoming
@@ -62,7 +62,7 @@ class Base:
     """Node that was asked."""
     salt: bytes
     """Salt of the identities."""
-    groups: list[tuple[Group, Rows]]
+    groups: list[tuple[Group, SampleRows]]
     """The samples, as they were at the time of the request."""
     root: Summary
     """Summary of the set."""
@@ -74,7 +74,7 @@ class Base:
     """Symbols sent so far."""
     _identities: Words | None = None
     _encoder: Encoder | None = None
-    _held: Held | None = None
+    _held: IdentityIndex | None = None
 
     def identities(self) -> Stepwise[Words]:
         """Compute the identities of the samples, group after group."""
@@ -98,12 +98,12 @@ class Base:
             self._encoder = rateless.Encoder(here)
         return (yield from self._encoder.until(end))
 
-    def held(self) -> Stepwise[Held]:
+    def held(self) -> Stepwise[IdentityIndex]:
         """Prepare the identities for questions about ranges."""
-        from engine.dataset.ranges import Held
+        from engine.dataset.ranges import IdentityIndex
 
         if self._held is None:
-            self._held = Held((yield from self.identities()))
+            self._held = IdentityIndex((yield from self.identities()))
         return self._held
 
 
@@ -360,7 +360,7 @@ class AligneeComparisons:
         for group, samples in evicted.items():  # by what was kept: either came just now or was here
             digests = {sample.digest for sample in samples}
             came = {sample.digest for sample in new.get(group, ()) if sample.digest in digests}
-            new[group] = new[group].without(came) if came else new.get(group, Rows())
+            new[group] = new[group].without(came) if came else new.get(group, SampleRows())
             removed.setdefault(group, []).extend(one for one in samples if one.digest not in came)
         if resume.is_filled(data, incoming):
             conversion = resume.conversion_of(data, incoming, base.root, base.groups, removed, describe)
@@ -391,7 +391,7 @@ def joined(
         for some in group_set.samples().split(MAX_SAMPLES):
             for sample in some.without(known):
                 outcome, evicted = target.apply(sample)
-                if outcome is Outcome.STORED:
+                if outcome is ApplyOutcome.STORED:
                     surplus.setdefault(group, []).append(sample)
                     if group in describe and data.is_on_disk(describe[group]):
                         conversion.changes.append(GroupChange(describe[group], sample, evicted))
@@ -415,7 +415,7 @@ def _keep(made: DataSet, removed: Difference, loaded: DataSet) -> tuple[Differen
             if sample not in stored.instance(sample.key):
                 continue
             outcome, out = target.apply(sample)
-            if outcome is Outcome.STORED:
+            if outcome is ApplyOutcome.STORED:
                 kept.setdefault(group, []).append(sample)
                 if out:
                     evicted.setdefault(group, []).extend(out)

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core.messages import MERGE_PURPOSES, RANGES
 from engine.dataset.dataset import DataSet
-from engine.dataset.rows import Rows, changes
+from engine.dataset.rows import SampleRows, changes
 from engine.runtime.faults import StreamFault
 from engine.runtime.reconciling import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.core.events import Target
+    from engine.core.events import AligneeRequest
     from engine.core.messages import Epoch
     from engine.core.namespaces import Group
     from engine.dataset.group_set import Summary
@@ -67,7 +67,7 @@ class _Question:
     """When the last message about it came or went, on the monotonic clock."""
     name_space: str
     """Name-space that is asked for."""
-    target: Target | None = None
+    target: AligneeRequest | None = None
     """The request; None while only a sketch is here."""
     sketch: messages.Sketch | None = None
     """The newest sketch; None while only the request is here."""
@@ -97,7 +97,7 @@ class _Question:
 class ComparedSet:
     """The set here, as it was when the comparison began."""
 
-    groups: list[tuple[Group, Rows]]
+    groups: list[tuple[Group, SampleRows]]
     root: Summary
     identities: Words
     encoder: Encoder
@@ -151,7 +151,7 @@ class AlignerComparisons:
         self,
         shared: SharedState,
         steps: Steps,
-        send: Callable[[str, Target, Answer | None], None],
+        send: Callable[[str, AligneeRequest, Answer | None], None],
         lacking: LackingSamples,
     ) -> None:
         self._shared = shared
@@ -173,7 +173,7 @@ class AlignerComparisons:
             known = self._questions[node, request] = _Question(now, name_space)
         return known
 
-    def asked(self, name_space: str, target: Target) -> None:
+    def asked(self, name_space: str, target: AligneeRequest) -> None:
         """Answer a request whose RequestCombinePeriod is over (deployment guide 5.3.4)."""
         question = self._question(target.node, target.request, name_space)
         if question is None or question.name_space != name_space:
@@ -413,7 +413,7 @@ class AlignerComparisons:
         self,
         question: _Question,
         answer: Answer,
-        groups: list[tuple[Group, Rows]],
+        groups: list[tuple[Group, SampleRows]],
         found: Difference,
     ) -> Answer:
         """Add to an answer the changes of this set since the comparison began."""
@@ -430,7 +430,7 @@ class AlignerComparisons:
             return answer
         before = dict(groups)
         moved = {
-            group: changes(before.get(group, Rows()), group_set.samples())
+            group: changes(before.get(group, SampleRows()), group_set.samples())
             for group, group_set in present.groups.items()
         }
         salt = question.sketch.salt
@@ -460,13 +460,13 @@ class AlignerComparisons:
             question, target, messages.encode(messages.More(question.name_space, target.request, symbols))
         )
 
-    def _tell(self, question: _Question, target: Target, message: bytes) -> None:
+    def _tell(self, question: _Question, target: AligneeRequest, message: bytes) -> None:
         question.since_s = self._shared.clock.monotonic()
         self._shared.counters["comparison_bytes_sent"] += len(message)
         self._shared.wire.send_note(target.node, message)
 
 
-def _is_worth_a_list(count: int, groups: list[tuple[Group, Rows]]) -> bool:
+def _is_worth_a_list(count: int, groups: list[tuple[Group, SampleRows]]) -> bool:
     """Whether a list of `count` identities costs less than half of the payloads here."""
     return 2 * LIST_BYTES * count < sum(samples.payload_bytes for _, samples in groups)
 

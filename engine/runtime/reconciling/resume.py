@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Rows
+    from engine.dataset.rows import SampleRows
     from engine.dataset.sample import Sample
     from engine.runtime.incoming import Incoming
     from engine.runtime.sets import NameSpaceData
@@ -69,7 +69,7 @@ def conversion_of(
     data: NameSpaceData,
     incoming: Incoming,
     before: Summary,
-    groups: list[tuple[Group, Rows]],
+    groups: list[tuple[Group, SampleRows]],
     removed: dict[Group, list[Sample]],
     describe: dict[Group, GroupDescription],
 ) -> Conversion:

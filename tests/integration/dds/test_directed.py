@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
-from engine.dataset.living import End, Step, whole
+from engine.dataset.living import DeliveryStep, InstanceEnd, whole
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds import directed
 from engine.dds.directed import MAX_LOW, DirectedSession, Mode
@@ -59,7 +59,7 @@ def plain_sample(number: int, time_ns: int, status: int = DATA) -> Sample:
     return make_sample(time_ns, b"w" * 16, status, key, payload)
 
 
-def past(samples: Iterable[Sample]) -> Iterator[Step]:
+def past(samples: Iterable[Sample]) -> Iterator[DeliveryStep]:
     """Samples of writers that are gone."""
     return whole(samples, frozenset())
 
@@ -133,7 +133,7 @@ def test_a_sample_is_taken_again_however_often_its_writer_was_lost(
         give(1, "lost", Mode.WHOLE)
         assert target.expect(lambda line: "state" in line)["state"] == ALIVE
         for turn in range(MAX_LOW + 2):
-            session.end("Plain", plain, "lost", [End(key, 10)], disposes=True, closes=True)
+            session.end("Plain", plain, "lost", [InstanceEnd(key, 10)], disposes=True, closes=True)
             assert target.expect(lambda line: "state" in line)["state"] == DISPOSED
             if crowd := session.crowd:
                 for _, partition, _ in crowd:

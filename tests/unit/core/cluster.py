@@ -309,7 +309,7 @@ class Cluster:
             member.core.delivered(reader, self.now, done=True)
             self._turn(node)
 
-    def _stream(self, sender: str, target: events.Target, data: set[int], lineage: Epoch) -> None:
+    def _stream(self, sender: str, target: events.AligneeRequest, data: set[int], lineage: Epoch) -> None:
         member = self.members.get(target.node)
         if member is None or self.is_cut(sender, target.node):
             return

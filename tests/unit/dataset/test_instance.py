@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from engine.dataset.instance import LOSSES, Arrival, Instance, Origin
-from engine.dataset.instance_states import MOVES, Change, InstanceState, ViewState
+from engine.dataset.instance_states import MOVES, InstanceEvent, InstanceState, ViewState
 from engine.dataset.sample import Sample
 from tests.timelines import DEPTHS, ROWS, Row, fact, shown
 
@@ -139,7 +139,7 @@ def test_under_resource_limits_what_comes_again_takes_the_place_of_its_original(
 
 def test_every_state_knows_every_change_and_every_state_is_reached() -> None:
     assert {(state, change) for state, moves in MOVES.items() for change in moves} == set(
-        itertools.product(InstanceState, Change)
+        itertools.product(InstanceState, InstanceEvent)
     )
     reached = {InstanceState.NONE}
     for _ in InstanceState:
@@ -149,5 +149,5 @@ def test_every_state_knows_every_change_and_every_state_is_reached() -> None:
         for change, move in moves.items():
             reborn = state not in (InstanceState.NONE, ALIVE) and move.state is ALIVE
             assert move.disposed_generations + move.no_writers_generations == reborn
-            assert not move.disposed_generations or (state is DISPOSED and change is Change.DATA)
+            assert not move.disposed_generations or (state is DISPOSED and change is InstanceEvent.DATA)
             assert not move.no_writers_generations or state is NO_WRITERS

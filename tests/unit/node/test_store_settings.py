@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.dataset.dataset import DataSet
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.dds.activity import Activities
 from engine.node.capture import Capture
 from engine.node.disk import Disk, Pace
@@ -50,7 +50,7 @@ class Written:
         """Make a set of so many samples the complete one, and wait until it is on disk."""
         data = DataSet()
         group = data.open_described(GROUP)
-        rows = Rows.of(samples(0, count, PAYLOAD))
+        rows = SampleRows.of(samples(0, count, PAYLOAD))
         group.extend(rows)
         self.disk.persistence.write_set(SPACE, [(GROUP, rows)], data.summary(), "lineage")
         self.flush()

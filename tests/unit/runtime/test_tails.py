@@ -9,7 +9,7 @@ import pytest
 from engine.core.messages import ReaderKey
 from engine.core.namespaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.runtime.sets import Difference
 from engine.runtime.tails import LATE_S, MISSED_S, PASSED_S, RETURN_S, TAIL_S, Tails
@@ -35,7 +35,7 @@ def told(tails: Tails, words: str) -> None:
 
 
 def delivery(tails: Tails, words: str, *, by_source: bool = False, has_all: bool = False) -> None:
-    rows = Rows.of([sample(word) for word in words.split()])
+    rows = SampleRows.of([sample(word) for word in words.split()])
     tails.begins(READER, [(description(by_source=by_source), rows)], has_all=has_all)
 
 

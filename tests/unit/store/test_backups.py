@@ -12,7 +12,7 @@ import pytest
 
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.runtime.backups import PATIENCE, BackupDropped, BackupKept, BackupMissing
 from engine.runtime.jobs import Conversion, Degraded
 from engine.runtime.persistence import Persistence
@@ -53,7 +53,7 @@ class Place:
     def write(self, new: Sequence[Sample], *, why: str = "", conversion: Conversion | None = None) -> None:
         """Hand a whole set over."""
         note = Replaced("node n1", 77, why) if why else None
-        rows = Rows.of(new)
+        rows = SampleRows.of(new)
         self.persistence.write_set(SPACE, [(GROUP, rows)], summary(new), "lineage", conversion, keeps=note)
 
     def work(self) -> None:
@@ -77,7 +77,7 @@ class Place:
 def summary(new: Sequence[Sample]) -> Summary:
     """What a node tells of a set."""
     data = DataSet()
-    data.open_group(GROUP.group, 0).extend(Rows.of(new))
+    data.open_group(GROUP.group, 0).extend(SampleRows.of(new))
     return data.summary()
 
 
@@ -170,7 +170,7 @@ def test_a_set_that_is_kept_is_not_changed_in_place(place: Place) -> None:
 def test_a_set_that_came_as_a_stream_leaves_a_backup_too(place: Place) -> None:
     old, new = numbered(0, 30), numbered(20, 60)
     place.append(old)
-    place.persistence.fill(SPACE, b"stream", GROUP, Rows.of(new[:-1]))
+    place.persistence.fill(SPACE, b"stream", GROUP, SampleRows.of(new[:-1]))
     place.write(new, why="because", conversion=Conversion([GroupChange(GROUP, new[-1])], b"stream"))
     place.work()
     assert place.content() == set(new)

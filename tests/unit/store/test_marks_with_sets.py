@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.dataset.dataset import DataSet
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.runtime.jobs import Conversion
 from engine.runtime.persistence import Persistence
 from engine.simulator.disk import PowerCut, WatchedStore
@@ -32,8 +32,8 @@ def hand_over(
     persistence: Persistence, new: Sequence[Sample], lineage: str, conversion: Conversion | None = None
 ) -> None:
     data = DataSet()
-    data.open_group(GROUP.group, 0).extend(Rows.of(new))
-    rows = [(GROUP, Rows.of(new))]
+    data.open_group(GROUP.group, 0).extend(SampleRows.of(new))
+    rows = [(GROUP, SampleRows.of(new))]
     marks = {"lineage": lineage, "line": f"{lineage} and before"}
     persistence.write_set(SPACE, rows, data.summary(), lineage, conversion, marks=marks)
 
@@ -59,7 +59,7 @@ def cut_after(steps: int, conversion: Conversion | None) -> tuple[int, dict[str,
 @pytest.mark.parametrize("by_difference", [False, True])
 def test_a_power_cut_leaves_a_set_with_its_own_lineage(by_difference: bool) -> None:
     data = DataSet()
-    data.open_group(GROUP.group, 0).extend(Rows.of(OLD))
+    data.open_group(GROUP.group, 0).extend(SampleRows.of(OLD))
     changes = [GroupChange(GROUP, one) for one in NEW[30:]]
     conversion = Conversion(changes, before=data.summary()) if by_difference else None
     left = [cut_after(steps, conversion) for steps in range(STEPS)]

@@ -15,7 +15,7 @@ from engine.core.messages import DAMAGED
 from engine.core.namespaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
-from engine.dataset.rows import Rows
+from engine.dataset.rows import SampleRows
 from engine.dataset.sample import Sample
 from engine.runtime.jobs import Degraded, Recovered
 from engine.runtime.persistence import Persistence
@@ -119,7 +119,7 @@ def damage_page(content: bytearray, page: int, how: str, chance: random.Random) 
 def summary(new: Sequence[Sample]) -> Summary:
     data = DataSet()
     for group in GROUPS:
-        data.open_group(group.group, 0).extend(Rows.of(new))
+        data.open_group(group.group, 0).extend(SampleRows.of(new))
     return data.summary()
 
 
@@ -147,7 +147,7 @@ def check_healed(store: SqliteStore, directory: Path) -> None:
     queue = Persistence(store)
 
     def hand_over() -> None:
-        groups = [(group, Rows.of(WRITTEN)) for group in GROUPS]
+        groups = [(group, SampleRows.of(WRITTEN)) for group in GROUPS]
         queue.write_set(SPACE, groups, summary(WRITTEN), "2/b/1")
 
     hand_over()
