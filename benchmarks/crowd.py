@@ -14,7 +14,7 @@ from benchmarks.rows import Bar, Is, Row
 from engine.core.namespaces import Durability, MergeRule, MergeType, NameSpace, Policy
 from engine.core.settings import CoreSettings
 from engine.simulator.cluster import Cluster
-from engine.simulator.options import NodePlan, Options, TopicPlan, Workload
+from engine.simulator.options import NodePlan, SimulationOptions, TopicPlan, Workload
 
 AREA: Final = "crowd"
 NODES: Final = (10, 100, 300, 1_000)
@@ -66,7 +66,7 @@ def run(repeat: int) -> list[Row]:
 
 def start_up(nodes: int, seed: int = 1) -> StartUp:
     """Start N nodes and let time pass until all are complete."""
-    options = Options(
+    options = SimulationOptions(
         seed=seed,
         nodes=tuple(_plan(number) for number in range(nodes)),
         workload=Workload((TopicPlan("ns1", "Reading"),), writers=0, readers=0),

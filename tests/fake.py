@@ -20,7 +20,7 @@ from engine.runtime.monitor import (
     NameSpaceView,
     NodeEvent,
     NodeSnapshot,
-    StoreView,
+    StoreStatus,
 )
 from ospltool.live.feed import Heard, Inbox, Update
 
@@ -87,7 +87,7 @@ def snapshot(number: int, /, *name_spaces: NameSpaceView, **changes: Any) -> Nod
         started_ns=START_NS - 600 * SECOND_NS,
         state="COMPLETE",
         update_period_ns=SECOND_NS,
-        store=StoreView("sqlite", f"/var/lib/ospltool/n{number}"),
+        store=StoreStatus("sqlite", f"/var/lib/ospltool/n{number}"),
         name_spaces=name_spaces,
     )
     return dataclasses.replace(value, **changes)

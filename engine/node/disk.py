@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.dds.activity import Activities
-    from engine.runtime.startup import Found
+    from engine.runtime.startup import StoredContent
     from engine.store.interface import Store
     from engine.tracing.tracer import Tracer
 
@@ -89,7 +89,7 @@ class Disk:
         self.used_bytes = 0
         self._measure_due_s: float | None = 0.0
         self._error: Exception | None = None
-        self._found: Found | None = None
+        self._found: StoredContent | None = None
         self.persistence: Persistence
         self._thread = threading.Thread(target=self._run, name="persistentData", daemon=True)
 
@@ -102,7 +102,7 @@ class Disk:
         """Start the thread, which opens and verifies the store."""
         self._thread.start()
 
-    def found(self) -> Found | None:
+    def found(self) -> StoredContent | None:
         """Return the content of the store; None until it is open and verified.
 
         Raises:
@@ -233,7 +233,7 @@ def used_bytes(directory: Path | None) -> int:
         return 0
 
 
-def trace_found(tracer: Tracer, directory: str, found: Found) -> None:
+def trace_found(tracer: Tracer, directory: str, found: StoredContent) -> None:
     """Trace the content of a store.
 
     Args:
@@ -265,7 +265,7 @@ def trace_found(tracer: Tracer, directory: str, found: Found) -> None:
         tracer.event("store.corrupt", namespace=name, cause=cause)
 
 
-def _trace_origin(tracer: Tracer, found: Found, name: str) -> None:
+def _trace_origin(tracer: Tracer, found: StoredContent, name: str) -> None:
     """Trace the state of a complete set, and whether it was restored from a backup or replaced."""
     summary = found.sets[name][0].summary()
     tracer.event(

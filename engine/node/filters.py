@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Element
     from engine.dataset.groups import GroupDescription, TypeDescription
     from engine.runtime.ports import Gate
-    from engine.runtime.startup import Found
+    from engine.runtime.startup import StoredContent
     from engine.tracing.tracer import Tracer
 
 
@@ -88,7 +88,7 @@ class ContentFilters:
                     raise FilterRefused(f"{each.place}: type {name}: the condition, {fault}") from fault
         return None
 
-    def left_of(self, found: Found, renew: Callable[[], None]) -> Found:
+    def left_of(self, found: StoredContent, renew: Callable[[], None]) -> StoredContent:
         """Apply the filters to stored sets, because a filter may be newer than the store.
 
         Args:

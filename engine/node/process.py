@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from engine.config.settings import Configuration, EntityNames
-    from engine.runtime.startup import Found
+    from engine.runtime.startup import StoredContent
     from engine.tracing.tracer import Tracer
 
 TOPICS: Final = (
@@ -155,7 +155,7 @@ class Node:
         self._name = name
         self._threads = Threads(configuration, tracer)
 
-    def _open_store(self) -> Found | None:
+    def _open_store(self) -> StoredContent | None:
         """Open and verify the store, waiting while its disk is full; return None if told to end first."""
         domain, persistent = self._configuration.domain, self._configuration.persistent
         directory = persistent.store_directory if persistent else ""
@@ -177,7 +177,7 @@ class Node:
             self._shell.mailbox.carry_out()
         return None
 
-    def _begin(self, found: Found) -> None:
+    def _begin(self, found: StoredContent) -> None:
         """Join the domain with the content of the store."""
         configuration, name, node = self._configuration, self._name, found.report.node_id
         self._found = found

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.dataset.dataset import DataSet
     from engine.dataset.groups import GroupDescription
     from engine.runtime.runtime import Runtime
-    from engine.runtime.startup import Found
+    from engine.runtime.startup import StoredContent
 
 PERIOD_S: Final = 1.0
 """Period of checks of the interfaces."""
@@ -85,7 +85,7 @@ class Carried:
             )
         return carried
 
-    def added_to(self, found: Found) -> Found:
+    def added_to(self, found: StoredContent) -> StoredContent:
         """Return the content of a store with these sets in place of its own."""
         parts = {name: part for name, part in found.parts.items() if name not in self.sets}
         return dataclasses.replace(

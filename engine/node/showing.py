@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.runtime.past import Past
     from engine.runtime.ports import Clock
     from engine.runtime.runtime import Runtime
-    from engine.runtime.startup import Found
+    from engine.runtime.startup import StoredContent
     from engine.tracing.record import EventRecord
 
 MONITOR_TOPIC: Final = "d_monitor"
@@ -113,7 +113,9 @@ def capture_of_process() -> monitor.CaptureView:
     return monitor.CaptureView("python" if reason else "compiled", reason)
 
 
-def identity_of(configuration: Configuration, store_kind: str, found: Found, started_ns: int) -> Identity:
+def identity_of(
+    configuration: Configuration, store_kind: str, found: StoredContent, started_ns: int
+) -> Identity:
     """Return the facts of the process and its configuration that do not change.
 
     Args:

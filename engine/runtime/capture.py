@@ -117,7 +117,7 @@ class _Sink:
         return waiting
 
 
-class Capture:
+class CapturePath:
     """The path from the taps to the sets."""
 
     def __init__(self, shared: SharedState, serving: Serving, registered: Registered) -> None:
@@ -136,7 +136,7 @@ class Capture:
 
 
 class _Batch:
-    """One call of `Capture.take`."""
+    """One call of `CapturePath.take`."""
 
     def __init__(
         self,

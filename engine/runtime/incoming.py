@@ -20,7 +20,7 @@ MAX_STREAMS: Final = 64
 
 
 @dataclasses.dataclass(slots=True)
-class Incoming:
+class IncomingStream:
     """One stream and what has arrived of it."""
 
     number: bytes
@@ -63,13 +63,13 @@ class IncomingStreams:
 
     def __init__(self, node: str) -> None:
         self._node = node
-        self._streams: dict[bytes, Incoming] = {}
+        self._streams: dict[bytes, IncomingStream] = {}
 
-    def running(self, name_space: str) -> list[Incoming]:
+    def running(self, name_space: str) -> list[IncomingStream]:
         """Return the streams that carry a set of the name-space."""
         return [stream for stream in self._streams.values() if stream.begin.name_space == name_space]
 
-    def take(self, batch: bytes, wall_ns: int) -> Incoming | None:
+    def take(self, batch: bytes, wall_ns: int) -> IncomingStream | None:
         """Take a batch; return its stream, None for a stream that is not for this node.
 
         Raises:
@@ -97,17 +97,19 @@ class IncomingStreams:
             del self._streams[number]
         return stream
 
-    def _begin(self, number: bytes, begin: StreamBegin, unpacker: Unpacker, wall_ns: int) -> Incoming | None:
+    def _begin(
+        self, number: bytes, begin: StreamBegin, unpacker: Unpacker, wall_ns: int
+    ) -> IncomingStream | None:
         target = next((target for target in begin.targets if target.node == self._node), None)
         if target is None:
             return None
         if len(self._streams) >= MAX_STREAMS:
             raise StreamFault(f"{MAX_STREAMS} streams are under way already")
-        stream = self._streams[number] = Incoming(number, begin, target, unpacker, wall_ns)
+        stream = self._streams[number] = IncomingStream(number, begin, target, unpacker, wall_ns)
         return stream
 
     @staticmethod
-    def _add(stream: Incoming, item: object) -> None:
+    def _add(stream: IncomingStream, item: object) -> None:
         if isinstance(item, tuple):
             group, block = item
             description = group.description
@@ -136,7 +138,7 @@ class IncomingStreams:
                 )
             stream.is_whole = True
 
-    def keep(self, wanted: Callable[[Incoming], bool]) -> list[Incoming]:
+    def keep(self, wanted: Callable[[IncomingStream], bool]) -> list[IncomingStream]:
         """Forget and return the streams that are not wanted any more."""
         forgotten = [stream for stream in self._streams.values() if not wanted(stream)]
         for stream in forgotten:

@@ -85,7 +85,7 @@ Job = AppendJob | FillJob | SetJob | MarksJob | FellowsJob
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Stored:
+class StoredGroups:
     """Content of groups that is on the disk."""
 
     name_space: str
@@ -116,4 +116,4 @@ class Recovered:
     rewrite: bool
 
 
-Result = Stored | SetStored | Degraded | Recovered
+Result = StoredGroups | SetStored | Degraded | Recovered

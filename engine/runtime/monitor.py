@@ -206,7 +206,7 @@ class UnkeptView:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class StoreView:
+class StoreStatus:
     """The store: `kind` is "memory", "sqlite" or "simulated"; `problem` is set while it is degraded.
 
     `disk_bytes` is the size of all its files, with indexes, back-ups and the write-ahead log; 0 if unknown.
@@ -263,7 +263,7 @@ class NodeSnapshot:
     """State of the service, such as COMPLETE."""
     update_period_ns: int
     """Heartbeat period."""
-    store: StoreView
+    store: StoreStatus
     """Where its sets are kept."""
     fellows: tuple[FellowView, ...] = ()
     """Fellows that are present."""

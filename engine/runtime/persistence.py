@@ -27,7 +27,7 @@ from engine.runtime.jobs import (
     Recovered,
     SetJob,
     SetStored,
-    Stored,
+    StoredGroups,
 )
 from engine.store.interface import (
     GroupChange,
@@ -285,7 +285,7 @@ class Persistence:
     def _carry_out(self, job: Job, batch: list[GroupChange]) -> Result | None:
         match job:
             case AppendJob():
-                return Stored(job.name_space, self._store.append(job.name_space, batch))
+                return StoredGroups(job.name_space, self._store.append(job.name_space, batch))
             case FillJob():
                 self._fill(job)
             case SetJob():
@@ -323,7 +323,7 @@ class Persistence:
             self._backups.not_kept(job.name_space, note)
         watermarks = {group.description.group: group.stored for group in info.groups}
         with self._lock:
-            self._results.append(Stored(job.name_space, watermarks))
+            self._results.append(StoredGroups(job.name_space, watermarks))
         return written
 
     def _convert(self, job: SetJob, note: Replaced | None) -> int | None:

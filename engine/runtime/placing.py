@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group
     from engine.dataset.rateless import Stepwise
     from engine.runtime.housekeeping import Housekeeping
-    from engine.runtime.incoming import Incoming
+    from engine.runtime.incoming import IncomingStream
     from engine.runtime.reconciling.alignee import AligneeComparisons
     from engine.runtime.serving import Serving
     from engine.runtime.sets import Began, Difference, NameSpaceData
@@ -62,7 +62,7 @@ class Placing:
         for name, request in [key for key in self._began if not expects(*key)]:
             del self._began[name, request]
 
-    def finish(self, data: NameSpaceData, incoming: Incoming) -> Stepwise[Finished | None]:
+    def finish(self, data: NameSpaceData, incoming: IncomingStream) -> Stepwise[Finished | None]:
         """Combine a received set or difference with the set here; None if a difference does not fit.
 
         The request does not time out meanwhile, because the aligner has done its part.
@@ -79,7 +79,7 @@ class Placing:
             core.set_progress(data.state.name, incoming.target.request, clock.monotonic())
             yield
 
-    def _passed(self, data: NameSpaceData, incoming: Incoming) -> Stepwise[Finished | None]:
+    def _passed(self, data: NameSpaceData, incoming: IncomingStream) -> Stepwise[Finished | None]:
         """Combine, then apply the content filters."""
         made = yield from self._made(data, incoming)
         if made is not None and data.state.policy.filtered:
@@ -87,7 +87,7 @@ class Placing:
             made = dataclasses.replace(made, data=passed)
         return made
 
-    def _made(self, data: NameSpaceData, incoming: Incoming) -> Stepwise[Finished | None]:
+    def _made(self, data: NameSpaceData, incoming: IncomingStream) -> Stepwise[Finished | None]:
         purpose = incoming.target.purpose
         joins = self._is_initial(data, incoming) and not self._why_not_joined(data, incoming)
         if incoming.begin.is_difference:
@@ -102,18 +102,18 @@ class Placing:
         return Finished(incoming.data, Conversion([], incoming.number), surplus)
 
     @staticmethod
-    def _is_initial(data: NameSpaceData, incoming: Incoming) -> bool:
+    def _is_initial(data: NameSpaceData, incoming: IncomingStream) -> bool:
         """Whether this is the first alignment of the run, and there is a stored set."""
         is_asked = incoming.target.purpose == "initial" and not data.state.holder
         return is_asked and data.staging is None and data.loaded is not None
 
-    def _why_not_joined(self, data: NameSpaceData, incoming: Incoming) -> str:
+    def _why_not_joined(self, data: NameSpaceData, incoming: IncomingStream) -> str:
         if incoming.target.forgotten:
             return "this node was away for longer than deletions are remembered"
         return self._shared.core.why_not_joined(data.state.name, incoming.begin.aligner)
 
     def put(
-        self, data: NameSpaceData, incoming: Incoming, finished: Finished
+        self, data: NameSpaceData, incoming: IncomingStream, finished: Finished
     ) -> tuple[Difference, Difference]:
         """Put a combined set in place; return the samples that joined, and those only this node has."""
         purpose = incoming.target.purpose
@@ -134,14 +134,14 @@ class Placing:
             return new, _still_in(data.working, finished.surplus) if purpose in _SHARING else {}
         return new, finished.surplus
 
-    def _note_replaced(self, data: NameSpaceData, incoming: Incoming, finished: Finished) -> None:
+    def _note_replaced(self, data: NameSpaceData, incoming: IncomingStream, finished: Finished) -> None:
         """Note that a stored set that gives way stays as a back-up."""
         why_not = self._why_not_joined(data, incoming) if self._is_initial(data, incoming) else ""
         if why_not and data.loaded is not None and _without(data.loaded, finished.data):
             giver = self._shared.core.name_of(incoming.begin.aligner)
             data.keeps = f"aligned with {giver} at the start: {why_not}"
 
-    def take_gift(self, incoming: Incoming) -> None:
+    def take_gift(self, incoming: IncomingStream) -> None:
         """Take samples that a fellow found to be missing here."""
         data = self._shared.spaces[incoming.begin.name_space]
         self.open_groups(incoming)
@@ -149,7 +149,7 @@ class Placing:
         self._remember_floors(data, incoming)
         self._serving.show(data.state.name, new, missed=True)
 
-    def open_groups(self, incoming: Incoming) -> None:
+    def open_groups(self, incoming: IncomingStream) -> None:
         """Open the groups of a stream, and leave out those that this node does not keep."""
         self._shared.counters["streams_received"] += 1
         for description in incoming.descriptions:
@@ -160,12 +160,12 @@ class Placing:
         for group in [group for group in groups if group not in known or not state.is_wanted(group)]:
             del groups[group]
 
-    def _remember_floors(self, data: NameSpaceData, incoming: Incoming) -> None:
+    def _remember_floors(self, data: NameSpaceData, incoming: IncomingStream) -> None:
         for group, group_set in incoming.data.groups.items():
             if group_set.floor_ns > NO_FLOOR:
                 self._housekeeping.remember_floor(data, group)
 
-    def _join(self, data: NameSpaceData, incoming: Incoming, other: DataSet) -> Difference:
+    def _join(self, data: NameSpaceData, incoming: IncomingStream, other: DataSet) -> Difference:
         """Join a received set with the one here; return the new samples."""
         shared, purpose = self._shared, incoming.target.purpose
         new, changes = data.join(other, shared.descriptions)

@@ -16,9 +16,9 @@ from engine.core.states import ServiceState
 from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
 from engine.runtime.agreement import Agreement
-from engine.runtime.capture import Capture
+from engine.runtime.capture import CapturePath
 from engine.runtime.housekeeping import Housekeeping
-from engine.runtime.jobs import Degraded, Recovered, SetStored, Stored
+from engine.runtime.jobs import Degraded, Recovered, SetStored, StoredGroups
 from engine.runtime.ports import NoFilters
 from engine.runtime.serving import Serving
 from engine.runtime.shared import LEARNED, SharedState
@@ -90,7 +90,7 @@ class Runtime:
         self._away = set(settings.away)
         self.serving = Serving(shared)
         self.housekeeping = Housekeeping(shared)
-        self._capture = Capture(shared, self.serving, self.housekeeping.registered)
+        self._capture = CapturePath(shared, self.serving, self.housekeeping.registered)
         self.agreement = Agreement(shared)
         self._telling = Telling(shared)
         self.transfers = Transfers(
@@ -208,9 +208,9 @@ class Runtime:
         """Take the results of the store; False if no turn is needed."""
         needs_turn = False
         for result in self.persistence.results():
-            needs_turn = needs_turn or not isinstance(result, Stored)
+            needs_turn = needs_turn or not isinstance(result, StoredGroups)
             data = self.spaces.get(result.name_space)
-            if isinstance(result, Stored) and data:
+            if isinstance(result, StoredGroups) and data:
                 for group in filter(data.state.is_wanted, result.watermarks.keys() - data.stored.keys()):
                     self._tracer.event("store.group", group=group)
                 data.stored.update(result.watermarks)

@@ -31,7 +31,7 @@ _A_TIME_NS: Final = 1 << 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Found:
+class StoredContent:
     """The content of the store at start, by name-space unless noted."""
 
     report: OpenReport
@@ -54,7 +54,7 @@ class Found:
     """Groups of Lazy name-spaces that readers on this host wanted."""
 
 
-def read_store(store: Store) -> Found:
+def read_store(store: Store) -> StoredContent:
     """Read and verify every complete set: only a verified one has a quality (guide 5.4.4, steps 1 and 2)."""
     sets: dict[str, tuple[DataSet, list[GroupDescription]]] = {}
     parts: dict[str, DataSet] = {}
@@ -100,7 +100,7 @@ def read_store(store: Store) -> Found:
             damage[name] = f"{log.count} damaged, first: {log.first[0]}"
         elif store.report.is_damaged:
             stored[name] = dataclasses.replace(stored[name], quality_ns=DAMAGED)
-    return Found(store.report, sets, parts, stored, damage, away, tuple(learned), replaced, wanted)
+    return StoredContent(store.report, sets, parts, stored, damage, away, tuple(learned), replaced, wanted)
 
 
 def _learned(name: str, marks: Mapping[str, str]) -> list[NameSpace]:
@@ -147,7 +147,7 @@ def _lineage(mark: str) -> Epoch:
 
 
 def core_settings(
-    configuration: Configuration, name: str, hosts: tuple[str, ...], found: Found
+    configuration: Configuration, name: str, hosts: tuple[str, ...], found: StoredContent
 ) -> CoreSettings:
     """Make the settings of the core; `hosts` are the addresses of the interfaces, the main one first."""
     fellows = {fellow.id for known in found.report.fellows.values() for fellow in known}

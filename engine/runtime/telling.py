@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.core.fellows import Fellow
     from engine.core.messages import Message, NameSpaceReport
     from engine.dataset.dataset import DataSet
-    from engine.runtime.incoming import Incoming
+    from engine.runtime.incoming import IncomingStream
     from engine.runtime.shared import SharedState
 
 
@@ -123,7 +123,7 @@ class Telling:
                         source=target.request,
                     )
 
-    def arrives(self, incoming: Incoming) -> None:
+    def arrives(self, incoming: IncomingStream) -> None:
         """Trace a batch of a wanted stream."""
         if not self._tracer.wants("align.progress"):
             return
@@ -134,7 +134,7 @@ class Telling:
                 "align.link", fellow=fellow, group=name, samples=incoming.samples, bytes=incoming.bytes
             )
 
-    def is_stray(self, incoming: Incoming) -> None:
+    def is_stray(self, incoming: IncomingStream) -> None:
         """Trace a batch of a stream that no request waits for."""
         self._event(
             "align.stray-link",
@@ -143,7 +143,7 @@ class Telling:
             source=incoming.target.request,
         )
 
-    def injects(self, incoming: Incoming) -> None:
+    def injects(self, incoming: IncomingStream) -> None:
         """Trace a whole set, or a whole difference, that is put in place."""
         if not self._tracer.wants("merge.injected"):
             return

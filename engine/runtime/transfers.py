@@ -10,7 +10,7 @@ from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.rows import SampleRows
 from engine.dataset.sample import digest_sum
 from engine.runtime import stream
-from engine.runtime.incoming import Incoming, IncomingStreams
+from engine.runtime.incoming import IncomingStream, IncomingStreams
 from engine.runtime.placing import EXTEND, GIVE, Placing
 from engine.runtime.reconciling import messages, resume
 from engine.runtime.reconciling.alignee import AligneeComparisons
@@ -55,7 +55,7 @@ class Transfers:
         self._sent = 0
         self._joint: dict[tuple[str, tuple[str, ...]], tuple[AligneeRequest, ...]] = {}
 
-    def running(self, name_space: str) -> list[Incoming]:
+    def running(self, name_space: str) -> list[IncomingStream]:
         """Return the streams that bring a set of the name-space."""
         return self._incoming.running(name_space)
 
@@ -198,7 +198,7 @@ class Transfers:
         elif incoming.is_whole:
             self.steps.begin(self._received(incoming))
 
-    def _is_wanted(self, incoming: Incoming) -> bool:
+    def _is_wanted(self, incoming: IncomingStream) -> bool:
         begin, target = incoming.begin, incoming.target
         if target.purpose == GIVE:
             return self._shared.core.takes_gift(begin.name_space, begin.aligner, begin.lineage)
@@ -218,7 +218,7 @@ class Transfers:
         else:
             self._answering.sketched(message, body, len(payload))
 
-    def _store_early(self, incoming: Incoming) -> None:
+    def _store_early(self, incoming: IncomingStream) -> None:
         """Hand arrived samples to the store before the whole set is here."""
         fresh, incoming.fresh = incoming.fresh, []
         shared, name = self._shared, incoming.begin.name_space
@@ -233,7 +233,7 @@ class Transfers:
                     name, incoming.number, known, samples, resumes=incoming.begin.is_difference
                 )
 
-    def _received(self, incoming: Incoming) -> Stepwise[None]:
+    def _received(self, incoming: IncomingStream) -> Stepwise[None]:
         """Put a whole set in place, and give the fellows what they lack."""
         shared = self._shared
         name, request = incoming.begin.name_space, incoming.target.request

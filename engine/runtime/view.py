@@ -19,7 +19,7 @@ from engine.runtime.monitor import (
     GroupView,
     NameSpaceView,
     NodeSnapshot,
-    StoreView,
+    StoreStatus,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def snapshot(
         started_ns=identity.started_ns,
         state=runtime.state.value,
         update_period_ns=int(settings.heartbeat_period_s * 1e9),
-        store=StoreView(
+        store=StoreStatus(
             identity.store_kind,
             identity.store_path,
             runtime.persistence.problem,

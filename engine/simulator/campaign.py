@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from engine.config import Configuration
-    from engine.simulator.options import Options
+    from engine.simulator.options import SimulationOptions
     from engine.simulator.result import Statistics
 
 ANY: Final = "any"
@@ -33,7 +33,7 @@ YOUNG_OBJECTS: Final = 100_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
+class SeedOutcome:
     """The result of one seed.
 
     Attributes:
@@ -108,7 +108,7 @@ class Campaign:
     deployment: str = ""
     nodes: int | None = None
 
-    def options(self, seed: int) -> Options:
+    def options(self, seed: int) -> SimulationOptions:
         """Return the options of a seed.
 
         Raises:
@@ -119,11 +119,11 @@ class Campaign:
             return deployed(self.configurations, seed, faults, minutes=self.minutes, is_classic=is_classic)
         return draw(seed, faults, nodes=self.nodes, minutes=self.minutes, is_classic=is_classic)
 
-    def run(self, seed: int, show: Callable[[str], None] | None = None) -> Outcome:
+    def run(self, seed: int, show: Callable[[str], None] | None = None) -> SeedOutcome:
         """Run a seed; `show` is called with each line of the short log."""
         started = time.process_time()
         result = Cluster(self.options(seed), show).run()
-        return Outcome(
+        return SeedOutcome(
             seed,
             str(result.violation or ""),
             result.digest,
@@ -133,7 +133,7 @@ class Campaign:
             self.replay_command(seed),
         )
 
-    def run_all(self, seeds: Sequence[int], jobs: int = 1) -> Iterator[Outcome]:
+    def run_all(self, seeds: Sequence[int], jobs: int = 1) -> Iterator[SeedOutcome]:
         """Run many seeds; return their outcomes in order."""
         if jobs <= 1:
             with _seldom_collecting():
@@ -170,7 +170,7 @@ def _seldom_collecting() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def summary(outcomes: Sequence[Outcome], jobs: int, elapsed_s: float) -> str:
+def summary(outcomes: Sequence[SeedOutcome], jobs: int, elapsed_s: float) -> str:
     """Summarise a campaign, which took `elapsed_s` seconds of real time, in one line."""
     bad = sum(bool(outcome.violation) for outcome in outcomes)
     virtual_s = sum(outcome.virtual_s for outcome in outcomes)

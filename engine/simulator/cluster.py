@@ -11,12 +11,12 @@ from engine.simulator.applications import RandomWriter, Reader, Writer
 from engine.simulator.checkers import make_checkers
 from engine.simulator.checkers.base import Standing, Violation
 from engine.simulator.faults import Faults
-from engine.simulator.ledger import Ledger
+from engine.simulator.ledger import WriteLedger
 from engine.simulator.log import ShortLog
 from engine.simulator.network import Network
 from engine.simulator.node import SimulatedNode
 from engine.simulator.options import Fault
-from engine.simulator.result import Result, Statistics
+from engine.simulator.result import RunResult, Statistics
 from engine.simulator.schedule import Schedule, SimulatedClock
 from engine.simulator.settling import difference, unsettled
 from engine.simulator.shared_codec import SharedCodec
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from engine.dataset.captured import CapturedSample
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
-    from engine.runtime.startup import Found
+    from engine.runtime.startup import StoredContent
     from engine.simulator.checkers.base import Checker
-    from engine.simulator.options import Options
+    from engine.simulator.options import SimulationOptions
     from engine.tracing.record import EventRecord
     from engine.tracing.tracer import Output
 
@@ -63,7 +63,7 @@ class Cluster:
 
     def __init__(
         self,
-        options: Options,
+        options: SimulationOptions,
         show: Callable[[str], None] | None = None,
         outputs: Callable[[SimulatedNode], Sequence[Output]] | None = None,
     ) -> None:
@@ -81,7 +81,7 @@ class Cluster:
         self.all_readers: list[Reader] = []
         self.log = ShortLog(self, show)
         self._outputs = outputs
-        self.ledger = Ledger()
+        self.ledger = WriteLedger()
         self._standings: dict[tuple[SimulatedNode, str], Standing] = {}
         self._started_writers = 0
         self._is_over = False
@@ -114,7 +114,7 @@ class Cluster:
 
     # A run.
 
-    def run(self) -> Result:
+    def run(self) -> RunResult:
         """Run both phases; the result has any violation."""
         violation: Violation | None = None
         try:
@@ -128,7 +128,7 @@ class Cluster:
             self.log.line("run", "#", f"VIOLATION {violation}")
         self.statistics.carried = self.network.carried
         self.statistics.steps = self.schedule.done
-        return Result(self.options, violation, self.schedule.now, self.statistics, self.log.text())
+        return RunResult(self.options, violation, self.schedule.now, self.statistics, self.log.text())
 
     def _run(self) -> None:
         options, rng = self.options, self.rng("start")
@@ -307,7 +307,7 @@ class Cluster:
 
     # Events of nodes.
 
-    def opened(self, node: SimulatedNode, found: Found) -> None:
+    def opened(self, node: SimulatedNode, found: StoredContent) -> None:
         """Take in that a node opened its store."""
         self.statistics.starts += 1
         count = sum(data.summary().count for data, _ in found.sets.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from engine.core.expressions import intersection
 from engine.runtime.startup import configured_settings
 from engine.simulator.draw import draw_workload, some_faults, with_applications
-from engine.simulator.options import CLASSIC, Fault, NetworkPlan, NodePlan, Options, TopicPlan
+from engine.simulator.options import CLASSIC, Fault, NetworkPlan, NodePlan, SimulationOptions, TopicPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def deployed(
     *,
     minutes: float | None = None,
     is_classic: bool = False,
-) -> Options:
+) -> SimulationOptions:
     """Make the options for configured nodes.
 
     Args:
@@ -54,7 +54,7 @@ def deployed(
         for plan, (partition, topic) in zip(_repeat(load.topics, len(places)), places, strict=True)
     )
     longest_s = max(plan.settings.heartbeat_expiry_s for plan in plans)
-    options = Options(
+    options = SimulationOptions(
         seed=seed,
         nodes=plans,
         workload=dataclasses.replace(load, topics=topics),

@@ -15,7 +15,7 @@ from engine.simulator.options import (
     Fault,
     NetworkPlan,
     NodePlan,
-    Options,
+    SimulationOptions,
     TopicPlan,
     Workload,
 )
@@ -48,7 +48,7 @@ def draw(
     nodes: int | None = None,
     minutes: float | None = None,
     is_classic: bool = False,
-) -> Options:
+) -> SimulationOptions:
     """Draw the options of a seed.
 
     Args:
@@ -87,7 +87,7 @@ def draw(
             zip(roles, draw_policies(rng, roles, names), _disks(rng, count), strict=True)
         )
     )
-    options = Options(
+    options = SimulationOptions(
         seed=seed,
         nodes=plans,
         workload=draw_workload(rng, names),
@@ -105,7 +105,7 @@ def draw(
     return with_narrow_writers(with_lazy_nodes(options)) if faults is None else options
 
 
-def with_applications(options: Options, *, is_drawn: bool) -> Options:
+def with_applications(options: SimulationOptions, *, is_drawn: bool) -> SimulationOptions:
     """Add faults between applications and nodes, and around restarts.
 
     It has a generator of its own, so that a seed's system is the same with and without it. With `is_drawn`
@@ -130,7 +130,7 @@ def with_applications(options: Options, *, is_drawn: bool) -> Options:
     return dataclasses.replace(options, faults=faults, workload=load, tap_delay_s=tap_delay_s)
 
 
-def with_lazy_nodes(options: Options) -> Options:
+def with_lazy_nodes(options: SimulationOptions) -> SimulationOptions:
     """Make some nodes Lazy in some systems, but not all that may be master of a role.
 
     It has a generator of its own, too. There are topics and readers enough for parts to differ.
@@ -159,7 +159,7 @@ def with_lazy_nodes(options: Options) -> Options:
     return dataclasses.replace(options, nodes=tuple(plans), workload=load)
 
 
-def with_narrow_writers(options: Options) -> Options:
+def with_narrow_writers(options: SimulationOptions) -> SimulationOptions:
     """Give each writer only one topic in some systems; it has a separate generator, too."""
     rng = random.Random(f"{options.seed} narrow {OTHERWISE}")
     load = dataclasses.replace(options.workload, narrow=rng.choice((0.0, 0.0, 0.0, 0.5, 1.0)))

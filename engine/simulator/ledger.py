@@ -18,7 +18,7 @@ Key = tuple["Group", bytes, int]
 """Group, writer and source time of a sample."""
 
 
-class Entry:
+class WrittenSample:
     """One written sample.
 
     Attributes:
@@ -44,7 +44,7 @@ class Entry:
         )
 
 
-class Ledger:
+class WriteLedger:
     """All samples of a run.
 
     Attributes:
@@ -52,14 +52,14 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[Key, Entry] = {}
-        self._disposes: dict[tuple[Group, bytes], list[Entry]] = {}
+        self._entries: dict[Key, WrittenSample] = {}
+        self._disposes: dict[tuple[Group, bytes], list[WrittenSample]] = {}
         self._pairs: set[frozenset[str]] = set()
         self.strangers_met_s = 0.0
 
     def wrote(self, group: Group, record: CapturedSample, now: float) -> None:
         """Record a written sample."""
-        self._entries[group, record.writer, record.source_time_ns] = Entry(group, record, now)
+        self._entries[group, record.writer, record.source_time_ns] = WrittenSample(group, record, now)
 
     def captured(self, name_space: str, group: Group, record: CapturedSample, now: float) -> None:
         """Record a captured sample."""
@@ -77,11 +77,11 @@ class Ledger:
             self._pairs.add(pair)
             self.strangers_met_s = now
 
-    def entry(self, group: Group, sample: Sample | CapturedSample) -> Entry | None:
+    def entry(self, group: Group, sample: Sample | CapturedSample) -> WrittenSample | None:
         """Return the entry of a sample; None for an invented one, which another rule finds."""
         return self._entries.get((group, sample.writer, sample.source_time_ns))
 
-    def entries(self, data: DataSet) -> set[Entry]:
+    def entries(self, data: DataSet) -> set[WrittenSample]:
         """Return the entries of all samples of a set."""
         known = self._entries
         found = {
@@ -92,13 +92,13 @@ class Ledger:
         found.discard(None)
         return found  # type: ignore[return-value]  # mypy does not see that None was removed
 
-    def lacking(self, data: DataSet, wanted: Iterable[Entry]) -> list[Entry]:
+    def lacking(self, data: DataSet, wanted: Iterable[WrittenSample]) -> list[WrittenSample]:
         """Return the wanted samples that a set lacks, although nothing replaced or deleted them."""
         missing = set(wanted) - self.entries(data)
         lost = [entry for entry in missing if not self._may_lack(data, entry)]
         return sorted(lost, key=lambda entry: entry.written_s)
 
-    def _may_lack(self, data: DataSet, entry: Entry) -> bool:
+    def _may_lack(self, data: DataSet, entry: WrittenSample) -> bool:
         group_set = data.groups.get(entry.group)
         record = entry.record
         if group_set is not None and group_set.has_no_place(make_sample(*record)):
@@ -123,7 +123,7 @@ class Ledger:
                 return True
         return False
 
-    def _came_later(self, group: Group, sample: Sample, dispose: Entry) -> bool:
+    def _came_later(self, group: Group, sample: Sample, dispose: WrittenSample) -> bool:
         """Tell whether no node could know a sample when the dispose was forgotten.
 
         A dispose that all nodes have may be purged. What is written afterwards makes a new instance, whatever

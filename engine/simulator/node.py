@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.core.namespaces import Group
-    from engine.runtime.startup import Found
+    from engine.runtime.startup import StoredContent
     from engine.simulator.applications import Application
     from engine.simulator.cluster import Cluster
     from engine.simulator.options import NodePlan
@@ -105,7 +105,7 @@ class SimulatedNode:
         self.disk = disk
         self._begin(found)
 
-    def _begin(self, found: Found) -> None:
+    def _begin(self, found: StoredContent) -> None:
         report = found.report
         self.incarnation = report.incarnation
         self.run += 1

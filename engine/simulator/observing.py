@@ -22,10 +22,10 @@ from engine.simulator.schedule import START_NS
 from engine.tracing.levels import Level
 
 if TYPE_CHECKING:
-    from engine.runtime.startup import Found
+    from engine.runtime.startup import StoredContent
     from engine.simulator.node import SimulatedNode
-    from engine.simulator.options import Options
-    from engine.simulator.result import Result
+    from engine.simulator.options import SimulationOptions
+    from engine.simulator.result import RunResult
     from engine.tracing.record import EventRecord
 
 LOOK_S: Final = 0.1
@@ -72,9 +72,9 @@ class ObservedRun:
         result: what the run came to; None while it goes on.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SimulationOptions) -> None:
         self.options = options
-        self.result: Result | None = None
+        self.result: RunResult | None = None
         self._seen: list[Seen] = []
         self._until_s = -1.0
         self._deadline = 0.0
@@ -168,7 +168,7 @@ class Observer(Checker):
         self._deliveries: dict[str, collections.deque[DeliveryView]] = {}
         self._told = 0
 
-    def opened(self, node: SimulatedNode, found: Found) -> None:
+    def opened(self, node: SimulatedNode, found: StoredContent) -> None:
         """Subscribe to the trace of a new run, as a node does for its consoles."""
         self._due[node.name] = 0.0
         self._deliveries[node.name] = collections.deque(maxlen=MAX_DELIVERIES)

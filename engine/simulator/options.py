@@ -140,7 +140,7 @@ class NetworkPlan:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Options:
+class SimulationOptions:
     """One run.
 
     A run has two phases: for `fault_s` seconds applications write and faults happen; then everything heals,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engine.simulator.checkers.base import Violation
-    from engine.simulator.options import Options
+    from engine.simulator.options import SimulationOptions
 
 
 @dataclasses.dataclass(slots=True)
@@ -56,10 +56,10 @@ class Statistics:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Result:
+class RunResult:
     """One run: its options, its violation (None for none), and its short log."""
 
-    options: Options
+    options: SimulationOptions
     violation: Violation | None
     virtual_s: float
     statistics: Statistics

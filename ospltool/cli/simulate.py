@@ -13,7 +13,7 @@ from ospltool.cli.exits import CommandError, Exit
 
 if TYPE_CHECKING:
     from engine.config import Configuration
-    from engine.simulator.campaign import Campaign, Outcome
+    from engine.simulator.campaign import Campaign, SeedOutcome
 
 
 def register(app: typer.Typer) -> None:
@@ -106,11 +106,11 @@ def configurations_of(deployment: str) -> dict[str, Configuration]:
     return {target.name or target.configuration.domain.name: target.configuration for target in found}
 
 
-def _many(campaign: Campaign, seeds: range, jobs: int, *, as_json: bool) -> list[Outcome]:
+def _many(campaign: Campaign, seeds: range, jobs: int, *, as_json: bool) -> list[SeedOutcome]:
     from engine.simulator.campaign import summary
     from ospltool.output import streams
 
-    outcomes: list[Outcome] = []
+    outcomes: list[SeedOutcome] = []
     started = time.monotonic()
     for outcome in campaign.run_all(seeds, jobs):
         outcomes.append(outcome)
@@ -122,7 +122,7 @@ def _many(campaign: Campaign, seeds: range, jobs: int, *, as_json: bool) -> list
     return outcomes
 
 
-def _tell(outcome: Outcome, *, as_json: bool) -> None:
+def _tell(outcome: SeedOutcome, *, as_json: bool) -> None:
     from ospltool.output import streams
 
     put = streams.say if as_json else _put_line

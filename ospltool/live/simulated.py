@@ -10,7 +10,7 @@ from typing import Final
 
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
 from engine.simulator.observing import Gone, ObservedRun, Seen
-from engine.simulator.options import Options
+from engine.simulator.options import SimulationOptions
 from engine.simulator.schedule import START_NS
 from ospltool.live.feed import Heard, Notice, NoticeKind, Timeline, Update
 from ospltool.live.marks import MAX_MARKS
@@ -41,7 +41,7 @@ class SimulatedFeed:
 
     def __init__(
         self,
-        options: Options,
+        options: SimulationOptions,
         *,
         title: str,
         about: str = "",

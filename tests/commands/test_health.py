@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.monitor import NodeSnapshot, StoreView
+from engine.runtime.monitor import NodeSnapshot, StoreStatus
 from ospltool.cli.domains import Place
 from ospltool.live.feed import Heard, Update
 from tests import fake
@@ -30,7 +30,7 @@ copies = 2
 """
 pytestmark = pytest.mark.usefixtures("quick_health")
 LATER_S = 0.3
-FULL = StoreView("sqlite", "/x", problem="no space left on device")
+FULL = StoreStatus("sqlite", "/x", problem="no space left on device")
 
 
 Hear = Callable[..., None]

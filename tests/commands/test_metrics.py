@@ -18,7 +18,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
-from engine.runtime.monitor import NodeSnapshot, StoreView
+from engine.runtime.monitor import NodeSnapshot, StoreStatus
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from tests import fake
 from tests.commands.shell import Shell
@@ -40,7 +40,7 @@ copies = 3
 on-disk = 2
 """
 pytestmark = pytest.mark.usefixtures("quick_health")
-FULL = StoreView("sqlite", "/x", problem="no space left on device")
+FULL = StoreStatus("sqlite", "/x", problem="no space left on device")
 
 Values = dict[tuple[str, ...], float]
 

@@ -14,7 +14,7 @@ from engine.runtime.monitor import (
     GroupView,
     NameSpaceView,
     NodeEvent,
-    StoreView,
+    StoreStatus,
 )
 from engine.tracing.catalogue import catalogue
 from ospltool.live.feed import Heard, HeardReplica, Notice, NoticeKind, Update
@@ -112,7 +112,7 @@ def trouble() -> ScriptedFeed:
     incompatible = fake.fellow(
         4, communication="incompatible", problem="Orders is {Orders.*} and {Orders.Trade}"
     )
-    full = StoreView("sqlite", "/var/lib/ospltool/n2", problem="no space left on device")
+    full = StoreStatus("sqlite", "/var/lib/ospltool/n2", problem="no space left on device")
     nodes = (
         fake.snapshot(1, orders(), telemetry(), fellows=(incompatible,)),
         fake.snapshot(2, orders(), telemetry(), store=full),

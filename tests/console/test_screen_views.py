@@ -14,7 +14,7 @@ from engine.runtime.monitor import (
     GroupView,
     NodeEvent,
     NodeSnapshot,
-    StoreView,
+    StoreStatus,
 )
 from engine.tracing.catalogue import catalogue
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
@@ -115,7 +115,7 @@ N1 = fake.snapshot(
         DeliveryView("p2", "Trade", "Orders", "failed", 0, START_NS - 5 * S, START_NS - 4 * S, "QoS"),
         DeliveryView("p3", "Trade", "Orders", "running", 3, START_NS - S, 0),
     ),
-    store=StoreView("sqlite", "/var/n1", findings=("not closed cleanly",)),
+    store=StoreStatus("sqlite", "/var/n1", findings=("not closed cleanly",)),
 )
 
 
@@ -131,7 +131,7 @@ def test_the_card_says_who_the_node_is() -> None:
 
 
 def test_the_card_of_a_store_with_a_problem_is_a_fault() -> None:
-    view = view_of(fake.snapshot(1, store=StoreView("sqlite", "/var/n1", problem="disk full")))
+    view = view_of(fake.snapshot(1, store=StoreStatus("sqlite", "/var/n1", problem="disk full")))
     card = node.card(view, view.model.nodes[node_id(1)])
     assert card[0][1].tone is Tone.FAULT
     assert card[3][-1] == ("  disk full", Tone.FAULT)
@@ -421,7 +421,7 @@ def test_a_group_in_full_shows_each_node() -> None:
 
 
 def test_stores_with_what_is_not_on_disk_yet() -> None:
-    full = StoreView("sqlite", "/n2", problem="disk full", disk_bytes=94_500_000)
+    full = StoreStatus("sqlite", "/n2", problem="disk full", disk_bytes=94_500_000)
     view = view_of(GROUPS[0], dataclasses.replace(GROUPS[1], store=full))
     rows = store.stores(view, 140)
     assert rows_of(rows)[0].startswith("●|n1|sqlite|1 of 1|107|103|4|0|4.0 KiB||/var/lib/ospltool/n1|")

@@ -13,7 +13,7 @@ from engine.runtime.monitor import NodeEvent, NodeSnapshot
 from engine.simulator.cluster import Cluster
 from engine.simulator.draw import draw
 from engine.simulator.observing import Gone, ObservedRun, Seen
-from engine.simulator.options import Fault, Options
+from engine.simulator.options import Fault, SimulationOptions
 from engine.simulator.schedule import START_NS
 from ospltool.cli.app import main
 from ospltool.live.feed import TimeTravel
@@ -35,11 +35,13 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ospltool.live.simulated.WORK_S", 60.0)
 
 
-def options(*faults: Fault, seconds: float = 20) -> Options:
+def options(*faults: Fault, seconds: float = 20) -> SimulationOptions:
     return draw(SEED, faults, nodes=3, minutes=seconds / 60)
 
 
-def observed(given: Options, step_s: float = 3600, work_s: float = 60) -> tuple[list[Seen], ObservedRun]:
+def observed(
+    given: SimulationOptions, step_s: float = 3600, work_s: float = 60
+) -> tuple[list[Seen], ObservedRun]:
     run = ObservedRun(given)
     seen: list[Seen] = []
     until_ns = START_NS
@@ -57,7 +59,7 @@ class Clock:
         return self.now_ns
 
 
-def feed_of(given: Options) -> tuple[SimulatedFeed, Clock]:
+def feed_of(given: SimulationOptions) -> tuple[SimulatedFeed, Clock]:
     clock = Clock()
     return SimulatedFeed(given, title="simulation", about="A test.", clock=clock), clock
 

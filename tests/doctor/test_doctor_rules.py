@@ -15,7 +15,7 @@ from engine.runtime.monitor import (
     FellowView,
     NameSpaceView,
     NodeSnapshot,
-    StoreView,
+    StoreStatus,
     UnkeptView,
 )
 from ospltool.doctor import diagnosis as diagnosis_module
@@ -96,7 +96,7 @@ def node(
         started_ns=1,
         state="COMPLETE",
         update_period_ns=1,
-        store=StoreView("memory", ""),
+        store=StoreStatus("memory", ""),
         fellows=tuple(
             FellowView(
                 other, other, "R" + other[-1], "", "incompatible" if problem else "approved", 1, skew, problem

@@ -15,7 +15,7 @@ from engine.runtime.monitor import (
     FellowView,
     GroupView,
     NodeSnapshot,
-    StoreView,
+    StoreStatus,
     UnkeptView,
 )
 from ospltool.health.expectation import Expectation
@@ -78,13 +78,13 @@ def test_a_lazy_node_that_has_what_its_readers_want_is_quiet_and_no_copy(phase: 
 
 CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
     "store full": (
-        node(store=StoreView("sqlite", "/x", problem="no space left on device")),
+        node(store=StoreStatus("sqlite", "/x", problem="no space left on device")),
         "DUL-STORE-FULL",
         "n1",
         "n1 store: no space left on device",
     ),
     "store fails": (
-        node(store=StoreView("sqlite", "/x", problem="disk I/O error")),
+        node(store=StoreStatus("sqlite", "/x", problem="disk I/O error")),
         "DUL-STORE-FAILED",
         "n1",
         "n1 store: disk I/O error",
@@ -97,7 +97,7 @@ CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
     ),
     "store damaged": (
         node(
-            store=StoreView("sqlite", "/x", findings=("the last run did not close the store", "table a: b"))
+            store=StoreStatus("sqlite", "/x", findings=("the last run did not close the store", "table a: b"))
         ),
         "DUL-STORE-DAMAGED",
         "n1",

@@ -22,7 +22,7 @@ from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, Ty
 from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.runtime import stream
-from engine.runtime.incoming import Incoming, IncomingStreams
+from engine.runtime.incoming import IncomingStream, IncomingStreams
 from engine.runtime.stream import GroupBegin, StreamBegin, StreamEnd, StreamFault, Unpacker
 from tests.property.samples import GROUPS, contents, samples
 from tests.property.values import values
@@ -57,7 +57,7 @@ def sent(data: DataSet, batch_bytes: int, number: bytes = NUMBER) -> list[bytes]
         return list(stream.batches(number, BEGIN, groups))
 
 
-def received(batches: list[bytes], streams: IncomingStreams | None = None) -> Incoming | None:
+def received(batches: list[bytes], streams: IncomingStreams | None = None) -> IncomingStream | None:
     """The stream that became whole; None when none did. A fault ends it, as in a node."""
     streams = streams or IncomingStreams(NODE)
     for batch in batches:
@@ -67,7 +67,7 @@ def received(batches: list[bytes], streams: IncomingStreams | None = None) -> In
     return None
 
 
-def check_same(incoming: Incoming | None, data: DataSet) -> None:
+def check_same(incoming: IncomingStream | None, data: DataSet) -> None:
     """The whole set has arrived."""
     assert incoming is not None
     assert incoming.begin == BEGIN
@@ -80,7 +80,7 @@ def check_same(incoming: Incoming | None, data: DataSet) -> None:
     assert arrived == original
 
 
-def whole_or_none(batches: list[bytes]) -> Incoming | None:
+def whole_or_none(batches: list[bytes]) -> IncomingStream | None:
     """The stream that became whole; None when there was a fault, too. Nothing else may happen."""
     try:
         return received(batches)

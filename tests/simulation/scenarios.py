@@ -12,12 +12,12 @@ from engine.core.namespaces import Alignee, Durability, MergeRule, MergeType, Na
 from engine.core.settings import CoreSettings
 from engine.core.states import Phase, ServiceState
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
-from engine.runtime.startup import Found
+from engine.runtime.startup import StoredContent
 from engine.simulator.applications import KEY_PREFIX, Reader, Writer
 from engine.simulator.checkers.base import Checker, Standing, samples_of
 from engine.simulator.cluster import Cluster
 from engine.simulator.node import SimulatedNode
-from engine.simulator.options import NetworkPlan, NodePlan, Options, TopicPlan, Workload
+from engine.simulator.options import NetworkPlan, NodePlan, SimulationOptions, TopicPlan, Workload
 from engine.simulator.settling import difference
 from engine.store.interface import SetState
 from engine.tracing.record import EventRecord
@@ -123,7 +123,7 @@ class Recorder(Checker):
         self.streams: list[Stream] = []
         self.records: list[tuple[float, str, EventRecord]] = []
 
-    def opened(self, node: SimulatedNode, found: Found) -> None:
+    def opened(self, node: SimulatedNode, found: StoredContent) -> None:
         def traced(record: EventRecord) -> None:
             self.records.append((self.cluster.schedule.now, node.name, record))
 
@@ -155,7 +155,7 @@ class Scenario:
         disk_delay_s: float = 0.005,
         tap_delay_s: float = 0.02,
     ) -> None:
-        options = Options(
+        options = SimulationOptions(
             seed=seed,
             nodes=plans,
             workload=Workload(tuple(topics), writers=0, readers=0),

@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from engine.simulator.campaign import CLASSIC, Campaign, Outcome
+from engine.simulator.campaign import CLASSIC, Campaign, SeedOutcome
 from engine.simulator.checkers import CHECKERS
 from tests.property.samples import pack_early
 
@@ -17,7 +17,7 @@ FOUND = tomllib.loads((pathlib.Path(__file__).parent / "regressions.toml").read_
 ]
 
 
-def check_clean(outcome: Outcome) -> None:
+def check_clean(outcome: SeedOutcome) -> None:
     assert outcome.violation == "", outcome.replay
 
 

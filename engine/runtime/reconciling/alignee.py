@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from engine.dataset.ranges import IdentityIndex
     from engine.dataset.rateless import Encoder, Stepwise, Symbols, Words
     from engine.dataset.sample import Sample
-    from engine.runtime.incoming import Incoming
+    from engine.runtime.incoming import IncomingStream
     from engine.runtime.reconciling.aligner import LackingSamples
     from engine.runtime.sets import Difference, NameSpaceData
     from engine.runtime.shared import SharedState
@@ -273,7 +273,7 @@ class AligneeComparisons:
             if self._shared.clock.monotonic() - base.began_s >= patience_s:
                 self._distrusted.add(key[0])  # perhaps sketches do not reach the aligner
 
-    def finish(self, incoming: Incoming, *, whole: bool, joins: bool) -> Stepwise[Finished | None]:
+    def finish(self, incoming: IncomingStream, *, whole: bool, joins: bool) -> Stepwise[Finished | None]:
         """Apply a received difference to its base.
 
         Returns None if the result is not the aligner's set; then the next request asks for the whole set.
@@ -300,7 +300,7 @@ class AligneeComparisons:
             )
         return made
 
-    def _unchanged(self, base: Base, incoming: Incoming, end: StreamEnd) -> Stepwise[Finished | None]:
+    def _unchanged(self, base: Base, incoming: IncomingStream, end: StreamEnd) -> Stepwise[Finished | None]:
         """Return the base as it is, because nothing differs."""
         if (base.root.count, base.root.digest) != (end.count, end.digest):
             return None
@@ -322,7 +322,9 @@ class AligneeComparisons:
             return None
         return Finished(made, Conversion([], before=base.root))
 
-    def _make(self, base: Base, incoming: Incoming, *, whole: bool, joins: bool) -> Stepwise[Finished | None]:
+    def _make(
+        self, base: Base, incoming: IncomingStream, *, whole: bool, joins: bool
+    ) -> Stepwise[Finished | None]:
         from engine.dataset import reconciliation
 
         end = incoming.end
@@ -379,7 +381,7 @@ class AligneeComparisons:
 
 
 def joined(
-    incoming: Incoming, data: NameSpaceData, describe: dict[Group, GroupDescription]
+    incoming: IncomingStream, data: NameSpaceData, describe: dict[Group, GroupDescription]
 ) -> Stepwise[Finished]:
     """Join the stored set with a whole set that came."""
     made, conversion = incoming.data, Conversion([], incoming.number)

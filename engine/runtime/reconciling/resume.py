@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import SampleRows
     from engine.dataset.sample import Sample
-    from engine.runtime.incoming import Incoming
+    from engine.runtime.incoming import IncomingStream
     from engine.runtime.sets import NameSpaceData
 
 
-def is_filled(data: NameSpaceData, incoming: Incoming) -> bool:
+def is_filled(data: NameSpaceData, incoming: IncomingStream) -> bool:
     """Whether arriving samples go to the store at once: they are a set, or most of one, to begin with.
 
     A small difference is cheaper to request again than to store twice.
@@ -40,7 +40,7 @@ def is_filled(data: NameSpaceData, incoming: Incoming) -> bool:
     )
 
 
-def broke_off(data: NameSpaceData, incoming: Incoming) -> None:
+def broke_off(data: NameSpaceData, incoming: IncomingStream) -> None:
     """Keep what a stream brought that will not come to its end."""
     if not incoming.samples or not is_filled(data, incoming):
         return
@@ -67,7 +67,7 @@ def _add(target: DataSet, other: DataSet) -> None:
 
 def conversion_of(
     data: NameSpaceData,
-    incoming: Incoming,
+    incoming: IncomingStream,
     before: Summary,
     groups: list[tuple[Group, SampleRows]],
     removed: dict[Group, list[Sample]],

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from engine.simulator.checkers.bounds import Bounds
 from engine.simulator.checkers.invented import Invented
-from engine.simulator.checkers.kept import Kept
+from engine.simulator.checkers.kept import KeptSetsChecker
 from engine.simulator.checkers.masters import Masters
 from engine.simulator.checkers.promised import Promised
-from engine.simulator.checkers.readers import Readers
+from engine.simulator.checkers.readers import DeliveryChecker
 from engine.simulator.checkers.repaired import Repaired
 from engine.simulator.checkers.resurrection import Resurrection
 from engine.simulator.checkers.sources import Sources
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 CHECKERS: Final[tuple[type[Checker], ...]] = (
     Invented,
     Resurrection,
-    Kept,
+    KeptSetsChecker,
     Masters,
     Whole,
     Traffic,
     Bounds,
     Sources,
-    Readers,
+    DeliveryChecker,
     Promised,
     Repaired,
 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.dataset.dataset import DataSet
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
-    from engine.runtime.startup import Found
+    from engine.runtime.startup import StoredContent
     from engine.simulator.cluster import Cluster
     from engine.simulator.disk import Committed
     from engine.simulator.node import SimulatedNode
@@ -73,7 +73,7 @@ class Checker:
         """
         raise Violation(self.invariant, text)
 
-    def opened(self, node: SimulatedNode, found: Found) -> None:
+    def opened(self, node: SimulatedNode, found: StoredContent) -> None:
         """Take in that a node opened and verified its store; its run begins."""
 
     def ended(self, node: SimulatedNode) -> None:

@@ -26,7 +26,7 @@ from engine.dataset.dataset import DataSet
 from engine.simulator.checkers.base import Checker, Held, deletes, describe, held, is_ours, missing
 
 if TYPE_CHECKING:
-    from engine.runtime.startup import Found
+    from engine.runtime.startup import StoredContent
     from engine.simulator.checkers.base import Standing
     from engine.simulator.cluster import Cluster
     from engine.simulator.disk import Committed
@@ -38,7 +38,7 @@ Place = tuple["SimulatedNode", str]
 DISCARDING = frozenset({MergeType.REPLACE, MergeType.CATCHUP, MergeType.DELETE})
 
 
-class Kept(Checker):
+class KeptSetsChecker(Checker):
     """Compares the present sets of nodes, on disk and in memory, with their former ones."""
 
     invariant = "I1"
@@ -54,7 +54,7 @@ class Kept(Checker):
 
     # On disk.
 
-    def opened(self, node: SimulatedNode, found: Found) -> None:
+    def opened(self, node: SimulatedNode, found: StoredContent) -> None:
         """Check that acknowledged samples are there after a restart."""
         for place, stored in self._stored.items():
             if place[0] is node:

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from engine.core.namespaces import Group, Policy
     from engine.dataset.captured import CapturedSample
     from engine.dataset.sample import Sample
-    from engine.runtime.startup import Found
+    from engine.runtime.startup import StoredContent
     from engine.simulator.checkers.base import Standing
     from engine.simulator.cluster import Cluster
     from engine.simulator.disk import Committed
-    from engine.simulator.ledger import Entry
+    from engine.simulator.ledger import WrittenSample
     from engine.simulator.node import SimulatedNode
 
 JOINING: Final = frozenset({MergeType.MERGE, MergeType.REPLACE, MergeType.CATCHUP})
@@ -48,10 +48,10 @@ class Promised(Checker):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
-        self._runs: dict[SimulatedNode, set[Entry]] = {}
-        self._disks: dict[SimulatedNode, set[Entry]] = {}
+        self._runs: dict[SimulatedNode, set[WrittenSample]] = {}
+        self._disks: dict[SimulatedNode, set[WrittenSample]] = {}
         self._rotten: set[tuple[SimulatedNode, str]] = set()
-        self._gone: dict[Entry, str] = {}
+        self._gone: dict[WrittenSample, str] = {}
         self._ahead: set[tuple[SimulatedNode, SimulatedNode, str]] = set()
         self._apart: set[str] = set()
         self._merging: dict[str, bool] = {}
@@ -59,7 +59,7 @@ class Promised(Checker):
 
     # Carriers.
 
-    def opened(self, node: SimulatedNode, found: Found) -> None:
+    def opened(self, node: SimulatedNode, found: StoredContent) -> None:
         """Forget the policies, because the node may have a new configuration."""
         self._merging.clear()
 
@@ -99,7 +99,7 @@ class Promised(Checker):
             self._gone.update(dict.fromkeys(evicted, text))
         disk |= added
 
-    def _entries(self, samples: tuple[tuple[Group, Sample], ...]) -> set[Entry]:
+    def _entries(self, samples: tuple[tuple[Group, Sample], ...]) -> set[WrittenSample]:
         found = (self.cluster.ledger.entry(group, sample) for group, sample in samples)
         return {entry for entry in found if entry is not None}
 
@@ -180,7 +180,7 @@ class Promised(Checker):
 
     def settled(self) -> None:
         """Check that all nodes have the carried samples."""
-        carried: dict[tuple[str, str], set[Entry]] = {}
+        carried: dict[tuple[str, str], set[WrittenSample]] = {}
         for node, entries in (*self._runs.items(), *self._disks.items()):
             for entry in entries:
                 carried.setdefault((node.plan.settings.role, entry.name_space), set()).add(entry)
@@ -190,7 +190,7 @@ class Promised(Checker):
                     if node.plan.settings.role == role:
                         self._look(node, name_space, promised)
 
-    def _look(self, node: SimulatedNode, name_space: str, entries: set[Entry]) -> None:
+    def _look(self, node: SimulatedNode, name_space: str, entries: set[WrittenSample]) -> None:
         assert node.runtime is not None
         data = node.runtime.spaces.get(name_space)
         if data is None or data.state.phase is not Phase.COMPLETE or data.state.policy.durability in WEAK:
@@ -202,7 +202,7 @@ class Promised(Checker):
             more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
             self.fail(f"{node.name} lacks samples in {name_space}: {shown}{more}")
 
-    def _carriers(self, entry: Entry) -> str:
+    def _carriers(self, entry: WrittenSample) -> str:
         runs = [node.name for node, entries in self._runs.items() if entry in entries]
         disks = [node.name for node, entries in self._disks.items() if entry in entries]
         gone = f"; {self._gone[entry]}" if entry in self._gone else ""

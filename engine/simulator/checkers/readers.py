@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from engine.simulator.node import SimulatedNode
 
 
-class Readers(Checker):
+class DeliveryChecker(Checker):
     """Checks the deliveries to late joiners."""
 
     invariant = "I10"

@@ -13,7 +13,7 @@ from engine.simulator.checkers.base import Checker, talk
 from engine.simulator.settling import unsettled
 
 if TYPE_CHECKING:
-    from engine.runtime.startup import Found
+    from engine.runtime.startup import StoredContent
     from engine.simulator.checkers.base import Standing
     from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
@@ -36,7 +36,7 @@ class Repaired(Checker):
         self.bound_s = REPAIRED_S + PERIODS * max(one.heartbeat_period_s for one in settings)
         self._patience_s = max(one.request_patience_s for one in settings)
 
-    def opened(self, node: SimulatedNode, found: Found) -> None:
+    def opened(self, node: SimulatedNode, found: StoredContent) -> None:
         """Note a start: the node may bring samples that the others lack."""
         self._disturb()
 

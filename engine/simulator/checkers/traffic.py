@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from engine.simulator.checkers.base import Checker
 
 if TYPE_CHECKING:
-    from engine.runtime.startup import Found
+    from engine.runtime.startup import StoredContent
     from engine.simulator.checkers.base import Standing
     from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
@@ -31,7 +31,7 @@ class Traffic(Checker):
         self._reasons: dict[str, float] = {}
         self._sets: dict[str, int] = {}
 
-    def opened(self, node: SimulatedNode, found: Found) -> None:
+    def opened(self, node: SimulatedNode, found: StoredContent) -> None:
         """Count a start, after which a node needs all sets."""
         self._happened(node)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from engine.dataset.captured import CapturedSample
     from engine.dataset.sample import Sample
-    from engine.runtime.startup import Found
+    from engine.runtime.startup import StoredContent
     from engine.simulator.checkers.base import Standing
     from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
@@ -51,7 +51,7 @@ class Whole(Checker):
         self._captured: dict[SimulatedNode, set[Captured]] = {}
         self._stored: dict[SimulatedNode, dict[str, Held]] = {}
 
-    def opened(self, node: SimulatedNode, found: Found) -> None:
+    def opened(self, node: SimulatedNode, found: StoredContent) -> None:
         """Remember the stored sets with which a run begins."""
         self._stored[node] = {name: held(data) for name, (data, _) in found.sets.items()}
         self._captured[node] = set()
