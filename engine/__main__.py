@@ -90,7 +90,7 @@ def _serve(
     configuration: Configuration, tracer: Tracer, link: SupervisorLink | None, past: Past
 ) -> tuple[int, str]:
     """The exit code, and how the node ended."""
-    from engine.node.process import ConfigurationRefused, Node, NodeFault
+    from engine.node.process import ConfigurationRefused, NodeFault, RunningNode
     from engine.runtime.past import IN_ORDER
 
     gc.set_threshold(*COLLECTION)
@@ -104,7 +104,7 @@ def _serve(
     try:
         name = os.environ.get(NODE_NAME, configuration.domain.name)
         told: list[str] = []
-        node = Node(configuration, name, tracer, os.environ, link, past=past)
+        node = RunningNode(configuration, name, tracer, os.environ, link, past=past)
 
         def end(received: int, _: object) -> None:
             told.append(signal.Signals(received).name)
@@ -117,7 +117,7 @@ def _serve(
             node.run()
             if node.carries is None or told:
                 break
-            node = Node(configuration, name, tracer, os.environ, link, node.carries, past)
+            node = RunningNode(configuration, name, tracer, os.environ, link, node.carries, past)
             if told:  # between two nodes nobody was there to hear it
                 node.request_stop(told[-1])
     except ConfigurationRefused as refusal:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.dataset.living import whole
 from engine.dds.activity import moved
-from engine.dds.directed import DeliveryReport, DirectedSession, Mode
+from engine.dds.directed import DeliveryPurpose, DeliveryReport, DirectedSession
 from engine.dds.errors import DdsError
 from engine.dds.interfaces import address_towards, reachable
 from engine.runtime.ports import Delivered
@@ -41,7 +41,7 @@ class Portion(NamedTuple):
 
     description: GroupDescription
     steps: Iterable[DeliveryStep]
-    mode: Mode = Mode.WHOLE
+    mode: DeliveryPurpose = DeliveryPurpose.WHOLE
     keeps: bool = False
     instances: int = sys.maxsize
 

@@ -31,7 +31,7 @@ MAX_FORMER: Final = 10_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DurableReader:
+class HistoryReader:
     """A reader that requests history: its process, the addresses of that, its topic and partitions."""
 
     participant: bytes
@@ -66,11 +66,11 @@ class Changes:
     """Durable writers with their groups; a writer without groups is gone."""
     offers: list[Offer] = dataclasses.field(default_factory=list)
     """New durable writers."""
-    readers_seen: list[DurableReader] = dataclasses.field(default_factory=list)
+    readers_seen: list[HistoryReader] = dataclasses.field(default_factory=list)
     """New durable readers, one for each process, topic and partitions."""
-    readers_gone: list[DurableReader] = dataclasses.field(default_factory=list)
+    readers_gone: list[HistoryReader] = dataclasses.field(default_factory=list)
     """Lost durable readers, one for each process, topic and partitions."""
-    ends_seen: list[tuple[DurableReader, bytes, bool]] = dataclasses.field(default_factory=list)
+    ends_seen: list[tuple[HistoryReader, bytes, bool]] = dataclasses.field(default_factory=list)
     """New reader endpoints, with GUIDs; True if earlier readers of its process got history without it."""
     processes_gone: list[bytes] = dataclasses.field(default_factory=list)
     """Participants that left or were lost."""
@@ -94,9 +94,9 @@ class Neighbourhood:
         self._writers: dict[bytes, str] = {}
         self._offers: dict[str, dict[bytes, Offer]] = {}
         self._gone: set[bytes] = set()
-        self._readers: dict[DurableReader, set[bytes]] = {}
+        self._readers: dict[HistoryReader, set[bytes]] = {}
         self._former: dict[bytes, None] = {}
-        self._former_readers: dict[DurableReader, None] = {}
+        self._former_readers: dict[HistoryReader, None] = {}
         self._attached: set[bytes] = set()
         self._foreign = ForeignServices()
         self._fellows: dict[bytes, str] = {}
@@ -272,7 +272,7 @@ class Neighbourhood:
         partitions = tuple(each for each in endpoint.partitions or ("",) if each != BUILTIN_PARTITION)
         if not partitions or self._foreign.is_one(endpoint.participant):
             return
-        reader = DurableReader(participant.guid, participant.addresses, endpoint.topic, partitions)
+        reader = HistoryReader(participant.guid, participant.addresses, endpoint.topic, partitions)
         self._endpoints[endpoint.guid] = endpoint
         guids = self._readers.setdefault(reader, set())
         if not guids:
@@ -311,7 +311,7 @@ class Neighbourhood:
                 self._endpoint_gone(EndpointGone(guid), found)
 
     @staticmethod
-    def _reader_gone(reader: DurableReader, found: Changes) -> None:
+    def _reader_gone(reader: HistoryReader, found: Changes) -> None:
         if reader in found.readers_seen:  # it came and went within this batch
             found.readers_seen.remove(reader)
             found.ends_seen = [each for each in found.ends_seen if each[0] != reader]

@@ -62,7 +62,7 @@ class MakeReader(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Moved:
+class TapMove:
     """A replaced tap: its topic, its former and present durability, and the duration of the move."""
 
     topic: str
@@ -149,7 +149,7 @@ class Tap:
 
     # Moving.
 
-    def turn(self) -> Moved | None:
+    def turn(self) -> TapMove | None:
         """Continue a move; return it once it is complete. The draining thread calls this."""
         if not self.is_moving:
             return None
@@ -197,7 +197,7 @@ class Tap:
         elif now_s >= remembers_s + BEHIND_S:
             self._give_up(move)
 
-    def _try_switch(self, move: _Move, listens_s: float, now_s: float) -> Moved | None:
+    def _try_switch(self, move: _Move, listens_s: float, now_s: float) -> TapMove | None:
         """End the first reader if the second one is in step with all writers that match it."""
         assert self._seam is not None
         self._seam.hear(self._once_more(_all_of(move.reader)))
@@ -216,7 +216,7 @@ class Tap:
         self._rejected += former.rejected
         before, requested = former.qos.durability, self._reader.qos.durability
         self._reader.wake()
-        return Moved(former.topic.name, before, requested, round((now_s - move.began_s) * 1e9))
+        return TapMove(former.topic.name, before, requested, round((now_s - move.began_s) * 1e9))
 
     # Draining.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TypeAlias
 
-    from engine.capture.tap import Moved
+    from engine.capture.tap import TapMove
     from engine.core.namespaces import Group
     from engine.dataset.groups import DurabilityKind, GroupDescription
     from engine.dataset.sample import Sample
@@ -107,7 +107,7 @@ class Taps:
         is_key = not sample.status & DATA
         return abi.as_written(tap.topic.entity, sample.payload, is_key=is_key) == (sample.key, sample.payload)
 
-    def turn(self) -> list[Moved]:
+    def turn(self) -> list[TapMove]:
         """Continue the moves of taps; return the completed ones. The draining thread calls this."""
         return [moved for tap in self if (moved := tap.turn()) is not None]
 

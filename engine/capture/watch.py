@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.dds.activity import Activities, Work
 
 
-class Watch:
+class Watchdog:
     """Checks all activities and renews the lease.
 
     Args:

@@ -14,16 +14,16 @@ from engine.dds.client_protocol.limits import HistoryLimits
 from engine.dds.client_protocol.messages import (
     MAJOR_VERSION,
     UNLIMITED,
+    ByteOrder,
     Completeness,
     ErrorCode,
-    Format,
     Link,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from engine.client_service.held import Held
+    from engine.client_service.held import ClientView
     from engine.core.namespace import NameSpaceState
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Samples
@@ -34,9 +34,9 @@ Groups = Sequence[tuple["GroupDescription", "Samples"]]
 MAX_LIVING: Final = 10_000
 """Limit for the living writers that an answer names."""
 _ENCAPSULATIONS: Final = {
-    Format.ANY: (b"\x00\x00", b"\x00\x01"),
-    Format.BIG_ENDIAN: (b"\x00\x00",),
-    Format.LITTLE_ENDIAN: (b"\x00\x01",),
+    ByteOrder.ANY: (b"\x00\x00", b"\x00\x01"),
+    ByteOrder.BIG_ENDIAN: (b"\x00\x00",),
+    ByteOrder.LITTLE_ENDIAN: (b"\x00\x01",),
 }
 """Encapsulations for which the protocol has a name: plain CDR of XCDR1."""
 
@@ -50,7 +50,9 @@ class Answers:
         living: returns the living writers of an interest.
     """
 
-    def __init__(self, server: bytes, held: Held, living: Callable[[Interest], Iterable[bytes]]) -> None:
+    def __init__(
+        self, server: bytes, held: ClientView, living: Callable[[Interest], Iterable[bytes]]
+    ) -> None:
         self._server = server
         self._living = living
         self._held = held
@@ -69,7 +71,7 @@ class Answers:
             (start.is_sound, ErrorCode.INVALID_START_TIME),
             (end.is_sound, ErrorCode.INVALID_END_TIME),
             (not bounded or start.ns <= end.ns, ErrorCode.INVALID_TIME_RANGE),
-            (request.format in set(Format), ErrorCode.INVALID_SERIALIZATION),
+            (request.format in set(ByteOrder), ErrorCode.INVALID_SERIALIZATION),
             (bool(request.partitions), ErrorCode.NO_PARTITIONS),
             (request.max_samples >= UNLIMITED, ErrorCode.INVALID_MAX_SAMPLES),
             (request.max_instances >= UNLIMITED, ErrorCode.INVALID_MAX_INSTANCES),
@@ -127,7 +129,7 @@ class Answers:
             earlier: dict[bytes, bytes] = {}
             for sample in samples:
                 if sample.status & DATA:
-                    if not ours and sample.payload[:2] not in _ENCAPSULATIONS[Format(request.format)]:
+                    if not ours and sample.payload[:2] not in _ENCAPSULATIONS[ByteOrder(request.format)]:
                         left_out += 1
                         continue
                     earlier[sample.key] = sample.payload[4:]

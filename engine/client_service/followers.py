@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from engine.client_service.answers import Answers, Groups
-    from engine.client_service.held import Held
+    from engine.client_service.held import ClientView
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import SampleRows
     from engine.dds.client_protocol.messages import HistoryRequest
@@ -58,7 +58,7 @@ class Followers:
     def __init__(
         self,
         runtime: Runtime,
-        view: Held,
+        view: ClientView,
         answers: Answers,
         send: Callable[[bytes, HistoryRequest, Groups], None],
     ) -> None:

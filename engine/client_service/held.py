@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.runtime.runtime import Runtime
 
 
-class Held:
+class ClientView:
     """A client's view of a runtime."""
 
     def __init__(self, runtime: Runtime) -> None:

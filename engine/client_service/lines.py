@@ -59,7 +59,7 @@ class _Line:
         self.writer: RawWriter | None = None
 
 
-class Lines:
+class TopicWriters:
     """The writers of one topic.
 
     Args:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.client_service.answers import Answers
 from engine.client_service.asking import HeldRequest, Question, Way, way_of
 from engine.client_service.followers import Followers
-from engine.client_service.held import Held
-from engine.client_service.lines import PREFIX_BYTES, Lines
+from engine.client_service.held import ClientView
+from engine.client_service.lines import PREFIX_BYTES, TopicWriters
 from engine.client_service.storage import Storage, StorageQuestion
 from engine.core.interest import Interest
 from engine.dataset.captured import CapturedSample
@@ -22,7 +22,7 @@ from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions, naming
 from engine.dds.client_protocol.decoding import decode_history_request, decode_state_request
 from engine.dds.client_protocol.encoding import encode_state
-from engine.dds.client_protocol.messages import ErrorCode, HistoryRequest, State, StateRequest
+from engine.dds.client_protocol.messages import ErrorCode, HistoryRequest, StateAnswer, StateRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -90,7 +90,7 @@ class ClientService:
         self._questions: list[Question] = []
         self._newest: dict[Way, tuple[int, bytes]] = {}
         self._told: dict[str, tuple[bool, tuple[Element, ...]]] = {}
-        self._view = Held(runtime)
+        self._view = ClientView(runtime)
         self._routes = routes
         self._is_sound = is_sound
         self._storage = Storage(runtime, has_disk=has_disk)
@@ -106,8 +106,8 @@ class ClientService:
                 endpoints.HISTORY,
             )
         }
-        self._lines = Lines(participant, topics[endpoints.HISTORY], announced, activities)
-        self._states = Lines(participant, topics[endpoints.STATE], announced, activities)
+        self._lines = TopicWriters(participant, topics[endpoints.HISTORY], announced, activities)
+        self._states = TopicWriters(participant, topics[endpoints.STATE], announced, activities)
         self._readers = {
             name: endpoints.open_reader(
                 participant, topics[name], (partition,), signal, name=announced.reader
@@ -414,7 +414,7 @@ class ClientService:
         states = self._view.name_spaces(interest)
         found = self._view.group_states(states, interest)
         settings, told = self._runtime.settings, found[:MAX_GROUPS_TOLD]
-        state = State(
+        state = StateAnswer(
             self._server,
             (request.request,),
             tuple(told),
@@ -441,7 +441,7 @@ class ClientService:
                 changed.append(state)
         groups = self._view.group_states(changed, None)
         if groups:
-            state_message = State(self._server, (), tuple(groups[:MAX_GROUPS_TOLD]))
+            state_message = StateAnswer(self._server, (), tuple(groups[:MAX_GROUPS_TOLD]))
             self._states.send((self._partition,), None, [encode_state(state_message)], _nothing)
 
 

@@ -21,7 +21,7 @@ from engine.dataset.dataset import weight_of
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds.cdr import Malformed
-from engine.dds.client_protocol.naming import NAMES, SampleName, Verdict, unpack_names
+from engine.dds.client_protocol.naming import NAMES, SampleName, SampleVerdict, unpack_names
 from engine.runtime.capture import MAX_SAMPLE_BYTES
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class StorageQuestion:
     """GUID of a writer."""
     count: int = 0
     """Number of samples that the writer wrote."""
-    verdicts: list[Verdict] = dataclasses.field(default_factory=list)
+    verdicts: list[SampleVerdict] = dataclasses.field(default_factory=list)
     """The present verdict on each name."""
     barrier: int | None = None
     """Number of changes that the disk must have carried out for the samples that were found."""
@@ -96,7 +96,7 @@ class StorageQuestion:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class _Place:
     """A partition of a question, with the name-spaces that keep it and their groups of the topic."""
 
     partition: str
@@ -175,7 +175,7 @@ class Storage:
 
     # Answering.
 
-    def places(self, states: Sequence[NameSpaceState], topic: str, partitions: Sequence[str]) -> list[Place]:
+    def places(self, states: Sequence[NameSpaceState], topic: str, partitions: Sequence[str]) -> list[_Place]:
         """Return the partitions in which this node must keep the topic.
 
         Args:
@@ -195,7 +195,7 @@ class Storage:
                 for group, group_set in data.working.groups.items()
                 if group.topic == topic and group.partition == partition
             ]
-            found.append(Place(partition, tuple(keepers), tuple(groups)))
+            found.append(_Place(partition, tuple(keepers), tuple(groups)))
         return found
 
     def incomplete(self, states: Sequence[NameSpaceState]) -> str:
@@ -206,7 +206,7 @@ class Storage:
                 return state.name
         return ""
 
-    def why_not(self, states: Sequence[NameSpaceState], places: Sequence[Place]) -> str:
+    def why_not(self, states: Sequence[NameSpaceState], places: Sequence[_Place]) -> str:
         """Return the reason why no sample counts as kept now; empty for none."""
         name = self.incomplete(states)
         if name:
@@ -222,7 +222,7 @@ class Storage:
         self,
         question: StorageQuestion,
         states: Sequence[NameSpaceState],
-        places: Sequence[Place],
+        places: Sequence[_Place],
         now: float,
         deadline_s: float,
     ) -> bool:
@@ -243,7 +243,7 @@ class Storage:
         if self.why_not(states, places):
             return is_late
         if question.names:
-            if is_late or Verdict.MISSING not in question.verdicts:
+            if is_late or SampleVerdict.MISSING not in question.verdicts:
                 return (
                     question.barrier is None or self._is_past(question.barrier) or now > deadline_s + DISK_S
                 )
@@ -253,30 +253,30 @@ class Storage:
             question.barrier = self._runtime.persistence.hurry()
         return self._is_past(question.barrier) or now > deadline_s + DISK_S
 
-    def _look(self, question: StorageQuestion, places: Sequence[Place]) -> None:
+    def _look(self, question: StorageQuestion, places: Sequence[_Place]) -> None:
         replaced = self._replaced_sets()
         if question.replaced != replaced or not question.verdicts:
-            question.verdicts = [Verdict.MISSING] * len(question.names)
+            question.verdicts = [SampleVerdict.MISSING] * len(question.names)
             question.replaced, question.barrier = replaced, None
         has_found = False
         for at, verdict in enumerate(question.verdicts):
-            if verdict is Verdict.MISSING:
+            if verdict is SampleVerdict.MISSING:
                 found = min((self._in_place(question.names[at], place) for place in places), default=verdict)
                 question.verdicts[at] = found
-                has_found = has_found or found is not Verdict.MISSING
+                has_found = has_found or found is not SampleVerdict.MISSING
         if has_found:
             question.barrier = self._runtime.persistence.hurry()
 
     def verdicts(
-        self, question: StorageQuestion, states: Sequence[NameSpaceState], places: Sequence[Place]
-    ) -> list[Verdict]:
+        self, question: StorageQuestion, states: Sequence[NameSpaceState], places: Sequence[_Place]
+    ) -> list[SampleVerdict]:
         """Return the verdict on each name at this moment."""
         weak = self.why_not(states, places)
         is_past = not weak and self._is_past(question.barrier)
         return [
             verdict
-            if verdict <= Verdict.DELETED or is_past or (verdict is Verdict.HELD and not weak)
-            else Verdict.IN_MEMORY
+            if verdict <= SampleVerdict.DELETED or is_past or (verdict is SampleVerdict.HELD and not weak)
+            else SampleVerdict.IN_MEMORY
             for verdict in question.verdicts
         ]
 
@@ -286,7 +286,7 @@ class Storage:
         tally = self._tallies.get(writer, _Tally())
         return tally.count, tally.refused
 
-    def is_deleted(self, writer: bytes, places: Sequence[Place]) -> bool:
+    def is_deleted(self, writer: bytes, places: Sequence[_Place]) -> bool:
         """Tell whether a deletion from a group covers captured samples of a writer."""
         oldest_ns = self._tallies.get(writer, _Tally()).oldest_ns
         groups = (group_set for place in places for _, group_set, _ in place.groups)
@@ -296,7 +296,7 @@ class Storage:
         """Tell whether the samples that were found are on disk."""
         return self._is_past(question.barrier)
 
-    def _content(self, writer: bytes, places: Sequence[Place]) -> tuple[int, str] | None:
+    def _content(self, writer: bytes, places: Sequence[_Place]) -> tuple[int, str] | None:
         """Return count and digest of a writer's samples in these groups; None for more than `MAX_COMPARED`.
 
         Two nodes with equal results have the same samples of the writer.
@@ -311,7 +311,7 @@ class Storage:
             digest += sum(map(int.from_bytes, found)) * weight_of(group)
         return count, f"{digest & _MASK:032x}"
 
-    def keeping(self, places: Sequence[Place]) -> tuple[bool, bool]:
+    def keeping(self, places: Sequence[_Place]) -> tuple[bool, bool]:
         """Tell whether these groups are persistent, and whether this node keeps them on disk."""
         described = [
             (description, data)
@@ -323,7 +323,7 @@ class Storage:
         is_on_disk = bool(described) and all(data.is_on_disk(one) for one, data in described)
         return is_persistent, is_on_disk and self._has_disk
 
-    def why_not_shared(self, places: Sequence[Place]) -> str:
+    def why_not_shared(self, places: Sequence[_Place]) -> str:
         """Return the reason why samples here do not reach other nodes; empty if they do."""
         for place in places:
             for state in [data.state for _, _, data in place.groups] or place.keepers:
@@ -348,26 +348,28 @@ class Storage:
         self._replaced = now
         return sum(now.values())
 
-    def _in_place(self, name: SampleName, place: Place) -> Verdict:
+    def _in_place(self, name: SampleName, place: _Place) -> SampleVerdict:
         """Return the best verdict of the topic's types in a place: one type has the sample."""
         found = (self._in_group(name, *each) for each in place.groups)
-        return max(found, default=Verdict.MISSING)
+        return max(found, default=SampleVerdict.MISSING)
 
-    def _in_group(self, name: SampleName, group: Group, group_set: GroupSet, data: NameSpaceData) -> Verdict:
+    def _in_group(
+        self, name: SampleName, group: Group, group_set: GroupSet, data: NameSpaceData
+    ) -> SampleVerdict:
         history = group_set.instance(name.key)
         description = self._runtime.descriptions.get(group)
         if description is None or not data.is_kept(description):
-            return Verdict.MISSING
+            return SampleVerdict.MISSING
         is_on_disk = self._has_disk and data.is_on_disk(description)
-        here = Verdict.STORED if is_on_disk else Verdict.HELD
+        here = SampleVerdict.STORED if is_on_disk else SampleVerdict.HELD
         if any(sample.digest == name.digest for sample in history):
             return here
         if name.source_time_ns <= group_set.floor_ns:
-            return Verdict.DELETED
+            return SampleVerdict.DELETED
         asked = Sample(name.source_time_ns, name.writer, 0, name.digest, name.status, name.key, b"")
         if (history or group_set.limits.are_set) and group_set.has_no_place(asked):
-            return Verdict.SUPERSEDED
-        return Verdict.REFUSED if name.digest in self._refused else Verdict.MISSING
+            return SampleVerdict.SUPERSEDED
+        return SampleVerdict.REFUSED if name.digest in self._refused else SampleVerdict.MISSING
 
 
 def _must_keep(state: NameSpaceState, topic: str, partition: str) -> bool:

@@ -31,7 +31,7 @@ MAX_BATCH_BYTES: Final = 128 << 20
 _BLOCK_NS: Final = 200_000_000
 
 
-class Received(NamedTuple):
+class ReceivedBatch(NamedTuple):
     """One batch, or the end of a stream.
 
     Attributes:
@@ -165,7 +165,7 @@ class BulkReceiver:
         """Make a waiting thread return."""
         self._reader.wake()
 
-    def take(self, limit: int = 16) -> list[Received]:
+    def take(self, limit: int = 16) -> list[ReceivedBatch]:
         """Take up to `limit` batches and ends, in order for each stream."""
         taken = []
         for _, writer, status, _, payload in self._reader.drain(limit):
@@ -178,7 +178,7 @@ class BulkReceiver:
                     continue
             elif not status & WRITER_GONE:
                 continue
-            taken.append(Received(abi.participant_of(writer), writer, content))
+            taken.append(ReceivedBatch(abi.participant_of(writer), writer, content))
         return taken
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from engine.dds.qos import EndpointQos
 from engine.dds.tap import CaptureReader
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
-from engine.dds.wiretypes import Message, State
+from engine.dds.wiretypes import Message, SenderState
 from engine.dds.writer import RawWriter
 
 PARTITION: Final = "durabilityPartition"
@@ -86,7 +86,7 @@ class Announced(NamedTuple):
     priorities: Mapping[str, int] = MappingProxyType({})
 
 
-class Received(NamedTuple):
+class ReceivedMessage(NamedTuple):
     """A state or message of another sender. `participant` is the GUID of the participant it came from."""
 
     topic: str
@@ -161,7 +161,7 @@ class Channel:
         self._changes: list[PeerAttached | PeerDetached] = []
 
     def _open(self, topic: ChannelTopic) -> None:
-        entity = Topic.of_class(self._participant, topic.name, State if topic.is_state else Message)
+        entity = Topic.of_class(self._participant, topic.name, SenderState if topic.is_state else Message)
         self._topics.append(entity)
         qos = EndpointQos(
             blocking_ns=_BLOCK_NS,
@@ -196,10 +196,10 @@ class Channel:
         """
         self._writers[topic].write(cdr.pack_named(sender_id.encode(), payload), time.time_ns())
 
-    def take(self) -> list[Received]:
+    def take(self) -> list[ReceivedMessage]:
         """Take the samples of other participants, in order for each sender and topic."""
         self._look_at_matches()
-        taken: list[Received] = []
+        taken: list[ReceivedMessage] = []
         own = self._participant.guid
         for name, reader in self._readers.items():
             for _, writer, status, _, payload in reader.drain(self._limit):
@@ -220,7 +220,7 @@ class Channel:
                 if name == ATTACHMENT_TOPIC:
                     self._learn(participant, content)
                 else:
-                    taken.append(Received(name, text, content, participant))
+                    taken.append(ReceivedMessage(name, text, content, participant))
         return taken
 
     def take_changes(self) -> list[PeerAttached | PeerDetached]:

@@ -59,7 +59,7 @@ REFUSAL_S: Final = 0.2
 _sessions = threading.BoundedSemaphore(MAX_SESSIONS)
 
 
-class Mode(enum.Enum):
+class DeliveryPurpose(enum.Enum):
     """Purpose of a delivery's samples.
 
     - WHOLE: all kept samples of a group; readers that have them reject them.
@@ -180,7 +180,7 @@ class DirectedSession:
         steps: Iterable[DeliveryStep],
         timeout_s: float,
         *,
-        mode: Mode = Mode.WHOLE,
+        mode: DeliveryPurpose = DeliveryPurpose.WHOLE,
         keeps: bool = False,
         instances: int = sys.maxsize,
         on_rejected: Callable[[int], None] | None = None,
@@ -249,7 +249,7 @@ class DirectedSession:
                                 on_rejected(resent)
                         if is_acked:
                             acked = sent
-                            if mode is Mode.WHOLE:
+                            if mode is DeliveryPurpose.WHOLE:
                                 self._replace(group)
                         else:
                             problem = problem or "the target did not acknowledge everything in time"
@@ -264,7 +264,7 @@ class DirectedSession:
         description: TypeDescription,
         offer: EndpointQos,
         passing: contextlib.ExitStack,
-        mode: Mode,
+        mode: DeliveryPurpose,
         *,
         keeps: bool,
     ) -> tuple[RawWriter, ...]:
@@ -273,22 +273,22 @@ class DirectedSession:
         The first is closed after the delivery. A third one, with a low GUID, disposes later the instances
         that readers got from another node.
         """
-        if mode is Mode.RETURN and offer.by_source_timestamp:
+        if mode is DeliveryPurpose.RETURN and offer.by_source_timestamp:
             if group in self._spent:
                 self.go_below()
             low = self._low()
             stays = self._kept_by(low, group) or self._keep(low, group, description, offer)
             return stays, stays
-        giver = self._low() if mode is Mode.INSTEAD else self._participant
-        if mode is Mode.INSTEAD:
+        giver = self._low() if mode is DeliveryPurpose.INSTEAD else self._participant
+        if mode is DeliveryPurpose.INSTEAD:
             self._spent.add(group)
         goes = self._open_writer(giver, group, description, offer)
         passing.callback(goes.close)
         if not keeps:
             return goes, goes
-        known = None if mode is Mode.WHOLE else self._kept_by(giver, group)
+        known = None if mode is DeliveryPurpose.WHOLE else self._kept_by(giver, group)
         stays = known or self._keep(giver, group, description, offer)
-        if mode is Mode.TAKEN_OVER and offer.by_source_timestamp:
+        if mode is DeliveryPurpose.TAKEN_OVER and offer.by_source_timestamp:
             low = self._low()
             return goes, stays, self._kept_by(low, group) or self._keep(low, group, description, offer)
         return goes, stays

@@ -18,7 +18,7 @@ from engine.dds.qos import EndpointQos
 from engine.dds.tap import CaptureReader
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
-from engine.dds.wiretypes import State
+from engine.dds.wiretypes import SenderState
 from engine.dds.writer import RawWriter
 
 PARTITION: Final = "persistencePartition"
@@ -55,7 +55,7 @@ class StateWriter:
 
     def __init__(self, participant: NodeParticipant, signal: Signal, reader: str) -> None:
         self._reader = reader.encode()
-        self._topic = Topic.of_class(participant, STATES, State)
+        self._topic = Topic.of_class(participant, STATES, SenderState)
         self._signal = signal
         self._writer = RawWriter(participant, self._topic, _QOS)
         signal.attach(self._writer.entity, abi.PUBLICATION_MATCHED)
@@ -82,7 +82,7 @@ class StateWriter:
 
 def open_states(participant: NodeParticipant, signal: Signal) -> CaptureReader:
     """Open a service's reader of reader states; `unpack_state` reads the payloads."""
-    topic = Topic.of_class(participant, STATES, State)
+    topic = Topic.of_class(participant, STATES, SenderState)
     return CaptureReader(participant, topic, limit=_LIMIT, qos=_QOS, signal=signal)
 
 

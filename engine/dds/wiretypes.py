@@ -15,7 +15,7 @@ from cyclonedds.idl.types import int32, sequence, uint8
 
 @dataclass
 @final
-class State(IdlStruct, typename="ospltool.State"):
+class SenderState(IdlStruct, typename="ospltool.State"):
     """The current state of a sender; one instance for each sender."""
 
     sender: str

@@ -26,7 +26,7 @@ ROOMY: Final = 0.25
 TICK_S: Final = 0.005
 
 
-class Capture:
+class CaptureDrain:
     """Drains the taps of a node. All methods are called on the node's thread.
 
     Args:

@@ -10,7 +10,7 @@ from engine.dds.typeinfo import LOOK_UP_S, resolve_type
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from engine.capture.neighbourhood import Changes, DurableReader, Neighbourhood, Offer
+    from engine.capture.neighbourhood import Changes, HistoryReader, Neighbourhood, Offer
     from engine.capture.unkept import Unkept
     from engine.core.messages import ReaderKey
     from engine.dds.discovery import EndpointSeen
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.tracing.tracer import Tracer
 
 
-class Incoming:
+class NodeIntake:
     """Passes news to the runtime. All methods are called on the node's thread.
 
     Args:
@@ -117,12 +117,12 @@ class Incoming:
             cause=unkept.text,
         )
 
-    def _hosts(self, reader: DurableReader) -> frozenset[str]:
+    def _hosts(self, reader: HistoryReader) -> frozenset[str]:
         """Return the addresses of a reader's host; a reader with loopback addresses only is on this host."""
         network = beyond_loopback(reader.hosts)
         return frozenset(network) if network else reader.hosts | self._runtime.settings.hosts
 
-    def _reader_keys(self, reader: DurableReader) -> list[ReaderKey]:
+    def _reader_keys(self, reader: HistoryReader) -> list[ReaderKey]:
         return self._runtime.serving.reader_keys(reader.participant.hex(), reader.topic, reader.partitions)
 
     def _look_up(self, endpoint: EndpointSeen) -> None:

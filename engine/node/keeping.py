@@ -27,7 +27,7 @@ from engine.dataset.living import (
     written,
 )
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-from engine.dds.directed import Mode
+from engine.dds.directed import DeliveryPurpose
 from engine.node.processes import MAX_KEPT_SESSIONS, MAX_KEPT_WRITERS, Process
 from engine.runtime.ports import Again, Delivered, Instead
 
@@ -171,9 +171,9 @@ class Keeping:
         has_writer = None if is_whole else self._has_writer(group, rows, living)
         steps = whole(rows, living, self._disposing(group), has_writer)
         if how is None:
-            return Portion(description, steps, Mode.WHOLE if is_whole else Mode.PART)
+            return Portion(description, steps, DeliveryPurpose.WHOLE if is_whole else DeliveryPurpose.PART)
         self._remember_later(group, how.times[group])
-        return Portion(description, _not_before(how.times[group], steps), Mode.INSTEAD)
+        return Portion(description, _not_before(how.times[group], steps), DeliveryPurpose.INSTEAD)
 
     def _moved(self, crowd: frozenset[tuple[str, str, str]]) -> Iterator[Portion]:
         """Return deliveries that replace the writers of a participant that must retire."""
@@ -181,7 +181,11 @@ class Keeping:
             if (group.topic, group.partition, description.type.type_id) in crowd:
                 steps = written(self._rows(group) or (), self._neighbourhood.living(group))
                 yield Portion(
-                    description, steps, Mode.PART, keeps=True, instances=self._instances(group.topic)
+                    description,
+                    steps,
+                    DeliveryPurpose.PART,
+                    keeps=True,
+                    instances=self._instances(group.topic),
                 )
 
     def _instances(self, topic: str) -> int:
@@ -384,8 +388,8 @@ def _shown_again(
 ) -> Portion:
     if again.writer:
         steps = _not_before(times, returning(rows, again.writer, living))
-        return Portion(description, steps, Mode.RETURN, keeps=True)
-    return Portion(description, written(rows, living), Mode.TAKEN_OVER, keeps=True)
+        return Portion(description, steps, DeliveryPurpose.RETURN, keeps=True)
+    return Portion(description, written(rows, living), DeliveryPurpose.TAKEN_OVER, keeps=True)
 
 
 def _not_before(times: Mapping[bytes, int], steps: Iterable[DeliveryStep]) -> Iterator[DeliveryStep]:

@@ -12,7 +12,7 @@ from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.shell import Shell
 from engine.capture.taps import GATHER_S
 from engine.capture.uri import interface_fault, is_automatic, uri_of
-from engine.capture.watch import Watch
+from engine.capture.watch import Watchdog
 from engine.client_service.service import ClientService
 from engine.core.states import ServiceState
 from engine.dds.bulk import TOPIC as BULK_TOPIC
@@ -25,10 +25,10 @@ from engine.dds.participant import NodeParticipant
 from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import domain_tag
 from engine.node import showing
-from engine.node.capture import Capture
+from engine.node.capture import CaptureDrain
 from engine.node.disk import Disk, Pace, trace_found
 from engine.node.filters import ContentFilters
-from engine.node.incoming import Incoming
+from engine.node.incoming import NodeIntake
 from engine.node.pulse import Pulse
 from engine.node.roaming import Carried, InterfaceWatch
 from engine.node.streams import Streams
@@ -102,7 +102,7 @@ def _pace(configuration: Configuration) -> Pace:
     return Pace(persistent.session_time_s, persistent.sleep_time_s, persistent.optimize_interval)
 
 
-class Node:
+class RunningNode:
     """One running durability service.
 
     Args:
@@ -115,8 +115,8 @@ class Node:
         past: remembered events, which consoles show.
 
     Attributes:
-        carries: data for the next `Node`, if `run` returned to move to another network interface; None if the
-            node ended for good.
+        carries: data for the next `RunningNode`, if `run` returned to move to another network interface; None
+            if the node ended for good.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ class Node:
         self._runtime.serving.was_away = self._wire.keeping.was_away
         self._runtime.serving.living = self._neighbourhood.living
         self._clients = self._serve_clients()
-        self._incoming = Incoming(
+        self._incoming = NodeIntake(
             self._participant,
             self._neighbourhood,
             self._wire,
@@ -273,7 +273,7 @@ class Node:
             self._shell.mailbox.post,
         )
         self._streams = Streams(self._receiver, self._runtime, self._clock)
-        self._capture = Capture(
+        self._capture = CaptureDrain(
             self._wire.taps,
             self._neighbourhood,
             self._runtime,
@@ -327,7 +327,7 @@ class Node:
 
     def _watch(self) -> None:
         configuration = self._configuration
-        watch = Watch(
+        watch = Watchdog(
             self._shell.activities,
             self._tracer.event,
             self._renew,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.dds.bulk import BulkReceiver, Received
+    from engine.dds.bulk import BulkReceiver, ReceivedBatch
     from engine.runtime.ports import Clock
     from engine.runtime.runtime import Runtime
 
@@ -35,7 +35,7 @@ class Streams:
         self._bytes_done = 0  # the node's thread counts
         self._waiting: collections.deque[bytes] = collections.deque()
 
-    def take(self) -> list[Received]:
+    def take(self) -> list[ReceivedBatch]:
         """Take batches on the pump's thread, unless too many wait; the rest makes senders wait."""
         if self._bytes_taken - self._bytes_done >= MAX_BYTES_WAITING:
             return []

@@ -22,10 +22,10 @@ from engine.supervisor.policy import EXIT_DIED
 from engine.supervisor.rundir import NodeDirectory, RunDirectoryError
 
 if TYPE_CHECKING:
-    from engine.supervisor.rundir import Record
+    from engine.supervisor.rundir import RunRecord
 
 
-class Progress:
+class _StartPipe:
     """The pipe to the process that waits for the start, if it still does."""
 
     def __init__(self, descriptor: int) -> None:
@@ -41,7 +41,7 @@ class Progress:
 def main() -> int:
     """Become a supervisor; return its exit code."""
     launch = Launch.from_json(sys.stdin.read())
-    progress = Progress(os.dup(1))
+    progress = _StartPipe(os.dup(1))
     if os.fork():
         os._exit(0)
     directory = NodeDirectory(pathlib.Path(launch.directory))
@@ -53,7 +53,7 @@ def main() -> int:
             _redirect_streams(directory)
             narrate = Narrator(launch, os.environ)
 
-            def observe(record: Record) -> None:
+            def observe(record: RunRecord) -> None:
                 narrate(record)
                 progress.say(plain.to_plain(record))
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.core import plain
 from engine.supervisor.launch import module_command, module_environ
-from engine.supervisor.policy import FINAL, Phase
-from engine.supervisor.rundir import Record
+from engine.supervisor.policy import FINAL, NodePhase
+from engine.supervisor.rundir import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,13 +40,13 @@ class Start:
         refusal: reason why there is no supervisor; empty if there is one.
     """
 
-    record: Record | None
+    record: RunRecord | None
     refusal: str = ""
 
     @property
     def is_running(self) -> bool:
         """Whether the node has left the state INIT."""
-        return self.record is not None and self.record.phase is Phase.RUNNING
+        return self.record is not None and self.record.phase is NodePhase.RUNNING
 
     @property
     def has_failed(self) -> bool:
@@ -74,13 +74,13 @@ def start(launch: Launch, environ: Mapping[str, str], timeout_s: float) -> Start
             process.stdin.close()
         except BrokenPipeError:  # its stderr has the reason
             return Start(None, "the supervisor could not be started")
-        record: Record | None = None
+        record: RunRecord | None = None
         try:
             for message in _messages(process.stdout.fileno(), time.monotonic() + timeout_s):
                 if "refused" in message:
                     return Start(None, str(message["refused"]))
-                record = plain.from_plain(Record, message)
-                if record is not None and record.phase in FINAL | {Phase.RUNNING}:
+                record = plain.from_plain(RunRecord, message)
+                if record is not None and record.phase in FINAL | {NodePhase.RUNNING}:
                     return Start(record)
         except TimeoutError:
             return Start(record)
@@ -163,7 +163,7 @@ class _Stopping:
         outcome = Stop.WAS_NOT_RUNNING
         if self._orphan is not None:
             outcome = self._wait_for_orphan(self._orphan, min(deadline, began + period_s), began + period_s)
-        if outcome is not Stop.STILL_STOPPING and record.phase is not Phase.ENDED:
+        if outcome is not Stop.STILL_STOPPING and record.phase is not NodePhase.ENDED:
             self._directory.forget()
         return outcome
 

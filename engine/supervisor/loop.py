@@ -14,9 +14,9 @@ import time
 from typing import IO, TYPE_CHECKING, Final
 
 from engine.supervisor.child import NodeProcess
-from engine.supervisor.policy import FINAL, Command, Phase, Watch
+from engine.supervisor.policy import FINAL, NodePhase, SupervisionPolicy, SupervisorAction
 from engine.supervisor.processes import identify
-from engine.supervisor.rundir import NodeDirectory, Record
+from engine.supervisor.rundir import NodeDirectory, RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -52,7 +52,7 @@ class Supervisor:
         self,
         launch: Launch,
         environ: Mapping[str, str],
-        observe: Callable[[Record], None],
+        observe: Callable[[RunRecord], None],
         *,
         to_terminal: bool = False,
     ) -> None:
@@ -61,7 +61,7 @@ class Supervisor:
         self._observe = observe
         self._to_terminal = to_terminal
         self._directory = NodeDirectory(pathlib.Path(launch.directory))
-        self._watch = Watch(launch.rules)
+        self._watch = SupervisionPolicy(launch.rules)
         self._node: NodeProcess | None = None
         self._failures = 0
         self._selector = selectors.DefaultSelector()
@@ -113,14 +113,14 @@ class Supervisor:
         cause = said.get("fault") if is_its_word else None
         self._obey(self._watch.exited(now, exit_code, str(cause or "")[:MAX_CAUSE]))
 
-    def _obey(self, commands: list[Command]) -> None:
+    def _obey(self, commands: list[SupervisorAction]) -> None:
         for command in commands:
             match command:
-                case Command.START:
+                case SupervisorAction.START:
                     self._start()
-                case Command.TERMINATE if self._node is not None:
+                case SupervisorAction.TERMINATE if self._node is not None:
                     self._node.terminate()
-                case Command.KILL if self._node is not None:
+                case SupervisorAction.KILL if self._node is not None:
                     self._node.kill()
                 case _:  # END: the loop sees the phase
                     pass
@@ -148,12 +148,12 @@ class Supervisor:
         with log.open("ab") as output:
             yield output
 
-    def _first_record(self) -> Record:
+    def _first_record(self) -> RunRecord:
         launch = self._launch
         identity = identify(os.getpid())
         assert identity is not None, "this process runs"
         now_ns = time.time_ns()
-        return Record(
+        return RunRecord(
             uri=launch.uri,
             configuration=launch.configuration,
             domain_name=launch.domain_name,
@@ -161,7 +161,7 @@ class Supervisor:
             role=launch.role,
             store=launch.store,
             terminate_period_s=launch.terminate_period_s,
-            phase=Phase.STARTING,
+            phase=NodePhase.STARTING,
             reason="",
             restarts=0,
             is_unresponsive=False,

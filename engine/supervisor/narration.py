@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from engine.supervisor.policy import Phase
+from engine.supervisor.policy import NodePhase
 from engine.tracing.levels import ReportType
 from engine.tracing.reports import Reporter, ReportTargetError
 from engine.tracing.version import product_version
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from engine.supervisor.launch import Launch
-    from engine.supervisor.rundir import Record
+    from engine.supervisor.rundir import RunRecord
 
 _CONTEXT = "The OpenSplice domain service"
 
@@ -42,7 +42,7 @@ class Narrator:
         except ReportTargetError as error:
             self._log(str(error))
 
-    def __call__(self, record: Record) -> None:
+    def __call__(self, record: RunRecord) -> None:
         """Write a change."""
         reason = f": {record.reason}" if record.reason else ""
         text = f"{record.domain_name} ({record.configuration}) {record.phase}{reason}"
@@ -66,9 +66,9 @@ class Narrator:
         sys.stderr.flush()
 
 
-def _report_type(record: Record) -> ReportType | None:
-    if record.phase is Phase.DIED:
+def _report_type(record: RunRecord) -> ReportType | None:
+    if record.phase is NodePhase.DIED:
         return ReportType.ERROR
-    if record.is_unresponsive or record.phase in (Phase.RESTARTING, Phase.KILLING):
+    if record.is_unresponsive or record.phase in (NodePhase.RESTARTING, NodePhase.KILLING):
         return ReportType.WARNING
     return None

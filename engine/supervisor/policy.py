@@ -55,7 +55,7 @@ class Action(enum.StrEnum):
     SYSTEM_HALT = "systemhalt"
 
 
-class Phase(enum.StrEnum):
+class NodePhase(enum.StrEnum):
     """Phase of a supervised node."""
 
     STARTING = "starting"
@@ -67,10 +67,10 @@ class Phase(enum.StrEnum):
     DIED = "died"
 
 
-FINAL: Final = frozenset({Phase.ENDED, Phase.DIED})
+FINAL: Final = frozenset({NodePhase.ENDED, NodePhase.DIED})
 
 
-class Command(enum.Enum):
+class SupervisorAction(enum.Enum):
     """Action of the supervisor."""
 
     START = "start the node"
@@ -93,7 +93,7 @@ class Rules:
         return max(self.expiry_s, START_GRACE_S)
 
 
-class Watch:
+class SupervisionPolicy:
     """Decides for one node. Every call takes the monotonic time and returns the commands, in order.
 
     Attributes:
@@ -108,34 +108,34 @@ class Watch:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.phase = Phase.STARTING
+        self.phase = NodePhase.STARTING
         self.reason = ""
         self.failure = ""
         self.failures = 0
         self.restarts = 0
         self.is_unresponsive = False
         self.exit_code = EXIT_ENDED
-        self._final_phase = Phase.ENDED
+        self._final_phase = NodePhase.ENDED
         self._deadline: float | None = None
         self._start_times: collections.deque[float] = collections.deque(maxlen=RESTART_LIMIT)
 
-    def begin(self, now: float) -> list[Command]:
+    def begin(self, now: float) -> list[SupervisorAction]:
         """Start the node for the first time."""
         return self._start(now)
 
-    def renewed(self, now: float, state: str) -> list[Command]:
+    def renewed(self, now: float, state: str) -> list[SupervisorAction]:
         """Take in a renewal of the lease, in this service state."""
-        if self.phase is Phase.STARTING and state not in ("", INITIAL_STATE):
-            self.phase = Phase.RUNNING
+        if self.phase is NodePhase.STARTING and state not in ("", INITIAL_STATE):
+            self.phase = NodePhase.RUNNING
             self.reason = ""
-        if self.phase in (Phase.STARTING, Phase.RUNNING):
+        if self.phase in (NodePhase.STARTING, NodePhase.RUNNING):
             if self.is_unresponsive:
                 self.is_unresponsive = False
                 self.reason = ""
             self._deadline = now + self.rules.expiry_s
         return []
 
-    def exited(self, now: float, exit_code: int, cause: str = "") -> list[Command]:
+    def exited(self, now: float, exit_code: int, cause: str = "") -> list[SupervisorAction]:
         """Take in the end of the node process.
 
         Args:
@@ -144,104 +144,104 @@ class Watch:
             cause: the node's last message.
         """
         how = f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
-        if self.phase is Phase.STOPPING:
+        if self.phase is NodePhase.STOPPING:
             if exit_code:
                 self.reason = f"{self.reason}; the node ended with {how}".removeprefix("; ")
             return self._end(self._final_phase, self.exit_code)
-        if self.phase is Phase.KILLING:
+        if self.phase is NodePhase.KILLING:
             return (
                 self._restart(now)
                 if self.rules.action is Action.RESTART
-                else self._end(Phase.DIED, EXIT_DIED)
+                else self._end(NodePhase.DIED, EXIT_DIED)
             )
         if exit_code == EXIT_ENDED:
             self.reason = "the node ended by itself, in order"
-            return self._end(Phase.ENDED, EXIT_ENDED)
+            return self._end(NodePhase.ENDED, EXIT_ENDED)
         self._fail(f"the node ended unexpectedly ({how})" + (f": {cause}" if cause else ""))
         if exit_code == EXIT_CONFIGURATION:
-            return self._end(Phase.DIED, EXIT_CONFIGURATION)
+            return self._end(NodePhase.DIED, EXIT_CONFIGURATION)
         if self.rules.action is Action.RESTART:
             return self._restart(now)
-        return self._end(Phase.DIED, EXIT_DIED)
+        return self._end(NodePhase.DIED, EXIT_DIED)
 
-    def start_failed(self, now: float, cause: str) -> list[Command]:
+    def start_failed(self, now: float, cause: str) -> list[SupervisorAction]:
         """Take in that the node process could not be started."""
         self._fail(f"the node could not be started: {cause}")
         if self.rules.action is Action.RESTART:
             return self._restart(now)
-        return self._end(Phase.DIED, EXIT_DIED)
+        return self._end(NodePhase.DIED, EXIT_DIED)
 
-    def stop(self, now: float, reason: str) -> list[Command]:
+    def stop(self, now: float, reason: str) -> list[SupervisorAction]:
         """Stop the node, unless it is stopping already."""
-        if self.phase in (Phase.STARTING, Phase.RUNNING):
+        if self.phase in (NodePhase.STARTING, NodePhase.RUNNING):
             self.reason = reason
-            self.phase = Phase.STOPPING
+            self.phase = NodePhase.STOPPING
             self._deadline = now + self.rules.terminate_period_s
-            return [Command.TERMINATE]
-        if self.phase is Phase.RESTARTING:
+            return [SupervisorAction.TERMINATE]
+        if self.phase is NodePhase.RESTARTING:
             self.reason = reason
-            return self._end(Phase.ENDED, EXIT_ENDED)
+            return self._end(NodePhase.ENDED, EXIT_ENDED)
         return []
 
-    def timer(self, now: float) -> list[Command]:
+    def timer(self, now: float) -> list[SupervisorAction]:
         """Return the commands that are due; none before `next_timer`."""
         if self._deadline is None or now < self._deadline:
             return []
         self._deadline = None
-        if self.phase is Phase.RESTARTING:
+        if self.phase is NodePhase.RESTARTING:
             return self._start(now)
-        if self.phase is Phase.STOPPING:
+        if self.phase is NodePhase.STOPPING:
             self.reason = f"the node did not end within {self.rules.terminate_period_s:g} s and was killed"
             self.exit_code = EXIT_DIED
-            return [Command.KILL]
+            return [SupervisorAction.KILL]
         return self._expire(now)
 
     def next_timer(self) -> float | None:
         """Return the time for the next call of `timer`, None for never."""
         return self._deadline
 
-    def _expire(self, now: float) -> list[Command]:
-        limit_s = self.rules.first_lease_s if self.phase is Phase.STARTING else self.rules.expiry_s
+    def _expire(self, now: float) -> list[SupervisorAction]:
+        limit_s = self.rules.first_lease_s if self.phase is NodePhase.STARTING else self.rules.expiry_s
         self._fail(f"the node did not renew its lease within {limit_s:g} s")
         match self.rules.action:
             case Action.SKIP:
                 self.is_unresponsive = True
                 return []
             case Action.SYSTEM_HALT:
-                self.phase = Phase.STOPPING
-                self._final_phase = Phase.DIED
+                self.phase = NodePhase.STOPPING
+                self._final_phase = NodePhase.DIED
                 self.exit_code = EXIT_DIED
                 self._deadline = now + self.rules.terminate_period_s
-                return [Command.TERMINATE]
+                return [SupervisorAction.TERMINATE]
             case Action.KILL | Action.RESTART:
-                self.phase = Phase.KILLING
-                return [Command.KILL]
+                self.phase = NodePhase.KILLING
+                return [SupervisorAction.KILL]
 
     def _fail(self, how: str) -> None:
         self.reason = self.failure = how
         self.failures += 1
 
-    def _start(self, now: float) -> list[Command]:
-        self.phase = Phase.STARTING
+    def _start(self, now: float) -> list[SupervisorAction]:
+        self.phase = NodePhase.STARTING
         self.is_unresponsive = False
         self._deadline = now + self.rules.first_lease_s
-        return [Command.START]
+        return [SupervisorAction.START]
 
-    def _restart(self, now: float) -> list[Command]:
+    def _restart(self, now: float) -> list[SupervisorAction]:
         recent = sum(now - start < RESTART_WINDOW_S for start in self._start_times)
         if recent >= RESTART_LIMIT:
             self.reason += (
                 f"; it was started {RESTART_LIMIT} times again within {RESTART_WINDOW_S:g} s, no more"
             )
-            return self._end(Phase.DIED, EXIT_DIED)
+            return self._end(NodePhase.DIED, EXIT_DIED)
         self._start_times.append(now)
         self.restarts += 1
-        self.phase = Phase.RESTARTING
+        self.phase = NodePhase.RESTARTING
         self._deadline = now + min(_FIRST_DELAY_S * 2**recent, _LONGEST_DELAY_S)
         return []
 
-    def _end(self, phase: Phase, exit_code: int) -> list[Command]:
+    def _end(self, phase: NodePhase, exit_code: int) -> list[SupervisorAction]:
         self.phase = phase
         self.exit_code = exit_code
         self._deadline = None
-        return [Command.END]
+        return [SupervisorAction.END]

@@ -3,7 +3,7 @@
     $OSPLTOOL_RUNDIR, else $XDG_RUNTIME_DIR/ospltool, else /tmp/ospltool-<uid>
       <key of a node>/
         lock             held by the supervisor while it lives
-        supervisor.json  the supervisor's report (`Record`)
+        supervisor.json  the supervisor's report (`RunRecord`)
         state.json       the node's report
         supervisor.log   standard streams of the supervisor
         node.log         standard streams of the node; node.log.1 those of the run before
@@ -26,7 +26,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.core import plain
-from engine.supervisor.policy import FINAL, Phase
+from engine.supervisor.policy import FINAL, NodePhase
 from engine.supervisor.processes import ProcessIdentity
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class RunDirectoryError(OSError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Record:
+class RunRecord:
     """A supervisor's report about its node and itself; times are nanoseconds since 1970 UTC."""
 
     uri: str
@@ -63,7 +63,7 @@ class Record:
     """The store directory; empty without persistency."""
     terminate_period_s: float
     """Domain/ServiceTerminatePeriod."""
-    phase: Phase
+    phase: NodePhase
     """The node's phase."""
     reason: str
     """Reason for the phase; empty while the node runs and responds."""
@@ -206,14 +206,14 @@ class NodeDirectory:
         os.close(descriptor)
         return None
 
-    def write_record(self, record: Record) -> None:
+    def write_record(self, record: RunRecord) -> None:
         """Replace the supervisor's report atomically."""
         write_json(self.path / "supervisor.json", plain.to_plain(record))
 
-    def record(self) -> Record | None:
+    def record(self) -> RunRecord | None:
         """Return the supervisor's last report; None without a readable one."""
         try:
-            record: Record = plain.from_plain(Record, read_json(self.path / "supervisor.json"))
+            record: RunRecord = plain.from_plain(RunRecord, read_json(self.path / "supervisor.json"))
         except plain.PlainFault:
             return None
         return record

@@ -7,10 +7,10 @@ import datetime
 import enum
 from typing import TYPE_CHECKING, Final
 
-from engine.supervisor.policy import FINAL, INITIAL_STATE, Phase
+from engine.supervisor.policy import FINAL, INITIAL_STATE, NodePhase
 
 if TYPE_CHECKING:
-    from engine.supervisor.rundir import NodeDirectory, Record
+    from engine.supervisor.rundir import NodeDirectory, RunRecord
 
 _OPERATIONAL_STATE: Final = "COMPLETE"
 
@@ -52,7 +52,7 @@ class NodeStatus:
 
     directory: NodeDirectory
     """Its directory below the run directory."""
-    record: Record
+    record: RunRecord
     """The supervisor's last report."""
     condition: Condition
     """Its condition."""
@@ -155,7 +155,7 @@ def _text(value: object) -> str:
     return value.encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
-def _stopped(record: Record) -> str:
+def _stopped(record: RunRecord) -> str:
     """Name a stopped process of a node; empty for none. Its lease may end only much later."""
     if record.node is not None and record.node.is_stopped():
         return "the node process is stopped (SIGSTOP, or a debugger)"
@@ -168,15 +168,15 @@ def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def _condition(record: Record, state: str, *, is_supervised: bool) -> Condition:
+def _condition(record: RunRecord, state: str, *, is_supervised: bool) -> Condition:
     if not is_supervised:
-        return Condition.STOPPED if record.phase is Phase.ENDED else Condition.DIED
+        return Condition.STOPPED if record.phase is NodePhase.ENDED else Condition.DIED
     if record.is_unresponsive:
         return Condition.UNRESPONSIVE
-    if record.phase is Phase.RUNNING and state == _OPERATIONAL_STATE:
+    if record.phase is NodePhase.RUNNING and state == _OPERATIONAL_STATE:
         return Condition.OPERATIONAL
     return {
-        Phase.STOPPING: Condition.STOPPING,
-        Phase.RESTARTING: Condition.RESTARTING,
-        Phase.KILLING: Condition.RESTARTING,
+        NodePhase.STOPPING: Condition.STOPPING,
+        NodePhase.RESTARTING: Condition.RESTARTING,
+        NodePhase.KILLING: Condition.RESTARTING,
     }.get(record.phase, Condition.STARTING)

@@ -12,7 +12,7 @@ from engine.dds.errors import DdsTimeout
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from engine.dds.client_protocol.messages import State
+    from engine.dds.client_protocol.messages import StateAnswer
     from ospltool.client.session import Session
 
 HOLD_S: Final = 1.0
@@ -21,16 +21,16 @@ GRACE_S: Final = 1.5
 """Further seconds in which an answer may come."""
 PAUSE_S: Final = 0.1
 
-Answers = dict[bytes, "State"]
+Answers = dict[bytes, "StateAnswer"]
 """Answers by the service's GUID prefix."""
 
 
-def added(state: State) -> dict[str, Any]:
+def added(state: StateAnswer) -> dict[str, Any]:
     """Return the additions of an ospltool node to its answer."""
     return extensions.unpack(state.extensions) or {}
 
 
-def name_of(state: State) -> str:
+def name_of(state: StateAnswer) -> str:
     """Return the name of the node, or its id if it tells none."""
     return printable(added(state).get("name", state.server.hex()))
 

@@ -20,7 +20,7 @@ from ospltool.client.surveys import CountedQuestion, NamedQuestion, StoredAt, Su
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.dds.client_protocol.messages import State
+    from engine.dds.client_protocol.messages import StateAnswer
     from ospltool.client.surveys import Question
 
 
@@ -111,11 +111,11 @@ class DurabilityClient:
         }
         return tuple(sorted(found, key=lambda one: (one.partition, one.service, one.topic)))
 
-    def _resolved(self, topic: str, partitions: Sequence[str], deadline_s: float) -> list[State]:
+    def _resolved(self, topic: str, partitions: Sequence[str], deadline_s: float) -> list[StateAnswer]:
         """Ask services of another product about each group that matches an expression."""
         with self.session.lock:
             groups = {one for each in partitions for one in self.session.groups(topic, each)}
-        states: list[State] = []
+        states: list[StateAnswer] = []
         for of, partition in sorted(groups):
             answer_s = min(deadline_s, time.monotonic() + asking.GRACE_S)
             answers = ask(self.session, of, (partition,), answer_s)

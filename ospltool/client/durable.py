@@ -14,7 +14,7 @@ from cyclonedds.qos import Policy
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds import abi
 from engine.dds.client_protocol import naming
-from engine.dds.client_protocol.naming import SampleName, Verdict
+from engine.dds.client_protocol.naming import SampleName, SampleVerdict
 from engine.dds.errors import TIMEOUT, DdsError
 from ospltool.client import asking, errors
 from ospltool.client.asking import added, ask, name_of
@@ -413,7 +413,7 @@ class DurableWriter(Generic[_T]):
         for one, said in verdicts.items():
             state = answers[one]
             missed = {entry.name for entry, verdict in zip(entries, said, strict=True)
-                      if verdict is Verdict.MISSING}  # fmt: skip
+                      if verdict is SampleVerdict.MISSING}  # fmt: skip
             lacks = [entry for entry in left if entry.name in missed]
             if lacks and added(state).get("complete") and added(state).get("required"):
                 handed += self._hand_over(state.server, self._ledger.following(lacks, left))

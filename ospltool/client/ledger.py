@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from engine.dds.client_protocol.naming import MAX_NAMES, SampleName, Verdict, first_names
+from engine.dds.client_protocol.naming import MAX_NAMES, SampleName, SampleVerdict, first_names
 from ospltool.client.errors import JournalError
 
 if TYPE_CHECKING:
@@ -131,7 +131,9 @@ class Ledger:
         return found
 
     def judge(
-        self, entries: Sequence[Entry], answers: Iterable[tuple[str, Sequence[str], bool, Sequence[Verdict]]]
+        self,
+        entries: Sequence[Entry],
+        answers: Iterable[tuple[str, Sequence[str], bool, Sequence[SampleVerdict]]],
     ) -> int:
         """Take in the answers of nodes; return how many entries have left, including those given up.
 
@@ -142,7 +144,7 @@ class Ledger:
             answers: (node, its partitions, whether it keeps them on disk, a verdict on each entry).
         """
         held: dict[bytes, set[tuple[str, str]]] = {}
-        said: dict[bytes, set[Verdict]] = {}
+        said: dict[bytes, set[SampleVerdict]] = {}
         for node, partitions, is_on_disk, verdicts in answers:
             where = {(node, partition) for partition in partitions}
             for entry, verdict in zip(entries, verdicts, strict=True):
@@ -197,6 +199,6 @@ class Ledger:
         return oldest is None or oldest.number > number
 
 
-def _is_given_up(said: set[Verdict]) -> bool:
+def _is_given_up(said: set[SampleVerdict]) -> bool:
     """Return whether no asked node will ever accept a sample."""
-    return Verdict.DELETED in said and all(one is Verdict.DELETED or one.is_kept for one in said)
+    return SampleVerdict.DELETED in said and all(one is SampleVerdict.DELETED or one.is_kept for one in said)

@@ -18,7 +18,7 @@ from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions
 from engine.dds.client_protocol.decoding import decode_state
 from engine.dds.client_protocol.encoding import encode_history_request, encode_state_request
-from engine.dds.client_protocol.messages import RequestId, State
+from engine.dds.client_protocol.messages import RequestId, StateAnswer
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.selfcheck import check_layouts
@@ -83,7 +83,7 @@ class Session:
         self._types: dict[bytes, tuple[str, TypeRef]] = {}
         self.malformed = 0
         self._members: list[Member] = []
-        self._answers: dict[int, list[tuple[bytes, State]]] = {}
+        self._answers: dict[int, list[tuple[bytes, StateAnswer]]] = {}
         self._closing = False
         self._fault: BaseException | None = None
         settings = cyclone_uri() if uri is None else uri
@@ -173,7 +173,7 @@ class Session:
         self._answers[number] = []  # answers are processed only after the lock is free
         return number
 
-    def answers(self, number: int) -> list[tuple[bytes, State]]:
+    def answers(self, number: int) -> list[tuple[bytes, StateAnswer]]:
         """Return (service, answer) pairs for a state request."""
         return self._answers[number]
 

@@ -16,7 +16,7 @@ from engine.dds.client_protocol.naming import (
     NAMES,
     VERDICTS,
     SampleName,
-    Verdict,
+    SampleVerdict,
     first_names,
     pack_names,
     unpack_verdicts,
@@ -27,7 +27,7 @@ from ospltool.client.errors import Missing, OutdatedService, PreconditionNotMet,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from engine.dds.client_protocol.messages import State
+    from engine.dds.client_protocol.messages import StateAnswer
 
 MAX_SAID: Final = 10
 """Most samples that `Missing` names."""
@@ -35,10 +35,10 @@ _EARLIER: Final = {"until_ns": None}
 """Part of the request without which services of the earlier version would not answer."""
 _KEPT: Final = (Policy.Durability.Transient, Policy.Durability.Persistent)
 _REASONS: Final = {
-    Verdict.MISSING: Reason.NEVER_ARRIVED,
-    Verdict.REFUSED: Reason.REFUSED,
-    Verdict.IN_MEMORY: Reason.NOT_ON_DISK,
-    Verdict.DELETED: Reason.DELETED,
+    SampleVerdict.MISSING: Reason.NEVER_ARRIVED,
+    SampleVerdict.REFUSED: Reason.REFUSED,
+    SampleVerdict.IN_MEMORY: Reason.NOT_ON_DISK,
+    SampleVerdict.DELETED: Reason.DELETED,
 }
 
 
@@ -97,26 +97,26 @@ class NamedQuestion:
         """Return the binary part."""
         return {NAMES: pack_names(self.names)}
 
-    def verdicts(self, state: State) -> tuple[Verdict, ...]:
+    def verdicts(self, state: StateAnswer) -> tuple[SampleVerdict, ...]:
         """Return a node's verdict on each name; MISSING for all if its answer is malformed."""
         try:
             return unpack_verdicts(state.extensions.get(VERDICTS, b""), len(self.names))
         except Malformed:
-            return (Verdict.MISSING,) * len(self.names)
+            return (SampleVerdict.MISSING,) * len(self.names)
 
-    def missing(self, answers: Mapping[bytes, State]) -> dict[bytes, list[Missing]]:
+    def missing(self, answers: Mapping[bytes, StateAnswer]) -> dict[bytes, list[Missing]]:
         """Return what is missing at each node that must store the samples."""
         return {service: list(self._missing_at(state)) for service, state in answers.items()}
 
-    def _missing_at(self, state: State) -> Iterator[Missing]:
-        by_verdict: dict[Verdict, list[SampleName]] = collections.defaultdict(list)
+    def _missing_at(self, state: StateAnswer) -> Iterator[Missing]:
+        by_verdict: dict[SampleVerdict, list[SampleName]] = collections.defaultdict(list)
         for name, verdict in zip(self.names, self.verdicts(state), strict=True):
             if not verdict.is_kept:
                 by_verdict[verdict].append(name)
         detail = printable(added(state).get("reason", ""))
         for verdict, names in sorted(by_verdict.items()):
             reason = _REASONS[verdict]
-            if not added(state).get("complete") and verdict is not Verdict.DELETED:
+            if not added(state).get("complete") and verdict is not SampleVerdict.DELETED:
                 reason = Reason.NOT_COMPLETE
             first = tuple(sorted(names)[:MAX_SAID])
             yield Missing(self.topic, name_of(state), reason, len(names), first, detail)
@@ -161,7 +161,7 @@ class CountedQuestion:
         """Return the binary part, which is empty."""
         return {}
 
-    def missing(self, answers: Mapping[bytes, State]) -> dict[bytes, list[Missing]]:
+    def missing(self, answers: Mapping[bytes, StateAnswer]) -> dict[bytes, list[Missing]]:
         """Return what is missing at each node that must store the samples."""
         known = {service: added(state) for service, state in answers.items()}
         now = self.count()
@@ -190,7 +190,7 @@ class CountedQuestion:
         return found
 
     def _missing_at(
-        self, state: State, values: dict[str, Any], now: int, *, has_all: bool, lacks: int
+        self, state: StateAnswer, values: dict[str, Any], now: int, *, has_all: bool, lacks: int
     ) -> Iterator[Missing]:
         node, detail = name_of(state), printable(values.get("reason", ""))
         captured, refused = values.get("captured"), values.get("refused")
@@ -219,11 +219,13 @@ class Survey:
 
     question: Question | None = None
     services: frozenset[bytes] = frozenset()
-    answers: dict[bytes, State] = dataclasses.field(default_factory=dict)
+    answers: dict[bytes, StateAnswer] = dataclasses.field(default_factory=dict)
     missed: dict[bytes, list[Missing]] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, question: Question, services: frozenset[bytes], answers: Mapping[bytes, State]) -> Survey:
+    def of(
+        cls, question: Question, services: frozenset[bytes], answers: Mapping[bytes, StateAnswer]
+    ) -> Survey:
         """Judge the answers.
 
         Raises:
@@ -239,7 +241,7 @@ class Survey:
         return cls(question, services, dict(answers), question.missing(required))
 
     @property
-    def required(self) -> list[State]:
+    def required(self) -> list[StateAnswer]:
         """Answers of nodes that must store the samples."""
         return [state for service, state in self.answers.items() if service in self.missed]
 
@@ -271,17 +273,17 @@ class Survey:
                 found.append(Missing(topic, "", Reason.TOO_FEW_NODES, 0, detail=said))
         return tuple(found)
 
-    def _counted(self) -> list[State]:
+    def _counted(self) -> list[StateAnswer]:
         """Return the nodes that keep samples as durably as their QoS demands, and share them."""
         return [state for state in self.required if may_count(state)]
 
 
-def may_count(state: State) -> bool:
+def may_count(state: StateAnswer) -> bool:
     """Return whether a node keeps PERSISTENT samples on its disk, and shares its set."""
     return not added(state).get("weaker") and not _not_shared(state)
 
 
-def uncounted(topic: str, state: State) -> Iterator[Missing]:
+def uncounted(topic: str, state: StateAnswer) -> Iterator[Missing]:
     """Yield the reasons for which a node does not count."""
     if added(state).get("weaker"):
         yield Missing(topic, name_of(state), Reason.MEMORY_ONLY, 0)
@@ -289,6 +291,6 @@ def uncounted(topic: str, state: State) -> Iterator[Missing]:
         yield Missing(topic, name_of(state), Reason.NOT_SHARED, 0, detail=_not_shared(state))
 
 
-def _not_shared(state: State) -> str:
+def _not_shared(state: StateAnswer) -> str:
     """Return a node's reason not to share its set; empty if it shares."""
     return printable(added(state).get("not_shared") or "")

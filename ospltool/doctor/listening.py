@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from engine.dds.channel import CONSOLE_TOPICS, PARTITION, Channel, Received
+from engine.dds.channel import CONSOLE_TOPICS, PARTITION, Channel, ReceivedMessage
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.waiting import Signal
@@ -91,7 +91,7 @@ class Notes:
             else:
                 self._left_out.add(change.guid)
 
-    def hear(self, messages: Iterable[Received]) -> None:
+    def hear(self, messages: Iterable[ReceivedMessage]) -> None:
         """Take messages of nodes; count those that cannot be decoded."""
         for received in messages:
             try:

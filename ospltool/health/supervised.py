@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.supervisor.policy import Phase
+from engine.supervisor.policy import NodePhase
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
 from engine.supervisor.status import Condition, NodeStatus, status_of
 from ospltool.health.scene import Word
@@ -33,7 +33,7 @@ def words(environ: Mapping[str, str], domain_id: int) -> dict[str, Word]:
 
 def _word(status: NodeStatus) -> Word:
     record = status.record
-    in_order = status.condition is Condition.STOPPED and record.phase is Phase.ENDED
+    in_order = status.condition is Condition.STOPPED and record.phase is NodePhase.ENDED
     told = [str(status.condition)] if status.condition in _WORTH_TELLING else []
     if status.store_problem:
         told.append(f"its store: {status.store_problem}")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from engine.dds.channel import CONSOLE_TOPICS, PARTITION, PAST_TOPICS, Channel, Received
+from engine.dds.channel import CONSOLE_TOPICS, PARTITION, PAST_TOPICS, Channel, ReceivedMessage
 from engine.dds.discovery import Discovery, ParticipantGone, ParticipantSeen
 from engine.dds.errors import DdsError
 from engine.dds.interfaces import interface_of
@@ -51,7 +51,7 @@ class _Link:
             raise
         self._replicas: Channel | None = None
 
-    def take(self) -> tuple[list[Received], list[ParticipantGone]]:
+    def take(self) -> tuple[list[ReceivedMessage], list[ParticipantGone]]:
         """Take the received messages and the participants that left."""
         changes = self.discovery.take()
         if self._replicas is None and any(map(_is_service, changes)):
@@ -172,7 +172,7 @@ class LiveFeed:
                     self._inbox.put(notice)
             self._news.set()
 
-    def _decode(self, received: Received) -> Heard | HeardReplica | NodeEvent | NodePast | Notice:
+    def _decode(self, received: ReceivedMessage) -> Heard | HeardReplica | NodeEvent | NodePast | Notice:
         now_ns = self._clock()
         try:
             if received.topic == view.TOPIC:
@@ -191,7 +191,7 @@ class LiveFeed:
         self._is_there((Of.NODE, message.id), message.name, received.participant, now_ns)
         return Heard(message, now_ns)
 
-    def _replica(self, received: Received, now_ns: int) -> HeardReplica | Notice:
+    def _replica(self, received: ReceivedMessage, now_ns: int) -> HeardReplica | Notice:
         shown = view.decode(received.payload)
         if shown.name != received.sender_id:
             return _impostor(received, shown.name, now_ns)
@@ -235,6 +235,6 @@ def _is_service(change: object) -> bool:
     return change.tag.role is TagRole.PERSISTENCE
 
 
-def _impostor(received: Received, sender: str, now_ns: int) -> Notice:
+def _impostor(received: ReceivedMessage, sender: str, now_ns: int) -> Notice:
     text = f"{received.topic}, sender {received.sender_id} speaks for {sender}"
     return Notice(NoticeKind.FAULT, now_ns, text)

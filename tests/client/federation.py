@@ -18,7 +18,7 @@ from engine.dds.client_protocol.messages import (
     GroupState,
     HistoryRequest,
     Link,
-    State,
+    StateAnswer,
     StateRequest,
 )
 from engine.dds.participant import NodeParticipant, TagRole
@@ -84,7 +84,7 @@ class Federation:
             for name in self.groups
             if any(matches(one, name) for one in request.partitions) and matches(request.topic, "Reading")
         ]
-        answer = encoding.encode_state(State(SERVER, (request.request,), tuple(groups[:1])))
+        answer = encoding.encode_state(StateAnswer(SERVER, (request.request,), tuple(groups[:1])))
         self._states.write(answer, time.time_ns())
 
     def _answer(self, request: HistoryRequest) -> None:

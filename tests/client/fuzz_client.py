@@ -19,13 +19,13 @@ from engine.dds.client_protocol import decoding, encoding, extensions, naming
 from engine.dds.client_protocol.messages import (
     INFINITE,
     Bead,
+    ByteOrder,
     ErrorCode,
-    Format,
     GroupState,
     HistoryRequest,
     Link,
     RequestId,
-    State,
+    StateAnswer,
     StateRequest,
     Time,
 )
@@ -125,7 +125,7 @@ def _protocol() -> list[Target]:
         _REQUEST,
         "Observation",
         ("ships*", "", "weather"),
-        Format.LITTLE_ENDIAN,
+        ByteOrder.LITTLE_ENDIAN,
         3,
         Time(10, 5),
         INFINITE,
@@ -169,7 +169,7 @@ def _protocol() -> list[Target]:
         ),
         Target(
             "client-state",
-            [encoding.encode_state(State(_SERVER, (_REQUEST,), groups, answer))],
+            [encoding.encode_state(StateAnswer(_SERVER, (_REQUEST,), groups, answer))],
             refusing(_state, Malformed),
             CHEAP,
         ),

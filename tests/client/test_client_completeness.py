@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.client_service.held import Held
+from engine.client_service.held import ClientView
 from engine.core.interest import Interest
 from engine.core.namespaces import Group, MergeType
 from engine.core.states import Phase
@@ -13,7 +13,7 @@ from tests.simulation.scenarios import SLOW, TOPIC, Scenario, node
 def completeness(scenario: Scenario, name: str) -> list[Completeness]:
     runtime = scenario.node(name).runtime
     assert runtime is not None
-    held = Held(runtime)
+    held = ClientView(runtime)
     interest = Interest(TOPIC.topic, (TOPIC.partition,))
     return [
         held.completeness(state, Group(TOPIC.partition, TOPIC.topic)) for state in held.name_spaces(interest)

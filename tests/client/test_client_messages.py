@@ -14,14 +14,14 @@ from engine.dds.client_protocol.messages import (
     INFINITE,
     ZERO,
     Bead,
+    ByteOrder,
     Completeness,
     ErrorCode,
-    Format,
     GroupState,
     HistoryRequest,
     Link,
     RequestId,
-    State,
+    StateAnswer,
     StateRequest,
     Time,
 )
@@ -43,7 +43,7 @@ HISTORY_REQUEST = HistoryRequest(
     REQUEST,
     "Observation",
     ("ships*", "", "weather"),
-    Format.LITTLE_ENDIAN,
+    ByteOrder.LITTLE_ENDIAN,
     3,
     Time(10, 5),
     INFINITE,
@@ -58,7 +58,7 @@ HISTORY_REQUEST = HistoryRequest(
     {"ospltool": b'{"follow":true}', "x": b""},
 )
 STATE_REQUEST = StateRequest(REQUEST, "Observation", ("a", "*"), (SERVER,), Time(1, 2), {"n": b"\0\1"})
-STATE = State(
+STATE = StateAnswer(
     SERVER,
     (REQUEST, RequestId(bytes(16), 0)),
     (GroupState("a", "T", Completeness.COMPLETE), GroupState("", "U", 1)),

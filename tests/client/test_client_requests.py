@@ -16,14 +16,14 @@ from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
 from engine.dds.client_protocol import decoding, encoding, endpoints, naming
 from engine.dds.client_protocol.messages import (
     Bead,
+    ByteOrder,
     ErrorCode,
-    Format,
-    History,
+    HistoryPart,
     HistoryRequest,
-    Kind,
     Link,
     RequestId,
-    State,
+    SampleKind,
+    StateAnswer,
     StateRequest,
     Time,
 )
@@ -185,10 +185,10 @@ class Stranger:
         )
         return dataclasses.replace(made, **changes)
 
-    def ask(self, request: HistoryRequest) -> tuple[list[History], Link]:
+    def ask(self, request: HistoryRequest) -> tuple[list[HistoryPart], Link]:
         """The samples of an answer, and its end."""
         self._requests.write(encoding.encode_history_request(request), time.time_ns())
-        parts: list[History] = []
+        parts: list[HistoryPart] = []
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             self._signal.wait(1.0)
@@ -202,7 +202,7 @@ class Stranger:
                 parts.append(part)
         raise AssertionError("no answer")
 
-    def state(self, partitions: tuple[str, ...]) -> State:
+    def state(self, partitions: tuple[str, ...]) -> StateAnswer:
         self._number += 1
         request = StateRequest(RequestId(self.id, self._number), "Reading", partitions)
         self._state_requests.write(encoding.encode_state_request(request), time.time_ns())
@@ -237,17 +237,17 @@ def stranger(lab: ClientLab) -> Iterator[Stranger]:
 def test_a_client_of_another_product_is_served_by_the_protocol_alone(
     lab: ClientLab, stranger: Stranger
 ) -> None:
-    parts, link = stranger.ask(stranger.request(format=Format.LITTLE_ENDIAN))
+    parts, link = stranger.ask(stranger.request(format=ByteOrder.LITTLE_ENDIAN))
     assert link == Link(12, Completeness.COMPLETE, ErrorCode.OK)
     beads = [part.content for part in parts if isinstance(part.content, Bead)]
     assert all(part.extensions == {} for part in parts)
-    assert [kind for bead in beads for kind in Kind if kind == bead.kind].count(Kind.WRITE) == 10
+    assert [kind for bead in beads for kind in SampleKind if kind == bead.kind].count(SampleKind.WRITE) == 10
     for bead in beads:
         read = Reading.deserialize(b"\0\1\0\0" + bead.payload)  # disposes, too, carry a whole sample
-        assert (bead.partitions, bead.format) == (STOCK, Format.LITTLE_ENDIAN)
+        assert (bead.partitions, bead.format) == (STOCK, ByteOrder.LITTLE_ENDIAN)
         assert read.text == f"reading {read.number}"
     ended = {Reading.deserialize(b"\0\1\0\0" + one.payload).number: one.kind for one in beads if one.kind}
-    assert ended == {3: Kind.DISPOSE, 4: Kind.UNREGISTER}
+    assert ended == {3: SampleKind.DISPOSE, 4: SampleKind.UNREGISTER}
     state = stranger.state(("stock",))
     assert [(one.partition, one.completeness) for one in state.groups] == [("stock", 2)]
     link_codes: dict[ErrorCode, dict[str, Any]] = {
@@ -267,7 +267,7 @@ def test_a_client_of_another_product_is_served_by_the_protocol_alone(
     for code, changes in link_codes.items():
         parts, link = stranger.ask(stranger.request(**changes))
         assert (parts, link.count, ErrorCode(link.error)) == ([], 0, code)
-    parts, link = stranger.ask(stranger.request(format=Format.BIG_ENDIAN))
+    parts, link = stranger.ask(stranger.request(format=ByteOrder.BIG_ENDIAN))
     assert (len(parts), link.error, link.completeness) == (2, ErrorCode.INVALID_SERIALIZATION, 1)
     lab.check()
 

@@ -11,8 +11,8 @@ import pytest
 
 from engine.dataset.sample import DATA
 from engine.dds.client_protocol import decoding, encoding, endpoints, extensions, naming
-from engine.dds.client_protocol.messages import RequestId, State
-from engine.dds.client_protocol.naming import SampleName, Verdict
+from engine.dds.client_protocol.messages import RequestId, StateAnswer
+from engine.dds.client_protocol.naming import SampleName, SampleVerdict
 from engine.dds.errors import TIMEOUT, DdsTimeout
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.uri import cyclone_uri
@@ -55,8 +55,8 @@ class Service:
     def _answer(self, request: RequestId) -> None:
         values = {"required": True, "complete": True, "partitions": ["stock"], "reason": "not yet"}
         added = extensions.pack(name=self._name, answers=self._version, **values)
-        verdicts = {naming.VERDICTS: bytes([Verdict.IN_MEMORY])}
-        state = State(self._participant.guid, (request,), (), {**added, **verdicts})
+        verdicts = {naming.VERDICTS: bytes([SampleVerdict.IN_MEMORY])}
+        state = StateAnswer(self._participant.guid, (request,), (), {**added, **verdicts})
         self._states.write(encoding.encode_state(state), time.time_ns())
 
     def close(self) -> None:

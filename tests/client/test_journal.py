@@ -123,7 +123,7 @@ def test_a_journal_does_not_grow_with_what_is_stored(tmp_path: Path, monkeypatch
         assert entry is not None
         entry.is_written = True
         entries = ledger.first()
-        verdicts = [naming.Verdict.STORED] * len(entries)
+        verdicts = [naming.SampleVerdict.STORED] * len(entries)
         ledger.judge(entries[:-1], [("n", ["stock"], True, verdicts[:-1])])
         sizes.append(journal.size)
     assert max(sizes) < 25_000
@@ -199,7 +199,7 @@ def test_names_and_samples_travel_whole_or_not_at_all(
 
 
 def test_what_is_not_a_name_or_a_verdict_is_refused() -> None:
-    assert naming.unpack_verdicts(b"\6\0", 2) == (naming.Verdict.STORED, naming.Verdict.MISSING)
+    assert naming.unpack_verdicts(b"\6\0", 2) == (naming.SampleVerdict.STORED, naming.SampleVerdict.MISSING)
     for wrong in (b"\6", b"\6\7"):
         with pytest.raises(Malformed):
             naming.unpack_verdicts(wrong, 2)

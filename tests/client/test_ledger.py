@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
-from engine.dds.client_protocol.naming import Verdict
+from engine.dds.client_protocol.naming import SampleVerdict
 from ospltool.client.ledger import Ledger
 
 HELD, STORED, MISSING, MEMORY, SUPERSEDED, DELETED = (
-    Verdict.HELD,
-    Verdict.STORED,
-    Verdict.MISSING,
-    Verdict.IN_MEMORY,
-    Verdict.SUPERSEDED,
-    Verdict.DELETED,
+    SampleVerdict.HELD,
+    SampleVerdict.STORED,
+    SampleVerdict.MISSING,
+    SampleVerdict.IN_MEMORY,
+    SampleVerdict.SUPERSEDED,
+    SampleVerdict.DELETED,
 )
 IN_A, IN_BOTH = ("a",), ("a", "b")
 
@@ -74,11 +74,11 @@ def test_what_is_on_disk_counts_from_then_on_and_in_each_partition() -> None:
 
 @given(
     st.text("abc", max_size=12),
-    st.lists(st.lists(st.lists(st.sampled_from(list(Verdict)), min_size=12, max_size=12), max_size=3)),
+    st.lists(st.lists(st.lists(st.sampled_from(list(SampleVerdict)), min_size=12, max_size=12), max_size=3)),
     st.integers(1, 3),
 )
 def test_nothing_leaves_that_fewer_nodes_have(
-    keys: str, rounds: list[list[list[Verdict]]], nodes: int
+    keys: str, rounds: list[list[list[SampleVerdict]]], nodes: int
 ) -> None:
     ledger = ledger_of(keys, nodes=nodes)
     has: dict[int, set[int]] = {}

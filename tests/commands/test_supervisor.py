@@ -15,7 +15,7 @@ import pytest
 from engine.supervisor import control
 from engine.supervisor.control import Stop
 from engine.supervisor.launch import Launch, LaunchError
-from engine.supervisor.policy import Action, Phase
+from engine.supervisor.policy import Action, NodePhase
 from engine.supervisor.processes import ProcessIdentity, identify
 from engine.supervisor.rundir import NodeDirectory, RunDirectory
 from engine.supervisor.status import Condition, NodeStatus, status_of
@@ -164,7 +164,7 @@ def test_a_node_that_fails_at_start_is_reported(world: World, mode: str, reason:
     started = world.start(mode)
     assert started.has_failed
     assert started.record is not None
-    assert (started.record.phase, started.record.reason) == (Phase.DIED, reason)
+    assert (started.record.phase, started.record.reason) == (NodePhase.DIED, reason)
     assert world.status().sentence == f'ospltool system with domain name "fake" has died: {reason}'
     assert "Report      : ERROR" in (world.work / "ospl-error.log").read_text()
 

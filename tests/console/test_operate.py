@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from engine.supervisor.policy import Phase
+from engine.supervisor.policy import NodePhase
 from engine.supervisor.processes import ProcessIdentity
-from engine.supervisor.rundir import NodeDirectory, Record, node_key
+from engine.supervisor.rundir import NodeDirectory, RunRecord, node_key
 from engine.supervisor.status import Condition, NodeStatus
 from ospltool.live.feed import Heard, Notice, NoticeKind, Update
 from ospltool.live.model import SystemModel
@@ -39,7 +39,7 @@ def status(
     changed_ns: int = 1,
 ) -> NodeStatus:
     process = ProcessIdentity(pid, 1, "boot")
-    record = Record(
+    record = RunRecord(
         uri=configuration,
         configuration=configuration,
         domain_name=domain_name,
@@ -47,7 +47,7 @@ def status(
         role="R",
         store="/s",
         terminate_period_s=10,
-        phase=Phase.RUNNING,
+        phase=NodePhase.RUNNING,
         reason="",
         restarts=0,
         is_unresponsive=False,

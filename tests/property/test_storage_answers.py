@@ -10,7 +10,7 @@ from engine.client_service.storage import Storage, StorageQuestion
 from engine.dataset.captured import CapturedSample
 from engine.dataset.history import retained
 from engine.dataset.sample import Sample, make_sample
-from engine.dds.client_protocol.naming import SampleName, Verdict
+from engine.dds.client_protocol.naming import SampleName, SampleVerdict
 from tests.property.samples import DEPTHS, GROUPS
 from tests.property.test_capture_batches import ROUTES, WRITER_GONE, Run, batches
 
@@ -18,7 +18,7 @@ GROUP = GROUPS[0]
 WRITTEN_THERE = [writer for writer, groups in ROUTES.items() if GROUP in groups]
 
 
-def ask(run: Run, samples: list[Sample]) -> list[Verdict]:
+def ask(run: Run, samples: list[Sample]) -> list[SampleVerdict]:
     """The verdicts of a node that is asked and does not wait."""
     storage = Storage(run.runtime)
     states = run.runtime.core.name_spaces
@@ -72,28 +72,28 @@ def test_stored_is_on_the_disk_and_missing_would_be_taken(
     verdicts = check(run, depth, written)
     captured = {one.digest for one in written[len(never) :]}
     for sample, verdict in zip(written, verdicts, strict=True):
-        assert verdict >= Verdict.DELETED or sample.digest not in captured
+        assert verdict >= SampleVerdict.DELETED or sample.digest not in captured
         assert not (verdict.is_kept and 0 < floor >= sample.source_time_ns), "what was deleted is not stored"
 
 
-def check(run: Run, depth: int, written: list[Sample]) -> list[Verdict]:
+def check(run: Run, depth: int, written: list[Sample]) -> list[SampleVerdict]:
     verdicts = ask(run, written)
     on_disk = run.on_disk().get(GROUP, set())
     group_set = run.runtime.spaces["all"].working.groups[GROUP]
     for sample, verdict in zip(written, verdicts, strict=True):
         history = list(group_set.instance(sample.key))
         together = sorted({*history, sample})
-        if verdict is Verdict.STORED:
+        if verdict is SampleVerdict.STORED:
             assert sample in on_disk
-        elif verdict is Verdict.SUPERSEDED:
+        elif verdict is SampleVerdict.SUPERSEDED:
             assert retained(together, depth) == history
             assert set(history) <= on_disk
-        elif verdict is Verdict.DELETED:
+        elif verdict is SampleVerdict.DELETED:
             assert sample.source_time_ns <= group_set.floor_ns
-        elif verdict is Verdict.MISSING:
+        elif verdict is SampleVerdict.MISSING:
             assert sample not in history
             assert sample in retained(together, depth)
         else:
-            assert verdict is Verdict.IN_MEMORY
+            assert verdict is SampleVerdict.IN_MEMORY
             assert sample in history or retained(together, depth) == history
     return verdicts

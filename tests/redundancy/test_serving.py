@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.capture.neighbourhood import Changes, DurableReader
+from engine.capture.neighbourhood import Changes, HistoryReader
 from engine.config.persistence import load
 from engine.core.namespaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
 from engine.dataset.sample import DATA
 from engine.dds.topics import description_of
-from engine.dds.wiretypes import State
+from engine.dds.wiretypes import SenderState
 from engine.persistence.core.codec import MessageFault
 from engine.persistence.core.messages import OriginalSample
 from engine.persistence.service import late_readers as serving_module
@@ -32,11 +32,11 @@ from engine.persistence.service.late_readers import (
 )
 
 CONFIGURATION = str(pathlib.Path(__file__).parents[2] / "samples" / "redundant-persistence" / "service.xml")
-TYPE = description_of(State)
+TYPE = description_of(SenderState)
 DESCRIPTION = GroupDescription(Group("p", "t", TYPE.type_id), TYPE, GroupQos(DurabilityKind.PERSISTENT))
 ID = group_id(DESCRIPTION.group)
-READER = DurableReader(bytes(16), ("10.0.0.1:1",), "t", ("p",))
-OTHER = DurableReader(b"\1" * 16, ("10.0.0.1:2",), "t", ("*",))
+READER = HistoryReader(bytes(16), ("10.0.0.1:1",), "t", ("p",))
+OTHER = HistoryReader(b"\1" * 16, ("10.0.0.1:2",), "t", ("*",))
 START_S, START_NS = 1_000.0, 10**18
 
 
@@ -66,7 +66,7 @@ class One:
         groups.learn(DESCRIPTION)
         self.name = name
         self.kept = [sample(number) for number in (1, 2, 3)]
-        self.given: list[tuple[DurableReader, list[int]]] = []
+        self.given: list[tuple[HistoryReader, list[int]]] = []
         self.reached: frozenset[bytes] = frozenset()
         self.problem = ""
         self._under_way: list[tuple[Callable[[], ReaderDelivery], Callable[[ReaderDelivery], None]]] = []
@@ -80,14 +80,14 @@ class One:
             submit=lambda work, done: self._under_way.append((work, done)),
         )
 
-    def _deliver(self, reader: DurableReader, groups: Groupwise) -> ReaderDelivery:
+    def _deliver(self, reader: HistoryReader, groups: Groupwise) -> ReaderDelivery:
         numbers = [one.key[0] for _, samples in groups for one in samples]
         self.given.append((reader, numbers))
         return ReaderDelivery(
             "t", "p", reader.participant.hex(), len(numbers), 0.0, self.problem, self.reached
         )
 
-    def sees(self, *ends: bytes, reader: DurableReader = READER, is_further: bool = False) -> None:
+    def sees(self, *ends: bytes, reader: HistoryReader = READER, is_further: bool = False) -> None:
         self.part.discovered(Changes(ends_seen=[(reader, end, is_further) for end in ends]))
 
     def finish(self) -> None:
@@ -146,7 +146,7 @@ def alone(clock: Clock, *, synchronizes: bool = True) -> One:
     return replica
 
 
-def check_given(replica: One, clock: Clock, *numbers: int, reader: DurableReader = READER) -> None:
+def check_given(replica: One, clock: Clock, *numbers: int, reader: HistoryReader = READER) -> None:
     """The next turn gives just these samples to the reader's process."""
     replica.given.clear()
     replica.part.turn(clock.now_s)

@@ -13,7 +13,7 @@ from engine.core.namespaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA
 from engine.dds.topics import description_of
-from engine.dds.wiretypes import State
+from engine.dds.wiretypes import SenderState
 from engine.persistence.core.codec import MessageFault, encode
 from engine.persistence.core.messages import (
     Inventory,
@@ -31,7 +31,7 @@ from engine.persistence.service.groups import Groups, group_id, writer_name
 from engine.persistence.service.synchronization import GROUPS, Synchronization
 
 ON = SynchronizationSettings(enable=True)
-TYPE = description_of(State)
+TYPE = description_of(SenderState)
 DESCRIPTION = GroupDescription(
     Group("p", "t", TYPE.type_id), TYPE, GroupQos(DurabilityKind.PERSISTENT, by_source_timestamp=True)
 )

@@ -34,9 +34,9 @@ from engine.store.files import LEDGER, LOCK, Lock, lock_holder
 from engine.store.interface import StoreError
 from engine.store.opening import open_store
 from engine.supervisor.launch import Launch, LaunchError
-from engine.supervisor.policy import Phase
+from engine.supervisor.policy import NodePhase
 from engine.supervisor.processes import identify
-from engine.supervisor.rundir import NodeDirectory, Record
+from engine.supervisor.rundir import NodeDirectory, RunRecord
 from engine.supervisor.status import status_of
 from ospltool.analytics.case import CaseError, files_of, open_case, write_meta
 from ospltool.analytics.contract import META_FILE, Detail
@@ -202,7 +202,9 @@ def _processes(scratch: pathlib.Path) -> list[Target]:
     directory = scratch / "run"
     directory.mkdir()
     node = NodeDirectory(directory)
-    record = Record("u", "c", "n", 1, "r", "", 10.0, Phase.DIED, "why", 1, False, 5, 6, us, us, 1, "fault", 7)
+    record = RunRecord(
+        "u", "c", "n", 1, "r", "", 10.0, NodePhase.DIED, "why", 1, False, 5, 6, us, us, 1, "fault", 7
+    )
     node.write_record(record)
     whole = (directory / "supervisor.json").read_bytes()
     state = json.dumps({"state": "COMPLETE", "time_ns": 5, "pid": us.pid, "problem": "full", "unstored": 3})
@@ -238,12 +240,12 @@ def _status(node: NodeDirectory) -> None:
         found.sentence.encode()
 
 
-def _state(directory: pathlib.Path, record: Record, data: bytes) -> None:
+def _state(directory: pathlib.Path, record: RunRecord, data: bytes) -> None:
     """The state of a node that runs."""
     node = NodeDirectory(directory.with_name("running"))
     if not node.path.exists():
         node.make()
-        node.write_record(dataclasses.replace(record, phase=Phase.RUNNING))
+        node.write_record(dataclasses.replace(record, phase=NodePhase.RUNNING))
     (node.path / "state.json").write_bytes(data)
     _status(node)
 

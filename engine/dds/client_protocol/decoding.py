@@ -11,11 +11,11 @@ from engine.dds.client_protocol.messages import (
     ID_BYTES,
     Bead,
     GroupState,
-    History,
+    HistoryPart,
     HistoryRequest,
     Link,
     RequestId,
-    State,
+    StateAnswer,
     StateRequest,
     Time,
 )
@@ -43,7 +43,7 @@ def decode_state_request(payload: bytes) -> StateRequest:
     )
 
 
-def decode_state(payload: bytes) -> State:
+def decode_state(payload: bytes) -> StateAnswer:
     """The message in a sample.
 
     Raises:
@@ -56,7 +56,7 @@ def decode_state(payload: bytes) -> State:
     for _ in range(reader.count()):
         groups.append(GroupState(reader.text(), reader.text(), reader.u16()))
         _extensions(reader)
-    return State(server, requests, tuple(groups), _extensions(reader))
+    return StateAnswer(server, requests, tuple(groups), _extensions(reader))
 
 
 def decode_history_request(payload: bytes) -> HistoryRequest:
@@ -92,7 +92,7 @@ def decode_history_request(payload: bytes) -> HistoryRequest:
     )
 
 
-def decode_history(payload: bytes) -> History:
+def decode_history(payload: bytes) -> HistoryPart:
     """The message in a sample.
 
     Raises:
@@ -111,10 +111,10 @@ def decode_history(payload: bytes) -> History:
         content = Link(reader.u32(), reader.u16(), reader.u32())
     else:
         raise Malformed(f"content of kind {kind}")
-    return History(server, requests, content, _extensions(reader))
+    return HistoryPart(server, requests, content, _extensions(reader))
 
 
-def _quick_bead(payload: bytes) -> History | None:
+def _quick_bead(payload: bytes) -> HistoryPart | None:
     """Decode the usual message fast: one sample for one request, little-endian. None for any other."""
     if payload[:2] != HEADER[:2] or len(payload) < _QUICK.size:
         return None
@@ -128,7 +128,7 @@ def _quick_bead(payload: bytes) -> History | None:
     reader.raw(ID_BYTES)
     bead = Bead(writer, Time(seconds, nanoseconds), sequence, partitions, what, reader.u16(), reader.octets())
     request = RequestId(client[::-1] + more[::-1], number)
-    return History(prefix[::-1] + suffix[::-1], (request,), bead, _extensions(reader))
+    return HistoryPart(prefix[::-1] + suffix[::-1], (request,), bead, _extensions(reader))
 
 
 def _bead(reader: CdrReader) -> Bead:

@@ -10,7 +10,7 @@ from engine.dds.client_protocol.messages import ID_BYTES, INFINITE, MAJOR_VERSIO
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.dds.client_protocol.messages import HistoryRequest, Link, RequestId, State, StateRequest
+    from engine.dds.client_protocol.messages import HistoryRequest, Link, RequestId, StateAnswer, StateRequest
 
 _VENDOR: Final = (1, 16)
 
@@ -28,7 +28,7 @@ def encode_state_request(message: StateRequest) -> bytes:
     return writer.message()
 
 
-def encode_state(message: State) -> bytes:
+def encode_state(message: StateAnswer) -> bytes:
     """The message as a sample of its topic."""
     writer = CdrWriter()
     put_answer_head(writer, message.server, message.requests)

@@ -15,7 +15,7 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds.cdr import HEADER, Malformed
 from engine.dds.client_protocol.cdrstream import CdrWriter
 from engine.dds.client_protocol.encoding import put_answer_head
-from engine.dds.client_protocol.messages import Bead, Format, Kind, RequestId, Time
+from engine.dds.client_protocol.messages import Bead, ByteOrder, RequestId, SampleKind, Time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,10 +32,10 @@ _HEADER_BYTES: Final = 4
 _HASH_BYTES: Final = 16
 _BIG_ENDIAN_HEADER: Final = b"\x00\x00\x00\x00"
 _STATUS_OF: Final = {
-    Kind.WRITE: DATA,
-    Kind.DISPOSE: DISPOSE,
-    Kind.UNREGISTER: UNREGISTER,
-    Kind.WRITE_DISPOSE: DATA | DISPOSE,
+    SampleKind.WRITE: DATA,
+    SampleKind.DISPOSE: DISPOSE,
+    SampleKind.UNREGISTER: UNREGISTER,
+    SampleKind.WRITE_DISPOSE: DATA | DISPOSE,
 }
 _NO_LIMIT_NS: Final = (0x7FFFFFFF, 0x7FFFFFFF)
 
@@ -106,7 +106,7 @@ class SampleEncoder:
         payload = sample.payload
         time = Time.of_ns(sample.source_time_ns)
         body = payload[_HEADER_BYTES:] if self._ours or sample.status & DATA else earlier
-        format_ = Format.LITTLE_ENDIAN if payload[1] & 1 else Format.BIG_ENDIAN
+        format_ = ByteOrder.LITTLE_ENDIAN if payload[1] & 1 else ByteOrder.BIG_ENDIAN
         parts = [
             HEADER,
             self._head,
@@ -144,10 +144,10 @@ def sample_of(bead: Bead, extensions: Mapping[str, bytes]) -> tuple[Sample, int 
     time_ns = bead.source_time.ns
     extra = extensions.get(SAMPLE)
     if extra is None:
-        status = _STATUS_OF.get(Kind(bead.kind), 0) if bead.kind in set(Kind) else 0
+        status = _STATUS_OF.get(SampleKind(bead.kind), 0) if bead.kind in set(SampleKind) else 0
         if not status:
             raise Malformed(f"a sample of kind {bead.kind}")
-        header = _BIG_ENDIAN_HEADER if bead.format == Format.BIG_ENDIAN else HEADER
+        header = _BIG_ENDIAN_HEADER if bead.format == ByteOrder.BIG_ENDIAN else HEADER
         return make_sample(time_ns, bead.writer, status, b"", header + bead.payload), None
     if len(extra) < _EXTRA.size:
         raise Malformed("the ospltool extension of a sample is cut off")
@@ -158,7 +158,7 @@ def sample_of(bead: Bead, extensions: Mapping[str, bytes]) -> tuple[Sample, int 
     return make_sample(time_ns, bead.writer, status, key, header + bead.payload, sequence), depth
 
 
-def _kind(status: int) -> Kind:
+def _kind(status: int) -> SampleKind:
     if status & DATA:
-        return Kind.WRITE_DISPOSE if status & DISPOSE else Kind.WRITE
-    return Kind.DISPOSE if status & DISPOSE else Kind.UNREGISTER
+        return SampleKind.WRITE_DISPOSE if status & DISPOSE else SampleKind.WRITE
+    return SampleKind.DISPOSE if status & DISPOSE else SampleKind.UNREGISTER

@@ -29,7 +29,7 @@ class Completeness(enum.IntEnum):
     COMPLETE = 2
 
 
-class Format(enum.IntEnum):
+class ByteOrder(enum.IntEnum):
     """Byte order of payloads, as requested or sent."""
 
     ANY = 0
@@ -37,7 +37,7 @@ class Format(enum.IntEnum):
     LITTLE_ENDIAN = 2
 
 
-class Kind(enum.IntEnum):
+class SampleKind(enum.IntEnum):
     """Kind of a sample."""
 
     WRITE = 0
@@ -140,7 +140,7 @@ class GroupState:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class State:
+class StateAnswer:
     """A server's answer to a state request or, without `requests`, its notice of a change."""
 
     server: bytes
@@ -159,8 +159,8 @@ class HistoryRequest:
     """Topic name."""
     partitions: tuple[str, ...]
     """Partition expressions of the groups."""
-    format: int = Format.ANY
-    """Wanted byte order, a `Format`."""
+    format: int = ByteOrder.ANY
+    """Wanted byte order, a `ByteOrder`."""
     durability: int = 2
     """The reader's durability, as a number of the DURABILITY policy."""
     start: Time = ZERO
@@ -212,7 +212,7 @@ class Link:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class History:
+class HistoryPart:
     """A part of an answer."""
 
     server: bytes

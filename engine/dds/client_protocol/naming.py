@@ -66,7 +66,7 @@ class SampleName:
         return f"{self.source_time_ns} ns (instance {self.key.hex() or 'of a topic without keys'})"
 
 
-class Verdict(enum.IntEnum):
+class SampleVerdict(enum.IntEnum):
     """A node's verdict on one sample in one or more groups; the lowest verdict of the groups counts."""
 
     MISSING = 0
@@ -87,7 +87,7 @@ class Verdict(enum.IntEnum):
     @property
     def is_kept(self) -> bool:
         """Whether the node has done everything that its policy and the writer's QoS demand."""
-        return self >= Verdict.SUPERSEDED
+        return self >= SampleVerdict.SUPERSEDED
 
 
 def pack_names(names: Iterable[SampleName]) -> bytes:
@@ -160,12 +160,12 @@ def first_names(names: Sequence[SampleName]) -> int:
     return min(len(names), MAX_NAMES)
 
 
-def unpack_verdicts(block: bytes, count: int) -> tuple[Verdict, ...]:
+def unpack_verdicts(block: bytes, count: int) -> tuple[SampleVerdict, ...]:
     """Unpack the verdicts on `count` names.
 
     Raises:
         Malformed: the number differs, or a verdict is unknown.
     """
-    if len(block) != count or any(value > Verdict.STORED for value in block):
+    if len(block) != count or any(value > SampleVerdict.STORED for value in block):
         raise Malformed("the verdicts do not fit the question")
-    return tuple(map(Verdict, block))
+    return tuple(map(SampleVerdict, block))

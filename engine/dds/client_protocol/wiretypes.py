@@ -20,7 +20,7 @@ _Text = sequence[uint8]
 @dataclass
 @final
 @autoid("sequential")
-class Time(IdlStruct, typename="DDS.Time_t"):
+class WireTime(IdlStruct, typename="DDS.Time_t"):
     """A time or a duration."""
 
     seconds: int32
@@ -30,7 +30,7 @@ class Time(IdlStruct, typename="DDS.Time_t"):
 @dataclass
 @final
 @autoid("sequential")
-class Version(IdlStruct, typename="DDS.DurabilityVersion_t"):
+class WireVersion(IdlStruct, typename="DDS.DurabilityVersion_t"):
     """Version of the protocol."""
 
     major: uint16
@@ -87,12 +87,12 @@ class ReaderQos(IdlStruct, typename="DDS.DataReaderQos"):
     """The reader's policies."""
 
     durability: int32
-    deadline: Time
-    latency_budget: Time
+    deadline: WireTime
+    latency_budget: WireTime
     liveliness: int32
-    liveliness_lease: Time
+    liveliness_lease: WireTime
     reliability: int32
-    max_blocking: Time
+    max_blocking: WireTime
     synchronous: bool
     destination_order: int32
     history: int32
@@ -102,16 +102,16 @@ class ReaderQos(IdlStruct, typename="DDS.DataReaderQos"):
     max_samples_per_instance: int32
     user_data: sequence[uint8]
     ownership: int32
-    minimum_separation: Time
-    no_writer_delay: Time
-    disposed_delay: Time
+    minimum_separation: WireTime
+    no_writer_delay: WireTime
+    disposed_delay: WireTime
     dispose_all: bool
     invalid_samples: bool
     invalid_visibility: int32
     use_keys: bool
     keys: sequence[_Text]
     use_lifespan: bool
-    lifespan: Time
+    lifespan: WireTime
     share_name: _Text
     share: bool
 
@@ -122,15 +122,15 @@ class ReaderQos(IdlStruct, typename="DDS.DataReaderQos"):
 class HistoricalDataRequest(IdlStruct, typename="DDS.HistoricalDataRequest"):
     """Client to servers."""
 
-    version: Version
+    version: WireVersion
     request: KeyRequestId
     key("request")
     topic: _Text
     partitions: sequence[_Text]
     format: uint16
     qos: ReaderQos
-    start: Time
-    end: Time
+    start: WireTime
+    end: WireTime
     sql_filter: _Text
     sql_parameters: sequence[_Text]
     max_samples: int32
@@ -138,7 +138,7 @@ class HistoricalDataRequest(IdlStruct, typename="DDS.HistoricalDataRequest"):
     max_samples_per_instance: int32
     alignment_partitions: sequence[_Text]
     servers: sequence[Gid]
-    timeout: Time
+    timeout: WireTime
     extensions: sequence[NameValue]
 
 
@@ -156,22 +156,22 @@ class MessageQos(IdlStruct, typename="DDS.MessageQos"):
     access_scope: int32
     coherent: bool
     ordered: bool
-    latency_budget: Time
-    deadline: Time
+    latency_budget: WireTime
+    deadline: WireTime
     liveliness: int32
-    liveliness_lease: Time
-    lifespan: Time
+    liveliness_lease: WireTime
+    lifespan: WireTime
     transport_priority: int32
 
 
 @dataclass
 @final
 @autoid("sequential")
-class Bead(IdlStruct, typename="DDS.HistoricalDataBead_t"):
+class WireBead(IdlStruct, typename="DDS.HistoricalDataBead_t"):
     """One sample."""
 
     writer: array[uint8, 16]
-    source_time: Time
+    source_time: WireTime
     sequence_number: uint32
     qos: MessageQos
     partitions: sequence[_Text]
@@ -184,7 +184,7 @@ class Bead(IdlStruct, typename="DDS.HistoricalDataBead_t"):
 @dataclass
 @final
 @autoid("sequential")
-class Link(IdlStruct, typename="DDS.HistoricalDataLink_t"):
+class WireLink(IdlStruct, typename="DDS.HistoricalDataLink_t"):
     """The end of an answer."""
 
     count: uint32
@@ -196,8 +196,8 @@ class Link(IdlStruct, typename="DDS.HistoricalDataLink_t"):
 class Content(IdlUnion, discriminator=uint16, typename="DDS.HistoricalDataContent_t"):
     """A sample or the end."""
 
-    bead: case[0, Bead]
-    link: case[1, Link]
+    bead: case[0, WireBead]
+    link: case[1, WireLink]
 
 
 @dataclass
@@ -206,7 +206,7 @@ class Content(IdlUnion, discriminator=uint16, typename="DDS.HistoricalDataConten
 class HistoricalData(IdlStruct, typename="DDS.HistoricalData"):
     """Server to clients."""
 
-    version: Version
+    version: WireVersion
     server: Gid
     key("server")
     requests: sequence[PlainRequestId]
@@ -220,20 +220,20 @@ class HistoricalData(IdlStruct, typename="DDS.HistoricalData"):
 class DurabilityStateRequest(IdlStruct, typename="DDS.DurabilityStateRequest"):
     """Client to servers."""
 
-    version: Version
+    version: WireVersion
     request: KeyRequestId
     key("request")
     topic: _Text
     partitions: sequence[_Text]
     servers: sequence[Gid]
-    timeout: Time
+    timeout: WireTime
     extensions: sequence[NameValue]
 
 
 @dataclass
 @final
 @autoid("sequential")
-class GroupState(IdlStruct, typename="DDS.PartitionTopicState_t"):
+class WireGroupState(IdlStruct, typename="DDS.PartitionTopicState_t"):
     """Completeness of a group."""
 
     partition: _Text
@@ -248,9 +248,9 @@ class GroupState(IdlStruct, typename="DDS.PartitionTopicState_t"):
 class DurabilityState(IdlStruct, typename="DDS.DurabilityState"):
     """Server to clients."""
 
-    version: Version
+    version: WireVersion
     server: Gid
     key("server")
     requests: sequence[PlainRequestId]
-    groups: sequence[GroupState]
+    groups: sequence[WireGroupState]
     extensions: sequence[NameValue]

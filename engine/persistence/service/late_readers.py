@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
-from engine.capture.neighbourhood import Changes, DurableReader
+from engine.capture.neighbourhood import Changes, HistoryReader
 from engine.dataset import sample as dataset_sample
 from engine.dataset.groups import GroupDescription, is_given
 from engine.persistence.core.codec import MessageFault
@@ -56,7 +56,7 @@ Groupwise = list[tuple[GroupDescription, list[dataset_sample.Sample]]]
 class DeliverTo(Protocol):
     """Delivers samples to the readers of one kind in a process; blocks."""
 
-    def __call__(self, reader: DurableReader, groups: Groupwise) -> ReaderDelivery:
+    def __call__(self, reader: HistoryReader, groups: Groupwise) -> ReaderDelivery:
         """See `engine.capture.delivery.Directed`."""
 
 
@@ -130,7 +130,7 @@ class LateReaders(ServicePart):
         self._is_expired = is_expired
         self._deliver = deliver
         self._submit = submit
-        self._readers: dict[DurableReader, _Reader] = {}
+        self._readers: dict[HistoryReader, _Reader] = {}
         self._served: dict[str, None] = {}
         self._peers: set[str] = set()
         self._outbox: list[tuple[str, str, bytes]] = []
@@ -233,7 +233,7 @@ class LateReaders(ServicePart):
                     due_s = min(due_s, one.due_s)
         return due_s
 
-    def _serve(self, reader: DurableReader, one: _Reader) -> None:
+    def _serve(self, reader: HistoryReader, one: _Reader) -> None:
         groups: Groupwise = []
         is_whole, updates, ends = one.wants_all, one.updates, frozenset(one.unserved)
         one.missed, one.updates = False, []
@@ -282,7 +282,7 @@ class LateReaders(ServicePart):
         return sum(_reads(reader, description) for reader in self._readers)
 
 
-def _reads(reader: DurableReader, description: GroupDescription) -> bool:
+def _reads(reader: HistoryReader, description: GroupDescription) -> bool:
     return is_given(description.group, reader.topic, reader.partitions)
 
 

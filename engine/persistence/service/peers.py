@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.dds.activity import Activities
-from engine.dds.bulk import BulkReceiver, BulkSender, Received
+from engine.dds.bulk import BulkReceiver, BulkSender, ReceivedBatch
 from engine.dds.errors import DdsTimeout
 from engine.dds.participant import NodeParticipant
 from engine.dds.subscription_endpoints import PARTITION
@@ -226,7 +226,7 @@ class Peers:
         peer.close()
         return peer.link.restart()
 
-    def take(self, batch: Sequence[Received]) -> Sequence[tuple[bytes, Event]]:
+    def take(self, batch: Sequence[ReceivedBatch]) -> Sequence[tuple[bytes, Event]]:
         """Take frames from links; return events in order: (process, event)."""
         found: list[tuple[bytes, Event]] = []
         for received in batch:

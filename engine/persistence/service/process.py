@@ -15,9 +15,9 @@ from typing import Any, Final
 from engine import native
 from engine.capture.delivery import TIMEOUT_S as DELIVERY_S
 from engine.capture.delivery import Directed
-from engine.capture.neighbourhood import DurableReader
+from engine.capture.neighbourhood import HistoryReader
 from engine.capture.shell import Shell
-from engine.capture.watch import Watch
+from engine.capture.watch import Watchdog
 from engine.config.persistence import PersistenceService
 from engine.dds.channel import Channel
 from engine.dds.discovery import EndpointSeen, ParticipantGone, ParticipantSeen
@@ -180,7 +180,7 @@ class Service:
         self._intake = Intake(self._participant, signal, self._groups, self._synchronization, self._lifespans)
         self._readers = ConnectedReaders(self._participant, signal, self._submit)
         self._subscribing.begin(self._participant.guid.hex())
-        self._watch = Watch(self._shell.activities, self._tell, _no_lease, WATCH_S, detects=False)
+        self._watch = Watchdog(self._shell.activities, self._tell, _no_lease, WATCH_S, detects=False)
         self._shell.stack.callback(self._watch.close)
         self._prepare_status()
         self._listen()
@@ -246,7 +246,7 @@ class Service:
     def _fail(self, error: Exception) -> None:
         raise ServiceFault(f"a thread of the service ended: {error!r}") from error
 
-    def _deliver(self, reader: DurableReader, groups: Groupwise) -> ReaderDelivery:
+    def _deliver(self, reader: HistoryReader, groups: Groupwise) -> ReaderDelivery:
         result = self._directed.deliver(reader.participant, reader.addresses, groups)
         return ReaderDelivery(
             reader.topic,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from engine.capture.watch import Watch
+from engine.capture.watch import Watchdog
 from engine.config.persistence import PersistenceService
 from engine.dds.channel import Channel
 from engine.dds.errors import DdsTimeout
@@ -71,7 +71,7 @@ class ViewedParts:
     """The links to other replicas."""
     links: Links
     """The replicas at the other ends of the links."""
-    watch: Watch
+    watch: Watchdog
     """The deadlock watch."""
 
     def look(self, *, is_ending: bool) -> view.ReplicaView:

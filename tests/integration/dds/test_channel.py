@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from engine.dds.cdr import HEADER, pack_named
-from engine.dds.channel import Channel, PeerAttached, PeerDetached, Received
+from engine.dds.channel import Channel, PeerAttached, PeerDetached, ReceivedMessage
 from engine.dds.errors import DdsError
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
@@ -25,7 +25,7 @@ class Listener:
 
     def __init__(self, participant: NodeParticipant) -> None:
         self.channel = Channel(participant)
-        self.received: list[Received] = []
+        self.received: list[ReceivedMessage] = []
         self.changes: list[PeerAttached | PeerDetached] = []
 
     def look(self) -> None:
@@ -54,7 +54,7 @@ def test_nodes_attach_and_nothing_sent_from_then_on_is_lost(
     guid = bytes.fromhex(peer.ready()["guid"])
     listener.until(PeerAttached(guid))
     listener.channel.publish("d_message", "me", b"ping")
-    listener.until(Received("d_message", "peer", b"pong", guid))
+    listener.until(ReceivedMessage("d_message", "peer", b"pong", guid))
     assert listener.channel.peers() == {guid}
     said = []
     for line in peer.heard(20):
@@ -72,7 +72,7 @@ def test_a_node_that_comes_later_gets_the_last_state_and_no_old_message(
         listener.channel.publish("d_message", "me", b"message %d" % number)
     peer = arena.start("node", name="peer")
     guid = bytes.fromhex(peer.ready()["guid"])
-    listener.until(Received("d_status", "peer", b"state of peer", guid))
+    listener.until(ReceivedMessage("d_status", "peer", b"state of peer", guid))
     listener.until(PeerAttached(guid))
     listener.channel.publish("d_message", "me", b"last")
     heard = []
@@ -131,7 +131,7 @@ def test_a_node_that_was_silent_for_longer_than_its_lease_attaches_anew(
     peer.signal(signal.SIGCONT)
     listener.until(PeerAttached(guid))
     listener.channel.publish("d_message", "me", b"ping")
-    listener.until(Received("d_message", "peer", b"pong", guid))
+    listener.until(ReceivedMessage("d_message", "peer", b"pong", guid))
 
 
 def test_samples_that_are_not_ours_are_counted_and_never_raise(
@@ -151,7 +151,7 @@ def test_samples_that_are_not_ours_are_counted_and_never_raise(
         for rubbish in (b"", b"\0\1\0\0", b"\0\1\0\0\xff\xff\xff\x7fabcd", b"\x42" * 40):
             with pytest.raises(DdsError, match=r"BAD_PARAMETER|ERROR"):
                 same_type.write(rubbish, 4)
-        listener.until(Received("d_message", "stranger", b"good", stranger.guid))
+        listener.until(ReceivedMessage("d_message", "stranger", b"good", stranger.guid))
     assert listener.channel.malformed == {"d_message": 2}
     assert [one.payload for one in listener.received] == [b"good"]
 

@@ -9,7 +9,7 @@ from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
 from engine.dataset.living import DeliveryStep, InstanceEnd, whole
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds import directed
-from engine.dds.directed import MAX_LOW, DirectedSession, Mode
+from engine.dds.directed import MAX_LOW, DeliveryPurpose, DirectedSession
 from engine.dds.discovery import Discovery, ParticipantSeen
 from engine.dds.errors import DdsError
 from engine.dds.participant import NodeParticipant, TagRole
@@ -124,13 +124,13 @@ def test_a_sample_is_taken_again_however_often_its_writer_was_lost(
     qos = GroupQos(DurabilityKind.TRANSIENT, by_source_timestamp=True)
     key = (1).to_bytes(4, "little")
 
-    def give(number: int, partition: str, mode: Mode) -> None:
+    def give(number: int, partition: str, mode: DeliveryPurpose) -> None:
         steps = whole([plain_sample(number, 10)], frozenset((b"w" * 16,)))
         report = session.deliver("Plain", plain, qos, partition, steps, 10, mode=mode, keeps=True)
         assert (report.problem, report.acked) == ("", 1)
 
     with session_with(arena, find(target)) as session:
-        give(1, "lost", Mode.WHOLE)
+        give(1, "lost", DeliveryPurpose.WHOLE)
         assert target.expect(lambda line: "state" in line)["state"] == ALIVE
         for turn in range(MAX_LOW + 2):
             session.end("Plain", plain, "lost", [InstanceEnd(key, 10)], disposes=True, closes=True)
@@ -138,11 +138,11 @@ def test_a_sample_is_taken_again_however_often_its_writer_was_lost(
             if crowd := session.crowd:
                 for _, partition, _ in crowd:
                     if partition != "lost":
-                        give(100 + int(partition), partition, Mode.PART)
+                        give(100 + int(partition), partition, DeliveryPurpose.PART)
                 session.retire(crowd)
-            give(1, "lost", Mode.RETURN)
+            give(1, "lost", DeliveryPurpose.RETURN)
             assert target.expect(lambda line: "state" in line)["state"] == ALIVE, turn
-            give(100 + turn, str(turn), Mode.RETURN)
+            give(100 + turn, str(turn), DeliveryPurpose.RETURN)
             assert target.expect(lambda line: "state" in line)["state"] == ALIVE, turn
         assert states(target, 0.5) == [], "what the oldest kept is kept by another one"
 

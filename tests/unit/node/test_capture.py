@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from engine.node.capture import MAX_BACKLOG, Capture
+from engine.node.capture import MAX_BACKLOG, CaptureDrain
 from engine.tracing.tracer import Tracer
 
 
@@ -28,7 +28,7 @@ def test_writers_that_are_held_back_are_said_once_with_how_long_it_took() -> Non
     persistence: Any = types.SimpleNamespace(queued_changes=MAX_BACKLOG + 1, problem="")
     nobody: Any = types.SimpleNamespace(routes={})
     taps: Any = []
-    capture = Capture(taps, nobody, runtime, persistence, None, nobody, clock)
+    capture = CaptureDrain(taps, nobody, runtime, persistence, None, nobody, clock)
     for _ in range(3):
         capture.drain()
         clock.now_s += 1.0

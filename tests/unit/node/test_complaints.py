@@ -153,8 +153,8 @@ def test_a_node_with_an_unknown_interface_is_refused_not_dead(monkeypatch: pytes
     def fail(*_: object) -> None:
         raise DdsError(-1, "create domain")
 
-    def node(interface: str) -> process.Node:
-        made = process.Node(configured(interface=interface), "n", Tracer(lambda: 0, []), {})
+    def node(interface: str) -> process.RunningNode:
+        made = process.RunningNode(configured(interface=interface), "n", Tracer(lambda: 0, []), {})
         monkeypatch.setattr(made, "_begin", fail)
         return made
 

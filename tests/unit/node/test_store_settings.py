@@ -13,7 +13,7 @@ import pytest
 from engine.dataset.dataset import DataSet
 from engine.dataset.rows import SampleRows
 from engine.dds.activity import Activities
-from engine.node.capture import Capture
+from engine.node.capture import CaptureDrain
 from engine.node.disk import Disk, Pace
 from engine.store.files import DATABASE
 from engine.store.interface import GroupChange
@@ -133,6 +133,6 @@ def test_no_more_is_captured_than_the_queue_of_the_store_has_room_for(
     persistence: Any = SimpleNamespace(queued_changes=waiting, problem="")
     clock: Any = SimpleNamespace(monotonic=lambda: 0.0, wall_ns=lambda: 0)
     neighbourhood: Any = SimpleNamespace(routes={})
-    Capture(taps, neighbourhood, runtime, persistence, None, keeping, clock, max_waiting=size).drain()
+    CaptureDrain(taps, neighbourhood, runtime, persistence, None, keeping, clock, max_waiting=size).drain()
     assert asked == ([] if room is None else [room])
     assert shared.is_behind == (room is None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.capture.watch import Watch
+from engine.capture.watch import Watchdog
 from engine.dds.activity import Activities, moved
 from engine.tracing.tracer import Tracer
 
@@ -16,7 +16,7 @@ class Watched:
         self.activities = Activities(patience_s=-1.0)
         self.tracer = Tracer(lambda: 0)
         self.renewed = 0
-        self.watch = Watch(self.activities, self.tracer.event, self.renew, 1.0, detects=detects)
+        self.watch = Watchdog(self.activities, self.tracer.event, self.renew, 1.0, detects=detects)
 
     def renew(self) -> None:
         self.renewed += 1

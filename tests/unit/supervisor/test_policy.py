@@ -15,30 +15,30 @@ from engine.supervisor.policy import (
     RESTART_WINDOW_S,
     START_GRACE_S,
     Action,
-    Command,
-    Phase,
+    NodePhase,
     Rules,
-    Watch,
+    SupervisionPolicy,
+    SupervisorAction,
 )
 
 EXPIRY_S = 10.0
 TERMINATE_S = 8.0
 
 
-def watch(action: Action) -> Watch:
-    made = Watch(Rules(EXPIRY_S, TERMINATE_S, action))
-    assert made.begin(0.0) == [Command.START]
+def watch(action: Action) -> SupervisionPolicy:
+    made = SupervisionPolicy(Rules(EXPIRY_S, TERMINATE_S, action))
+    assert made.begin(0.0) == [SupervisorAction.START]
     return made
 
 
-def phase_of(node: Watch) -> Phase:
+def phase_of(node: SupervisionPolicy) -> NodePhase:
     return node.phase
 
 
-def running(action: Action) -> Watch:
+def running(action: Action) -> SupervisionPolicy:
     made = watch(action)
     made.renewed(1.0, "DISCOVER_FELLOWS_GROUPS")
-    assert made.phase is Phase.RUNNING
+    assert made.phase is NodePhase.RUNNING
     return made
 
 
@@ -46,16 +46,16 @@ def test_a_node_is_starting_until_it_leaves_init() -> None:
     node = watch(Action.SKIP)
     node.renewed(1.0, "INIT")
     node.renewed(2.0, "")
-    assert phase_of(node) is Phase.STARTING
+    assert phase_of(node) is NodePhase.STARTING
     node.renewed(3.0, "COMPLETE")
-    assert phase_of(node) is Phase.RUNNING
+    assert phase_of(node) is NodePhase.RUNNING
 
 
 def test_the_first_renewal_may_take_longer_than_the_lease() -> None:
     node = watch(Action.KILL)
     assert node.next_timer() == START_GRACE_S
     assert node.timer(START_GRACE_S - 0.1) == []
-    assert node.timer(START_GRACE_S) == [Command.KILL]
+    assert node.timer(START_GRACE_S) == [SupervisorAction.KILL]
 
 
 def test_every_renewal_moves_the_end_of_the_lease() -> None:
@@ -69,14 +69,14 @@ def test_every_renewal_moves_the_end_of_the_lease() -> None:
 @pytest.mark.parametrize(
     ("action", "commands", "phase"),
     [
-        (Action.SKIP, [], Phase.RUNNING),
-        (Action.KILL, [Command.KILL], Phase.KILLING),
-        (Action.RESTART, [Command.KILL], Phase.KILLING),
-        (Action.SYSTEM_HALT, [Command.TERMINATE], Phase.STOPPING),
+        (Action.SKIP, [], NodePhase.RUNNING),
+        (Action.KILL, [SupervisorAction.KILL], NodePhase.KILLING),
+        (Action.RESTART, [SupervisorAction.KILL], NodePhase.KILLING),
+        (Action.SYSTEM_HALT, [SupervisorAction.TERMINATE], NodePhase.STOPPING),
     ],
 )
 def test_a_lease_that_expires_has_the_configured_consequence(
-    action: Action, commands: list[Command], phase: Phase
+    action: Action, commands: list[SupervisorAction], phase: NodePhase
 ) -> None:
     node = running(action)
     assert node.timer(1.0 + EXPIRY_S) == commands
@@ -87,13 +87,13 @@ def test_a_lease_that_expires_has_the_configured_consequence(
 @pytest.mark.parametrize(
     ("action", "phase", "exit_code"),
     [
-        (Action.KILL, Phase.DIED, EXIT_DIED),
-        (Action.RESTART, Phase.RESTARTING, EXIT_ENDED),
-        (Action.SYSTEM_HALT, Phase.DIED, EXIT_DIED),
+        (Action.KILL, NodePhase.DIED, EXIT_DIED),
+        (Action.RESTART, NodePhase.RESTARTING, EXIT_ENDED),
+        (Action.SYSTEM_HALT, NodePhase.DIED, EXIT_DIED),
     ],
 )
 def test_after_an_expired_lease_the_exit_completes_the_action(
-    action: Action, phase: Phase, exit_code: int
+    action: Action, phase: NodePhase, exit_code: int
 ) -> None:
     node = running(action)
     node.timer(11.0)
@@ -116,30 +116,30 @@ def test_a_restarted_node_that_runs_again_has_no_reason_but_a_past() -> None:
     node.exited(2.0, -9)
     assert "killed by signal 9" in node.reason
     node.timer(node.next_timer() or 0)
-    assert (node.phase, "killed by signal 9" in node.reason) == (Phase.STARTING, True)
+    assert (node.phase, "killed by signal 9" in node.reason) == (NodePhase.STARTING, True)
     node.renewed(4.0, "DISCOVER_FELLOWS_GROUPS")
-    assert (node.phase, node.reason) == (Phase.RUNNING, "")
+    assert (node.phase, node.reason) == (NodePhase.RUNNING, "")
     assert (node.failure, node.failures) == ("the node ended unexpectedly (killed by signal 9)", 1)
 
 
 @pytest.mark.parametrize("action", list(Action))
 @pytest.mark.parametrize(
     ("exit_code", "phase", "supervisor_exit"),
-    [(0, Phase.ENDED, EXIT_ENDED), (EXIT_CONFIGURATION, Phase.DIED, EXIT_CONFIGURATION)],
+    [(0, NodePhase.ENDED, EXIT_ENDED), (EXIT_CONFIGURATION, NodePhase.DIED, EXIT_CONFIGURATION)],
 )
 def test_an_orderly_end_and_a_bad_configuration_are_never_restarted(
-    action: Action, exit_code: int, phase: Phase, supervisor_exit: int
+    action: Action, exit_code: int, phase: NodePhase, supervisor_exit: int
 ) -> None:
     node = running(action)
-    assert node.exited(2.0, exit_code) == [Command.END]
+    assert node.exited(2.0, exit_code) == [SupervisorAction.END]
     assert (node.phase, node.exit_code) == (phase, supervisor_exit)
 
 
 @pytest.mark.parametrize("action", [Action.SKIP, Action.KILL, Action.SYSTEM_HALT])
 def test_a_crash_ends_the_supervisor_unless_it_restarts(action: Action) -> None:
     node = running(action)
-    assert node.exited(2.0, -11) == [Command.END]
-    assert (node.phase, node.exit_code) == (Phase.DIED, EXIT_DIED)
+    assert node.exited(2.0, -11) == [SupervisorAction.END]
+    assert (node.phase, node.exit_code) == (NodePhase.DIED, EXIT_DIED)
     assert "killed by signal 11" in node.reason
 
 
@@ -152,11 +152,11 @@ def test_restarts_are_delayed_and_bounded() -> None:
         assert due is not None
         delays.append(due - now)
         now = due
-        assert node.timer(now) == [Command.START]
+        assert node.timer(now) == [SupervisorAction.START]
     assert delays == sorted(delays)
     assert delays[-1] <= 4.0
-    assert node.exited(now, 1) == [Command.END]
-    assert node.phase is Phase.DIED
+    assert node.exited(now, 1) == [SupervisorAction.END]
+    assert node.phase is NodePhase.DIED
     assert node.restarts == RESTART_LIMIT
 
 
@@ -167,41 +167,41 @@ def test_restarts_long_ago_do_not_count() -> None:
         now += RESTART_WINDOW_S / RESTART_LIMIT + 1
         assert node.exited(now, 1) == []
         now = node.next_timer() or 0
-        assert node.timer(now) == [Command.START]
+        assert node.timer(now) == [SupervisorAction.START]
         node.renewed(now, "COMPLETE")
 
 
 def test_a_program_that_is_not_there_has_died() -> None:
     node = watch(Action.KILL)
-    assert node.start_failed(0.1, "no such file") == [Command.END]
+    assert node.start_failed(0.1, "no such file") == [SupervisorAction.END]
     assert node.reason == "the node could not be started: no such file"
 
 
 @pytest.mark.parametrize("action", list(Action))
 def test_a_stop_gives_the_node_its_time_and_then_ends_it(action: Action) -> None:
     node = running(action)
-    assert node.stop(20.0, "stopped by SIGTERM") == [Command.TERMINATE]
+    assert node.stop(20.0, "stopped by SIGTERM") == [SupervisorAction.TERMINATE]
     assert node.stop(21.0, "stopped by SIGINT") == []
     assert node.next_timer() == 20.0 + TERMINATE_S
     assert node.renewed(22.0, "TERMINATING") == []
-    assert node.timer(20.0 + TERMINATE_S) == [Command.KILL]
-    assert node.exited(29.0, -9) == [Command.END]
-    assert (node.phase, node.exit_code) == (Phase.ENDED, EXIT_DIED)
+    assert node.timer(20.0 + TERMINATE_S) == [SupervisorAction.KILL]
+    assert node.exited(29.0, -9) == [SupervisorAction.END]
+    assert (node.phase, node.exit_code) == (NodePhase.ENDED, EXIT_DIED)
     assert "within 8 s" in node.reason
 
 
 def test_a_node_that_obeys_ends_in_order() -> None:
     node = running(Action.RESTART)
     node.stop(20.0, "stopped by SIGTERM")
-    assert node.exited(21.0, 0) == [Command.END]
-    assert (node.phase, node.exit_code, node.reason) == (Phase.ENDED, EXIT_ENDED, "stopped by SIGTERM")
+    assert node.exited(21.0, 0) == [SupervisorAction.END]
+    assert (node.phase, node.exit_code, node.reason) == (NodePhase.ENDED, EXIT_ENDED, "stopped by SIGTERM")
 
 
 def test_a_stop_while_waiting_for_a_restart_ends_at_once() -> None:
     node = running(Action.RESTART)
     node.exited(2.0, 1)
-    assert node.stop(2.1, "stopped by SIGTERM") == [Command.END]
-    assert node.phase is Phase.ENDED
+    assert node.stop(2.1, "stopped by SIGTERM") == [SupervisorAction.END]
+    assert node.phase is NodePhase.ENDED
 
 
 @dataclasses.dataclass
@@ -224,24 +224,24 @@ class Model:
     ),
 )
 def test_no_order_of_events_breaks_the_rules(action: Action, steps: list[tuple[float, str]]) -> None:
-    node, world, now = Watch(Rules(EXPIRY_S, TERMINATE_S, action)), Model(), 0.0
+    node, world, now = SupervisionPolicy(Rules(EXPIRY_S, TERMINATE_S, action)), Model(), 0.0
     starts: list[float] = []
 
-    def obey(commands: list[Command]) -> None:
+    def obey(commands: list[SupervisorAction]) -> None:
         for command in commands:
             assert not world.ended
             match command:
-                case Command.START:
+                case SupervisorAction.START:
                     assert not world.has_node
                     world.has_node = True
                     starts.append(now)
-                case Command.TERMINATE:
+                case SupervisorAction.TERMINATE:
                     assert world.has_node
                     world.told_at = now
-                case Command.KILL:
+                case SupervisorAction.KILL:
                     assert world.has_node
                     assert world.told_at is None or now >= world.told_at + TERMINATE_S
-                case Command.END:
+                case SupervisorAction.END:
                     assert not world.has_node
                     world.ended = True
 
@@ -262,6 +262,6 @@ def test_no_order_of_events_breaks_the_rules(action: Action, steps: list[tuple[f
         if world.ended:
             assert node.next_timer() is None
         else:
-            assert world.has_node or node.phase is Phase.RESTARTING
+            assert world.has_node or node.phase is NodePhase.RESTARTING
     for start in starts[1:]:
         assert sum(start <= other < start + RESTART_WINDOW_S for other in starts[1:]) <= RESTART_LIMIT + 1

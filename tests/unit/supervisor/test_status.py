@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from engine.supervisor.link import SupervisorLink
-from engine.supervisor.policy import Phase
+from engine.supervisor.policy import NodePhase
 from engine.supervisor.processes import identify
-from engine.supervisor.rundir import NodeDirectory, Record, read_json
+from engine.supervisor.rundir import NodeDirectory, RunRecord, read_json
 from engine.supervisor.status import Condition, status_of
 
 SPACE = "store.sqlite: no space left"
 
 
-def known(directory: Path, phase: Phase) -> tuple[NodeDirectory, SupervisorLink]:
+def known(directory: Path, phase: NodePhase) -> tuple[NodeDirectory, SupervisorLink]:
     """A node, which is this process, as its supervisor shows it; and its side of the supervisor."""
     us = identify(os.getpid())
     assert us is not None
-    record = Record("u", "c", "n", 1, "r", "", 10.0, phase, "", 0, False, 0, 0, supervisor=us, node=us)
+    record = RunRecord("u", "c", "n", 1, "r", "", 10.0, phase, "", 0, False, 0, 0, supervisor=us, node=us)
     found = NodeDirectory(directory)
     found.write_record(record)
     return found, SupervisorLink(directory, os.open(directory / "lease", os.O_WRONLY | os.O_CREAT), 0)
@@ -29,36 +29,41 @@ def known(directory: Path, phase: Phase) -> tuple[NodeDirectory, SupervisorLink]
 @pytest.mark.parametrize(
     ("phase", "state", "details", "said"),
     [
-        (Phase.RUNNING, "COMPLETE", {}, "is operational"),
-        (Phase.RUNNING, "COMPLETE", {"problem": "", "unstored": 0}, "is operational"),
+        (NodePhase.RUNNING, "COMPLETE", {}, "is operational"),
+        (NodePhase.RUNNING, "COMPLETE", {"problem": "", "unstored": 0}, "is operational"),
         (
-            Phase.RUNNING,
+            NodePhase.RUNNING,
             "COMPLETE",
             {"problem": SPACE, "unstored": 3000},
             f"is operational, but its store refuses: {SPACE}; 3000 samples are in memory only",
         ),
         (
-            Phase.RUNNING,
+            NodePhase.RUNNING,
             "COMPLETE",
             {"problem": SPACE, "unstored": 1},
             f"is operational, but its store refuses: {SPACE}; 1 sample is in memory only",
         ),
-        (Phase.RUNNING, "COMPLETE", {"problem": SPACE}, f"is operational, but its store refuses: {SPACE}"),
         (
-            Phase.STARTING,
+            NodePhase.RUNNING,
+            "COMPLETE",
+            {"problem": SPACE},
+            f"is operational, but its store refuses: {SPACE}",
+        ),
+        (
+            NodePhase.STARTING,
             "INIT",
             {"problem": SPACE},
             f"is starting (INIT), but waits for room to open its store: {SPACE}",
         ),
-        (Phase.RUNNING, "COMPLETE", {"problem": 3, "unstored": "x"}, "is operational"),
+        (NodePhase.RUNNING, "COMPLETE", {"problem": 3, "unstored": "x"}, "is operational"),
         (
-            Phase.RUNNING,
+            NodePhase.RUNNING,
             "COMPLETE",
             {"problem": os.fsdecode(b"/store/\xff: full"), "unstored": 1},
             "is operational, but its store refuses: /store/?: full; 1 sample is in memory only",
         ),
         (
-            Phase.RUNNING,
+            NodePhase.RUNNING,
             "DISCOVER_PERSISTENT_SOURCE",
             {"waits": "name-space 'x' has no master"},
             "is starting (DISCOVER_PERSISTENT_SOURCE), but waits: name-space 'x' has no master",
@@ -66,7 +71,7 @@ def known(directory: Path, phase: Phase) -> tuple[NodeDirectory, SupervisorLink]
     ],
 )
 def test_the_sentence_names_what_the_store_refuses(
-    tmp_path: Path, phase: Phase, state: str, details: dict[str, object], said: str
+    tmp_path: Path, phase: NodePhase, state: str, details: dict[str, object], said: str
 ) -> None:
     directory, link = known(tmp_path, phase)
     link.report(state, **details)
@@ -76,7 +81,7 @@ def test_the_sentence_names_what_the_store_refuses(
 
 
 def test_what_an_earlier_process_said_of_its_store_does_not_count(tmp_path: Path) -> None:
-    directory, link = known(tmp_path, Phase.RUNNING)
+    directory, link = known(tmp_path, NodePhase.RUNNING)
     link.report("COMPLETE", problem=SPACE, unstored=7)
     said = (tmp_path / "state.json").read_text(encoding="utf-8")
     (tmp_path / "state.json").write_text(said.replace(f'"pid":{os.getpid()}', '"pid":1'), encoding="utf-8")
@@ -87,7 +92,7 @@ def test_what_an_earlier_process_said_of_its_store_does_not_count(tmp_path: Path
 
 
 def test_another_detail_is_no_other_state(tmp_path: Path) -> None:
-    _, link = known(tmp_path, Phase.RUNNING)
+    _, link = known(tmp_path, NodePhase.RUNNING)
     link.report("COMPLETE")
     since_ns = read_json(tmp_path / "state.json")["time_ns"]
     link.report("COMPLETE", problem=SPACE)
