@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ospltool.analytics.contract import Detail
     from ospltool.forensics.attachments import Attachment
     from ospltool.forensics.evidence import RawEvidence
-    from ospltool.trace.case.load import Summary
-    from ospltool.trace.reading.sources import Found
+    from ospltool.trace.case.load import LoadCounts
+    from ospltool.trace.reading.sources import SourceSet
 
     Command = Any  # Typer does not show its class
 
@@ -206,8 +206,8 @@ def view(
     130 interrupted.
     """
     from ospltool.trace.reading.record import LEVELS
-    from ospltool.trace.views.filters import Filter
-    from ospltool.trace.views.view import Mode, Wishes, show
+    from ospltool.trace.views.filters import RecordFilter
+    from ospltool.trace.views.view import ViewMode, Wishes, show
 
     if level is not None and level.upper() not in LEVELS:
         raise CommandError(f"{level!r} is not a level: write {', '.join(LEVELS)}", Exit.USAGE)
@@ -216,10 +216,10 @@ def view(
     modes = [
         mode
         for mode, chosen in (
-            (Mode.COUNT, count),
-            (Mode.HISTOGRAM, hist is not None),
-            (Mode.TEMPLATES, templates),
-            (Mode.UNKNOWN, unknown),
+            (ViewMode.COUNT, count),
+            (ViewMode.HISTOGRAM, hist is not None),
+            (ViewMode.TEMPLATES, templates),
+            (ViewMode.UNKNOWN, unknown),
         )
         if chosen
     ]
@@ -233,7 +233,7 @@ def view(
         )
     with errors():
         wishes = Wishes(
-            filter=Filter(
+            filter=RecordFilter(
                 level=level.upper() if level else None,
                 threads=tuple(thread or ()),
                 states=tuple(one.upper() for one in state or ()),
@@ -249,7 +249,7 @@ def view(
             until=until,
             around=around,
             skews=tuple(skew or ()),
-            mode=modes[0] if modes else Mode.RECORDS,
+            mode=modes[0] if modes else ViewMode.RECORDS,
             output="json" if as_json else output,
             lines=lines,
             before=before or context,
@@ -369,7 +369,7 @@ def load(
 
 def _follow(
     names: list[str] | None, target: pathlib.Path, detail: Detail, master: str | None
-) -> tuple[Summary, Sequence[Attachment]]:
+) -> tuple[LoadCounts, Sequence[Attachment]]:
     """Load files as they grow, until Ctrl-C; return the counts, and what else the case is to keep."""
     from ospltool.cli.interrupts import flag
     from ospltool.forensics.attachments import find_attachments, what_is
@@ -380,9 +380,9 @@ def _follow(
     traces = [name for name in names or () if what_is(named_path(name)[1]) is None]
     if not names or not traces:
         raise CommandError("name the files or directories to follow", Exit.USAGE)
-    told: list[Summary] = []
+    told: list[LoadCounts] = []
 
-    def tell(summary: Summary) -> None:
+    def tell(summary: LoadCounts) -> None:
         if not told:
             streams.say(f"{target}: {summary.total.records} records so far; following until Ctrl-C")
             told.append(summary)
@@ -426,7 +426,7 @@ def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
         raise CommandError(f"{text!r} is not a regular expression: {cause}", Exit.USAGE) from None
 
 
-def _sources(names: list[str] | None) -> Found:
+def _sources(names: list[str] | None) -> SourceSet:
     from ospltool.trace.reading import damage
     from ospltool.trace.reading.sources import find_sources
 

@@ -12,7 +12,7 @@ from ospltool.cli.exits import CommandError, Exit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ospltool.trace.reading.damage import Damage
+    from ospltool.trace.reading.damage import FileDamage
 
 Skew = Annotated[
     list[str] | None,
@@ -44,7 +44,7 @@ Master = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
-def say_damages(known: Iterable[Damage] = ()) -> bool:
+def say_damages(known: Iterable[FileDamage] = ()) -> bool:
     """Report the files that could not be read to the end; return whether there are any."""
     from ospltool.output import streams
     from ospltool.trace.reading import damage
@@ -55,7 +55,7 @@ def say_damages(known: Iterable[Damage] = ()) -> bool:
     return bool(damages)
 
 
-def end(*, has_findings: bool = False, damages: Iterable[Damage] = ()) -> None:
+def end(*, has_findings: bool = False, damages: Iterable[FileDamage] = ()) -> None:
     """End a command with exit code 1 if it has findings or could not read all of its input."""
     if say_damages(damages) or has_findings:
         raise typer.Exit(Exit.FINDINGS)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from ospltool.analytics.case import is_case_directory
 from ospltool.forensics.evidence import IDENTITY, Window
 from ospltool.trace.case.loading import FILE_SUFFIXES
-from ospltool.trace.case.records import Rows, first_time_of, nodes_of, records_of
-from ospltool.trace.meaning.facts import Facts
+from ospltool.trace.case.records import WantedRecords, first_time_of, nodes_of, records_of
+from ospltool.trace.meaning.facts import TraceFacts
 from ospltool.trace.reading import damage
-from ospltool.trace.reading.record import Kind
+from ospltool.trace.reading.record import RecordKind
 from ospltool.trace.reading.sources import SourceError
 from ospltool.trace.views.view import skew_of
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ospltool.analytics.case import Case
     from ospltool.analytics.engines import Engine
     from ospltool.forensics.attachments import Attachment
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.record import TraceRecord
 
 
 def is_case(name: str) -> bool:
@@ -49,19 +49,19 @@ class CaseEvidence:
         """Return the time of the first record."""
         return first_time_of(self._engine)
 
-    def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[Record]:
+    def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[TraceRecord]:
         """Yield the records by time."""
         yield from self._records(_rows(window, skews))
 
-    def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> Facts:
+    def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records that contain any."""
         wanted = dataclasses.replace(_rows(window, skews), for_facts=True, with_waits=with_waits)
-        return Facts.of(self._records(wanted), with_waits=with_waits)
+        return TraceFacts.of(self._records(wanted), with_waits=with_waits)
 
-    def _records(self, wanted: Rows) -> Iterator[Record]:
+    def _records(self, wanted: WantedRecords) -> Iterator[TraceRecord]:
         for record in records_of(self._case, self._engine, wanted):
-            if record.kind is Kind.DAMAGED:
-                damage.note(damage.Damage(record.file, record.offset, record.text.partition(": ")[2]))
+            if record.kind is RecordKind.DAMAGED:
+                damage.note(damage.FileDamage(record.file, record.offset, record.text.partition(": ")[2]))
             yield record
 
     def skews(self, wishes: Iterable[str]) -> dict[str, int]:
@@ -82,5 +82,5 @@ class CaseEvidence:
         return found
 
 
-def _rows(window: Window, skews: Mapping[str, int]) -> Rows:
-    return Rows(window.since_ns, window.until_ns, window.nodes, tuple(sorted(IDENTITY)), skews)
+def _rows(window: Window, skews: Mapping[str, int]) -> WantedRecords:
+    return WantedRecords(window.since_ns, window.until_ns, window.nodes, tuple(sorted(IDENTITY)), skews)

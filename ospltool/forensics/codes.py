@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.rules import Anomaly
 
 CODES: Final = {
     "two-masters": "DUL-TWO-MASTERS",
@@ -23,7 +23,7 @@ _CUT_OFF: Final = "DUL-PARTIAL-MESH"
 _DIED: Final = "DUL-NODE-GONE"
 
 
-def code_of(one: Finding) -> str:
+def code_of(one: Anomaly) -> str:
     """Return the health code of a finding; empty if there is none."""
     if one.rule == "fellow-lost" and one.facts.get("separated"):
         return _CUT_OFF

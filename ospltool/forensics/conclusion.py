@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ospltool.trace.views.times import iso
 
 if TYPE_CHECKING:
-    from ospltool.trace.meaning.exchanges import Place
+    from ospltool.trace.meaning.exchanges import RecordPlace
 
 
 class Kind(enum.StrEnum):
@@ -59,7 +59,7 @@ class Conclusion:
     """Names of the nodes concerned."""
     group: str = ""
     """Partition.topic, or the name-space; empty if several are concerned."""
-    places: tuple[Place, ...] = ()
+    places: tuple[RecordPlace, ...] = ()
     """Lines that prove it."""
     facts: dict[str, object] = dataclasses.field(default_factory=dict)
     """Figures and names for programs."""

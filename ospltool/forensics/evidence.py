@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ospltool.forensics.attachments import Attachment, What, find_attachments, what_is
 from ospltool.forensics.passing import facts_through_a_case, is_worth_a_case
-from ospltool.trace.meaning.facts import Facts
+from ospltool.trace.meaning.facts import TraceFacts
 from ospltool.trace.reading.merge import merged
 from ospltool.trace.reading.sources import MOST_AT_ONCE, SourceError, find_sources, named_path
 from ospltool.trace.reading.watched import watched
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
-    from ospltool.trace.reading.record import Record
-    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.reading.record import TraceRecord
+    from ospltool.trace.reading.sources import TraceFile
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Window:
     until_ns: int | None = None
     nodes: tuple[str, ...] = ()
 
-    def has(self, record: Record) -> bool:
+    def has(self, record: TraceRecord) -> bool:
         """Return whether a record is selected; events that identify nodes are, at any time."""
         if self.nodes and record.node not in self.nodes:
             return False
@@ -69,10 +69,10 @@ class Evidence(Protocol):
     def first_ns(self) -> int | None:
         """Return the time of the first record; None if no record has a time."""
 
-    def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[Record]:
+    def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[TraceRecord]:
         """Yield the records by time, those of a file in its order."""
 
-    def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> Facts:
+    def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records; where main threads waited only with `with_waits`."""
 
     def skews(self, wishes: Iterable[str]) -> dict[str, int]:
@@ -97,7 +97,7 @@ class RawEvidence:
             if not path.exists():
                 raise SourceError(f"{name}: no such file or directory")
         plain = [name for name, path in paths.items() if what_is(path) is None]
-        self.sources: tuple[Source, ...] = ()
+        self.sources: tuple[TraceFile, ...] = ()
         cause: SourceError | None = None
         try:
             self.sources = find_sources(plain).sources if plain else ()
@@ -112,7 +112,7 @@ class RawEvidence:
         """Return the time of the first record."""
         return first_time(self.sources)
 
-    def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[Record]:
+    def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[TraceRecord]:
         """Yield the records by time.
 
         Raises:
@@ -127,11 +127,11 @@ class RawEvidence:
             if window.has(record):
                 yield record
 
-    def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> Facts:
+    def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records; for large files through a temporary case."""
         if len(self.sources) <= MOST_AT_ONCE and is_worth_a_case(self.sources):
             return facts_through_a_case(self.sources, window, skews, self._stream, with_waits=with_waits)
-        return Facts.of(self.records(window, skews), with_waits=with_waits)
+        return TraceFacts.of(self.records(window, skews), with_waits=with_waits)
 
     def skews(self, wishes: Iterable[str]) -> dict[str, int]:
         """Parse or estimate corrections of clocks."""

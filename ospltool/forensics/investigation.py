@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from ospltool.forensics.evidence import Evidence, Window
     from ospltool.forensics.stored import Stored
-    from ospltool.trace.meaning.facts import Facts
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.rules import Anomaly
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Investigation:
         stored: facts from stores and recordings; None if they were not examined.
     """
 
-    facts: Facts
-    findings: tuple[Finding, ...]
+    facts: TraceFacts
+    findings: tuple[Anomaly, ...]
     verdict: Verdict
     stories: tuple[Story, ...]
     stored: Stored | None

@@ -7,7 +7,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from ospltool.forensics.conclusion import Conclusion, Kind
-from ospltool.trace.meaning.exchanges import End, Step
+from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep
 from ospltool.trace.meaning.sizes import BUILT_IN, How, taken_set
 from ospltool.trace.rules import grouped, plural
 from ospltool.trace.views.times import SECOND_NS, clock, duration
@@ -15,11 +15,11 @@ from ospltool.trace.views.times import SECOND_NS, clock, duration
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ospltool.trace.meaning.exchanges import Exchange, Place
+    from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
     from ospltool.trace.meaning.fact_kinds import Run, StoredReplaced
-    from ospltool.trace.meaning.facts import Facts
+    from ospltool.trace.meaning.facts import TraceFacts
     from ospltool.trace.meaning.sizes import SetSize
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.rules import Anomaly
 
 TAKES_THE_PLACE: Final = frozenset({"REPLACE", "CATCHUP"})
 NOTICED_WITHIN_NS: Final = 15 * SECOND_NS
@@ -28,7 +28,7 @@ NOTICED_WITHIN_NS: Final = 15 * SECOND_NS
 STORED_WITHIN_NS: Final = 60 * SECOND_NS
 """Time within which a taken set is stored."""
 
-_TAKEN_STEPS: Final = frozenset({Step.APPLIED, Step.COMPLETE})
+_TAKEN_STEPS: Final = frozenset({AlignmentStep.APPLIED, AlignmentStep.COMPLETE})
 """OpenSplice reports that it applies a policy; ospltool nodes report only that a set is complete."""
 
 _EXACT: Final = frozenset({How.SENT, How.TAKEN, How.TOLD, How.EMPTIED})
@@ -41,8 +41,8 @@ class Applied:
     run: Run
     group: str
     policy: str
-    place: Place
-    exchanges: tuple[Exchange, ...]
+    place: RecordPlace
+    exchanges: tuple[TracedAlignment, ...]
 
     @property
     def time_ns(self) -> int:
@@ -50,9 +50,9 @@ class Applied:
         return self.place.time_ns or 0
 
 
-def applied(facts: Facts) -> list[Applied]:
+def applied(facts: TraceFacts) -> list[Applied]:
     """Return all applied policies by time."""
-    taken: dict[tuple[str, int, str], list[Exchange]] = {}
+    taken: dict[tuple[str, int, str], list[TracedAlignment]] = {}
     for one in facts.book.all():
         for step, at in one.steps:
             if step in _TAKEN_STEPS:
@@ -65,7 +65,9 @@ def applied(facts: Facts) -> list[Applied]:
     return sorted(found, key=lambda one: (one.time_ns, one.run, one.group))
 
 
-def conclusions(facts: Facts, shown: Sequence[SetSize], findings: Sequence[Finding]) -> Iterator[Conclusion]:
+def conclusions(
+    facts: TraceFacts, shown: Sequence[SetSize], findings: Sequence[Anomaly]
+) -> Iterator[Conclusion]:
     """Yield conclusions from applied merges, one for each node, group and kind."""
     emptied = {str(one.facts["group"]) for one in findings if one.rule == "set-emptied"}
     history = {
@@ -98,7 +100,7 @@ def conclusions(facts: Facts, shown: Sequence[SetSize], findings: Sequence[Findi
             yield _replaced(facts, rest)
 
 
-def _aligners(facts: Facts, some: Sequence[Applied]) -> list[str]:
+def _aligners(facts: TraceFacts, some: Sequence[Applied]) -> list[str]:
     """Return the names of the nodes whose sets came."""
     return sorted({facts.names.node(exchange.aligner) for one in some for exchange in one.exchanges})
 
@@ -116,16 +118,16 @@ def _size_before(before: Sequence[SetSize], at_ns: int) -> SetSize | None:
 class _Contacts:
     """Indexes of lost fellows and of alignments between nodes."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: TraceFacts) -> None:
         self._facts = facts
         self._lost: dict[tuple[Run, str], list[int]] = {}
         for run, _, fellow, place in facts.losses:
             self._lost.setdefault((run, fellow), []).append(place.time_ns or 0)
         for times in self._lost.values():
             times.sort()
-        self._aligned: dict[tuple[str, frozenset[str]], list[Exchange]] = {}
+        self._aligned: dict[tuple[str, frozenset[str]], list[TracedAlignment]] = {}
         for one in facts.book.all():
-            if one.end is End.COMPLETE or one.has(Step.SENT):
+            if one.end is AlignmentEnd.COMPLETE or one.has(AlignmentStep.SENT):
                 key = (one.group, frozenset({one.alignee, one.aligner}))
                 self._aligned.setdefault(key, []).append(one)
 
@@ -150,13 +152,13 @@ class _Contacts:
         return min(known) if known and len(known) == len(times) else None
 
 
-def _given_ns(one: Exchange) -> int:
+def _given_ns(one: TracedAlignment) -> int:
     """Return when a set was sent by the aligner; if that is unknown, when the alignee took it."""
-    sent = one.time(Step.SENT)
+    sent = one.time(AlignmentStep.SENT)
     return (one.end_ns or 0) if sent is None else sent
 
 
-def _thrown_away(facts: Facts, one: Applied, before: Sequence[SetSize], since: int) -> Conclusion:
+def _thrown_away(facts: TraceFacts, one: Applied, before: Sequence[SetSize], since: int) -> Conclusion:
     node = one.run[0]
     taken = max(_taken(one), default=0)
     known = _size_before(before, one.time_ns)
@@ -193,7 +195,7 @@ def _thrown_away(facts: Facts, one: Applied, before: Sequence[SetSize], since: i
     )
 
 
-def _former_set(facts: Facts, one: Applied) -> StoredReplaced | None:
+def _former_set(facts: TraceFacts, one: Applied) -> StoredReplaced | None:
     """Return an ospltool node's line about the stored set that the taken one replaced."""
     said = (
         each
@@ -219,7 +221,7 @@ def _shrinks(one: Applied, before: Sequence[SetSize]) -> bool:
     return sum(taken) < known.samples - known.disposes
 
 
-def _shrank(facts: Facts, some: Sequence[Applied], before: Sequence[SetSize]) -> Conclusion:
+def _shrank(facts: TraceFacts, some: Sequence[Applied], before: Sequence[SetSize]) -> Conclusion:
     first = some[0]
     known = _size_before(before, first.time_ns)
     had = known.samples if known else 0
@@ -236,7 +238,7 @@ def _shrank(facts: Facts, some: Sequence[Applied], before: Sequence[SetSize]) ->
     )
 
 
-def _replaced(facts: Facts, some: Sequence[Applied]) -> Conclusion:
+def _replaced(facts: TraceFacts, some: Sequence[Applied]) -> Conclusion:
     policies = ", ".join(sorted({one.policy for one in some}))
     names = _aligners(facts, some)
     times = "once" if len(some) == 1 else f"{len(some)} times until {clock(some[-1].time_ns, 3)}"
@@ -250,7 +252,7 @@ def _replaced(facts: Facts, some: Sequence[Applied]) -> Conclusion:
     )
 
 
-def _joined(facts: Facts, some: Sequence[Applied], shown: Sequence[SetSize]) -> Conclusion:
+def _joined(facts: TraceFacts, some: Sequence[Applied], shown: Sequence[SetSize]) -> Conclusion:
     run = some[0].run
     groups = list(dict.fromkeys(one.group for one in some))
     parts = [_growth(facts, [one for one in some if one.group == group], shown) for group in groups[:3]]
@@ -276,7 +278,7 @@ def _of_merges(
     )
 
 
-def _growth(facts: Facts, some: Sequence[Applied], shown: Sequence[SetSize]) -> str:
+def _growth(facts: TraceFacts, some: Sequence[Applied], shown: Sequence[SetSize]) -> str:
     """Return a group, with the sizes of its set before and after its merges if both are known."""
     run, group = some[0].run, some[0].group
     start, end = facts.first_ns[run], facts.last_ns[run]

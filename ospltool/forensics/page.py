@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from ospltool.forensics.investigation import Investigation
     from ospltool.forensics.stored import Stored
     from ospltool.forensics.story import Story
-    from ospltool.trace.meaning.exchanges import Exchange, Place
-    from ospltool.trace.meaning.facts import Facts
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
+    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.rules import Anomaly
 
 MOST_CURVES: Final = 12
 MOST_EXCHANGES: Final = 6
@@ -126,7 +126,7 @@ def _conclusions(conclusions: Sequence[Conclusion]) -> str:
     return _table(("What", "When", "Which set, where, by which decision"), rows)
 
 
-def _evidence(places: Iterable[Place]) -> str:
+def _evidence(places: Iterable[RecordPlace]) -> str:
     items = "".join(
         f"<li>{'' if each.time_ns is None else clock(each.time_ns, 3)} {text_of(each.node)} "
         f"{text_of(each.text)}<br>{text_of(each.file)}:{each.offset}</li>"
@@ -168,7 +168,7 @@ def _stories(stories: Sequence[Story]) -> str:
     return "\n".join(parts)
 
 
-def _finding(one: Finding) -> str:
+def _finding(one: Anomaly) -> str:
     told = f"<strong>{text_of(one.title)}</strong><br>{text_of(one.explanation)}"
     return f"<td>{told}{_evidence(one.evidence[:3])}</td>"
 
@@ -207,7 +207,7 @@ def _state_kind(state: str) -> str:
     return "starting" if state in START_STATES else "other"
 
 
-def _masters(facts: Facts) -> Iterator[drawing.Row]:
+def _masters(facts: TraceFacts) -> Iterator[drawing.Row]:
     """Yield rows with the times in which each node was master of a name-space."""
     for (node, namespace), some in grouped(facts.choices, lambda each: (each.run[0], each.namespace)):
         spans: list[drawing.Span] = []
@@ -238,7 +238,7 @@ def _sequence(one: Investigation) -> str:
     return _nothing("The traces show no alignment that decided about data.")
 
 
-def _exchanges(facts: Facts, conclusion: Conclusion) -> list[Exchange]:
+def _exchanges(facts: TraceFacts, conclusion: Conclusion) -> list[TracedAlignment]:
     """Return the alignments behind a conclusion, and those of the group around it."""
     if conclusion.start_ns is None:
         return []

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ospltool.forensics.evidence import Window
-    from ospltool.trace.meaning.facts import Facts
-    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.reading.sources import TraceFile
 
 LARGE_BYTES: Final = 16_000_000
 """Size from which a case is worth its start."""
@@ -24,15 +24,20 @@ _SHRUNK: Final = 8
 """Least factor, roughly, by which a compressed trace grows."""
 
 
-def is_worth_a_case(sources: Sequence[Source]) -> bool:
+def is_worth_a_case(sources: Sequence[TraceFile]) -> bool:
     """Return whether files are read faster through a case, and its packages are installed."""
     size = sum(one.path.stat().st_size * (_SHRUNK if one.compressed else 1) for one in sources)
     return size >= LARGE_BYTES and all(map(importlib.util.find_spec, ("duckdb", "pyarrow")))
 
 
 def facts_through_a_case(
-    sources: Sequence[Source], window: Window, skews: Mapping[str, int], stream: TextIO, *, with_waits: bool
-) -> Facts:
+    sources: Sequence[TraceFile],
+    window: Window,
+    skews: Mapping[str, int],
+    stream: TextIO,
+    *,
+    with_waits: bool,
+) -> TraceFacts:
     """Collect the facts from files through a case that is deleted afterwards.
 
     Raises:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ospltool.forensics.conclusion import Conclusion
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.rules import Anomaly
 
 BEFORE_NS: Final = 15 * SECOND_NS
 """Time by which an effect may be seen before its cause is noticed."""
@@ -49,7 +49,7 @@ class Story:
         conclusions: conclusions about the data that follow, by time.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[Anomaly, ...]
     conclusions: tuple[Conclusion, ...] = ()
 
     @property
@@ -78,7 +78,7 @@ class Story:
         return tuple(sorted({node for one in self.findings for node in one.nodes}))
 
 
-def stories(findings: Sequence[Finding], conclusions: Sequence[Conclusion] = ()) -> list[Story]:
+def stories(findings: Sequence[Anomaly], conclusions: Sequence[Conclusion] = ()) -> list[Story]:
     """Group findings with their causes, by time; every finding is in one story.
 
     A finding joins the story of its likeliest cause among those that had begun, and the story of the other
@@ -105,7 +105,7 @@ def stories(findings: Sequence[Finding], conclusions: Sequence[Conclusion] = ())
 
 
 def _joins(
-    findings: Sequence[Finding], of_rule: Mapping[str, list[int]], number: int, one: Finding
+    findings: Sequence[Anomaly], of_rule: Mapping[str, list[int]], number: int, one: Anomaly
 ) -> list[int]:
     """Return the findings whose story a finding joins: its cause, and other sides of the same event."""
     sides: list[int] = []
@@ -144,7 +144,7 @@ def _with_conclusions(told: list[Story], conclusions: Sequence[Conclusion]) -> l
     return [dataclasses.replace(story, conclusions=tuple(found.get(n, ()))) for n, story in enumerate(told)]
 
 
-def _follows(effect: Finding, cause: Finding) -> bool:
+def _follows(effect: Anomaly, cause: Anomaly) -> bool:
     """Return whether a finding can be the effect of another: by kind, place and time."""
     if cause.rule not in CAUSES.get(effect.rule, ()) or effect.start_ns is None or cause.start_ns is None:
         return False
@@ -156,12 +156,12 @@ def _follows(effect: Finding, cause: Finding) -> bool:
     return cause.start_ns - BEFORE_NS <= effect.start_ns <= (cause.end_ns or cause.start_ns) + AFTER_NS
 
 
-def _about(one: Finding) -> set[str]:
+def _about(one: Anomaly) -> set[str]:
     """Return the nodes of a finding, and the fellow or master that it names."""
     return {*one.nodes, *(str(one.facts[name]) for name in ("fellow", "master") if one.facts.get(name))}
 
 
-def _roots(findings: Sequence[Finding]) -> list[Finding]:
+def _roots(findings: Sequence[Anomaly]) -> list[Anomaly]:
     """Return the findings without a cause of another kind; the first finding, if each has one."""
     roots = [
         one

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ospltool.forensics.conclusion import Conclusion
     from ospltool.forensics.investigation import Investigation
     from ospltool.forensics.story import Story
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.rules import Anomaly
 
 SHOWN_CONCLUSIONS: Final = 8
 SHOWN_FINDINGS: Final = 12
@@ -67,7 +67,7 @@ def _story(number: int, count: int, story: Story) -> Iterator[str]:
     yield ""
 
 
-def _called(one: Finding) -> str:
+def _called(one: Anomaly) -> str:
     """Return the rule of a finding, with its health code."""
     code = code_of(one)
     return f"{one.rule} ({code})" if code else one.rule

@@ -12,9 +12,9 @@ from ospltool.trace.meaning.sizes import sizes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ospltool.trace.meaning.facts import Facts
+    from ospltool.trace.meaning.facts import TraceFacts
     from ospltool.trace.meaning.sizes import SetSize
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.rules import Anomaly
 
 NO_TRACE: Final = "there is no trace"
 """Beginning of the sentences about the most important unknown things."""
@@ -51,8 +51,8 @@ class Verdict:
 
 
 def verdict(
-    facts: Facts,
-    findings: Sequence[Finding],
+    facts: TraceFacts,
+    findings: Sequence[Anomaly],
     stored: Iterable[Conclusion] = (),
     unknown: Iterable[str] = (),
     stored_sizes: Sequence[SetSize] = (),
@@ -82,7 +82,7 @@ def _by_time(some: list[SetSize]) -> list[SetSize]:
     return sorted(some, key=lambda one: (one.time_ns, one.node, one.group))
 
 
-def _from_findings(findings: Sequence[Finding], shown: Sequence[SetSize]) -> Iterable[Conclusion]:
+def _from_findings(findings: Sequence[Anomaly], shown: Sequence[SetSize]) -> Iterable[Conclusion]:
     for one in findings:
         if one.rule == "set-emptied":
             kind = Kind.LOST if one.facts["is_total"] else Kind.EMPTIED
@@ -114,7 +114,7 @@ def _last_sizes(shown: Sequence[SetSize], master: str, node: str) -> str:
     return f"; last seen sizes differ: {', '.join(differing[:3])}" if differing else ""
 
 
-def _unknown(facts: Facts, shown: Sequence[SetSize]) -> Iterable[str]:
+def _unknown(facts: TraceFacts, shown: Sequence[SetSize]) -> Iterable[str]:
     """Yield sentences about what the traces leave unknown."""
     traced = {run[0] for run in facts.first_ns}
     named = {facts.names.node(address) for one in facts.book.all() for address in (one.alignee, one.aligner)}

@@ -29,7 +29,7 @@ from ospltool.cli.app import main
 from ospltool.trace.case.adding import locked
 from ospltool.trace.case.following import Following, follow
 from ospltool.trace.case.load import load
-from ospltool.trace.case.records import Rows, records_of
+from ospltool.trace.case.records import WantedRecords, records_of
 from ospltool.trace.reading.sources import SourceError, find_sources
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def content_of(case: pathlib.Path) -> tuple[list[Any], list[dict[str, Any]]]:
     """All records in their order, and what was found in each file."""
     opened = open_case(case)
     with contextlib.closing(DuckEngine(opened)) as engine:
-        records = list(records_of(opened, engine, Rows()))
+        records = list(records_of(opened, engine, WantedRecords()))
     sources = [row for row in pq.read_table(case / "sources").to_pylist() if row["records"]]
     return records, sources
 

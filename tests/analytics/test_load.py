@@ -26,7 +26,7 @@ from ospltool.trace.case.columnar import piece_of_records, piece_of_trace  # noq
 from ospltool.trace.case.load import load  # noqa: E402 - likewise
 from ospltool.trace.reading.ranges import pieces  # noqa: E402 - likewise
 from ospltool.trace.reading.reader import read_records  # noqa: E402 - likewise
-from ospltool.trace.reading.sources import Source, SourceError, find_sources, sniff  # noqa: E402 - likewise
+from ospltool.trace.reading.sources import SourceError, TraceFile, find_sources, sniff  # noqa: E402 - likewise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,7 +110,7 @@ def test_messages_that_differ_in_digits_only_are_not_confused() -> None:
     text = ISO + b"COMPLETE (t) -> Data for group p.T injected from disk. Group is complete now (%d).\n"
     for order in ((0, 1, 2, 7), (7, 2, 1, 0)):
         data = b"".join(text % number for number in order)
-        table = piece_of_trace(data, Source(pathlib.Path("d.log"), "n"), 0, Detail.FULL).table
+        table = piece_of_trace(data, TraceFile(pathlib.Path("d.log"), "n"), 0, Detail.FULL).table
         found = dict(zip(order, table.column("template").to_pylist(), strict=True))
         assert found == {
             0: "d_groupLocalListener:3235",
@@ -194,9 +194,9 @@ def test_pieces_of_all_kinds_go_into_one_case(
     bad = ISO + b"COMPLETE (t) -> Group found: part\xff.T1 (PERSISTENT)\n"
     path = tmp_path / "durability.log"
     path.write_bytes(good + bad + good)
-    load([Source(path, "n1")], tmp_path / "case")
+    load([TraceFile(path, "n1")], tmp_path / "case")
     found = pq.read_table(tmp_path / "case" / "records", partitioning="hive")
-    expected = piece_of_records(read_records(Source(path, "n1")), Detail.FULL).table
+    expected = piece_of_records(read_records(TraceFile(path, "n1")), Detail.FULL).table
     assert sorted(found.column("off").to_pylist()) == expected.column("off").to_pylist()
     assert r"part\xff.T1" in found.column("group_name").to_pylist()
 

@@ -26,7 +26,7 @@ from ospltool.analytics.engines import AnalyticsMissingError, Engine, QueryError
 from ospltool.analytics.named import named_queries
 from ospltool.analytics.spark import SparkEngine, package_archive, session
 from ospltool.trace.case.load import load
-from ospltool.trace.case.records import Rows, records_of
+from ospltool.trace.case.records import WantedRecords, records_of
 from ospltool.trace.case.spark_load import load_with_spark
 from ospltool.trace.reading.sources import find_sources
 
@@ -243,17 +243,17 @@ def test_what_is_shipped_to_workers_imports_without_the_checkout(tmp_path: pathl
 @pytest.mark.parametrize(
     "wanted",
     [
-        Rows(),
-        Rows(nodes=("n1",)),
-        Rows(1795223310 * 10**9, 1795223312 * 10**9, always=("lifecycle.address",)),
-        Rows(skews={"n2": 10**9}),
-        Rows(for_facts=True, with_waits=False),
-        Rows(since_ns=1795223310 * 10**9, skews={"n2": 10**9}, for_facts=True),
+        WantedRecords(),
+        WantedRecords(nodes=("n1",)),
+        WantedRecords(1795223310 * 10**9, 1795223312 * 10**9, always=("lifecycle.address",)),
+        WantedRecords(skews={"n2": 10**9}),
+        WantedRecords(for_facts=True, with_waits=False),
+        WantedRecords(since_ns=1795223310 * 10**9, skews={"n2": 10**9}, for_facts=True),
     ],
     ids=["all", "node", "span", "skew", "for facts", "for facts, of a span"],
 )
 def test_analyses_see_the_same_records_by_both_engines(
-    wanted: Rows, case: pathlib.Path, duck: DuckEngine, spark: SparkEngine
+    wanted: WantedRecords, case: pathlib.Path, duck: DuckEngine, spark: SparkEngine
 ) -> None:
     opened = open_case(case)
     expected = list(records_of(opened, duck, wanted))

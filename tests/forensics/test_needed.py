@@ -16,8 +16,8 @@ from ospltool.analytics.duck import DuckEngine
 from ospltool.forensics.case import CaseEvidence
 from ospltool.forensics.evidence import Window
 from ospltool.trace.case.load import load
-from ospltool.trace.case.records import Rows, records_of
-from ospltool.trace.meaning.facts import Facts
+from ospltool.trace.case.records import WantedRecords, records_of
+from ospltool.trace.meaning.facts import TraceFacts
 from ospltool.trace.reading.sources import find_sources
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def evidence(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator
         yield CaseEvidence(case, opened)
 
 
-def told(facts: Facts, *, with_waits: bool) -> dict[str, Any]:
+def told(facts: TraceFacts, *, with_waits: bool) -> dict[str, Any]:
     """What facts say; how they came to it is left out."""
     said = {name: value for name, value in vars(facts).items() if not name.startswith("_")}
     said["book"], said["names"] = facts.book.all(), facts.names
@@ -110,7 +110,7 @@ def told(facts: Facts, *, with_waits: bool) -> dict[str, Any]:
 def test_facts_of_the_needed_records_are_those_of_all(evidence: CaseEvidence, with_waits: bool) -> None:
     for window in WINDOWS:
         for skews in SKEWS:
-            expected = Facts.of(evidence.records(window, skews))
+            expected = TraceFacts.of(evidence.records(window, skews))
             found = evidence.facts(window, skews, with_waits=with_waits)
             assert told(found, with_waits=with_waits) == told(expected, with_waits=with_waits)
 
@@ -122,7 +122,7 @@ def test_records_that_tell_nothing_are_not_made(tmp_path: pathlib.Path) -> None:
     load(find_sources([str(tmp_path / "n1.log")]).sources, tmp_path / "case", processes=1)
     case = open_case(tmp_path / "case")
     with contextlib.closing(DuckEngine(case)) as opened:
-        made = list(records_of(case, opened, Rows(for_facts=True, with_waits=False)))
-        assert len(list(records_of(case, opened, Rows()))) == 5_001
+        made = list(records_of(case, opened, WantedRecords(for_facts=True, with_waits=False)))
+        assert len(list(records_of(case, opened, WantedRecords()))) == 5_001
     times = [record.time_ns for record in made]
     assert times == [(START_S + at) * 10**9 for at in (0, 1, 4_999, 9_000)], "first, last, and a new run"

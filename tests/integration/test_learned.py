@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ospltool.trace.meaning.exchanges import End
+from ospltool.trace.meaning.exchanges import AlignmentEnd
 from ospltool.trace.reading.merge import merged
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.views.conversation import conversation
@@ -54,5 +54,5 @@ def test_the_traces_show_how_a_learner_was_aligned(lab: Lab) -> None:
         places = [f"{name}={lab.home(name) / 'trace.log'}" for name in ("n1", "n2")]
         talk = conversation(merged(find_sources(places).sources), "goods.Reading")
         assert [(one.alignee, one.aligner, one.end) for one in talk.exchanges] == [
-            ("n2", "n1", End.COMPLETE)
+            ("n2", "n1", AlignmentEnd.COMPLETE)
         ] * count

@@ -18,7 +18,7 @@ from ospltool.forensics.page import About, page
 from ospltool.forensics.story import stories
 from ospltool.forensics.verdict import verdict
 from ospltool.trace.case.load import read_pieces
-from ospltool.trace.meaning.facts import Facts
+from ospltool.trace.meaning.facts import TraceFacts
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.merge import merged
 from ospltool.trace.reading.ranges import ranges
@@ -71,7 +71,7 @@ def _read_all(name: str) -> Callable[[bytes], None]:
             for record in records:
                 render.full(record)
                 render.json_line(record).encode()
-            facts = Facts.of(records)
+            facts = TraceFacts.of(records)
             _judge(facts)
             list(timeline.as_text(timeline.timeline(facts)))
             conversation.conversation(merged(sources), "partA.T1").arrows()
@@ -87,7 +87,7 @@ def _read_all(name: str) -> Callable[[bytes], None]:
     return read
 
 
-def _judge(facts: Facts) -> None:
+def _judge(facts: TraceFacts) -> None:
     """Draws the verdict, tells the stories and writes the report."""
     found = tuple(anomalies(facts))
     drawn = verdict(facts, found)

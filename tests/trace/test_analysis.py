@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ospltool.cli.app import main
-from ospltool.trace.meaning.exchanges import End, Step
+from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep
 from ospltool.trace.meaning.explain import explain
-from ospltool.trace.meaning.facts import Facts
+from ospltool.trace.meaning.facts import TraceFacts
 from ospltool.trace.reading.merge import merged
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.views.conversation import as_mermaid, as_text, conversation
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 
 
 def test_every_alignment_of_a_real_run_is_put_together(samples: pathlib.Path) -> None:
-    facts = Facts.of(merged(find_sources([str(samples / "late-joiner")]).sources))
+    facts = TraceFacts.of(merged(find_sources([str(samples / "late-joiner")]).sources))
     found = facts.book.all()
     assert len(found) >= 20
-    assert {one.end for one in found} <= {End.COMPLETE, End.ABSORBED}
-    complete = [one for one in found if one.end is End.COMPLETE]
-    assert all(one.has(Step.REQUESTED) and one.has(Step.RECEIVED) and one.has(Step.LINK) for one in complete)
+    assert {one.end for one in found} <= {AlignmentEnd.COMPLETE, AlignmentEnd.ABSORBED}
+    complete = [one for one in found if one.end is AlignmentEnd.COMPLETE]
+    assert all(
+        one.has(AlignmentStep.REQUESTED) and one.has(AlignmentStep.RECEIVED) and one.has(AlignmentStep.LINK)
+        for one in complete
+    )
     assert all(one.samples == one.samples_sent for one in complete if one.samples_sent is not None)
 
 
@@ -36,15 +39,25 @@ def test_a_conversation_follows_a_late_joiner(samples: pathlib.Path) -> None:
     talk = conversation(merged(find_sources([str(samples / "late-joiner")]).sources), "partA.T1")
     assert talk.nodes == ["n1", "n2", "n3"]
     (joined,) = [one for one in talk.exchanges if talk.names.node(one.alignee) == "n3"]
-    assert (talk.names.node(joined.aligner), joined.samples, joined.end) == ("n1", 1100, End.COMPLETE)
+    assert (talk.names.node(joined.aligner), joined.samples, joined.end) == (
+        "n1",
+        1100,
+        AlignmentEnd.COMPLETE,
+    )
     assert [step for step, _ in joined.steps] == [
-        Step.REQUESTED, Step.RECEIVED, Step.SENDING, Step.SENT, Step.LINK, Step.BEADS, Step.COMPLETE,
-    ]  # fmt: skip
+        AlignmentStep.REQUESTED,
+        AlignmentStep.RECEIVED,
+        AlignmentStep.SENDING,
+        AlignmentStep.SENT,
+        AlignmentStep.LINK,
+        AlignmentStep.BEADS,
+        AlignmentStep.COMPLETE,
+    ]
     text = "\n".join(as_text(talk))
     assert "1100 samples" in text
     diagram = list(as_mermaid(talk))
     assert diagram[0] == "sequenceDiagram"
-    assert sum("-->>" in one for one in diagram) == sum(one.has(Step.SENT) for one in talk.exchanges)
+    assert sum("-->>" in one for one in diagram) == sum(one.has(AlignmentStep.SENT) for one in talk.exchanges)
 
 
 def test_arrows_point_from_sender_to_receiver(traces: Traces) -> None:
@@ -71,14 +84,14 @@ def test_names_do_not_break_out_of_a_diagram(traces: Traces) -> None:
 @pytest.mark.parametrize(
     ("order", "ends"),
     [
-        ("answered", [End.COMPLETE]),
-        ("aligner lost", [End.ALIGNER_LOST]),
-        ("restarted", [End.RESTARTED]),
-        ("refused", [End.REFUSED]),
-        ("nothing", [End.OPEN]),
+        ("answered", [AlignmentEnd.COMPLETE]),
+        ("aligner lost", [AlignmentEnd.ALIGNER_LOST]),
+        ("restarted", [AlignmentEnd.RESTARTED]),
+        ("refused", [AlignmentEnd.REFUSED]),
+        ("nothing", [AlignmentEnd.OPEN]),
     ],
 )
-def test_alignments_end_as_the_trace_says(order: str, ends: list[End], traces: Traces) -> None:
+def test_alignments_end_as_the_trace_says(order: str, ends: list[AlignmentEnd], traces: Traces) -> None:
     trace = traces.node("a", "1001").begin(0)
     trace.line(1, "Write samplerequest for group p.T to fellow 1002 using source (0,0,0)")
     if order == "answered":
@@ -96,7 +109,7 @@ def test_alignments_end_as_the_trace_says(order: str, ends: list[End], traces: T
             "means that "
             "our data model or state is incompatible. I need to disconnect the fellow and discover it again.",
         )
-    facts = Facts.of(merged(find_sources([traces.write()]).sources))
+    facts = TraceFacts.of(merged(find_sources([traces.write()]).sources))
     assert [one.end for one in facts.book.all()] == ends
 
 
@@ -113,14 +126,14 @@ def test_a_combined_answer_serves_everybody(traces: Traces) -> None:
     aligner.line(1.2, "Sample request for group p.T from fellow 1002 combined with existing request.")
     aligner.line(2, "Now sending data for group p.T to 2 fellow(s) [1001,1002].")
     aligner.line(3, "Sent 9 samples for group p.T to fellow 0 (2 fellows total).")
-    facts = Facts.of(merged(find_sources([traces.write()]).sources))
+    facts = TraceFacts.of(merged(find_sources([traces.write()]).sources))
     found = facts.book.all()
-    assert [(one.samples_sent, one.samples, one.end) for one in found] == [(9, 9, End.COMPLETE)] * 2
-    assert [one.has(Step.COMBINED) for one in found] == [False, True]
+    assert [(one.samples_sent, one.samples, one.end) for one in found] == [(9, 9, AlignmentEnd.COMPLETE)] * 2
+    assert [one.has(AlignmentStep.COMBINED) for one in found] == [False, True]
 
 
 def test_the_timeline_says_where_seven_seconds_went(samples: pathlib.Path) -> None:
-    facts = Facts.of(merged(find_sources([str(samples / "late-joiner")]).sources))
+    facts = TraceFacts.of(merged(find_sources([str(samples / "late-joiner")]).sources))
     runs = {run.run[0]: run for run in timeline(facts).runs}
     joined = runs["n3"]
     assert joined.operational_ns is not None
@@ -209,11 +222,17 @@ def test_an_explanation_shows_fields_and_source(capfd: pytest.CaptureFixture[str
 def test_our_engine_aligns_whole_name_spaces(samples: pathlib.Path) -> None:
     talk = conversation(merged(find_sources([str(samples / "own-engine")]).sources), "ships.Observation")
     ends = [(talk.names.node(one.alignee), talk.names.node(one.aligner), one.end) for one in talk.exchanges]
-    assert sorted(ends) == [("n2", "n1", End.COMPLETE)] * 2 + [("n3", "n1", End.COMPLETE)] * 3
+    assert (
+        sorted(ends) == [("n2", "n1", AlignmentEnd.COMPLETE)] * 2 + [("n3", "n1", AlignmentEnd.COMPLETE)] * 3
+    )
     assert [one.samples for one in talk.exchanges] == [0, 0, 1210, 1210, 1210]
     combined, later = talk.exchanges[:2], talk.exchanges[2:]
-    assert all(one.has(Step.SENT) and one.samples_sent == 0 for one in combined)
-    assert [one.has(Step.SENT) for one in later] == [False, True, True]  # the first aligner was killed
+    assert all(one.has(AlignmentStep.SENT) and one.samples_sent == 0 for one in combined)
+    assert [one.has(AlignmentStep.SENT) for one in later] == [
+        False,
+        True,
+        True,
+    ]  # the first aligner was killed
     assert next(as_text(talk)).startswith("ships.Observation (with all of name-space harbour): 5 alignments")
 
 
@@ -261,10 +280,12 @@ def test_a_merge_of_our_engine_has_its_policy(traces: Traces) -> None:
     asks.line(1.31, done)
     directory = traces.write()
     (merge_of_set,) = conversation(merged(find_sources([directory]).sources), "ships.T").exchanges
-    assert (merge_of_set.policy, merge_of_set.end) == ("MERGE", End.COMPLETE)
-    assert merge_of_set.has(Step.APPLIED)
+    assert (merge_of_set.policy, merge_of_set.end) == ("MERGE", AlignmentEnd.COMPLETE)
+    assert merge_of_set.has(AlignmentStep.APPLIED)
     run = next(
-        one for one in timeline(Facts.of(merged(find_sources([directory]).sources))).runs if one.run[0] == "a"
+        one
+        for one in timeline(TraceFacts.of(merged(find_sources([directory]).sources))).runs
+        if one.run[0] == "a"
     )
     assert run.merges == 1
     assert run.merge_ns == pytest.approx(309_000_000)
@@ -277,12 +298,15 @@ def test_answers_of_our_engine_go_to_the_request_of_their_number(traces: Traces)
     asks.line(
         3, "Alignment of group ns from fellow b using source (2) finished: 5 samples in 0.100000000 seconds."
     )
-    found = Facts.of(merged(find_sources([traces.write()]).sources)).book.all()
-    assert [(one.source, one.end) for one in found] == [("1", End.OPEN), ("2", End.COMPLETE)]
+    found = TraceFacts.of(merged(find_sources([traces.write()]).sources)).book.all()
+    assert [(one.source, one.end) for one in found] == [
+        ("1", AlignmentEnd.OPEN),
+        ("2", AlignmentEnd.COMPLETE),
+    ]
 
 
 def test_a_node_of_our_engine_that_starts_anew_gives_up_its_requests(traces: Traces) -> None:
     our_node(traces, "a").line(1, "Write samplerequest for group ns to fellow b using source (1)")
     our_node(traces, "a")
-    found = Facts.of(merged(find_sources([traces.write()]).sources)).book.all()
-    assert [one.end for one in found] == [End.RESTARTED]
+    found = TraceFacts.of(merged(find_sources([traces.write()]).sources)).book.all()
+    assert [one.end for one in found] == [AlignmentEnd.RESTARTED]

@@ -13,8 +13,8 @@ from engine.tracing.formats import TextFormat
 from engine.tracing.record import EventRecord, message
 from ospltool.trace.meaning import exchanges, facts, skew
 from ospltool.trace.meaning.catalogue import (
-    Origin,
     Printer,
+    Product,
     Template,
     catalogue,
     engine_templates,
@@ -24,7 +24,7 @@ from ospltool.trace.meaning.catalogue import (
 from ospltool.trace.meaning.matcher import CUT_AT_BYTES, matcher
 from ospltool.trace.reading.reader import TraceParser
 from ospltool.trace.reading.record import LEVELS
-from ospltool.trace.reading.sources import Source
+from ospltool.trace.reading.sources import TraceFile
 from ospltool.trace.views import conversation
 
 EXAMPLES = {
@@ -157,7 +157,7 @@ def test_templates_with_an_event_are_explained() -> None:
 def test_events_of_our_engine_are_found_by_their_own_names() -> None:
     for kind in engine_catalogue():
         text = message(kind, {name: number for number, name in enumerate(kind.fields)})
-        found = matcher(Origin.ENGINE).match(text)
+        found = matcher(Product.ENGINE).match(text)
         assert found is not None, kind.id
 
 
@@ -166,7 +166,7 @@ def test_a_line_of_our_engine_is_read_back() -> None:
     fields = {"group": "partA.T\n1"}
     event = EventRecord(1, 1795223310000000001, "COMPLETE", kind, fields, message(kind, fields))
     line = TextFormat()(event) + "\n"
-    source = Source(__import__("pathlib").Path("n1.log"), "n1", origin=Origin.ENGINE)
+    source = TraceFile(__import__("pathlib").Path("n1.log"), "n1", origin=Product.ENGINE)
     (record,) = TraceParser(source).parse(line.encode(), 0)
     assert (record.event, record.level, record.time_ns) == ("group.complete", "FINER", 1795223310000000001)
 

@@ -10,7 +10,7 @@ import pytest
 
 from ospltool.cli.app import main
 from ospltool.trace.meaning.catalogue import catalogue, pieces
-from ospltool.trace.meaning.facts import Facts
+from ospltool.trace.meaning.facts import TraceFacts
 from ospltool.trace.reading.merge import merged
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.rules import anomalies
@@ -28,8 +28,8 @@ VALUES |= {"triple": "0,0,0", "pair": "12, 34", "group": "p.T"}
 SEEDS = range(1, 26)
 
 
-def facts_of(path: str) -> Facts:
-    return Facts.of(merged(find_sources([path]).sources))
+def facts_of(path: str) -> TraceFacts:
+    return TraceFacts.of(merged(find_sources([path]).sources))
 
 
 def messages() -> list[str]:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ospltool.trace.reading.follow import IDLE_S, POLL_S, Follower, Notice
-from ospltool.trace.reading.sources import Source, SourceError, sniff
+from ospltool.trace.reading.follow import IDLE_S, POLL_S, FileNotice, Follower
+from ospltool.trace.reading.sources import SourceError, TraceFile, sniff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.record import TraceRecord
 
 PATIENCE_S = 20.0
 
@@ -31,11 +31,11 @@ class Watch:
     """A follower that is asked until something has come in."""
 
     def __init__(self, path: pathlib.Path, start: int | None = None, needle: bytes | None = None) -> None:
-        source = sniff(path, "n1") if path.exists() else Source(path, "n1")
+        source = sniff(path, "n1") if path.exists() else TraceFile(path, "n1")
         self.follower = Follower([source], None if start is None else {source.file: start}, needle)
         self.texts: list[str] = []
         self.notices: list[str] = []
-        self.records: list[Record] = []
+        self.records: list[TraceRecord] = []
 
     def until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -43,7 +43,7 @@ class Watch:
         while not condition():
             assert time.monotonic() < deadline, (self.texts, self.notices)
             for one in self.follower.poll():
-                if isinstance(one, Notice):
+                if isinstance(one, FileNotice):
                     self.notices.append(str(one))
                 else:
                     self.records.append(one)
@@ -118,7 +118,7 @@ def test_rotation_between_two_looks_loses_nothing(
     """The writer writes once more after the file was read and before it is found to be rotated."""
     original = Follower._look_for_another
 
-    def rotated_now(follower: Follower, file: Any) -> Iterator[Record | Notice]:
+    def rotated_now(follower: Follower, file: Any) -> Iterator[TraceRecord | FileNotice]:
         if not path.with_suffix(".log.1").exists():
             append(path, line(3))
             path.rename(path.with_suffix(".log.1"))
@@ -197,7 +197,7 @@ def test_logs_are_followed_too(tmp_path: pathlib.Path) -> None:
 
 def test_a_compressed_file_is_not_followed(tmp_path: pathlib.Path) -> None:
     with pytest.raises(SourceError, match="compressed"):
-        Follower([Source(tmp_path / "durability.log.gz", "n1")])
+        Follower([TraceFile(tmp_path / "durability.log.gz", "n1")])
 
 
 def test_many_lines_come_in_whole_and_in_order(path: pathlib.Path, watch: Watch) -> None:

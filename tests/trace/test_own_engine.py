@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from engine.core.namespaces import MergeType
 from engine.tracing.formats import TextFormat
 from ospltool.cli.app import main
-from ospltool.trace.meaning.facts import Facts
+from ospltool.trace.meaning.facts import TraceFacts
 from ospltool.trace.reading.merge import merged
-from ospltool.trace.reading.record import Kind
+from ospltool.trace.reading.record import RecordKind
 from ospltool.trace.reading.sources import find_sources
 from tests.simulation.scenarios import Scenario, node
 
@@ -58,14 +58,14 @@ def test_every_line_of_our_engine_is_matched_with_its_level(
 ) -> None:
     scenario = split_and_merge()
     path = written(scenario, tmp_path / "traces")
-    records = [record for record in merged(find_sources([path]).sources) if record.kind is Kind.TRACE]
+    records = [record for record in merged(find_sources([path]).sources) if record.kind is RecordKind.TRACE]
     told = collections.Counter(
         (name, record.event.id, record.event.level.name) for _, name, record in scenario.seen.records
     )
     assert {event for _, event, _ in told} >= {"merge.started", "merge.finished"}
     assert collections.Counter((one.node, one.event, one.level) for one in records) == told
 
-    facts = Facts.of(records)
+    facts = TraceFacts.of(records)
     merges = {(name, event): count for (name, event, _), count in told.items() if event == "merge.started"}
     assert collections.Counter(one.run[0] for one in facts.merges) == {
         name: count for (name, _), count in merges.items()

@@ -15,16 +15,16 @@ from ospltool.trace.reading import damage
 from ospltool.trace.reading.headers import headers
 from ospltool.trace.reading.ranges import Range, pieces, ranges
 from ospltool.trace.reading.reader import TraceParser, read_records
-from ospltool.trace.reading.record import Clock, Kind
+from ospltool.trace.reading.record import RecordKind, TimeBase
 from ospltool.trace.reading.scan import _count, count_in_range, record_spans
-from ospltool.trace.reading.sources import Format, Source, sniff
+from ospltool.trace.reading.sources import TraceFile, TraceFormat, sniff
 from ospltool.trace.reading.splitter import NO_TIME, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ISO = b"2026-11-21T01:08:30+0000 1795223310.294122015 "
-SOURCE = Source(pathlib.Path("durability.log"), "n1")
+SOURCE = TraceFile(pathlib.Path("durability.log"), "n1")
 
 FRAGMENTS = st.sampled_from(
     [
@@ -61,8 +61,10 @@ FRAGMENTS = st.sampled_from(
 TRACES = st.lists(FRAGMENTS, max_size=24).map(b"".join)
 
 
-def parse(data: bytes, *, untimed: bool = False, cuts: tuple[int, ...] = ()) -> list[tuple[Kind, int, bytes]]:
-    parser = TraceParser(Source(SOURCE.path, "n1", untimed=untimed))
+def parse(
+    data: bytes, *, untimed: bool = False, cuts: tuple[int, ...] = ()
+) -> list[tuple[RecordKind, int, bytes]]:
+    parser = TraceParser(TraceFile(SOURCE.path, "n1", untimed=untimed))
     found = []
     edges = [0, *sorted(cuts), len(data)]
     for start, end in itertools.pairwise(edges):
@@ -112,7 +114,7 @@ def test_parts_of_a_file_have_the_records_of_the_whole(
 ) -> None:
     path = tmp_path_factory.mktemp("ranges") / "durability.log"
     path.write_bytes(data)
-    source = Source(path, "n1")
+    source = TraceFile(path, "n1")
     parts = list(ranges(source, size))
     found = []
     for part in parts:
@@ -150,7 +152,7 @@ def test_counting_does_not_depend_on_blocks(
 
 def check_count_in_blocks(path: pathlib.Path, data: bytes, needle: bytes, block_bytes: int) -> None:
     path.write_bytes(data)
-    part = Range(Source(path, "n1"), 0, None, len(data))
+    part = Range(TraceFile(path, "n1"), 0, None, len(data))
     expected = sum(needle in raw for _, _, raw in parse(data))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ospltool.trace.reading.scan.BLOCK_BYTES", block_bytes)
@@ -197,16 +199,16 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_headers_of_all_releases_are_understood(name: str) -> None:
     data, state, thread, time_ns = CASES[name]
-    (record,) = TraceParser(Source(SOURCE.path, "n1", untimed=time_ns is None)).parse(data, 0)
+    (record,) = TraceParser(TraceFile(SOURCE.path, "n1", untimed=time_ns is None)).parse(data, 0)
     assert (record.state, record.thread, record.time_ns) == (state, thread, time_ns)
-    assert record.kind is Kind.TRACE
+    assert record.kind is RecordKind.TRACE
 
 
 @pytest.mark.parametrize(
     ("seconds", "clock"),
-    [(b"1795223310", Clock.ABSOLUTE), (b"12", Clock.RELATIVE), (b"315359999", Clock.RELATIVE)],
+    [(b"1795223310", TimeBase.ABSOLUTE), (b"12", TimeBase.RELATIVE), (b"315359999", TimeBase.RELATIVE)],
 )
-def test_small_times_count_from_the_start(seconds: bytes, clock: Clock) -> None:
+def test_small_times_count_from_the_start(seconds: bytes, clock: TimeBase) -> None:
     (record,) = TraceParser(SOURCE).parse(seconds + b".000000000 INIT (t) -> x\n", 0)
     assert record.clock is clock
 
@@ -228,7 +230,7 @@ def test_the_last_header_of_a_line_wins_no_byte_of_the_one_before() -> None:
 
 def test_a_header_without_time_counts_within_a_line_only_in_a_file_without_times() -> None:
     data = b"COMPLETE (a) -> cut offCOMPLETE (b) -> next\n"
-    assert [r.text for r in TraceParser(Source(SOURCE.path, "n", untimed=True)).parse(data, 0)] == [
+    assert [r.text for r in TraceParser(TraceFile(SOURCE.path, "n", untimed=True)).parse(data, 0)] == [
         "cut off",
         "next",
     ]
@@ -246,7 +248,7 @@ def test_lines_without_header_belong_to_the_record_before(samples: pathlib.Path)
 def test_bytes_before_the_first_record_are_shown_not_dropped() -> None:
     data = b"half a line of a rotated file\n" + ISO + b"COMPLETE (t) -> x\n"
     first, second = TraceParser(SOURCE).parse(data, 0)
-    assert (first.kind, first.length, second.kind) == (Kind.UNPARSED, 30, Kind.TRACE)
+    assert (first.kind, first.length, second.kind) == (RecordKind.UNPARSED, 30, RecordKind.TRACE)
 
 
 def test_an_endless_record_is_cut_and_nothing_of_it_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,9 +259,9 @@ def test_an_endless_record_is_cut_and_nothing_of_it_is_lost(monkeypatch: pytest.
         found = [r for at in range(0, len(data), size) for r in parser.feed(data[at : at + size])]
         found += list(parser.finish())
         assert b"".join(record.raw for record in found) == data
-        assert found[0].kind is Kind.TRACE
+        assert found[0].kind is RecordKind.TRACE
         assert found[-1].text == "next"
-        assert {record.kind for record in found[1:-1]} == {Kind.UNPARSED}
+        assert {record.kind for record in found[1:-1]} == {RecordKind.UNPARSED}
         assert max(record.length for record in found) <= 6100
 
 
@@ -268,7 +270,7 @@ def test_a_file_of_anything_is_read_in_bounded_pieces(monkeypatch: pytest.Monkey
     parser = TraceParser(SOURCE)
     found = [record for _ in range(50) for record in parser.feed(b"no trace at all " * 20)]
     assert parser.pending <= 2000
-    assert {record.kind for record in found} == {Kind.UNPARSED}
+    assert {record.kind for record in found} == {RecordKind.UNPARSED}
 
 
 def test_runs_are_counted_from_their_first_state(samples: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -325,9 +327,9 @@ def test_a_cut_compressed_file_gives_what_is_sound(suffix: str, tmp_path: pathli
     path = tmp_path / f"durability.log{suffix}"
     whole = compress_gz(ISO * 20_000) if suffix == ".gz" else compress_zst(ISO * 20_000)
     path.write_bytes(whole[:-5])
-    *sound, last = read_records(Source(path, "n"))
+    *sound, last = read_records(TraceFile(path, "n"))
     assert b"".join(record.raw for record in sound) == (ISO * 20_000)[: last.offset]
-    assert last.kind is Kind.DAMAGED
+    assert last.kind is RecordKind.DAMAGED
     assert last.offset > 0
     (noted,) = damage.take()
     assert (noted.file, noted.offset) == (str(path), last.offset)
@@ -349,8 +351,8 @@ def test_our_own_trace_in_json_is_read(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "n1.jsonl"
     path.write_text(good + "no json\n" + good.replace('"COMPLETE"', "7"), encoding="utf-8")
     source = sniff(path, "n1")
-    assert source.format is Format.EVENTS
+    assert source.format is TraceFormat.EVENTS
     record, broken, wrong = read_records(source)
     assert (record.event, record.fields, record.level) == ("group.complete", {"group": "partA.T1"}, "FINER")
-    assert {broken.kind, wrong.kind} == {Kind.UNPARSED}
+    assert {broken.kind, wrong.kind} == {RecordKind.UNPARSED}
     assert record.length + broken.length + wrong.length == path.stat().st_size

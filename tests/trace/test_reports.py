@@ -10,15 +10,15 @@ import pytest
 
 from ospltool.trace.reading import reports
 from ospltool.trace.reading.reader import read_records
-from ospltool.trace.reading.record import Kind
-from ospltool.trace.reading.sources import Format, Source, sniff
+from ospltool.trace.reading.record import RecordKind
+from ospltool.trace.reading.sources import TraceFile, TraceFormat, sniff
 
 if TYPE_CHECKING:
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.record import TraceRecord
 
 RULE = "=" * 88 + "\n"
 LINE = "-" * 88 + "\n"
-SOURCE = Source(pathlib.Path("ospl-info.log"), "n1", Format.REPORTS)
+SOURCE = TraceFile(pathlib.Path("ospl-info.log"), "n1", TraceFormat.REPORTS)
 
 PLAIN = (
     f"{RULE}Report      : WARNING\n"
@@ -54,13 +54,13 @@ STACK = (
 )
 
 
-def read(text: bytes) -> list[Record]:
+def read(text: bytes) -> list[TraceRecord]:
     return list(reports.read_reports(io.BytesIO(text), SOURCE))
 
 
 def test_a_report_has_its_parts() -> None:
     (report,) = read(PLAIN.encode())
-    assert (report.kind, report.level, report.time_ns) == (Kind.REPORT, "WARNING", 1795223196003750223)
+    assert (report.kind, report.level, report.time_ns) == (RecordKind.REPORT, "WARNING", 1795223196003750223)
     assert report.text == "first line\nsecond line\n\nthird line"
     assert report.fields == {
         "host": "host-1",
@@ -97,7 +97,7 @@ def test_reports_do_not_depend_on_blocks(size: int, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(reports, "BLOCK_BYTES", size)
     assert read(data) == whole
     assert b"".join(report.raw for report in whole) == data
-    assert [report.kind for report in whole] == [Kind.UNPARSED, *[Kind.REPORT] * 4]
+    assert [report.kind for report in whole] == [RecordKind.UNPARSED, *[RecordKind.REPORT] * 4]
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_windows_line_ends_are_understood() -> None:
 def test_real_reports_are_read_whole(samples: pathlib.Path) -> None:
     path = samples / "late-joiner" / "n1" / "ospl-info.log"
     source = sniff(path, "n1")
-    assert source.format is Format.REPORTS
+    assert source.format is TraceFormat.REPORTS
     found = list(read_records(source))
-    assert {report.kind for report in found} == {Kind.REPORT}
+    assert {report.kind for report in found} == {RecordKind.REPORT}
     assert all(report.time_ns for report in found)
     assert b"".join(report.raw for report in found) == path.read_bytes()
     assert any("can be identified by ID: 649285054" in report.text for report in found)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ospltool.trace.meaning.catalogue import Origin
+from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.reading.scan import count_records
-from ospltool.trace.reading.sources import Format, SourceError, find_sources, sniff
+from ospltool.trace.reading.sources import SourceError, TraceFormat, find_sources, sniff
 
 if TYPE_CHECKING:
     from tests.trace.making import Traces
@@ -73,7 +73,7 @@ def test_a_file_is_read_once_however_often_it_is_named(tmp_path: pathlib.Path) -
 def test_a_named_file_is_read_whatever_it_holds(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "other.txt", "no trace at all\n")
     (source,) = find_sources([str(path)]).sources
-    assert source.format is Format.UNKNOWN
+    assert source.format is TraceFormat.UNKNOWN
 
 
 @pytest.mark.parametrize("name", ["missing.log", "n1=missing.log", "=x.log", "n1="])
@@ -105,8 +105,8 @@ def test_what_a_file_holds_is_seen_from_its_beginning(tmp_path: pathlib.Path, tr
         LINE
         + "1795223310.000000001 INIT (ospl_durability) -> My address is: '00ff00ff00ff00ff00ff00ff00ff00ff'\n"
     )
-    assert sniff(write(tmp_path / "c.log", ours)).origin is Origin.ENGINE
-    assert sniff(traces.node("n1").begin().write()).origin is Origin.OPENSPLICE
+    assert sniff(write(tmp_path / "c.log", ours)).origin is Product.ENGINE
+    assert sniff(traces.node("n1").begin().write()).origin is Product.OPENSPLICE
 
 
 A_THREAD = "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ospltool.trace.meaning.facts import Facts
+from ospltool.trace.meaning.facts import TraceFacts
 from ospltool.trace.reading.merge import merged
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.rules import anomalies
 
 if TYPE_CHECKING:
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.rules import Anomaly
     from tests.trace.making import Traces
 
 SELF = "Confirming master: I am the master for nameSpace 'ns'."
@@ -33,6 +33,6 @@ MERGED = "Updating state of namespace 'ns' to '{}' for role 'DefaultRole'"
 SLAVED = "Slaving to my master, set the state of namespace 'ns' to '{}' for role 'DefaultRole'"
 
 
-def found(traces: Traces, *rules: str) -> list[Finding]:
-    facts = Facts.of(merged(find_sources([traces.write()]).sources))
+def found(traces: Traces, *rules: str) -> list[Anomaly]:
+    facts = TraceFacts.of(merged(find_sources([traces.write()]).sources))
     return anomalies(facts, rules or None)

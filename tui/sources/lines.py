@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from engine.runtime.monitor import NodeEvent
-from ospltool.trace.meaning.catalogue import Origin
+from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.meaning.matcher import matcher
-from ospltool.trace.reading.follow import Follower, Notice
-from ospltool.trace.reading.record import LEVELS, Clock, Kind, Record
+from ospltool.trace.reading.follow import FileNotice, Follower
+from ospltool.trace.reading.record import LEVELS, RecordKind, TimeBase, TraceRecord
 from ospltool.trace.reading.sources import SourceError, find_sources
-from ospltool.trace.views.filters import Filter as TraceFilter
+from ospltool.trace.views.filters import RecordFilter
 from tui.filters import Filter
 
 FIELDS: Final = ("node", "level", "thread", "state", "fellow", "ns", "group", "conflict", "event")
@@ -30,22 +30,22 @@ _NEEDS_FIELDS: Final = frozenset({"fellow", "ns", "group", "conflict"})
 _WAIT_S: Final = 0.25
 
 
-def record_of(event: NodeEvent, *, with_fields: bool = False) -> Record:
+def record_of(event: NodeEvent, *, with_fields: bool = False) -> TraceRecord:
     """Return an event as a record of the trace, so that both can be filtered alike."""
     fields: dict[str, str] = {}
     template = None
     if with_fields:
-        found = matcher(Origin.ENGINE).match(event.text)
+        found = matcher(Product.ENGINE).match(event.text)
         if found is not None:
             template, fields = found.template, found.fields
     header = f"{event.state} ({event.thread}) -> {event.text}"
-    return Record(
-        kind=Kind.TRACE,
+    return TraceRecord(
+        kind=RecordKind.TRACE,
         node=event.node_name,
         file="",
         offset=event.number,
         time_ns=event.time_ns,
-        clock=Clock.ABSOLUTE,
+        clock=TimeBase.ABSOLUTE,
         state=event.state,
         thread=event.thread,
         text=event.text,
@@ -61,7 +61,7 @@ def needs_fields(given: Filter) -> bool:
     return any(term.field in _NEEDS_FIELDS for term in given.terms)
 
 
-def trace_filter(given: Filter) -> TraceFilter:
+def trace_filter(given: Filter) -> RecordFilter:
     """Return the `ospltool trace` filter for the words of `/`. Words without a field are plain text."""
     named: dict[str, tuple[str, ...]] = collections.defaultdict(tuple)
     grep: list[re.Pattern[str]] = []
@@ -74,7 +74,7 @@ def trace_filter(given: Filter) -> TraceFilter:
             (exclude if term.inverse else grep).append(pattern)
         else:
             named[term.field] += (term.raw,)
-    return TraceFilter(
+    return RecordFilter(
         level=_level(named["level"][-1]) if named["level"] else None,
         threads=named["thread"],
         states=tuple(state.upper() for state in named["state"]),
@@ -94,7 +94,7 @@ def _level(text: str) -> str | None:
     return found[-1] if found else None
 
 
-def wanted_records(records: Iterable[Record], given: Filter) -> list[Record]:
+def wanted_records(records: Iterable[TraceRecord], given: Filter) -> list[TraceRecord]:
     """Return the records that the filter lets through."""
     if not given:
         return list(records)
@@ -138,7 +138,7 @@ class TraceFiles:
         }
         self._follower = Follower(sources, starts)
         self._lock = threading.Lock()
-        self._records: collections.deque[Record] = collections.deque(maxlen=MAX_LINES)
+        self._records: collections.deque[TraceRecord] = collections.deque(maxlen=MAX_LINES)
         self._seen = 0
         self.notices: collections.deque[str] = collections.deque(maxlen=100)
         self._stopping = threading.Event()
@@ -150,7 +150,7 @@ class TraceFiles:
         """Records read since the start; more than are kept when some were dropped."""
         return self._seen
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[TraceRecord]:
         """Return the records that are kept, by time; those without a time stand where they came in."""
         with self._lock:
             kept = list(self._records)
@@ -177,7 +177,7 @@ class TraceFiles:
                 found = []
             with self._lock:
                 for one in found:
-                    if isinstance(one, Notice):
+                    if isinstance(one, FileNotice):
                         self.notices.append(one)
                     else:
                         self._records.append(one)

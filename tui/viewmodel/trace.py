@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from engine.runtime.monitor import NodeEvent
 from engine.tracing.catalogue import catalogue
-from ospltool.trace.reading.record import Record
+from ospltool.trace.reading.record import TraceRecord
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, single
 from tui.viewmodel.base import View, state_name
@@ -69,7 +69,7 @@ def row_of_event(event: NodeEvent) -> TraceRow:
     )
 
 
-def row_of_record(record: Record) -> TraceRow:
+def row_of_record(record: TraceRecord) -> TraceRow:
     """Return a record of a file as a row."""
     key = f"{record.file}@{record.offset}"
     where = f"{record.file}, byte {record.offset:,}"

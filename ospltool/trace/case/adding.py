@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ospltool.analytics.case import CaseError, files_of, open_case, write_meta, write_table
 from ospltool.analytics.contract import FORMAT_VERSION, Detail, Table
 from ospltool.trace.case.load import (
-    Ledger,
-    Summary,
+    LoadCounts,
+    LoadedParts,
     described,
     digest_of,
     jobs_of,
@@ -24,14 +24,14 @@ from ospltool.trace.case.load import (
     work,
 )
 from ospltool.trace.reading.ranges import ranges
-from ospltool.trace.reading.sources import Format
+from ospltool.trace.reading.sources import TraceFormat
 
 if TYPE_CHECKING:
     import pathlib
 
     from ospltool.trace.case.load import Job, Loaded
     from ospltool.trace.reading.ranges import Range
-    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.reading.sources import TraceFile
 
 LOCK_FILE: Final = ".lock"
 
@@ -44,13 +44,13 @@ Work = Callable[[list["Job"]], "Iterator[tuple[str, Range, Loaded]]"]
 
 
 def add(
-    sources: Sequence[Source],
+    sources: Sequence[TraceFile],
     target: pathlib.Path,
     detail: Detail,
     *,
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Summary:
+) -> LoadCounts:
     """Add files to a case; the result is the same as from loading all of them at once.
 
     Unchanged files are left alone. Of a plain trace that grew, the last part and the new bytes are read; any
@@ -67,7 +67,7 @@ def add(
 
 
 def add_to_locked(
-    sources: Sequence[Source],
+    sources: Sequence[TraceFile],
     target: pathlib.Path,
     detail: Detail,
     plan: Plan,
@@ -75,7 +75,7 @@ def add_to_locked(
     *,
     removed: Collection[str] = (),
     is_shared: bool = False,
-) -> Summary:
+) -> LoadCounts:
     """Do the work of `add` for a caller who has locked the case.
 
     Args:
@@ -103,7 +103,7 @@ def add_to_locked(
             for key in removed:
                 known.pop(key, None)
             parts = _changes(sources, known, plan)
-            ledger = Ledger(sources, known)
+            ledger = LoadedParts(sources, known)
             for name, part, loaded in do(jobs_of(parts, scratch, detail, _next_number(before))):
                 ledger.note(name, part, loaded)
             _put_in_place(scratch, target)
@@ -116,7 +116,7 @@ def add_to_locked(
     return ledger.summary
 
 
-def _changes(sources: Sequence[Source], known: dict[str, Any], plan: Plan) -> list[Range]:
+def _changes(sources: Sequence[TraceFile], known: dict[str, Any], plan: Plan) -> list[Range]:
     """Return what is to be read, and leave those parts of each file in `known` that stay."""
     parts: list[Range] = []
     for source in sources:
@@ -140,14 +140,16 @@ def _changes(sources: Sequence[Source], known: dict[str, Any], plan: Plan) -> li
     return parts
 
 
-def _last_part_again(source: Source, parts: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Range]]:
+def _last_part_again(
+    source: TraceFile, parts: list[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[Range]]:
     """Read the last part again, with what was added."""
     return parts[:-1], list(ranges(source, start=parts[-1]["start"] if parts else 0))
 
 
-def _can_go_on(source: Source) -> bool:
+def _can_go_on(source: TraceFile) -> bool:
     """Return whether a file can be read from its middle."""
-    return source.format is Format.TRACE and not source.compressed
+    return source.format is TraceFormat.TRACE and not source.compressed
 
 
 def _next_number(names: set[str]) -> int:

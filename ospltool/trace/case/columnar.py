@@ -18,23 +18,23 @@ from ospltool.analytics.contract import DETAILS, HOUR_NS, RECORD_COLUMNS, Detail
 from ospltool.trace.meaning.details import INTEGERS, LONGEST_NUMBER, OWN_COLUMNS, DetailColumns, coded, is_own
 from ospltool.trace.reading.headers import LONGEST, RELATIVE_LIMIT_S, SECOND_NS, disagrees
 from ospltool.trace.reading.reader import LONGEST_RECORD, TraceParser
-from ospltool.trace.reading.record import Clock, Kind, valid_text
+from ospltool.trace.reading.record import RecordKind, TimeBase, valid_text
 from ospltool.trace.reading.splitter import NO_TIME, Split, split
 from ospltool.trace.reading.windows import string_views
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ospltool.trace.reading.record import Record
-    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.reading.record import TraceRecord
+    from ospltool.trace.reading.sources import TraceFile
     from ospltool.trace.reading.windows import Positions
 
 _NAMES: Final = [name for name, _, _ in RECORD_COLUMNS]
-_CLOCKS: Final = list(Clock)
+_CLOCKS: Final = list(TimeBase)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Piece:
+class ColumnarPart:
     """Records of a part of a source as columns.
 
     Attributes:
@@ -50,7 +50,7 @@ class Piece:
     unmatched: int
 
 
-def piece_of_trace(data: bytes, source: Source, offset: int, detail: Detail) -> Piece:
+def piece_of_trace(data: bytes, source: TraceFile, offset: int, detail: Detail) -> ColumnarPart:
     """Convert a piece of a durability trace from a record, or the file's beginning, to a record's end."""
     found = split(data, untimed=source.untimed)
     endless = (found.end - found.start > LONGEST_RECORD).any()
@@ -59,7 +59,7 @@ def piece_of_trace(data: bytes, source: Source, offset: int, detail: Detail) -> 
         return piece_of_records(itertools.chain(parser.feed(data), parser.finish()), detail)
     count = found.start.size
     columns: list[Any] = [
-        _constant(Kind.TRACE, count),
+        _constant(RecordKind.TRACE, count),
         _constant(source.file, count),
         pa.array(found.start + offset),
         pa.array(found.end - found.start),
@@ -79,10 +79,10 @@ def piece_of_trace(data: bytes, source: Source, offset: int, detail: Detail) -> 
         unmatched = details.unmatched
     else:
         columns += _no_details(count)
-    return Piece(_table(columns), _hours(found.time_ns), 0, unmatched)
+    return ColumnarPart(_table(columns), _hours(found.time_ns), 0, unmatched)
 
 
-def piece_of_records(records: Iterable[Record], detail: Detail) -> Piece:
+def piece_of_records(records: Iterable[TraceRecord], detail: Detail) -> ColumnarPart:
     """Convert records of any kind to columns."""
     rows = list(records)
     columns: list[Any] = [
@@ -96,22 +96,25 @@ def piece_of_records(records: Iterable[Record], detail: Detail) -> Piece:
         [valid_text(record.thread) for record in rows],
         [valid_text(record.text) for record in rows],
         [record.terminated for record in rows],
-        [_stamp(record.raw) if record.clock is Clock.ABSOLUTE else None for record in rows],
+        [_stamp(record.raw) if record.clock is TimeBase.ABSOLUTE else None for record in rows],
     ]
     columns += _details_of(rows) if detail is Detail.FULL else _no_details(len(rows))
-    unmatched = sum(record.kind is Kind.TRACE and record.template is None for record in rows)
+    unmatched = sum(record.kind is RecordKind.TRACE and record.template is None for record in rows)
     times = np.array([NO_TIME if record.time_ns is None else record.time_ns for record in rows], np.int64)
-    unparsed = sum(record.length for record in rows if record.kind is Kind.UNPARSED)
-    return Piece(_table(columns), _hours(times), unparsed, unmatched if detail is Detail.FULL else 0)
+    unparsed = sum(record.length for record in rows if record.kind is RecordKind.UNPARSED)
+    return ColumnarPart(_table(columns), _hours(times), unparsed, unmatched if detail is Detail.FULL else 0)
 
 
-def _details_of(rows: list[Record]) -> list[Any]:
+def _details_of(rows: list[TraceRecord]) -> list[Any]:
     """Return the columns from level to fields."""
     fields = [
         {valid_text(name): valid_text(value) for name, value in record.fields.items()} for record in rows
     ]
     return [
-        [None if record.kind in {Kind.UNPARSED, Kind.DAMAGED} else record.level for record in rows],
+        [
+            None if record.kind in {RecordKind.UNPARSED, RecordKind.DAMAGED} else record.level
+            for record in rows
+        ],
         [record.template_id or None for record in rows],
         [record.event or None for record in rows],
         *(
@@ -141,7 +144,7 @@ def _stamp(raw: bytes) -> str | None:
     return raw[:LONGEST].partition(b" (")[0].decode("utf-8", "replace") if disagrees(raw) else None
 
 
-def _own(name: str, fields: dict[str, str], record: Record) -> str | int | None:
+def _own(name: str, fields: dict[str, str], record: TraceRecord) -> str | int | None:
     """Return the value of a field in its own column."""
     if name not in fields or not is_own(name, record.template):
         return None
@@ -175,9 +178,11 @@ def _constant(value: str, count: int) -> Any:
 
 def _clock_codes(times: Positions) -> np.ndarray[Any, np.dtype[np.int32]]:
     codes = np.where(
-        times < RELATIVE_LIMIT_S * SECOND_NS, _CLOCKS.index(Clock.RELATIVE), _CLOCKS.index(Clock.ABSOLUTE)
+        times < RELATIVE_LIMIT_S * SECOND_NS,
+        _CLOCKS.index(TimeBase.RELATIVE),
+        _CLOCKS.index(TimeBase.ABSOLUTE),
     )
-    return np.where(times == NO_TIME, _CLOCKS.index(Clock.NONE), codes).astype(np.int32)
+    return np.where(times == NO_TIME, _CLOCKS.index(TimeBase.NONE), codes).astype(np.int32)
 
 
 def _hours(times: Positions) -> Positions:

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ospltool.analytics.case import files_of, is_case_directory, keep_private, open_case
 from ospltool.trace.case.adding import add_to_locked, locked
-from ospltool.trace.case.load import Ledger, key_of, make_case, work
+from ospltool.trace.case.load import LoadedParts, key_of, make_case, work
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.headers import last_on_line
 from ospltool.trace.reading.ranges import RANGE_BYTES, Range, ranges
 from ospltool.trace.reading.reader import LONGEST_RECORD
 from ospltool.trace.reading.sources import (
-    Format,
     NothingFoundError,
     SourceError,
+    TraceFormat,
     find_sources,
     named_path,
 )
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from ospltool.analytics.contract import Detail
     from ospltool.trace.case.adding import Work
-    from ospltool.trace.case.load import Summary
-    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.case.load import LoadCounts
+    from ospltool.trace.reading.sources import TraceFile
 
 EVERY_S: Final = 1.0
 """Seconds between two looks at the files; more if finding them takes more than a tenth of that."""
@@ -70,8 +70,8 @@ class Following:
 
 
 def follow(
-    what: Following, wait: Callable[[float], bool], told: Callable[[Summary], None] = lambda _: None
-) -> Summary:
+    what: Following, wait: Callable[[float], bool], told: Callable[[LoadCounts], None] = lambda _: None
+) -> LoadCounts:
     """Keep a case complete while its files grow, until `wait(seconds)` returns True; then look once more.
 
     After each look the case is what `load` of the same files would make. Files that are gone are dropped.
@@ -94,7 +94,7 @@ def follow(
         return _follow(what, wait, told)
 
 
-def _follow(what: Following, wait: Callable[[float], bool], told: Callable[[Summary], None]) -> Summary:
+def _follow(what: Following, wait: Callable[[float], bool], told: Callable[[LoadCounts], None]) -> LoadCounts:
     seen = _Seen()
     failures = 0
     is_over = False
@@ -112,12 +112,12 @@ def _follow(what: Following, wait: Callable[[float], bool], told: Callable[[Summ
             if failures >= MOST_FAILURES:
                 raise
         if is_over and not (seen.has_more or failures):
-            return Ledger([], files_of(open_case(what.target))).summary
+            return LoadedParts([], files_of(open_case(what.target))).summary
         pause = 0.0 if seen.has_more else max(EVERY_S, 10 * took)
         is_over = wait(pause) or is_over
 
 
-def _add(what: Following, changed: Sequence[Source], removed: Sequence[str]) -> Summary:
+def _add(what: Following, changed: Sequence[TraceFile], removed: Sequence[str]) -> LoadCounts:
     summary = add_to_locked(
         changed,
         what.target,
@@ -140,10 +140,10 @@ class _Seen:
         self._states: dict[str, tuple[int, int, int]] = {}
         self._found: dict[str, tuple[int, int, int]] = {}
 
-    def look(self, what: Following) -> tuple[list[Source], list[str]]:
+    def look(self, what: Following) -> tuple[list[TraceFile], list[str]]:
         """Return changed files, and the keys of files of the case that are gone."""
         damage.take()  # a file may vanish or be half written; what is loaded is looked at again
-        sources: Sequence[Source] = ()
+        sources: Sequence[TraceFile] = ()
         with contextlib.suppress(NothingFoundError):
             sources = find_sources(what.names).sources
         self._found = {}
@@ -171,12 +171,12 @@ class _Seen:
             if key not in there and any(_is_below(entry["file"], place) for place in places)
         ]
 
-    def note(self, loaded: Sequence[Source]) -> None:
+    def note(self, loaded: Sequence[TraceFile]) -> None:
         """Note that files were loaded as they were at the last look."""
         self._states |= {key_of(source): self._found[key_of(source)] for source in loaded}
 
 
-def _status(source: Source) -> os.stat_result:
+def _status(source: TraceFile) -> os.stat_result:
     try:
         return source.path.stat()
     except OSError as cause:
@@ -188,7 +188,9 @@ def _is_below(file: str, place: pathlib.Path) -> bool:
     return path == place or path.is_relative_to(place)
 
 
-def in_growing_parts(source: Source, parts: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Range]]:
+def in_growing_parts(
+    source: TraceFile, parts: list[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[Range]]:
     """Return the parts of a file that stay, and what to read: its last record as a part of its own.
 
     A part is read again together with as many new bytes as it has, so that the number of parts grows with
@@ -205,7 +207,7 @@ def in_growing_parts(source: Source, parts: list[dict[str, Any]]) -> tuple[list[
 
 def _without_last_record(part: Range) -> list[Range]:
     """Split a part of a growing trace before its last record, which may not be whole."""
-    if part.source.format is not Format.TRACE or part.source.compressed:
+    if part.source.format is not TraceFormat.TRACE or part.source.compressed:
         return [part]
     end = part.start + part.size
     with part.source.path.open("rb") as stream:

@@ -16,18 +16,18 @@ import pyarrow as pa
 
 from ospltool.analytics.case import CaseError, RecordWriter, is_case_directory, write_meta, write_table
 from ospltool.analytics.contract import Detail, Table, schema
-from ospltool.trace.case.columnar import Piece, piece_of_records, piece_of_trace
-from ospltool.trace.meaning.catalogue import Origin, catalogue, pattern_text
+from ospltool.trace.case.columnar import ColumnarPart, piece_of_records, piece_of_trace
+from ospltool.trace.meaning.catalogue import Product, catalogue, pattern_text
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.collection import no_collection
 from ospltool.trace.reading.ranges import Range, pieces, ranges
 from ospltool.trace.reading.reader import damaged, read_records
-from ospltool.trace.reading.sources import Format, Source, SourceError
+from ospltool.trace.reading.sources import SourceError, TraceFile, TraceFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.record import TraceRecord
 
 SMALL_BYTES: Final = 32 << 20
 """Size up to which sources are loaded without further processes, which take longer to start."""
@@ -52,7 +52,7 @@ class Loaded:
     records: int = 0
     unparsed_bytes: int = 0
     unmatched: int = 0
-    damages: tuple[damage.Damage, ...] = ()
+    damages: tuple[damage.FileDamage, ...] = ()
 
     def __add__(self, other: Loaded) -> Loaded:
         return Loaded(
@@ -65,10 +65,10 @@ class Loaded:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Summary:
+class LoadCounts:
     """Counts of the loaded records, by source."""
 
-    sources: tuple[tuple[Source, Loaded], ...]
+    sources: tuple[tuple[TraceFile, Loaded], ...]
 
     @property
     def total(self) -> Loaded:
@@ -77,13 +77,13 @@ class Summary:
 
 
 def load(
-    sources: Sequence[Source],
+    sources: Sequence[TraceFile],
     target: pathlib.Path,
     detail: Detail = Detail.FULL,
     *,
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Summary:
+) -> LoadCounts:
     """Load sources into a new case, or add their new records to a case (see `adding`).
 
     Args:
@@ -105,18 +105,18 @@ def load(
 
 
 def make_case(
-    sources: Sequence[Source],
+    sources: Sequence[TraceFile],
     target: pathlib.Path,
     detail: Detail,
     *,
     is_shared: bool = False,
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Summary:
+) -> LoadCounts:
     """Load sources into a new case, perhaps none; see `load` and `new_directory`."""
     with new_directory(target, is_shared=is_shared) as directory:
         jobs = jobs_of([part for source in sources for part in ranges(source)], directory, detail)
-        ledger = Ledger(sources)
+        ledger = LoadedParts(sources)
         for name, part, loaded in work(jobs, processes, progress):
             ledger.note(name, part, loaded)
         write_table(directory, Table.SOURCES, source_rows(ledger.summary, detail))
@@ -125,7 +125,7 @@ def make_case(
     return ledger.summary
 
 
-class Ledger:
+class LoadedParts:
     """The loaded parts of files and their counts, as a case keeps them.
 
     Args:
@@ -133,10 +133,10 @@ class Ledger:
         known: entries of a case by the key of each file.
     """
 
-    def __init__(self, sources: Sequence[Source], known: dict[str, Any] | None = None) -> None:
+    def __init__(self, sources: Sequence[TraceFile], known: dict[str, Any] | None = None) -> None:
         self._sources = {key_of(source): source for source in sources}
         self._files: dict[str, Any] = dict(known or {})
-        self._damages: dict[str, tuple[damage.Damage, ...]] = {}
+        self._damages: dict[str, tuple[damage.FileDamage, ...]] = {}
         for key, source in self._sources.items():
             self._files.setdefault(key, described(source))
 
@@ -154,7 +154,7 @@ class Ledger:
         return self._files
 
     @property
-    def summary(self) -> Summary:
+    def summary(self) -> LoadCounts:
         """Counts by source, including sources that this load was not given."""
         found = []
         for key, entry in self._files.items():
@@ -162,15 +162,15 @@ class Ledger:
             counts = [Loaded(*part["counts"]) for part in entry["parts"]]
             total = sum(counts, Loaded(damages=self._damages.get(key, ())))
             found.append((source, total))
-        return Summary(tuple(sorted(found, key=lambda one: (one[0].node, one[0].file))))
+        return LoadCounts(tuple(sorted(found, key=lambda one: (one[0].node, one[0].file))))
 
 
-def key_of(source: Source) -> str:
+def key_of(source: TraceFile) -> str:
     """Return the key of a file in a case."""
     return f"{source.node}={source.file}"
 
 
-def described(source: Source) -> dict[str, Any]:
+def described(source: TraceFile) -> dict[str, Any]:
     """Return the entry of a file in a case, with which a later load sees that it grew or changed."""
     size = source.path.stat().st_size
     return {
@@ -183,7 +183,7 @@ def described(source: Source) -> dict[str, Any]:
     }
 
 
-def traits_of(source: Source) -> dict[str, Any]:
+def traits_of(source: TraceFile) -> dict[str, Any]:
     """Return what the beginning of a file tells of it, by which all of its records are read.
 
     A file that is still short may tell something else when it has grown.
@@ -191,10 +191,13 @@ def traits_of(source: Source) -> dict[str, Any]:
     return {"format": source.format.value, "origin": source.origin.value, "untimed": source.untimed}
 
 
-def source_of(entry: dict[str, Any]) -> Source:
+def source_of(entry: dict[str, Any]) -> TraceFile:
     """Return the source that an entry of a case describes."""
-    return Source(
-        pathlib.Path(entry["file"]), entry["node"], Format(entry["format"]), origin=Origin(entry["origin"])
+    return TraceFile(
+        pathlib.Path(entry["file"]),
+        entry["node"],
+        TraceFormat(entry["format"]),
+        origin=Product(entry["origin"]),
     )
 
 
@@ -284,14 +287,14 @@ def load_range(part: Range, directory: pathlib.Path, name: str, detail: Detail) 
     return total if found is None else dataclasses.replace(total, damages=(found,))
 
 
-def read_pieces(part: Range, detail: Detail) -> Iterator[tuple[int, Piece]]:
+def read_pieces(part: Range, detail: Detail) -> Iterator[tuple[int, ColumnarPart]]:
     """Yield the records of a part of a source as columns, each with its number of bytes.
 
     Raises:
         SourceError: it cannot be read.
     """
     source = part.source
-    if source.format is not Format.TRACE:
+    if source.format is not TraceFormat.TRACE:
         for batch in _batches(read_records(source)):
             yield sum(record.length for record in batch), piece_of_records(batch, detail)
         return
@@ -305,8 +308,8 @@ def read_pieces(part: Range, detail: Detail) -> Iterator[tuple[int, Piece]]:
         yield 0, piece_of_records([damaged(source, found)], detail)
 
 
-def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
-    batch: list[Record] = []
+def _batches(records: Iterator[TraceRecord]) -> Iterator[list[TraceRecord]]:
+    batch: list[TraceRecord] = []
     for record in records:
         batch.append(record)
         if len(batch) >= RECORDS_AT_ONCE:
@@ -316,7 +319,7 @@ def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
         yield batch
 
 
-def source_rows(summary: Summary, detail: Detail) -> pa.Table:
+def source_rows(summary: LoadCounts, detail: Detail) -> pa.Table:
     """Return the table of sources."""
     rows = [
         {

@@ -11,26 +11,26 @@ from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import need
 from ospltool.output.progress import Progress
-from ospltool.trace.case.load import Summary, load
+from ospltool.trace.case.load import LoadCounts, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from threading import Event
 
-    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.reading.sources import TraceFile
 
 FILE_SUFFIXES: Final = (".duckdb", ".db")
 """Suffixes of a case that is one DuckDB file."""
 
 
 def load_case(
-    sources: Sequence[Source],
+    sources: Sequence[TraceFile],
     target: pathlib.Path,
     detail: Detail,
     spark_master: str | None = None,
     progress: Progress | None = None,
-) -> Summary:
+) -> LoadCounts:
     """Load sources into a new case: a directory of Parquet files, or one DuckDB file.
 
     Args:
@@ -63,12 +63,12 @@ def load_case(
 
 
 def _load_directory(
-    sources: Sequence[Source],
+    sources: Sequence[TraceFile],
     target: pathlib.Path,
     detail: Detail,
     spark_master: str | None,
     progress: Progress | None,
-) -> Summary:
+) -> LoadCounts:
     if spark_master is None:
         return load(sources, target, detail, progress=progress)
     need("pyspark", "spark")
@@ -83,8 +83,8 @@ def follow_case(
     detail: Detail,
     spark_master: str | None,
     until: Callable[[], AbstractContextManager[Event]],
-    told: Callable[[Summary], None],
-) -> Summary:
+    told: Callable[[LoadCounts], None],
+) -> LoadCounts:
     """Load files into a case, and what is added to them, until an event is set (see `following.follow`).
 
     Args:
@@ -122,7 +122,7 @@ def follow_case(
         end(opened)
 
 
-def as_value(summary: Summary, target: str) -> dict[str, object]:
+def as_value(summary: LoadCounts, target: str) -> dict[str, object]:
     """Return the counts for JSON."""
     return {
         "case": target,

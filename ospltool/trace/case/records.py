@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ospltool.analytics.contract import Detail
 from ospltool.trace.case.needed import BEGINS_RUN, SO_FAR, needed
-from ospltool.trace.meaning.catalogue import Origin, catalogue
+from ospltool.trace.meaning.catalogue import Product, catalogue
 from ospltool.trace.meaning.details import OWN_COLUMNS
 from ospltool.trace.meaning.matcher import matcher
 from ospltool.trace.reading.merge import corrected
-from ospltool.trace.reading.record import NO_FIELDS, UNKNOWN_LEVEL, Clock, Kind, Record
+from ospltool.trace.reading.record import NO_FIELDS, UNKNOWN_LEVEL, RecordKind, TimeBase, TraceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,12 +52,12 @@ select {names}, run
 from counted{where}
 {in_order}
 """
-_KINDS: Final = {kind.value: kind for kind in Kind}
-_CLOCKS: Final = {clock.value: clock for clock in Clock}
+_KINDS: Final = {kind.value: kind for kind in RecordKind}
+_CLOCKS: Final = {clock.value: clock for clock in TimeBase}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Rows:
+class WantedRecords:
     """The wanted records of a case.
 
     Attributes:
@@ -94,7 +94,7 @@ def first_time_of(engine: Engine) -> int | None:
     return None if value is None else int(str(value))
 
 
-def records_of(case: Case, engine: Engine, wanted: Rows) -> Iterator[Record]:
+def records_of(case: Case, engine: Engine, wanted: WantedRecords) -> Iterator[TraceRecord]:
     """Yield the records of a case by time, each file in its own order, as `merged` does for files.
 
     The run of a record counts from the beginning of its file, with any selection. Messages without an event
@@ -109,12 +109,12 @@ def records_of(case: Case, engine: Engine, wanted: Rows) -> Iterator[Record]:
         yield corrected(record, skew) if skew else record
 
 
-def _origins(engine: Engine) -> dict[str, Origin]:
+def _origins(engine: Engine) -> dict[str, Product]:
     rows = engine.query("select file, origin from sources order by file asc nulls first").rows
-    return {str(file): Origin(str(origin)) for file, origin in rows}
+    return {str(file): Product(str(origin)) for file, origin in rows}
 
 
-def _query(engine: Engine, wanted: Rows, *, is_full: bool) -> str:
+def _query(engine: Engine, wanted: WantedRecords, *, is_full: bool) -> str:
     """Return the query for rows in the order in which files are merged, with the runs of each file.
 
     Without templates all rows are needed, since those that matter are unknown.
@@ -154,12 +154,12 @@ def _quoted(text: str) -> str:
 class _Maker:
     """Makes records of rows."""
 
-    def __init__(self, origins: Mapping[str, Origin], *, is_full: bool) -> None:
+    def __init__(self, origins: Mapping[str, Product], *, is_full: bool) -> None:
         self._origins = origins
         self._is_full = is_full
         self._templates = catalogue()
 
-    def record(self, row: Any) -> Record:
+    def record(self, row: Any) -> TraceRecord:
         """Return the record of a row of `_COLUMNS` and its run; every engine gives the same types."""
         kind, node, file, off, time_ns, clock, state, thread, text, terminated, stamp, level, template = row[
             :13
@@ -167,13 +167,13 @@ class _Maker:
         found = None if template is None else self._templates.get(template)
         fields: Mapping[str, str] = NO_FIELDS
         if self._is_full:
-            if found is not None or kind != Kind.TRACE.value:
+            if found is not None or kind != RecordKind.TRACE.value:
                 fields = _fields(row)
-        elif kind == Kind.TRACE.value:
+        elif kind == RecordKind.TRACE.value:
             match = matcher(self._origins[file]).match(text, store=not state, cut=not terminated)
             if match is not None:
                 found, fields, level = match.template, match.fields, match.template.level
-        return Record(
+        return TraceRecord(
             _KINDS[kind], node, file, off, time_ns, _CLOCKS[clock], state, thread, text,
             b"" if stamp is None else stamp.encode("utf-8", "replace"), row[-1], found, fields,
             UNKNOWN_LEVEL if level is None else level,

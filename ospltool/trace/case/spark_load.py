@@ -20,16 +20,16 @@ from ospltool.analytics.case import CaseError, write_meta, write_table
 from ospltool.analytics.contract import NO_HOUR, PARTITIONS, RECORD_COLUMNS, Detail, Table, hour_of, schema
 from ospltool.analytics.spark import SQL_TYPES, session, ship_package
 from ospltool.trace.case.load import (
-    Ledger,
+    LoadCounts,
     Loaded,
-    Summary,
+    LoadedParts,
     new_directory,
     read_pieces,
     source_rows,
     template_rows,
 )
 from ospltool.trace.reading.collection import no_collection
-from ospltool.trace.reading.damage import Damage
+from ospltool.trace.reading.damage import FileDamage
 from ospltool.trace.reading.ranges import Range, ranges
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from ospltool.output.progress import Progress
-    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.reading.sources import TraceFile
 
 RANGE_BYTES: Final = 64 << 20
 ASK_EVERY_S: Final = 0.5
@@ -50,7 +50,7 @@ PART: Final = "part"
 
 
 def load_with_spark(
-    sources: Sequence[Source],
+    sources: Sequence[TraceFile],
     target: pathlib.Path,
     detail: Detail,
     master: str,
@@ -59,7 +59,7 @@ def load_with_spark(
     settings: dict[str, str] | None = None,
     range_bytes: int = RANGE_BYTES,
     opened: SparkSession | None = None,
-) -> Summary:
+) -> LoadCounts:
     """Load sources into a new case with Spark.
 
     Args:
@@ -86,12 +86,12 @@ def load_with_spark(
 
 def _load(
     opened: SparkSession,
-    sources: Sequence[Source],
+    sources: Sequence[TraceFile],
     target: pathlib.Path,
     detail: Detail,
     progress: Progress | None,
     range_bytes: int,
-) -> Summary:
+) -> LoadCounts:
     parts = [part for source in sources for part in ranges(source, range_bytes)]
     with new_directory(target, is_shared=not is_local(opened)) as directory:
         try:
@@ -101,12 +101,12 @@ def _load(
             found = _what_was_found(opened, directory)
         except PySparkException as cause:
             raise CaseError(f"{target}: {str(cause).strip().partition(chr(10))[0]}") from None
-        summary = Summary(
+        summary = LoadCounts(
             tuple((source, found.get((source.node, source.file), Loaded())) for source in sources)
         )
         write_table(directory, Table.SOURCES, source_rows(summary, detail))
         write_table(directory, Table.TEMPLATES, template_rows())
-        ledger = Ledger(sources)
+        ledger = LoadedParts(sources)
         for source, loaded in summary.sources:
             ledger.note("", Range(source, 0, None, 0), loaded)
         write_meta(directory, detail, ledger.files())
@@ -194,7 +194,7 @@ def _what_was_found(opened: SparkSession, directory: pathlib.Path) -> dict[tuple
         return {}
     opened.read.parquet(path.absolute().as_uri()).createOrReplaceTempView("written")
     damages = {
-        (row[0], row[1]): Damage(row[1], row[2], row[3].partition(": ")[2])
+        (row[0], row[1]): FileDamage(row[1], row[2], row[3].partition(": ")[2])
         for row in opened.sql("select node, file, off, text from written where kind = 'damaged'").collect()
     }
     rows = opened.sql(

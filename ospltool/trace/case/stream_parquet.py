@@ -14,12 +14,12 @@ from ospltool.trace.case.columnar import piece_of_records
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.record import TraceRecord
 
 AT_ONCE: Final = 20_000
 
 
-def write_parquet(records: Iterable[Record], stream: IO[bytes]) -> None:
+def write_parquet(records: Iterable[TraceRecord], stream: IO[bytes]) -> None:
     """Write records with their node, and the columns of a case's table of records."""
     columns = pa.schema([pa.field("node", pa.string()), *schema(Table.RECORDS)])
     rest = iter(records)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Origin(enum.StrEnum):
+class Product(enum.StrEnum):
     """Product that printed a message."""
 
     OPENSPLICE = "opensplice"
@@ -79,7 +79,7 @@ class Template:
     """Message with `{field:kind}` for its variable parts."""
     meaning: str
     """Explanation and advice; empty if there is none."""
-    origin: Origin
+    origin: Product
     """Product that prints it."""
 
     @property
@@ -89,7 +89,7 @@ class Template:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Piece:
+class PatternPart:
     """A part of a pattern: literal text, then a field, empty at the end of the pattern."""
 
     literal: str
@@ -97,10 +97,10 @@ class Piece:
     kind: str
 
 
-def pieces(pattern: str) -> tuple[Piece, ...]:
+def pieces(pattern: str) -> tuple[PatternPart, ...]:
     """Return the parts of a pattern, in order."""
     return tuple(
-        Piece(literal, field or "", (kind or "text") if field else "")
+        PatternPart(literal, field or "", (kind or "text") if field else "")
         for literal, field, kind, _ in string.Formatter().parse(pattern)
     )
 
@@ -129,7 +129,7 @@ def _template(row: dict[str, str]) -> Template:
         sites=tuple(row["sites"].split()),
         pattern=row["pattern"],
         meaning=row["meaning"],
-        origin=Origin.OPENSPLICE,
+        origin=Product.OPENSPLICE,
     )
 
 
@@ -146,7 +146,7 @@ def engine_templates() -> tuple[Template, ...]:
             sites=(),
             pattern=_typed(kind.text),
             meaning=kind.meaning,
-            origin=Origin.ENGINE,
+            origin=Product.ENGINE,
         )
         for kind in engine_catalogue()
     )
@@ -171,7 +171,7 @@ def _typed(text: str) -> str:
     return "".join(parts)
 
 
-class Catalogue:
+class TemplateCatalogue:
     """All templates, by id."""
 
     def __init__(self, templates: tuple[Template, ...]) -> None:
@@ -198,12 +198,12 @@ class Catalogue:
 
 
 @functools.cache
-def catalogue() -> Catalogue:
+def catalogue() -> TemplateCatalogue:
     """Return the templates of OpenSplice and ospltool."""
-    return Catalogue(opensplice_templates() + engine_templates())
+    return TemplateCatalogue(opensplice_templates() + engine_templates())
 
 
-def compile_pieces(parts: tuple[Piece, ...], *, any_digit: bool = False) -> re.Pattern[str]:
+def compile_pieces(parts: tuple[PatternPart, ...], *, any_digit: bool = False) -> re.Pattern[str]:
     """Return the regular expression that matches a whole message made from these parts.
 
     Args:
@@ -219,7 +219,7 @@ def compile_pieces(parts: tuple[Piece, ...], *, any_digit: bool = False) -> re.P
     return re.compile("".join(expression), re.DOTALL)
 
 
-def _value_pattern(kind: str, following: Piece | None) -> str:
+def _value_pattern(kind: str, following: PatternPart | None) -> str:
     """Return the regular expression of a value.
 
     Free text matches like `.*?`, but faster: a value ends right before the first character of the literal

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ospltool.trace.meaning.catalogue import Origin, pieces
+from ospltool.trace.meaning.catalogue import Product, pieces
 from ospltool.trace.meaning.matcher import Match, Shape, matcher, templates_with_digits
 from ospltool.trace.reading.record import UNKNOWN_LEVEL
 from ospltool.trace.reading.windows import rows_of, string_views
@@ -44,7 +44,7 @@ LONGEST_NUMBER: Final = 18
 
 def is_own(name: str, template: Template | None) -> bool:
     """Return whether a field has a column of its own. Conflicts of ospltool, without numbers, have not."""
-    is_engine = template is not None and template.origin is Origin.ENGINE
+    is_engine = template is not None and template.origin is Product.ENGINE
     return name in OWN_COLUMNS and not (is_engine and name == "conflict")
 
 
@@ -74,7 +74,7 @@ class DetailColumns:
         stop: Positions,
         store: npt.NDArray[np.bool_],
         open_end: npt.NDArray[np.bool_],
-        origin: Origin = Origin.OPENSPLICE,
+        origin: Product = Product.OPENSPLICE,
     ) -> None:
         self._data, self._body, self._stop = data, body, stop
         self._store, self._open_end = store, open_end
@@ -248,7 +248,7 @@ class DetailColumns:
 UNSAFE: Final = Plan(None, ((-1, -1),))
 """Messages of this kind are matched one by one."""
 
-_known: Final[dict[Origin, dict[tuple[bytes, bool], Plan]]] = {origin: {} for origin in Origin}
+_known: Final[dict[Product, dict[tuple[bytes, bool], Plan]]] = {origin: {} for origin in Product}
 
 
 def _is_safe(found: Match | None, text: str) -> bool:

@@ -19,7 +19,7 @@ from ospltool.trace.reading.whole import number
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.record import TraceRecord
 
 MOST_OPEN: Final = 100_000
 """Most open alignments; beyond that the oldest are closed and counted."""
@@ -30,7 +30,7 @@ SOON_NS: Final = 1_000_000_000
 """Time within which two nodes print the two ends of one message, in any order."""
 
 
-class Step(enum.StrEnum):
+class AlignmentStep(enum.StrEnum):
     """Step of an alignment."""
 
     REQUESTED = "requested"
@@ -45,7 +45,7 @@ class Step(enum.StrEnum):
     COMPLETE = "complete"
 
 
-class End(enum.StrEnum):
+class AlignmentEnd(enum.StrEnum):
     """End of an alignment."""
 
     OPEN = "open"
@@ -58,7 +58,7 @@ class End(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class RecordPlace:
     """Place of a record, and the beginning of its text."""
 
     node: str
@@ -68,14 +68,14 @@ class Place:
     text: str
 
 
-def place(record: Record) -> Place:
+def place(record: TraceRecord) -> RecordPlace:
     """Return the place of a record."""
-    return Place(
+    return RecordPlace(
         record.node, record.file, record.offset, record.time_ns, record.text.partition("\n")[0][:300]
     )
 
 
-class Kinds(NamedTuple):
+class KindCounts(NamedTuple):
     """Number of samples of a set by kind: writes (including disposing ones), and disposes alone."""
 
     data: int
@@ -83,7 +83,7 @@ class Kinds(NamedTuple):
 
 
 @dataclasses.dataclass(slots=True)
-class Exchange:
+class TracedAlignment:
     """One alignment of one group."""
 
     number: int
@@ -96,9 +96,9 @@ class Exchange:
     """Address of the node that answers; `0` while the request is to all."""
     source: str
     """Source triple."""
-    steps: list[tuple[Step, Place]] = dataclasses.field(default_factory=list)
+    steps: list[tuple[AlignmentStep, RecordPlace]] = dataclasses.field(default_factory=list)
     """Steps with their lines, in order."""
-    end: End = End.OPEN
+    end: AlignmentEnd = AlignmentEnd.OPEN
     """Its end, or OPEN."""
     samples_sent: int | None = None
     """Number of samples that the aligner sent; None if unknown."""
@@ -106,9 +106,9 @@ class Exchange:
     """Number of samples that the alignee was told to expect; None if unknown."""
     policy: str = ""
     """Applied merge policy; empty for an initial alignment."""
-    kinds_sent: Kinds | None = None
+    kinds_sent: KindCounts | None = None
     """Samples that the aligner sent, by kind; None if unknown."""
-    kinds: Kinds | None = None
+    kinds: KindCounts | None = None
     """Samples that the alignee injected, by kind; None if unknown."""
     set_size: int | None = None
     """Samples in the aligner's whole set, if only a difference was sent (ospltool)."""
@@ -117,11 +117,11 @@ class Exchange:
     is_split: bool = False
     """The request was to all aligners, and continues as one alignment for each that received it."""
 
-    def time(self, step: Step) -> int | None:
+    def time(self, step: AlignmentStep) -> int | None:
         """Return the first time of a step; None if it did not happen or has no time."""
         return next((where.time_ns for what, where in self.steps if what is step), None)
 
-    def has(self, step: Step) -> bool:
+    def has(self, step: AlignmentStep) -> bool:
         """Return whether a step happened."""
         return any(what is step for what, _ in self.steps)
 
@@ -141,10 +141,10 @@ class ExchangeBook:
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._open: dict[str, list[Exchange]] = {}
+        self._open: dict[str, list[TracedAlignment]] = {}
         """Open alignments by group, oldest first."""
 
-        self._late: dict[tuple[str, str], collections.deque[Exchange]] = {}
+        self._late: dict[tuple[str, str], collections.deque[TracedAlignment]] = {}
         """Ended alignments that one side may print further lines about, by group and aligner."""
 
         self._started: dict[str, str] = {}
@@ -155,35 +155,35 @@ class ExchangeBook:
 
         self._count = 0
         self._open_count = 0
-        self.done: list[Exchange] = []
-        self._just_sent: dict[str, list[Exchange]] = {}
-        self._just_taken: dict[str, list[Exchange]] = {}
+        self.done: list[TracedAlignment] = []
+        self._just_sent: dict[str, list[TracedAlignment]] = {}
+        self._just_taken: dict[str, list[TracedAlignment]] = {}
         """Alignments that the next line about kinds of samples concerns, by address of the node."""
 
-    def add(self, record: Record) -> None:
+    def add(self, record: TraceRecord) -> None:
         """Take in a whole record; `Names` must have learned from it already."""
         handler = _HANDLERS.get(record.event)
         own = self._names.own.get(record.node)
         if handler is not None and own is not None:
             handler(self, record, own)
 
-    def all(self) -> list[Exchange]:
+    def all(self) -> list[TracedAlignment]:
         """Return all alignments, in the order of requests; a request to all counts once for each aligner."""
         waiting = [one for some in self._open.values() for one in some]
         return sorted((one for one in (*self.done, *waiting) if not one.is_split), key=lambda one: one.number)
 
     # ------------------------------------------------------------------ the alignee's side
 
-    def _requested(self, record: Record, own: str) -> None:
+    def _requested(self, record: TraceRecord, own: str) -> None:
         """Note a request. It is printed after it was written, so aligners may have printed theirs before."""
         group, aligner = record.fields["group"], record.fields["fellow"]
-        step = (Step.REQUESTED, place(record))
+        step = (AlignmentStep.REQUESTED, place(record))
         early = [
             one
             for one in [*self._late.get((group, aligner), ()), *self._open.get(group, ())]
             if one.alignee == own
             and aligner in {one.aligner, NOBODY}
-            and not one.has(Step.REQUESTED)
+            and not one.has(AlignmentStep.REQUESTED)
             and _is_soon_after(one, record)
         ]
         if aligner != NOBODY:
@@ -197,76 +197,80 @@ class ExchangeBook:
         to_all.steps.append(step)
         to_all.is_split = bool(early)
 
-    def _link(self, record: Record, own: str) -> None:
+    def _link(self, record: TraceRecord, own: str) -> None:
         group, aligner = record.fields["group"], record.fields["fellow"]
-        exchange = self._oldest(group, own, aligner, without=Step.LINK) or self._new(group, own, aligner, "")
+        exchange = self._oldest(group, own, aligner, without=AlignmentStep.LINK) or self._new(
+            group, own, aligner, ""
+        )
         exchange.samples = number(record.fields.get("samples"))
         exchange.is_equal = exchange.is_equal or "equal" in record.fields.get("equal", "")
-        exchange.steps.append((Step.LINK, place(record)))
+        exchange.steps.append((AlignmentStep.LINK, place(record)))
 
-    def _refused(self, record: Record, own: str) -> None:
-        exchange = self._oldest(record.fields["group"], own, record.fields["fellow"], without=Step.LINK)
+    def _refused(self, record: TraceRecord, own: str) -> None:
+        exchange = self._oldest(
+            record.fields["group"], own, record.fields["fellow"], without=AlignmentStep.LINK
+        )
         if exchange is not None:
-            exchange.steps.append((Step.LINK, place(record)))
-            self._close(exchange, End.REFUSED)
+            exchange.steps.append((AlignmentStep.LINK, place(record)))
+            self._close(exchange, AlignmentEnd.REFUSED)
 
-    def _alignee_step(self, record: Record, own: str) -> None:
+    def _alignee_step(self, record: TraceRecord, own: str) -> None:
         step = _ALIGNEE_STEPS[record.event]
         taken = []
         for exchange in list(self._open.get(record.fields["group"], ())):
-            if exchange.alignee == own and exchange.has(Step.LINK) and not exchange.has(step):
+            if exchange.alignee == own and exchange.has(AlignmentStep.LINK) and not exchange.has(step):
                 taken.append(exchange)
                 exchange.steps.append((step, place(record)))
-                if step is Step.APPLIED:
+                if step is AlignmentStep.APPLIED:
                     exchange.policy = record.fields.get("policy", "")
-                if step is Step.COMPLETE:
-                    self._close(exchange, End.COMPLETE)
-        if step is Step.COMPLETE:
+                if step is AlignmentStep.COMPLETE:
+                    self._close(exchange, AlignmentEnd.COMPLETE)
+        if step is AlignmentStep.COMPLETE:
             self._just_taken[own] = taken
 
-    def _injected(self, record: Record, own: str) -> None:
+    def _injected(self, record: TraceRecord, own: str) -> None:
         """Note the injected samples. OpenSplice prints this line right after that of the complete group."""
         kinds = _kinds(record)
         for exchange in self._just_taken.pop(own, ()) if "group" not in record.fields else ():
             exchange.kinds = kinds
 
-    def _completed(self, record: Record, own: str) -> None:
+    def _completed(self, record: TraceRecord, own: str) -> None:
         """Note the end of an alignment in ospltool, which is one line."""
         fields = record.fields
         group, aligner, source = fields["group"], fields["fellow"], fields.get("source", "")
-        exchange = self._oldest(group, own, aligner, without=Step.COMPLETE, source=source)
+        exchange = self._oldest(group, own, aligner, without=AlignmentStep.COMPLETE, source=source)
         if exchange is None:
             exchange = self._new(group, own, aligner, source)
         exchange.samples = number(fields.get("samples"))
-        exchange.steps.append((Step.COMPLETE, place(record)))
-        self._close(exchange, End.COMPLETE)
+        exchange.steps.append((AlignmentStep.COMPLETE, place(record)))
+        self._close(exchange, AlignmentEnd.COMPLETE)
 
-    def _merge_started(self, record: Record, own: str) -> None:
+    def _merge_started(self, record: TraceRecord, own: str) -> None:
         fields = record.fields
         if "policy" in fields:
             self._merging[own, fields["fellow"], fields["namespace"]] = fields["policy"].upper()
 
-    def _merge_finished(self, record: Record, own: str) -> None:
+    def _merge_finished(self, record: TraceRecord, own: str) -> None:
         for exchange in self._open.get(record.fields["namespace"], ()):
-            if exchange.alignee == own and exchange.policy and not exchange.has(Step.APPLIED):
-                exchange.steps.append((Step.APPLIED, place(record)))
+            if exchange.alignee == own and exchange.policy and not exchange.has(AlignmentStep.APPLIED):
+                exchange.steps.append((AlignmentStep.APPLIED, place(record)))
                 return
 
     # ------------------------------------------------------------------ the aligner's side
 
-    def _received(self, record: Record, own: str) -> None:
+    def _received(self, record: TraceRecord, own: str) -> None:
         group, alignee = record.fields["group"], record.fields["fellow"]
         source = record.fields.get("source", "")
-        exchange = self._oldest(group, alignee, own, without=Step.RECEIVED, source=source)
+        exchange = self._oldest(group, alignee, own, without=AlignmentStep.RECEIVED, source=source)
         if exchange is None:
             exchange = self._of_all(group, alignee, own)
         if exchange is None:
             exchange = self._new(group, alignee, own, source)
-        exchange.steps.append((Step.RECEIVED, place(record)))
+        exchange.steps.append((AlignmentStep.RECEIVED, place(record)))
 
-    def _of_all(self, group: str, alignee: str, own: str) -> Exchange | None:
+    def _of_all(self, group: str, alignee: str, own: str) -> TracedAlignment | None:
         """Split an alignment to this node off a request to all aligners."""
-        to_all = self._oldest(group, alignee, NOBODY, without=Step.RECEIVED)
+        to_all = self._oldest(group, alignee, NOBODY, without=AlignmentStep.RECEIVED)
         if to_all is None:
             return None
         to_all.is_split = True
@@ -274,10 +278,10 @@ class ExchangeBook:
         exchange.steps.extend(to_all.steps[:1])
         return exchange
 
-    def _combined(self, record: Record, own: str) -> None:
-        self._aligner_step(record, own, record.fields["fellow"], Step.COMBINED)
+    def _combined(self, record: TraceRecord, own: str) -> None:
+        self._aligner_step(record, own, record.fields["fellow"], AlignmentStep.COMBINED)
 
-    def _not_combined(self, record: Record, own: str) -> None:
+    def _not_combined(self, record: TraceRecord, own: str) -> None:
         """Close a request that is answered together with an earlier one of the fellow."""
         group, alignee = record.fields["group"], record.fields["fellow"]
         again = [
@@ -285,65 +289,65 @@ class ExchangeBook:
             for one in self._open.get(group, ())
             if one.alignee == alignee
             and one.aligner == own
-            and one.has(Step.RECEIVED)
-            and not one.has(Step.SENT)
+            and one.has(AlignmentStep.RECEIVED)
+            and not one.has(AlignmentStep.SENT)
         ]
         if len(again) > 1:
-            self._close(again[-1], End.ABSORBED)
+            self._close(again[-1], AlignmentEnd.ABSORBED)
 
-    def _sending(self, record: Record, own: str) -> None:
+    def _sending(self, record: TraceRecord, own: str) -> None:
         for alignee in record.fields.get("fellows", "").split(","):
-            self._aligner_step(record, own, alignee.strip(), Step.SENDING)
+            self._aligner_step(record, own, alignee.strip(), AlignmentStep.SENDING)
 
-    def _sent(self, record: Record, own: str) -> None:
+    def _sent(self, record: TraceRecord, own: str) -> None:
         samples = number(record.fields.get("samples"))
-        step = Step.EQUAL if record.event == "align.equal" else Step.SENT
+        step = AlignmentStep.EQUAL if record.event == "align.equal" else AlignmentStep.SENT
         answered = self._just_sent[own] = self._answered(record, own)
         for exchange in answered:
             exchange.set_size = number(record.fields.get("total"))
-            exchange.samples_sent = 0 if step is Step.EQUAL else samples
-            exchange.is_equal = exchange.is_equal or step is Step.EQUAL
+            exchange.samples_sent = 0 if step is AlignmentStep.EQUAL else samples
+            exchange.is_equal = exchange.is_equal or step is AlignmentStep.EQUAL
             exchange.steps.append((step, place(record)))
 
-    def _sent_kinds(self, record: Record, own: str) -> None:
+    def _sent_kinds(self, record: TraceRecord, own: str) -> None:
         for exchange in self._just_sent.pop(own, ()):
             exchange.kinds_sent = _kinds(record)
 
-    def _answered(self, record: Record, own: str) -> list[Exchange]:
+    def _answered(self, record: TraceRecord, own: str) -> list[TracedAlignment]:
         """Return the alignments that an answer is for; ospltool names several fellows."""
         group, alignees = record.fields["group"], record.fields["fellow"].split(",")
         return [one for alignee in alignees for one in self._answered_to(group, alignee.strip(), own)]
 
-    def _answered_to(self, group: str, alignee: str, own: str) -> list[Exchange]:
+    def _answered_to(self, group: str, alignee: str, own: str) -> list[TracedAlignment]:
         """Return the alignments that an answer to a fellow is for; one to fellow 0 is for all being sent."""
         if alignee == NOBODY:
             return [
                 one
                 for one in [*self._late.get((group, own), ()), *self._open.get(group, ())]
-                if one.aligner == own and one.has(Step.SENDING) and not one.has(Step.SENT)
+                if one.aligner == own and one.has(AlignmentStep.SENDING) and not one.has(AlignmentStep.SENT)
             ]
         waiting = [
             one
             for one in [*self._late.get((group, own), ()), *self._open.get(group, ())]
             if one.alignee == alignee
             and one.aligner == own
-            and not one.has(Step.SENT)
-            and not one.has(Step.EQUAL)
+            and not one.has(AlignmentStep.SENT)
+            and not one.has(AlignmentStep.EQUAL)
         ]
-        return sorted(waiting, key=lambda one: not one.has(Step.SENDING))[:1]
+        return sorted(waiting, key=lambda one: not one.has(AlignmentStep.SENDING))[:1]
 
-    def _aligner_step(self, record: Record, own: str, alignee: str, step: Step) -> None:
+    def _aligner_step(self, record: TraceRecord, own: str, alignee: str, step: AlignmentStep) -> None:
         exchange = self._oldest(record.fields["group"], alignee, own, without=step)
         if exchange is not None:
             exchange.steps.append((step, place(record)))
 
     # ------------------------------------------------------------------ what ends them
 
-    def _fellow_lost(self, record: Record, own: str) -> None:
+    def _fellow_lost(self, record: TraceRecord, own: str) -> None:
         lost = record.fields.get("fellow")
-        self._close_where(lambda one: one.alignee == own and one.aligner == lost, End.ALIGNER_LOST)
+        self._close_where(lambda one: one.alignee == own and one.aligner == lost, AlignmentEnd.ALIGNER_LOST)
 
-    def _restarted(self, record: Record, own: str) -> None:
+    def _restarted(self, record: TraceRecord, own: str) -> None:
         name = record.node
         earlier = {
             address for address, node in self._names.node_of.items() if node == name and address != own
@@ -356,15 +360,17 @@ class ExchangeBook:
             for key, late in self._late.items()
             if not any(one.alignee in earlier or one.aligner in earlier for one in late)
         }
-        self._close_where(lambda one: one.alignee in earlier or one.aligner in earlier, End.RESTARTED)
+        self._close_where(
+            lambda one: one.alignee in earlier or one.aligner in earlier, AlignmentEnd.RESTARTED
+        )
 
-    def _close_where(self, condition: Condition, end: End) -> None:
+    def _close_where(self, condition: Condition, end: AlignmentEnd) -> None:
         for some in list(self._open.values()):
             for one in list(some):
                 if condition(one):
                     self._close(one, end)
 
-    def _close(self, exchange: Exchange, end: End) -> None:
+    def _close(self, exchange: TracedAlignment, end: AlignmentEnd) -> None:
         exchange.end = end
         some = self._open[exchange.group]
         some.remove(exchange)
@@ -372,27 +378,32 @@ class ExchangeBook:
             del self._open[exchange.group]
         self._open_count -= 1
         self.done.append(exchange)
-        unsent = end is End.COMPLETE and exchange.has(Step.SENDING) and not exchange.has(Step.SENT)
-        if unsent or (end is End.ABSORBED and not exchange.has(Step.REQUESTED)):
+        unsent = (
+            end is AlignmentEnd.COMPLETE
+            and exchange.has(AlignmentStep.SENDING)
+            and not exchange.has(AlignmentStep.SENT)
+        )
+        if unsent or (end is AlignmentEnd.ABSORBED and not exchange.has(AlignmentStep.REQUESTED)):
             late = self._late.setdefault(
                 (exchange.group, exchange.aligner), collections.deque(maxlen=MOST_LATE)
             )
             late.append(exchange)
 
-    def _new(self, group: str, alignee: str, aligner: str, source: str) -> Exchange:
+    def _new(self, group: str, alignee: str, aligner: str, source: str) -> TracedAlignment:
         if self._open_count >= MOST_OPEN:
             self._close(
-                min((some[0] for some in self._open.values()), key=lambda one: one.number), End.FORGOTTEN
+                min((some[0] for some in self._open.values()), key=lambda one: one.number),
+                AlignmentEnd.FORGOTTEN,
             )
         self._count += 1
         self._open_count += 1
-        exchange = Exchange(self._count, group, alignee, aligner, source)
+        exchange = TracedAlignment(self._count, group, alignee, aligner, source)
         self._open.setdefault(group, []).append(exchange)
         return exchange
 
     def _oldest(
-        self, group: str, alignee: str, aligner: str, *, without: Step, source: str = ""
-    ) -> Exchange | None:
+        self, group: str, alignee: str, aligner: str, *, without: AlignmentStep, source: str = ""
+    ) -> TracedAlignment | None:
         """Return the oldest alignment that waits for a step, one of the same source first."""
         waiting = [
             one
@@ -402,7 +413,7 @@ class ExchangeBook:
         return next((one for one in waiting if one.source == source), waiting[0] if waiting else None)
 
 
-def unanswered(exchanges: list[Exchange], traced: set[str]) -> Iterator[Exchange]:
+def unanswered(exchanges: list[TracedAlignment], traced: set[str]) -> Iterator[TracedAlignment]:
     """Yield alignments that were requested and not answered without an explanation.
 
     Args:
@@ -410,29 +421,33 @@ def unanswered(exchanges: list[Exchange], traced: set[str]) -> Iterator[Exchange
         traced: addresses of the nodes with traces.
     """
     for one in exchanges:
-        if one.end is not End.OPEN or one.has(Step.LINK) or not one.has(Step.REQUESTED):
+        if (
+            one.end is not AlignmentEnd.OPEN
+            or one.has(AlignmentStep.LINK)
+            or not one.has(AlignmentStep.REQUESTED)
+        ):
             continue
         if one.aligner == NOBODY and not traced - {one.alignee}:
             continue  # no trace of a node that may have answered
         yield one
 
 
-def _kinds(record: Record) -> Kinds | None:
+def _kinds(record: TraceRecord) -> KindCounts | None:
     """Return the counts of a line by kind."""
     names = ("writes", "write_disposes", "disposes")
     writes, both, disposes = (number(record.fields.get(name)) for name in names)
-    return None if writes is None else Kinds(writes + (both or 0), disposes or 0)
+    return None if writes is None else KindCounts(writes + (both or 0), disposes or 0)
 
 
-def _is_soon_after(exchange: Exchange, record: Record) -> bool:
+def _is_soon_after(exchange: TracedAlignment, record: TraceRecord) -> bool:
     start = exchange.start_ns
     return start is None or record.time_ns is None or record.time_ns - start < SOON_NS
 
 
 _ALIGNEE_STEPS: Final = {
-    "align.received": Step.BEADS,
-    "merge.applying": Step.APPLIED,
-    "group.complete": Step.COMPLETE,
+    "align.received": AlignmentStep.BEADS,
+    "merge.applying": AlignmentStep.APPLIED,
+    "group.complete": AlignmentStep.COMPLETE,
 }
 
 _HANDLERS: Final = {
@@ -468,4 +483,4 @@ FOLLOWED: Final = frozenset(_HANDLERS)
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Condition = Callable[[Exchange], bool]
+    Condition = Callable[[TracedAlignment], bool]

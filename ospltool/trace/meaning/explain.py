@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.meaning.catalogue import Origin, Template, catalogue, pattern_text
+from ospltool.trace.meaning.catalogue import Product, Template, catalogue, pattern_text
 from ospltool.trace.meaning.matcher import CUT_AT_BYTES, matcher
 from ospltool.trace.reading.headers import headers
 
@@ -73,7 +73,7 @@ def explain(text: str) -> list[Explanation]:
         thread, store = header.thread, not header.state
         message = raw[header.end :].decode("utf-8", "surrogateescape")
     found: dict[str, Explanation] = {}
-    for origin in Origin:
+    for origin in Product:
         for by_store in (store, not store) if header is None else (store,):
             match = matcher(origin).match(message, store=by_store, cut=len(message) >= CUT_AT_BYTES)
             if match is not None:

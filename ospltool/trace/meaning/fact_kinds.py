@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from ospltool.trace.meaning.exchanges import Place, place
+from ospltool.trace.meaning.exchanges import RecordPlace, place
 
 if TYPE_CHECKING:
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.record import TraceRecord
 
 Run = tuple[str, int]
 """A node and the number of its run."""
@@ -22,11 +22,11 @@ class StateSpan:
     state: str
     start_ns: int
     end_ns: int
-    place: Place
+    place: RecordPlace
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Choice:
+class MasterConfirmation:
     """A node's confirmation of a master.
 
     Attributes:
@@ -41,11 +41,11 @@ class Choice:
     namespace: str
     chooser: str
     master: str
-    place: Place
+    place: RecordPlace
 
 
 @dataclasses.dataclass(slots=True)
-class Conflict:
+class TracedConflict:
     """A conflict on one node."""
 
     run: Run
@@ -58,15 +58,15 @@ class Conflict:
     """Its name-space; empty without one."""
     fellow: str
     """Address of the other node; empty without one."""
-    created: Place
+    created: RecordPlace
     """Line about its creation."""
     resolving: int = 0
     """Number of times that work on it began."""
-    started: Place | None = None
+    started: RecordPlace | None = None
     """Line about the beginning of its merge."""
-    stopped: Place | None = None
+    stopped: RecordPlace | None = None
     """Line about the end of its last merge."""
-    ended: Place | None = None
+    ended: RecordPlace | None = None
     """Line about its resolution, its combination with another, or its end without effect."""
     how: str = ""
     """Event of its end."""
@@ -80,7 +80,7 @@ class Merge:
     namespace: str
     groups: int
     fellows: int
-    place: Place
+    place: RecordPlace
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class MergeState:
     role: str
     state: str
     event: str
-    place: Place
+    place: RecordPlace
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Described:
     master: str
     role: str
     state: str
-    place: Place
+    place: RecordPlace
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class StoredReplaced:
     namespace: str
     before: int
     kept: str
-    place: Place
+    place: RecordPlace
 
 
 @dataclasses.dataclass(slots=True)
@@ -142,10 +142,10 @@ class Activity:
     """The last record of a thread in one run."""
 
     last_ns: int
-    last_record: Record
+    last_record: TraceRecord
 
     @property
-    def last(self) -> Place:
+    def last(self) -> RecordPlace:
         """Place of the last record."""
         return place(self.last_record)
 
@@ -158,8 +158,8 @@ class Wait:
     state: str
     thread: str
     length_ns: int
-    before: Place
-    after: Place
+    before: RecordPlace
+    after: RecordPlace
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Jump:
 
     run: Run
     by_ns: int
-    before: Place
-    after: Place
+    before: RecordPlace
+    after: RecordPlace
     is_mismatch: bool = False
     """The two timestamps of one line disagree."""

@@ -6,35 +6,35 @@ import collections
 import dataclasses
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ospltool.trace.meaning.exchanges import FOLLOWED, ExchangeBook, Place, place
+from ospltool.trace.meaning.exchanges import FOLLOWED, ExchangeBook, RecordPlace, place
 from ospltool.trace.meaning.fact_kinds import (
     Activity,
-    Choice,
-    Conflict,
     Described,
     Jump,
+    MasterConfirmation,
     Merge,
     MergeState,
     Run,
     StateSpan,
     StoredReplaced,
+    TracedConflict,
     Wait,
 )
 from ospltool.trace.meaning.names import TAUGHT_BY, Names
 from ospltool.trace.meaning.sizes import TOLD_BY, SetSize, told
 from ospltool.trace.reading.collection import no_collection
 from ospltool.trace.reading.headers import disagrees
-from ospltool.trace.reading.record import Clock, Kind
+from ospltool.trace.reading.record import RecordKind, TimeBase
 from ospltool.trace.reading.whole import is_whole, nanoseconds, number
 from ospltool.trace.views.times import SECOND_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.record import TraceRecord
 
 MOST_FACTS: Final = 500_000
-"""Most facts of one kind; `Facts.dropped` counts the others."""
+"""Most facts of one kind; `TraceFacts.dropped` counts the others."""
 
 Fact = TypeVar("Fact")
 
@@ -46,7 +46,7 @@ JUMP_BACK_NS: Final = SECOND_NS
 REPORTED: Final = frozenset({"WARNING", "SEVERE", "ERROR", "CRITICAL", "FATAL"})
 
 
-class Facts:
+class TraceFacts:
     """Facts from records, which must come in the order of time, those of a node in the order of its file.
 
     Args:
@@ -62,13 +62,13 @@ class Facts:
         self.stopping: dict[Run, int] = {}
         """Times at which runs began to stop in order."""
 
-        self.choices: list[Choice] = []
-        self.conflicts: list[Conflict] = []
+        self.choices: list[MasterConfirmation] = []
+        self.conflicts: list[TracedConflict] = []
         self.merges: list[Merge] = []
-        self.applied: list[tuple[Run, str, str, Place]] = []
+        self.applied: list[tuple[Run, str, str, RecordPlace]] = []
         """Applied merge policies: run, policy, group."""
 
-        self.losses: list[tuple[Run, str, str, Place]] = []
+        self.losses: list[tuple[Run, str, str, RecordPlace]] = []
         """Lost fellows: run, event, address."""
 
         self.merge_states: list[MergeState] = []
@@ -77,15 +77,15 @@ class Facts:
         self.told_sizes: list[SetSize] = []
         """Sizes of sets that ospltool nodes report themselves."""
 
-        self.heartbeats: dict[tuple[Run, str], tuple[int, Place]] = {}
-        self.late_heartbeats: list[tuple[Run, str, int, Place]] = []
+        self.heartbeats: dict[tuple[Run, str], tuple[int, RecordPlace]] = {}
+        self.late_heartbeats: list[tuple[Run, str, int, RecordPlace]] = []
         """Heartbeats later than their period allows: run, address, nanoseconds after the last."""
 
-        self.reported: list[tuple[Reported, Place]] = []
+        self.reported: list[tuple[Reported, RecordPlace]] = []
         self.activity: dict[tuple[Run, str], Activity] = {}
         self.waits: list[Wait] = []
         self.jumps: list[Jump] = []
-        self.readers: list[tuple[Run, str, Place, Place | None]] = []
+        self.readers: list[tuple[Run, str, RecordPlace, RecordPlace | None]] = []
         """Waits for historical data: run, reader, request, fulfilment."""
 
         self.roles: dict[str, str] = {}
@@ -94,18 +94,18 @@ class Facts:
         self.dropped: collections.Counter[str] = collections.Counter()
         self.last_ns: dict[Run, int] = {}
         self.first_ns: dict[Run, int] = {}
-        self._open_state: dict[str, tuple[Run, str, int, Place]] = {}
+        self._open_state: dict[str, tuple[Run, str, int, RecordPlace]] = {}
         self._last_span: dict[str, StateSpan] = {}
-        self._open_conflicts: dict[tuple[Run, str], Conflict] = {}
-        self._previous: dict[str, tuple[int, Record, Run]] = {}
-        self._main: dict[tuple[Run, str], tuple[int, Record]] = {}
+        self._open_conflicts: dict[tuple[Run, str], TracedConflict] = {}
+        self._previous: dict[str, tuple[int, TraceRecord, Run]] = {}
+        self._main: dict[tuple[Run, str], tuple[int, TraceRecord]] = {}
         self._merging: dict[tuple[Run, str], str] = {}
         """Policies of ospltool merges that began, by run and name-space."""
 
         self._described: dict[tuple[Run, str, str], Described] = {}
 
     @classmethod
-    def of(cls, records: Iterable[Record], *, with_waits: bool = True) -> Facts:
+    def of(cls, records: Iterable[TraceRecord], *, with_waits: bool = True) -> TraceFacts:
         """Return the facts from records."""
         facts = cls(with_waits=with_waits)
         with no_collection():
@@ -114,14 +114,14 @@ class Facts:
         facts.finish()
         return facts
 
-    def add(self, record: Record) -> None:
+    def add(self, record: TraceRecord) -> None:
         """Take in a record."""
         event = record.event
-        if event in TAUGHT_BY or record.kind is Kind.REPORT:
+        if event in TAUGHT_BY or record.kind is RecordKind.REPORT:
             self.names.learn(record)
         if record.level in REPORTED:
             self._keep("reported", self.reported, (_reported(record), place(record)))
-        if record.kind is not Kind.TRACE or record.time_ns is None:
+        if record.kind is not RecordKind.TRACE or record.time_ns is None:
             return
         run = (record.node, record.run)
         self.first_ns.setdefault(run, record.time_ns)
@@ -154,15 +154,15 @@ class Facts:
 
     # ------------------------------------------------------------------ every record
 
-    def _follow_clock(self, record: Record, run: Run, time: int) -> None:
+    def _follow_clock(self, record: TraceRecord, run: Run, time: int) -> None:
         previous = self._previous.get(record.file)
         if previous is not None and time < previous[0] - JUMP_BACK_NS and previous[2] == run:
             self._keep("jumps", self.jumps, Jump(run, time - previous[0], place(previous[1]), place(record)))
-        if record.raw and record.clock is Clock.ABSOLUTE and disagrees(record.raw):
+        if record.raw and record.clock is TimeBase.ABSOLUTE and disagrees(record.raw):
             self._keep("jumps", self.jumps, Jump(run, 0, place(record), place(record), is_mismatch=True))
         self._previous[record.file] = (time, record, run)
 
-    def _follow_thread(self, record: Record, run: Run, time: int) -> None:
+    def _follow_thread(self, record: TraceRecord, run: Run, time: int) -> None:
         key = (run, record.thread)
         activity = self.activity.get(key)
         if activity is None:
@@ -177,7 +177,7 @@ class Facts:
                 self.waits.append(wait)
             self._main[key] = (time, record)
 
-    def _follow_state(self, record: Record, run: Run, time: int) -> None:
+    def _follow_state(self, record: TraceRecord, run: Run, time: int) -> None:
         known = self._open_state.get(record.node)
         if known is not None and known[0] == run:
             if known[1] == record.state:
@@ -199,58 +199,58 @@ class Facts:
 
     # ------------------------------------------------------------------ events
 
-    def _chosen(self, record: Record, run: Run) -> None:
+    def _chosen(self, record: TraceRecord, run: Run) -> None:
         own = self.names.own.get(record.node, record.node)
         master = own if record.event == "election.confirmed-self" else record.fields["fellow"]
-        choice = Choice(run, record.fields["namespace"], own, master, place(record))
+        choice = MasterConfirmation(run, record.fields["namespace"], own, master, place(record))
         self._keep("choices", self.choices, choice)
 
-    def _merge_requests(self, record: Record, run: Run) -> None:
+    def _merge_requests(self, record: TraceRecord, run: Run) -> None:
         fields = record.fields
         groups, fellows = number(fields["groups"]) or 0, number(fields["fellows"]) or 0
         self._keep("merges", self.merges, Merge(run, fields["namespace"], groups, fellows, place(record)))
 
-    def _merge_started(self, record: Record, run: Run) -> None:
+    def _merge_started(self, record: TraceRecord, run: Run) -> None:
         fields = record.fields
         if "policy" in fields:  # ospltool merges whole name-spaces
             self._keep("merges", self.merges, Merge(run, fields["namespace"], 0, 1, place(record)))
             self._merging[run, fields["namespace"]] = fields["policy"].upper()
 
-    def _aligned(self, record: Record, run: Run) -> None:
+    def _aligned(self, record: TraceRecord, run: Run) -> None:
         policy = self._merging.pop((run, record.fields["group"]), "")
         if policy:
             self._keep("applied", self.applied, (run, policy, record.fields["group"], place(record)))
 
-    def _applied(self, record: Record, run: Run) -> None:
+    def _applied(self, record: TraceRecord, run: Run) -> None:
         fields = record.fields
         self._keep("applied", self.applied, (run, fields["policy"], fields["group"], place(record)))
 
-    def _merge_state(self, record: Record, run: Run) -> None:
+    def _merge_state(self, record: TraceRecord, run: Run) -> None:
         fields = record.fields
         role, state = fields.get("role", ""), fields["merge_state"]
         said = MergeState(run, fields["namespace"], role, state, record.event, place(record))
         self._keep("merge states", self.merge_states, said)
         self._learn_role(self.names.own.get(record.node, ""), role)
 
-    def _own_role(self, record: Record, _: Run) -> None:
+    def _own_role(self, record: TraceRecord, _: Run) -> None:
         self._learn_role(self.names.own.get(record.node, ""), record.fields.get("role", ""))
 
-    def _late(self, record: Record, run: Run) -> None:
+    def _late(self, record: TraceRecord, run: Run) -> None:
         elapsed_ns = nanoseconds(record.fields["elapsed_ns"])
         if elapsed_ns is not None:
             late = (run, record.fields["fellow"], elapsed_ns, place(record))
             self._keep("late heartbeats", self.late_heartbeats, late)
 
-    def _lost(self, record: Record, run: Run) -> None:
+    def _lost(self, record: TraceRecord, run: Run) -> None:
         fellow = record.fields.get("fellow", "")
         self._keep("losses", self.losses, (run, record.event, fellow, place(record)))
         self.heartbeats.pop((run, fellow), None)
 
-    def _name_space(self, record: Record, run: Run) -> None:
+    def _name_space(self, record: TraceRecord, run: Run) -> None:
         self._learn_role(record.fields["fellow"], record.fields.get("role", ""))
         self._describe(record, run)
 
-    def _stored_replaced(self, record: Record, run: Run) -> None:
+    def _stored_replaced(self, record: TraceRecord, run: Run) -> None:
         fields = record.fields
         before = number(fields.get("samples"))
         if before is not None and "namespace" in fields:
@@ -259,12 +259,12 @@ class Facts:
             )
             self._keep("replaced sets", self.stored_replaced, former)
 
-    def _told_size(self, record: Record, _: Run) -> None:
+    def _told_size(self, record: TraceRecord, _: Run) -> None:
         size = told(record)
         if size is not None:
             self._keep("set sizes", self.told_sizes, size)
 
-    def _reader_waits(self, record: Record, run: Run) -> None:
+    def _reader_waits(self, record: TraceRecord, run: Run) -> None:
         self._keep("readers", self.readers, (run, record.fields["reader"], place(record), None))
 
     def _learn_role(self, address: str, role: str) -> None:
@@ -272,7 +272,7 @@ class Facts:
         if address and role:
             self.roles[address] = role
 
-    def _describe(self, record: Record, run: Run) -> None:
+    def _describe(self, record: TraceRecord, run: Run) -> None:
         fields = record.fields
         new = Described(
             run, fields["namespace"], fields["fellow"], fields.get("master", ""), fields.get("role", ""),
@@ -284,7 +284,7 @@ class Facts:
             self._described[key] = new
             self._keep("descriptions of fellows", self.described, new)
 
-    def _heartbeat(self, record: Record, run: Run) -> None:
+    def _heartbeat(self, record: TraceRecord, run: Run) -> None:
         fellow, time = record.fields["fellow"], record.time_ns or 0
         known = self.heartbeats.get((run, fellow))
         seconds = number(record.fields.get("period", "").partition(".")[0])
@@ -294,7 +294,7 @@ class Facts:
                 self._keep("late heartbeats", self.late_heartbeats, (run, fellow, gap, place(record)))
         self.heartbeats[run, fellow] = (time, place(record))
 
-    def _fulfilled(self, record: Record, run: Run) -> None:
+    def _fulfilled(self, record: TraceRecord, run: Run) -> None:
         reader = record.fields["reader"]
         for index in range(len(self.readers) - 1, -1, -1):
             known_run, known_reader, start, end = self.readers[index]
@@ -302,7 +302,7 @@ class Facts:
                 self.readers[index] = (run, reader, start, place(record))
                 return
 
-    def _conflict(self, record: Record, run: Run) -> None:
+    def _conflict(self, record: TraceRecord, run: Run) -> None:
         number = record.fields.get("conflict")
         if number is None:
             return
@@ -310,7 +310,7 @@ class Facts:
         known = self._open_conflicts.get((run, number))
         if event in CREATED:
             fields = record.fields
-            conflict = Conflict(
+            conflict = TracedConflict(
                 run, number, event, fields.get("namespace", ""), fields.get("fellow", ""), place(record)
             )
             self._open_conflicts[run, number] = conflict
@@ -322,7 +322,7 @@ class Facts:
         elif known is not None:
             self._conflict_goes_on(known, record)
 
-    def _conflict_goes_on(self, known: Conflict, record: Record) -> None:
+    def _conflict_goes_on(self, known: TracedConflict, record: TraceRecord) -> None:
         match record.event:
             case "conflict.resolving":
                 known.resolving += 1
@@ -374,28 +374,28 @@ _CONFLICT_ENDS: Final = frozenset(
     f"conflict.{what}" for what in ("combined", "resolving", "started", "stopped", "resolved", "discarded")
 )
 
-_TAKERS: Final[Mapping[str, Callable[[Facts, Record, Run], None]]] = {
-    **dict.fromkeys(CREATED | _CONFLICT_ENDS, Facts._conflict),
-    **dict.fromkeys(_MERGE_STATES, Facts._merge_state),
-    **dict.fromkeys(_LOSSES, Facts._lost),
-    **dict.fromkeys(TOLD_BY, Facts._told_size),
-    "election.confirmed-self": Facts._chosen,
-    "election.confirmed-fellow": Facts._chosen,
-    "election.proposing": Facts._own_role,
-    "election.basis": Facts._own_role,
-    "merge.requests": Facts._merge_requests,
-    "merge.started": Facts._merge_started,
-    "merge.applying": Facts._applied,
-    "align.completed": Facts._aligned,
-    "fellow.heartbeat": Facts._heartbeat,
-    "fellow.late": Facts._late,
-    "namespace.received": Facts._name_space,
-    "store.backup": Facts._stored_replaced,
-    "store.not-kept": Facts._stored_replaced,
-    "client.request": Facts._reader_waits,
-    "deliver.started": Facts._reader_waits,
-    "client.fulfilled": Facts._fulfilled,
-    "deliver.finished": Facts._fulfilled,
+_TAKERS: Final[Mapping[str, Callable[[TraceFacts, TraceRecord, Run], None]]] = {
+    **dict.fromkeys(CREATED | _CONFLICT_ENDS, TraceFacts._conflict),
+    **dict.fromkeys(_MERGE_STATES, TraceFacts._merge_state),
+    **dict.fromkeys(_LOSSES, TraceFacts._lost),
+    **dict.fromkeys(TOLD_BY, TraceFacts._told_size),
+    "election.confirmed-self": TraceFacts._chosen,
+    "election.confirmed-fellow": TraceFacts._chosen,
+    "election.proposing": TraceFacts._own_role,
+    "election.basis": TraceFacts._own_role,
+    "merge.requests": TraceFacts._merge_requests,
+    "merge.started": TraceFacts._merge_started,
+    "merge.applying": TraceFacts._applied,
+    "align.completed": TraceFacts._aligned,
+    "fellow.heartbeat": TraceFacts._heartbeat,
+    "fellow.late": TraceFacts._late,
+    "namespace.received": TraceFacts._name_space,
+    "store.backup": TraceFacts._stored_replaced,
+    "store.not-kept": TraceFacts._stored_replaced,
+    "client.request": TraceFacts._reader_waits,
+    "deliver.started": TraceFacts._reader_waits,
+    "client.fulfilled": TraceFacts._fulfilled,
+    "deliver.finished": TraceFacts._fulfilled,
 }
 
 EVENTS: Final = frozenset(_TAKERS) | FOLLOWED | TAUGHT_BY
@@ -410,11 +410,11 @@ class Reported:
     level: str
     event: str
     template: str
-    kind: Kind
+    kind: RecordKind
     text: str
 
 
-def _reported(record: Record) -> Reported:
+def _reported(record: TraceRecord) -> Reported:
     return Reported(
         record.node, record.level, record.event, record.template_id, record.kind, record.text[:2000]
     )

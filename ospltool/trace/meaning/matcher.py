@@ -12,9 +12,9 @@ import functools
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ospltool.trace.meaning.catalogue import (
-    Origin,
-    Piece,
+    PatternPart,
     Printer,
+    Product,
     compile_pieces,
     engine_templates,
     opensplice_templates,
@@ -88,7 +88,7 @@ class _Candidate:
 
     __slots__ = ("_pattern", "masked", "needle", "parts", "prefix", "shape")
 
-    def __init__(self, template: Template, parts: tuple[Piece, ...]) -> None:
+    def __init__(self, template: Template, parts: tuple[PatternPart, ...]) -> None:
         names = tuple(part.field for part in parts if part.field)
         self.shape = Shape(template, names)
         self.masked = Shape(template, ("mask", *names))  # for a message with a mask before it
@@ -212,10 +212,10 @@ def _shorter(shape: Shape) -> Shape:
 
 
 @functools.lru_cache(maxsize=1024)
-def _beginning(shape: Shape, parts: tuple[Piece, ...]) -> tuple[Shape, re.Pattern[str]]:
+def _beginning(shape: Shape, parts: tuple[PatternPart, ...]) -> tuple[Shape, re.Pattern[str]]:
     """Return shape and pattern of the first parts of a template; a last field of kind text takes the rest."""
     names = tuple(part.field for part in parts if part.field)
-    return Shape(shape.template, names), compile_pieces((*parts, Piece("", "", "")))
+    return Shape(shape.template, names), compile_pieces((*parts, PatternPart("", "", "")))
 
 
 class Matcher:
@@ -267,9 +267,9 @@ def _find(
 
 
 @functools.cache
-def matcher(origin: Origin = Origin.OPENSPLICE) -> Matcher:
+def matcher(origin: Product = Product.OPENSPLICE) -> Matcher:
     """Return the matcher for traces of an origin, which knows the templates of the other one, too."""
-    if origin is Origin.ENGINE:
+    if origin is Product.ENGINE:
         return Matcher(engine_templates(), opensplice_templates())
     return Matcher(opensplice_templates(), engine_templates())
 

@@ -11,11 +11,11 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from engine.core.namespaces import Element, Group, NameSpace
-from ospltool.trace.reading.record import Kind
+from ospltool.trace.reading.record import RecordKind
 from ospltool.trace.reading.whole import is_whole, number
 
 if TYPE_CHECKING:
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.record import TraceRecord
 
 NOBODY: Final = "0"
 NAME_SETTING: Final = "//OpenSplice/Domain/Name"
@@ -59,11 +59,11 @@ class Names:
     _space_of: dict[tuple[str, str], str | None] = dataclasses.field(default_factory=dict)
     _settings: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
 
-    def learn(self, record: Record) -> None:
+    def learn(self, record: TraceRecord) -> None:
         """Learn from a record if it is whole."""
         if not is_whole(record):
             return
-        if record.kind is Kind.REPORT:
+        if record.kind is RecordKind.REPORT:
             found = _IDENTIFIED.match(record.text)
             if found:  # several nodes may share a log, so their traces take precedence
                 self.node_of.setdefault(found[1], record.node)
@@ -86,7 +86,7 @@ class Names:
                 if priority is not None:
                     self.priority_of[record.fields["fellow"]] = priority
 
-    def _learn_address(self, record: Record) -> None:
+    def _learn_address(self, record: TraceRecord) -> None:
         settings = self._settings.get(record.node, {})
         address = settings.get(NAME_SETTING, record.fields["node"])
         for one in {address, record.fields["node"]}:
@@ -97,7 +97,7 @@ class Names:
         if priority is not None:
             self.priority_of[address] = priority
 
-    def _learn_name_space(self, record: Record) -> None:
+    def _learn_name_space(self, record: TraceRecord) -> None:
         """Learn a dynamic name-space, which the configuration lacks."""
         name, expressions = record.fields.get("namespace", ""), record.fields.get("expressions", "")
         elements = tuple(Element.parse(one) for one in expressions.split(",") if one[-1:] not in {"", "."})

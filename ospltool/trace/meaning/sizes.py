@@ -6,14 +6,21 @@ import dataclasses
 import enum
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.meaning.exchanges import End, Exchange, Kinds, Place, Step, place
+from ospltool.trace.meaning.exchanges import (
+    AlignmentEnd,
+    AlignmentStep,
+    KindCounts,
+    RecordPlace,
+    TracedAlignment,
+    place,
+)
 from ospltool.trace.reading.whole import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.trace.meaning.facts import Facts
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.reading.record import TraceRecord
 
 BUILT_IN: Final = "__BUILT-IN PARTITION__."
 TOLD_BY: Final = frozenset({"store.namespace", "store.restored", "injection.started"})
@@ -55,7 +62,7 @@ class SetSize:
     """Number of samples; only those with data if the trace counts by kind."""
     how: How
     """Origin of the size."""
-    place: Place | None = None
+    place: RecordPlace | None = None
     """Line that shows it; None for stores and recordings."""
     source: str = ""
     """Store or recording; empty for a line."""
@@ -63,7 +70,7 @@ class SetSize:
     """Number of disposes in the set, whose instances vanish when they are purged."""
 
 
-def told(record: Record) -> SetSize | None:
+def told(record: TraceRecord) -> SetSize | None:
     """Return the size of a set in a line of ospltool; None if it has none."""
     samples = number(record.fields.get("samples"))
     namespace = record.fields.get("namespace")
@@ -72,7 +79,7 @@ def told(record: Record) -> SetSize | None:
     return SetSize(record.node, namespace, record.time_ns, samples, How.TOLD, place(record))
 
 
-def sizes(facts: Facts) -> list[SetSize]:
+def sizes(facts: TraceFacts) -> list[SetSize]:
     """Return all sizes from traces, by time, without OpenSplice's own groups."""
     found = [one for one in facts.told_sizes if not one.group.startswith(BUILT_IN)]
     for one in facts.book.all():
@@ -86,19 +93,22 @@ def sizes(facts: Facts) -> list[SetSize]:
     return sorted(found, key=lambda one: (one.time_ns, one.node, one.group))
 
 
-def _of_exchange(facts: Facts, one: Exchange) -> Iterator[SetSize]:
+def _of_exchange(facts: TraceFacts, one: TracedAlignment) -> Iterator[SetSize]:
     alignee, aligner = facts.names.node(one.alignee), facts.names.node(one.aligner)
     for step, where in one.steps:
         if where.time_ns is None:
             continue
-        if step is Step.SENT:
+        if step is AlignmentStep.SENT:
             sent = sent_set(one)
             if sent is not None:
                 yield SetSize(
                     aligner, one.group, where.time_ns, sent.data, How.SENT, where, "", sent.disposes
                 )
         elif (
-            step is Step.COMPLETE and one.end is End.COMPLETE and not one.is_equal and one.policy != "DELETE"
+            step is AlignmentStep.COMPLETE
+            and one.end is AlignmentEnd.COMPLETE
+            and not one.is_equal
+            and one.policy != "DELETE"
         ):
             taken = taken_set(one)
             if taken is not None:
@@ -106,19 +116,19 @@ def _of_exchange(facts: Facts, one: Exchange) -> Iterator[SetSize]:
                 yield SetSize(alignee, one.group, where.time_ns, taken.data, how, where, "", taken.disposes)
 
 
-def sent_set(one: Exchange) -> Kinds | None:
+def sent_set(one: TracedAlignment) -> KindCounts | None:
     """Return the size of the aligner's set; None if it is unknown."""
     if one.set_size is not None:
-        return Kinds(one.set_size, 0)
+        return KindCounts(one.set_size, 0)
     return one.kinds_sent or _all_data(one.samples_sent)
 
 
-def taken_set(one: Exchange) -> Kinds | None:
+def taken_set(one: TracedAlignment) -> KindCounts | None:
     """Return the size of the set that the alignee took; None if it is unknown."""
     if one.set_size is not None:
-        return Kinds(one.set_size, 0)
+        return KindCounts(one.set_size, 0)
     return one.kinds or one.kinds_sent or _all_data(one.samples)
 
 
-def _all_data(samples: int | None) -> Kinds | None:
-    return None if samples is None else Kinds(samples, 0)
+def _all_data(samples: int | None) -> KindCounts | None:
+    return None if samples is None else KindCounts(samples, 0)

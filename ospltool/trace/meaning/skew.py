@@ -12,12 +12,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.meaning.names import Names
-from ospltool.trace.reading.record import Clock
+from ospltool.trace.reading.record import TimeBase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.record import TraceRecord
 
 MOST_TIMES: Final = 400
 """Most times of one kind of message between two nodes; later ones are ignored."""
@@ -77,9 +77,9 @@ class SkewEstimator:
         self._sent: dict[_Key, list[int]] = {}
         self._received: dict[_Key, list[int]] = {}
 
-    def add(self, record: Record) -> None:
+    def add(self, record: TraceRecord) -> None:
         """Take in a record of any node, in the order of its file."""
-        if record.time_ns is None or record.clock is not Clock.ABSOLUTE:
+        if record.time_ns is None or record.clock is not TimeBase.ABSOLUTE:
             return
         self.nodes.add(record.node)
         self._names.learn(record)
@@ -153,7 +153,7 @@ def _densest(values: list[int]) -> tuple[int, int]:
     return best, size
 
 
-def estimate(records: Iterable[Record], reference: str | None = None) -> list[Skew]:
+def estimate(records: Iterable[TraceRecord], reference: str | None = None) -> list[Skew]:
     """Estimate the correction of every node."""
     estimator = SkewEstimator()
     for record in records:

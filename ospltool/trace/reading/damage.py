@@ -17,7 +17,7 @@ STEP_BYTES: Final = 1 << 13
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Damage:
+class FileDamage:
     """A file that cannot be read to its end.
 
     Attributes:
@@ -34,25 +34,25 @@ class Damage:
         return f"{self.file}: cannot be read beyond byte {self.offset}: {self.reason}"
 
 
-_noted: dict[str, Damage] = {}
+_noted: dict[str, FileDamage] = {}
 
 
-def note(damage: Damage) -> None:
+def note(damage: FileDamage) -> None:
     """Note that a file cannot be read to its end."""
     _noted[damage.file] = damage
 
 
-def of(path: pathlib.Path) -> Damage | None:
+def of(path: pathlib.Path) -> FileDamage | None:
     """Return the damage that this process found in a file; None without any."""
     return _noted.get(str(path))
 
 
-def noted() -> list[Damage]:
+def noted() -> list[FileDamage]:
     """Return the damages noted and not taken yet, by file."""
     return sorted(_noted.values(), key=lambda one: one.file)
 
 
-def take() -> list[Damage]:
+def take() -> list[FileDamage]:
     """Return the noted damages, by file, and forget them."""
     taken = noted()
     _noted.clear()
@@ -84,7 +84,7 @@ class SoundPart:
             try:
                 part = self._stream.read1(step)  # type: ignore[attr-defined]  # both decompressors have it
             except self._errors as cause:
-                note(Damage(str(self._path), self._at, str(cause) or type(cause).__name__))
+                note(FileDamage(str(self._path), self._at, str(cause) or type(cause).__name__))
                 part = b""
             self._is_over = not part
             self._at += len(part)

@@ -15,13 +15,13 @@ from ospltool.trace.reading.headers import last_on_line
 from ospltool.trace.reading.reader import LONGEST_RECORD, TraceParser, parse_events
 from ospltool.trace.reading.reports import read_report
 from ospltool.trace.reading.scan import record_spans
-from ospltool.trace.reading.sources import Format, SourceError, sniff
+from ospltool.trace.reading.sources import SourceError, TraceFormat, sniff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ospltool.trace.reading.record import Record
-    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.reading.record import TraceRecord
+    from ospltool.trace.reading.sources import TraceFile
 
 POLL_S: Final = 0.01
 IDLE_S: Final = 0.2
@@ -32,7 +32,7 @@ HEAD_BYTES: Final = 96
 """First bytes of a file that reveal by a change that it was truncated and rewritten."""
 
 
-def check_can_be_followed(sources: Sequence[Source]) -> None:
+def check_can_be_followed(sources: Sequence[TraceFile]) -> None:
     """Refuse files that do not grow record by record.
 
     Raises:
@@ -45,7 +45,7 @@ def check_can_be_followed(sources: Sequence[Source]) -> None:
         )
 
 
-class Notice(str):
+class FileNotice(str):
     """A message about a file to the operator: it was rotated or truncated, or has disappeared."""
 
     __slots__ = ()
@@ -55,7 +55,7 @@ class Notice(str):
 class _File:
     """A followed file, open or not."""
 
-    source: Source
+    source: TraceFile
     """Path, node and present format of the file."""
     descriptor: int = -1
     """File descriptor; -1 while it is not open."""
@@ -85,7 +85,7 @@ class Follower:
     """
 
     def __init__(
-        self, sources: Sequence[Source], starts: dict[str, int] | None = None, needle: bytes | None = None
+        self, sources: Sequence[TraceFile], starts: dict[str, int] | None = None, needle: bytes | None = None
     ) -> None:
         check_can_be_followed(sources)
         self._needle = needle
@@ -98,14 +98,14 @@ class Follower:
         for file in self._files:
             self._close(file)
 
-    def poll(self) -> list[Record | Notice]:
+    def poll(self) -> list[TraceRecord | FileNotice]:
         """Return the records and notices since the last call, by file."""
-        found: list[Record | Notice] = []
+        found: list[TraceRecord | FileNotice] = []
         for file in self._files:
             found.extend(self._poll(file))
         return found
 
-    def run(self, wait: Callable[[float], bool]) -> Iterator[list[Record | Notice]]:
+    def run(self, wait: Callable[[float], bool]) -> Iterator[list[TraceRecord | FileNotice]]:
         """Yield news, perhaps empty, until `wait(seconds)` returns True."""
         while True:
             yield self.poll()
@@ -132,8 +132,8 @@ class Follower:
         """Determine the format of a new file again; that of an empty one stays unknown."""
         if os.fstat(file.descriptor).st_size:
             found = sniff(file.source.path, file.source.node)
-            if found.format is Format.UNKNOWN:
-                found = dataclasses.replace(found, format=Format.TRACE)
+            if found.format is TraceFormat.UNKNOWN:
+                found = dataclasses.replace(found, format=TraceFormat.TRACE)
             file.source = found
         file.parser = TraceParser(file.source, file.offset)
 
@@ -142,24 +142,24 @@ class Follower:
             os.close(file.descriptor)
             file.descriptor = -1
 
-    def _poll(self, file: _File) -> Iterator[Record | Notice]:
+    def _poll(self, file: _File) -> Iterator[TraceRecord | FileNotice]:
         if file.descriptor < 0:
             if not self._open(file, 0):
                 return
-            yield Notice(f"{file.source.path}: exists again, reading from its beginning")
+            yield FileNotice(f"{file.source.path}: exists again, reading from its beginning")
         status = os.fstat(file.descriptor)
         if status.st_size < file.offset or (
             status.st_size > file.offset and os.pread(file.descriptor, len(file.head), 0) != file.head
         ):
             yield from self._flush(file)
-            yield Notice(f"{file.source.path}: was truncated, reading from its beginning")
+            yield FileNotice(f"{file.source.path}: was truncated, reading from its beginning")
             file.offset = 0
             file.head = os.pread(file.descriptor, HEAD_BYTES, 0)
             self._sniff_again(file)
         yield from self._read(file)
         yield from self._look_for_another(file)
 
-    def _read(self, file: _File) -> Iterator[Record]:
+    def _read(self, file: _File) -> Iterator[TraceRecord]:
         while data := os.pread(file.descriptor, READ_BYTES, file.offset):
             if len(file.head) < HEAD_BYTES:
                 file.head = os.pread(file.descriptor, HEAD_BYTES, 0)
@@ -171,11 +171,11 @@ class Follower:
         if file.rest and time.monotonic() - file.rest_since > IDLE_S:
             yield from self._flush(file)
 
-    def _records(self, file: _File, data: bytes) -> Iterator[Record]:
+    def _records(self, file: _File, data: bytes) -> Iterator[TraceRecord]:
         data = file.rest + data
-        if file.source.format is Format.TRACE:
+        if file.source.format is TraceFormat.TRACE:
             cut = last_on_line(data)
-        elif file.source.format is Format.EVENTS:
+        elif file.source.format is TraceFormat.EVENTS:
             cut = data.rfind(b"\n") + 1
         else:
             cut = data.rfind(b"\n====") + 1
@@ -185,21 +185,21 @@ class Follower:
         if cut > 0:
             yield from self._parse(file, data[:cut])
 
-    def _flush(self, file: _File) -> Iterator[Record]:
+    def _flush(self, file: _File) -> Iterator[TraceRecord]:
         """Yield the bytes that waited for the next record."""
         if file.rest:
             data, file.rest = file.rest, b""
             yield from self._parse(file, data)
 
-    def _parse(self, file: _File, data: bytes) -> Iterator[Record]:
+    def _parse(self, file: _File, data: bytes) -> Iterator[TraceRecord]:
         """Yield the records of bytes that begin with a record and end with one."""
         start = file.offset - len(file.rest) - len(data)
         if self._needle is not None and self._needle not in data:
             return
         parser = file.parser
-        if file.source.format is Format.REPORTS:
+        if file.source.format is TraceFormat.REPORTS:
             yield read_report(data, file.source, start)
-        elif file.source.format is Format.EVENTS:
+        elif file.source.format is TraceFormat.EVENTS:
             yield from parse_events(data, file.source, start)
         elif parser is not None and self._needle is not None:
             for begin, end in record_spans(data, self._needle, untimed=file.source.untimed):
@@ -207,7 +207,7 @@ class Follower:
         elif parser is not None:
             yield from parser.parse(data, start)
 
-    def _look_for_another(self, file: _File) -> Iterator[Record | Notice]:
+    def _look_for_another(self, file: _File) -> Iterator[TraceRecord | FileNotice]:
         """Open the new file if the path leads to another one, after reading the old one to its end."""
         try:
             status = file.source.path.stat()
@@ -215,7 +215,7 @@ class Follower:
             if not file.gone:
                 file.gone = True
                 yield from self._flush(file)
-                yield Notice(f"{file.source.path}: disappeared, waiting for it")
+                yield FileNotice(f"{file.source.path}: disappeared, waiting for it")
             return
         file.gone = False
         if (status.st_dev, status.st_ino) != file.inode:
@@ -223,5 +223,5 @@ class Follower:
             yield from self._flush(file)
             self._close(file)
             if self._open(file, 0):
-                yield Notice(f"{file.source.path}: was rotated, reading the new file")
+                yield FileNotice(f"{file.source.path}: was rotated, reading the new file")
                 yield from self._read(file)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ospltool.trace.reading.record import Clock
+from ospltool.trace.reading.record import TimeBase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ IS_LINE_HEADER: Final = re.compile(re.sub(r"\(\?P<\w+>", "(?:", rf"{_TIMED}|{_UN
 """Matches a header at a position; only sensible at the start of a line. Faster than the others: no groups."""
 
 
-class Header(NamedTuple):
+class RecordHeader(NamedTuple):
     """A header in a buffer.
 
     Attributes:
@@ -92,7 +92,7 @@ class Header(NamedTuple):
     thread: str
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> TimeBase:
         """Clock of its time."""
         return clock_of(self.time_ns)
 
@@ -102,16 +102,16 @@ def is_time(time_ns: int) -> bool:
     return abs(time_ns) < 1 << 63
 
 
-def clock_of(time_ns: int | None) -> Clock:
+def clock_of(time_ns: int | None) -> TimeBase:
     """Return the clock of a time, judged by its size: relative times are small."""
     if time_ns is None:
-        return Clock.NONE
-    return Clock.ABSOLUTE if time_ns >= RELATIVE_LIMIT_S * SECOND_NS else Clock.RELATIVE
+        return TimeBase.NONE
+    return TimeBase.ABSOLUTE if time_ns >= RELATIVE_LIMIT_S * SECOND_NS else TimeBase.RELATIVE
 
 
 def headers(
     buffer: bytes, start: int = 0, end: int | None = None, *, untimed: bool = False
-) -> Iterator[Header]:
+) -> Iterator[RecordHeader]:
     """Yield the headers in `buffer[start:end]`, in order.
 
     Args:
@@ -131,7 +131,7 @@ def headers(
         yield from _glued(buffer, floor, stop, untimed=untimed)
 
 
-def _glued(buffer: bytes, floor: int, stop: int, *, untimed: bool) -> Iterator[Header]:
+def _glued(buffer: bytes, floor: int, stop: int, *, untimed: bool) -> Iterator[RecordHeader]:
     """Yield the headers in `buffer[floor:stop]` that do not begin a line, or begin at `floor`."""
     at = buffer.find(END, floor, stop)
     while at >= 0:
@@ -142,7 +142,9 @@ def _glued(buffer: bytes, floor: int, stop: int, *, untimed: bool) -> Iterator[H
         at = buffer.find(END, at + len(END), stop)
 
 
-def header_ending_at(buffer: bytes | bytearray, floor: int, end: int, *, untimed: bool) -> Header | None:
+def header_ending_at(
+    buffer: bytes | bytearray, floor: int, end: int, *, untimed: bool
+) -> RecordHeader | None:
     """Return the header that begins at or after `floor` and ends at `end`, after `) -> `; else None."""
     start = max(floor, end - LONGEST)
     start = buffer.rfind(b"\n", start, end) + 1 or start
@@ -179,7 +181,7 @@ def _name(name: bytes | None) -> str:
     return known or ""
 
 
-def header_of(found: re.Match[bytes]) -> Header:
+def header_of(found: re.Match[bytes]) -> RecordHeader:
     """Return the header that a pattern of this module matched."""
     local, seconds, nanoseconds, state, thread, bare_state, bare_thread = found.groups()
     time_ns = None
@@ -190,7 +192,7 @@ def header_of(found: re.Match[bytes]) -> Header:
         if not is_time(time_ns):
             time_ns = None
     name = _name(thread) if state is not None else f"PersistentStore ({_name(thread)})"
-    return Header(found.start(), found.end(), time_ns, local or b"", _name(state), name)
+    return RecordHeader(found.start(), found.end(), time_ns, local or b"", _name(state), name)
 
 
 def first_on_line(buffer: bytes, start: int = 0) -> int:

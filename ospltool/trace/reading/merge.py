@@ -6,16 +6,16 @@ import heapq
 from typing import TYPE_CHECKING
 
 from ospltool.trace.reading.reader import read_records
-from ospltool.trace.reading.record import Clock
+from ospltool.trace.reading.record import TimeBase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ospltool.trace.reading.record import Record
-    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.reading.record import TraceRecord
+    from ospltool.trace.reading.sources import TraceFile
 
 
-def ordered(records: Iterable[Record], skew_ns: int = 0) -> Iterator[tuple[int, Record]]:
+def ordered(records: Iterable[TraceRecord], skew_ns: int = 0) -> Iterator[tuple[int, TraceRecord]]:
     """Yield the records of one file, each with the time of its place among other files.
 
     The order of the file is kept: a record that is older than one before it, or has no time, takes the time
@@ -31,10 +31,10 @@ def ordered(records: Iterable[Record], skew_ns: int = 0) -> Iterator[tuple[int, 
 
 
 def merged(
-    sources: Sequence[Source],
+    sources: Sequence[TraceFile],
     skews_ns: Mapping[str, int] | None = None,
-    read: Callable[[Source], Iterable[Record]] = read_records,
-) -> Iterator[Record]:
+    read: Callable[[TraceFile], Iterable[TraceRecord]] = read_records,
+) -> Iterator[TraceRecord]:
     """Yield the records of several sources by time, corrected by the skew of their nodes.
 
     Args:
@@ -47,7 +47,7 @@ def merged(
         yield from read(sources[0])
         return
 
-    def keyed(number: int, source: Source) -> Iterator[tuple[int, int, int, Record]]:
+    def keyed(number: int, source: TraceFile) -> Iterator[tuple[int, int, int, TraceRecord]]:
         skew = skews.get(source.node, 0)
         for position, (at, record) in enumerate(ordered(read(source), skew)):
             yield at, number, position, corrected(record, skew)
@@ -56,9 +56,9 @@ def merged(
         yield record
 
 
-def corrected(record: Record, skew_ns: int) -> Record:
+def corrected(record: TraceRecord, skew_ns: int) -> TraceRecord:
     """Return the record with its time corrected; a skew that is a date makes relative times absolute."""
     if not skew_ns or record.time_ns is None:
         return record
-    clock = Clock.ABSOLUTE if record.clock is Clock.RELATIVE and skew_ns > 10**18 else record.clock
+    clock = TimeBase.ABSOLUTE if record.clock is TimeBase.RELATIVE and skew_ns > 10**18 else record.clock
     return record._replace(time_ns=record.time_ns + skew_ns, clock=clock)

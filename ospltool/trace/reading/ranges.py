@@ -6,13 +6,13 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.reading.headers import LONGEST, first_on_line, last_on_line
-from ospltool.trace.reading.sources import Format, open_stream
+from ospltool.trace.reading.sources import TraceFormat, open_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import IO
 
-    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.reading.sources import TraceFile
 
 RANGE_BYTES: Final = 64 << 20
 PIECE_BYTES: Final = 4 << 20
@@ -35,13 +35,13 @@ class Range:
         size: its bytes in the file, before decompression.
     """
 
-    source: Source
+    source: TraceFile
     start: int
     end: int | None
     size: int
 
 
-def ranges(source: Source, range_bytes: int = RANGE_BYTES, start: int = 0) -> Iterator[Range]:
+def ranges(source: TraceFile, range_bytes: int = RANGE_BYTES, start: int = 0) -> Iterator[Range]:
     """Yield a source in parts; a file that must be read from its beginning is one part.
 
     Args:
@@ -50,7 +50,7 @@ def ranges(source: Source, range_bytes: int = RANGE_BYTES, start: int = 0) -> It
         start: byte offset of the first wanted record.
     """
     size = source.path.stat().st_size
-    if source.format is not Format.TRACE or source.compressed or size - start <= range_bytes * 3 // 2:
+    if source.format is not TraceFormat.TRACE or source.compressed or size - start <= range_bytes * 3 // 2:
         yield Range(source, start, None, size - start)
         return
     with source.path.open("rb") as stream:

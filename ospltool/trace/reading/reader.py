@@ -13,17 +13,25 @@ from typing import TYPE_CHECKING, Final
 from ospltool.trace.meaning.catalogue import Template, catalogue
 from ospltool.trace.meaning.matcher import Matcher, matcher
 from ospltool.trace.reading import damage
-from ospltool.trace.reading.headers import LONGEST, Header, headers, is_time
-from ospltool.trace.reading.record import LEVELS, NO_FIELDS, UNKNOWN_LEVEL, Clock, Kind, Record, one_line
+from ospltool.trace.reading.headers import LONGEST, RecordHeader, headers, is_time
+from ospltool.trace.reading.record import (
+    LEVELS,
+    NO_FIELDS,
+    UNKNOWN_LEVEL,
+    RecordKind,
+    TimeBase,
+    TraceRecord,
+    one_line,
+)
 from ospltool.trace.reading.reports import read_reports
 from ospltool.trace.reading.runs import RunCounter
-from ospltool.trace.reading.sources import Format, SourceError, open_stream
+from ospltool.trace.reading.sources import SourceError, TraceFormat, open_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import IO
 
-    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.reading.sources import TraceFile
 
 BLOCK_BYTES: Final = 1 << 18
 LONGEST_RECORD: Final = 4 << 20
@@ -32,7 +40,7 @@ LONGEST_RECORD: Final = 4 << 20
 _LINE_ENDS: Final = b"\r\n"
 
 
-def read_records(source: Source, start: int = 0, end: int | None = None) -> Iterator[Record]:
+def read_records(source: TraceFile, start: int = 0, end: int | None = None) -> Iterator[TraceRecord]:
     """Yield the records of a source, in the order of the file.
 
     Args:
@@ -50,9 +58,9 @@ def read_records(source: Source, start: int = 0, end: int | None = None) -> Iter
             if start:
                 stream.seek(start)
             match source.format:
-                case Format.REPORTS:
+                case TraceFormat.REPORTS:
                     yield from read_reports(stream, source)
-                case Format.EVENTS:
+                case TraceFormat.EVENTS:
                     yield from _read_events(stream, source)
                 case _:
                     parser = TraceParser(source, start)
@@ -85,7 +93,7 @@ class TraceParser:
         offset: offset of the first byte in the file.
     """
 
-    def __init__(self, source: Source, offset: int = 0) -> None:
+    def __init__(self, source: TraceFile, offset: int = 0) -> None:
         self._source = source
         self._matcher: Matcher = matcher(source.origin)
         self._runs = RunCounter()
@@ -98,10 +106,10 @@ class TraceParser:
         """Number of bytes of the last record, which may not be whole before the next header."""
         return len(self._buffer)
 
-    def feed(self, block: bytes) -> Iterator[Record]:
+    def feed(self, block: bytes) -> Iterator[TraceRecord]:
         """Add bytes; yield the records that are now known to be whole."""
         self._buffer += block
-        previous: Header | None = None
+        previous: RecordHeader | None = None
         taken = 0
         for header in headers(self._buffer, untimed=self._source.untimed):
             if previous is not None:
@@ -115,7 +123,7 @@ class TraceParser:
         if len(self._buffer) > LONGEST_RECORD:
             yield from self._relieve()
 
-    def finish(self) -> Iterator[Record]:
+    def finish(self) -> Iterator[TraceRecord]:
         """Yield the last record; the parser can then be fed again."""
         previous = next(headers(self._buffer, untimed=self._source.untimed), None)
         if previous is not None and previous.start == 0:
@@ -124,13 +132,13 @@ class TraceParser:
             yield self._unparsed(0, len(self._buffer))
         self._drop(len(self._buffer))
 
-    def parse(self, data: bytes, offset: int) -> Iterator[Record]:
+    def parse(self, data: bytes, offset: int) -> Iterator[TraceRecord]:
         """Yield the records of bytes that begin with a record and end with one, at an offset of the file."""
         self._buffer, self._offset = b"", offset
         yield from self.feed(data)
         yield from self.finish()
 
-    def _relieve(self) -> Iterator[Record]:
+    def _relieve(self) -> Iterator[TraceRecord]:
         """Yield an endless buffer in parts, so that memory stays bounded."""
         first = next(headers(self._buffer, untimed=self._source.untimed), None)
         if first is not None:
@@ -146,21 +154,21 @@ class TraceParser:
         self._buffer = self._buffer[count:]
         self._offset += count
 
-    def _record(self, header: Header, end: int) -> Iterator[Record]:
+    def _record(self, header: RecordHeader, end: int) -> Iterator[TraceRecord]:
         cut = min(end, header.start + LONGEST_RECORD)
         yield self._parsed(header, cut)
         for at in range(cut, end, LONGEST_RECORD):
             yield self._unparsed(at, min(end, at + LONGEST_RECORD))
 
-    def _parsed(self, header: Header, end: int) -> Record:
+    def _parsed(self, header: RecordHeader, end: int) -> TraceRecord:
         raw = self._buffer[header.start : end]
         body = raw[header.end - header.start :]
         message = body.rstrip(_LINE_ENDS)
         text = message.decode("utf-8", "surrogateescape")
         found = self._matcher.match(text, store=not header.state, cut=len(message) == len(body))
         template = found.template if found else None
-        return Record(
-            Kind.TRACE,
+        return TraceRecord(
+            RecordKind.TRACE,
             self._source.node,
             self._source.file,
             self._offset + header.start,
@@ -185,23 +193,27 @@ class TraceParser:
             self._newest_ns = time_ns
         return late
 
-    def _unparsed(self, start: int, end: int) -> Record:
+    def _unparsed(self, start: int, end: int) -> TraceRecord:
         return unparsed(self._source, self._offset + start, self._buffer[start:end], self._runs.run)
 
 
-def unparsed(source: Source, offset: int, raw: bytes, run: int = 0) -> Record:
+def unparsed(source: TraceFile, offset: int, raw: bytes, run: int = 0) -> TraceRecord:
     """Return bytes that belong to no record, as a record of kind `unparsed`."""
     text = raw.rstrip(_LINE_ENDS).decode("utf-8", "surrogateescape")
-    return Record(Kind.UNPARSED, source.node, source.file, offset, None, Clock.NONE, "", "", text, raw, run)
+    return TraceRecord(
+        RecordKind.UNPARSED, source.node, source.file, offset, None, TimeBase.NONE, "", "", text, raw, run
+    )
 
 
-def damaged(source: Source, found: damage.Damage) -> Record:
+def damaged(source: TraceFile, found: damage.FileDamage) -> TraceRecord:
     """Return a record without bytes at the place from which a source cannot be read."""
     text = f"the file cannot be read on from here: {found.reason}"
-    return Record(Kind.DAMAGED, source.node, source.file, found.offset, None, Clock.NONE, "", "", text, b"")
+    return TraceRecord(
+        RecordKind.DAMAGED, source.node, source.file, found.offset, None, TimeBase.NONE, "", "", text, b""
+    )
 
 
-def parse_events(data: bytes, source: Source, offset: int) -> Iterator[Record]:
+def parse_events(data: bytes, source: TraceFile, offset: int) -> Iterator[TraceRecord]:
     """Yield the records of whole lines of JSON, at an offset of the file."""
     runs = RunCounter()
     for line in data.splitlines(keepends=True):
@@ -209,7 +221,7 @@ def parse_events(data: bytes, source: Source, offset: int) -> Iterator[Record]:
         offset += len(line)
 
 
-def _read_events(stream: IO[bytes], source: Source) -> Iterator[Record]:
+def _read_events(stream: IO[bytes], source: TraceFile) -> Iterator[TraceRecord]:
     """Yield the records of an ospltool trace in lines of JSON."""
     known = catalogue()
     runs = RunCounter()
@@ -234,8 +246,8 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _event(
-    line: bytes, source: Source, offset: int, known: Callable[[str], Template | None], runs: RunCounter
-) -> Record:
+    line: bytes, source: TraceFile, offset: int, known: Callable[[str], Template | None], runs: RunCounter
+) -> TraceRecord:
     try:
         envelope = json.loads(line)
         data = envelope["data"]
@@ -252,13 +264,13 @@ def _event(
         and all(isinstance(one, str) for one in texts)
     ):
         return unparsed(source, offset, line, runs.run)
-    return Record(
-        Kind.TRACE,
+    return TraceRecord(
+        RecordKind.TRACE,
         source.node,
         source.file,
         offset,
         time_ns,
-        Clock.ABSOLUTE,
+        TimeBase.ABSOLUTE,
         one_line(state),
         thread,
         "\n".join((text, *map(str, lines))),

@@ -16,7 +16,7 @@ NO_FIELDS: Final[Mapping[str, str]] = {}
 _NAMED: Final = {9: "\\t", 10: "\\n", 13: "\\r"}
 
 
-class Kind(enum.StrEnum):
+class RecordKind(enum.StrEnum):
     """Kind of a record."""
 
     TRACE = "trace"
@@ -29,7 +29,7 @@ class Kind(enum.StrEnum):
     """No bytes: the compressed file cannot be read from here on."""
 
 
-class Clock(enum.StrEnum):
+class TimeBase(enum.StrEnum):
     """Beginning of the time of a record."""
 
     ABSOLUTE = "absolute"
@@ -40,10 +40,10 @@ class Clock(enum.StrEnum):
     """The trace has no timestamps."""
 
 
-class Record(NamedTuple):
+class TraceRecord(NamedTuple):
     """A record, exactly as it is in its file. It is a tuple, not a dataclass, since millions are made."""
 
-    kind: Kind
+    kind: RecordKind
     """Trace, report, unparsed or damaged."""
     node: str
     """Name of the node that wrote it."""
@@ -53,7 +53,7 @@ class Record(NamedTuple):
     """Offset of its first byte in the file (after decompression)."""
     time_ns: int | None
     """Nanoseconds from the beginning that `clock` names; None without timestamps."""
-    clock: Clock
+    clock: TimeBase
     """Beginning of its time."""
     state: str
     """STATE column; empty without one (the store's lines, reports)."""

@@ -11,12 +11,12 @@ import re
 from typing import IO, TYPE_CHECKING, Final
 
 from ospltool.trace.reading.headers import is_time
-from ospltool.trace.reading.record import UNKNOWN_LEVEL, Clock, Kind, Record
+from ospltool.trace.reading.record import UNKNOWN_LEVEL, RecordKind, TimeBase, TraceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.reading.sources import TraceFile
 
 BLOCK_BYTES: Final = 1 << 18
 LONGEST_REPORT: Final = 1 << 20
@@ -33,7 +33,7 @@ _TIME: Final = re.compile(r"(\d{1,10})\.(\d{9})(?:/(-?\d+))?\s*$")
 _NAME_AND_ID: Final = re.compile(r"^(.*?)\s*<?([0-9A-Fa-fx]+)>?$")
 
 
-def read_reports(stream: IO[bytes], source: Source) -> Iterator[Record]:
+def read_reports(stream: IO[bytes], source: TraceFile) -> Iterator[TraceRecord]:
     """Yield the reports of a log, in order. Other bytes are unparsed records."""
     offset = 0
     buffer = b""
@@ -59,7 +59,7 @@ def read_reports(stream: IO[bytes], source: Source) -> Iterator[Record]:
             return
 
 
-def read_report(raw: bytes, source: Source, offset: int) -> Record:
+def read_report(raw: bytes, source: TraceFile, offset: int) -> TraceRecord:
     """Parse one report: the bytes from its line of `=` to the next."""
     text = raw.replace(b"\0", b"").decode("utf-8", "surrogateescape").replace("\r\n", "\n")
     body = text.partition("\n")[2] if text.startswith("====") else text
@@ -77,20 +77,29 @@ def read_report(raw: bytes, source: Source, offset: int) -> Record:
     if kind not in TYPES:  # an error stack, which is described by its sections
         kind, stack = ("ERROR" if "Context" in values else UNKNOWN_LEVEL), values.get("Report", "")
     if time is None and not values.keys() & {"Report", "Description", "Internals"}:
-        return Record(
-            Kind.UNPARSED, source.node, source.file, offset, None, Clock.NONE, "", "", text.strip("\n"), raw
+        return TraceRecord(
+            RecordKind.UNPARSED,
+            source.node,
+            source.file,
+            offset,
+            None,
+            TimeBase.NONE,
+            "",
+            "",
+            text.strip("\n"),
+            raw,
         )
     description = values.get("Description", "") or "\n".join(filter(None, (values.get("Context", ""), stack)))
     fields = _fields(values)
     if time and time[3]:
         fields["domain"] = time[3]
-    return Record(
-        Kind.REPORT,
+    return TraceRecord(
+        RecordKind.REPORT,
         source.node,
         source.file,
         offset,
         int(time[1] + time[2]) if time else None,
-        Clock.ABSOLUTE if time else Clock.NONE,
+        TimeBase.ABSOLUTE if time else TimeBase.NONE,
         "",
         fields.get("thread", ""),
         description,

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Final
 from ospltool.trace.reading.headers import END, IS_LINE_HEADER, header_ending_at
 from ospltool.trace.reading.ranges import LARGEST_PIECE, Range, pieces, ranges
 from ospltool.trace.reading.reader import read_records
-from ospltool.trace.reading.sources import Format, open_stream
+from ospltool.trace.reading.sources import TraceFormat, open_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import IO
 
-    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.reading.sources import TraceFile
 
 BLOCK_BYTES: Final = 4 << 20
 SMALL_BYTES: Final = 128 << 20
 """Size up to which files are searched without further processes, which take longer to start."""
 
 
-def count_records(sources: Sequence[Source], needle: bytes, processes: int | None = None) -> int:
+def count_records(sources: Sequence[TraceFile], needle: bytes, processes: int | None = None) -> int:
     """Count the records that contain `needle`, headers included."""
     parts = [part for source in sources for part in ranges(source)]
     workers = min(processes or os.cpu_count() or 1, len(parts))
@@ -42,7 +42,7 @@ def count_records(sources: Sequence[Source], needle: bytes, processes: int | Non
 
 def count_in_range(part: Range, needle: bytes) -> int:
     """Count the records of a part of a source that contain `needle`."""
-    if part.source.format is not Format.TRACE:
+    if part.source.format is not TraceFormat.TRACE:
         return sum(needle in record.raw for record in read_records(part.source))
     with open_stream(part.source.path) as stream:
         if part.start:

@@ -10,7 +10,7 @@ import re
 import zlib
 from typing import IO, TYPE_CHECKING, Final, cast
 
-from ospltool.trace.meaning.catalogue import Origin
+from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.damage import SoundPart
 from ospltool.trace.reading.headers import headers
@@ -40,7 +40,7 @@ class NothingFoundError(SourceError):
     """Directories without a trace or a log."""
 
 
-class Format(enum.StrEnum):
+class TraceFormat(enum.StrEnum):
     """Format of a file."""
 
     TRACE = "trace"
@@ -52,7 +52,7 @@ class Format(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Source:
+class TraceFile:
     """A file to read.
 
     Attributes:
@@ -66,9 +66,9 @@ class Source:
 
     path: pathlib.Path
     node: str
-    format: Format = Format.TRACE
+    format: TraceFormat = TraceFormat.TRACE
     untimed: bool = False
-    origin: Origin = Origin.OPENSPLICE
+    origin: Product = Product.OPENSPLICE
     name: str = ""
 
     @property
@@ -83,7 +83,7 @@ class Source:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Found:
+class SourceSet:
     """The files that a user named.
 
     Attributes:
@@ -91,11 +91,11 @@ class Found:
         skipped: files in directories that are neither traces nor logs.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[TraceFile, ...]
     skipped: tuple[pathlib.Path, ...]
 
 
-def find_sources(names: Iterable[str]) -> Found:
+def find_sources(names: Iterable[str]) -> SourceSet:
     """Find the sources of a command line: files, directories (searched recursively), `NODE=FILE`.
 
     Raises:
@@ -113,7 +113,7 @@ def find_sources(names: Iterable[str]) -> Found:
         else:
             given.append((node, path))
             explicit.add(path)
-    sources: list[Source] = []
+    sources: list[TraceFile] = []
     taken: set[pathlib.Path] = set()
     for node, path in given:
         try:
@@ -121,9 +121,9 @@ def find_sources(names: Iterable[str]) -> Found:
         except SourceError as cause:
             if path in explicit:
                 raise
-            damage.note(damage.Damage(str(path), 0, str(cause).removeprefix(f"{path}: ")))
+            damage.note(damage.FileDamage(str(path), 0, str(cause).removeprefix(f"{path}: ")))
             continue
-        if source.format is Format.UNKNOWN and path not in explicit:
+        if source.format is TraceFormat.UNKNOWN and path not in explicit:
             skipped.append(path)
         elif path not in taken:
             taken.add(path)
@@ -133,7 +133,7 @@ def find_sources(names: Iterable[str]) -> Found:
             f"{', '.join(sorted({str(path.parent) for _, path in given}))}: no trace or log found"
         )
     named = _with_names(sources)
-    return Found(tuple(sorted(named, key=lambda source: (source.node, source.file))), tuple(skipped))
+    return SourceSet(tuple(sorted(named, key=lambda source: (source.node, source.file))), tuple(skipped))
 
 
 def named_path(name: str) -> tuple[str, pathlib.Path]:
@@ -163,7 +163,7 @@ def _files_below(directory: pathlib.Path) -> list[pathlib.Path]:
     return found
 
 
-def sniff(path: pathlib.Path, node: str = "") -> Source:
+def sniff(path: pathlib.Path, node: str = "") -> TraceFile:
     """Determine the format of a file from its beginning.
 
     Raises:
@@ -175,15 +175,15 @@ def sniff(path: pathlib.Path, node: str = "") -> Source:
     except OSError as cause:
         raise SourceError(f"{path}: {cause.strerror or cause}") from None
     if _ENGINE_JSON.match(head):
-        return Source(path, node, Format.EVENTS, origin=Origin.ENGINE)
+        return TraceFile(path, node, TraceFormat.EVENTS, origin=Product.ENGINE)
     if _REPORT.match(head.lstrip(b"\r\n\0")):
-        return Source(path, node, Format.REPORTS)
+        return TraceFile(path, node, TraceFormat.REPORTS)
     timed = next(headers(head), None)
     first = timed if timed is not None else next(headers(head, untimed=True), None)
     if first is None:
-        return Source(path, node, Format.UNKNOWN)
-    origin = Origin.ENGINE if _ENGINE_ADDRESS.search(head) else Origin.OPENSPLICE
-    return Source(path, node, Format.TRACE, untimed=first.time_ns is None, origin=origin)
+        return TraceFile(path, node, TraceFormat.UNKNOWN)
+    origin = Product.ENGINE if _ENGINE_ADDRESS.search(head) else Product.OPENSPLICE
+    return TraceFile(path, node, TraceFormat.TRACE, untimed=first.time_ns is None, origin=origin)
 
 
 def open_stream(path: pathlib.Path) -> IO[bytes]:
@@ -211,7 +211,7 @@ def _open_zstd(path: pathlib.Path) -> IO[bytes]:
     return cast("IO[bytes]", SoundPart(packed, path, (OSError, EOFError, zstd.ZstdError)))
 
 
-def _with_names(sources: list[Source]) -> Iterator[Source]:
+def _with_names(sources: list[TraceFile]) -> Iterator[TraceFile]:
     """Yield every source with a node name, from its file name or its directory.
 
     `n1/durability.log` and `durability-n1.log` belong to node `n1`.

@@ -10,13 +10,15 @@ from ospltool.output.progress import Progress
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ospltool.trace.reading.record import Record
-    from ospltool.trace.reading.sources import Source
+    from ospltool.trace.reading.record import TraceRecord
+    from ospltool.trace.reading.sources import TraceFile
 
 EVERY_RECORDS: Final = 5_000
 
 
-def watched(records: Iterable[Record], sources: Sequence[Source], stream: TextIO) -> Iterator[Record]:
+def watched(
+    records: Iterable[TraceRecord], sources: Sequence[TraceFile], stream: TextIO
+) -> Iterator[TraceRecord]:
     """Pass records on, and show on a terminal how much of their sources was read."""
     if not stream.isatty():
         yield from records

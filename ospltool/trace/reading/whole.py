@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ospltool.trace.views.times import SECOND_NS
 
 if TYPE_CHECKING:
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.record import TraceRecord
 
 _SECONDS: Final = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?")
 _LONGEST_NUMBER: Final = 18
@@ -59,7 +59,7 @@ _NEEDED: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def is_whole(record: Record) -> bool:
+def is_whole(record: TraceRecord) -> bool:
     """Return whether a record has the fields that its event needs."""
     fields = record.fields
     return all(name in fields for name in _NEEDED.get(record.event, ()))

@@ -14,9 +14,9 @@ from ospltool.trace.views.times import duration
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ospltool.trace.meaning.exchanges import Place
+    from ospltool.trace.meaning.exchanges import RecordPlace
     from ospltool.trace.meaning.fact_kinds import Run
-    from ospltool.trace.meaning.facts import Facts
+    from ospltool.trace.meaning.facts import TraceFacts
 
 EVIDENCE: Final = 5
 """Lines of evidence that a finding shows; it counts the others."""
@@ -30,7 +30,7 @@ _MODULES: Final = ("livelock", "masters", "merges", "sets", "divergence", "align
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class Anomaly:
     """An anomaly that a rule found."""
 
     rule: str
@@ -41,7 +41,7 @@ class Finding:
     """Cause, and advice."""
     nodes: tuple[str, ...]
     """Names of the nodes concerned."""
-    evidence: tuple[Place, ...]
+    evidence: tuple[RecordPlace, ...]
     """First lines that show it."""
     count: int
     """Number of lines that show it."""
@@ -54,7 +54,7 @@ class Finding:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Rule:
+class AnomalyRule:
     """A rule of the registry.
 
     Attributes:
@@ -69,36 +69,38 @@ class Rule:
     looks_for: str
     seen: str
     refuted: str
-    find: Callable[[Facts], Iterable[Finding]]
+    find: Callable[[TraceFacts], Iterable[Anomaly]]
 
 
-_rules: dict[str, Rule] = {}
+_rules: dict[str, AnomalyRule] = {}
 
 
 def rule(
     name: str, looks_for: str
-) -> Callable[[Callable[[Facts], Iterable[Finding]]], Callable[[Facts], Iterable[Finding]]]:
+) -> Callable[[Callable[[TraceFacts], Iterable[Anomaly]]], Callable[[TraceFacts], Iterable[Anomaly]]]:
     """Register a function. Its docstring has the evidence under `Seen:` and `Refuted by:`."""
 
-    def register(function: Callable[[Facts], Iterable[Finding]]) -> Callable[[Facts], Iterable[Finding]]:
+    def register(
+        function: Callable[[TraceFacts], Iterable[Anomaly]],
+    ) -> Callable[[TraceFacts], Iterable[Anomaly]]:
         assert name not in _rules, name
         told = _EVIDENCE.search(inspect.getdoc(function) or "")
         assert told is not None, f"{name} does not say what must be seen and what would refute it"
         seen, refuted = (" ".join(part.split()) for part in told.groups())
-        _rules[name] = Rule(name, looks_for, seen, refuted, function)
+        _rules[name] = AnomalyRule(name, looks_for, seen, refuted, function)
         return function
 
     return register
 
 
-def all_rules() -> list[Rule]:
+def all_rules() -> list[AnomalyRule]:
     """Return all rules, by name."""
     for module in _MODULES:
         importlib.import_module(f"{__name__}.{module}")
     return [_rules[name] for name in sorted(_rules)]
 
 
-def anomalies(facts: Facts, names: Iterable[str] | None = None) -> list[Finding]:
+def anomalies(facts: TraceFacts, names: Iterable[str] | None = None) -> list[Anomaly]:
     """Return the findings of the rules, by time.
 
     Raises:
@@ -114,11 +116,11 @@ def finding(
     name: str,
     title: str,
     explanation: str,
-    evidence: Iterable[Place],
+    evidence: Iterable[RecordPlace],
     *,
     since_ns: int | None = None,
     **facts: object,
-) -> Finding:
+) -> Anomaly:
     """Make a finding of a rule from the lines that show it.
 
     Args:
@@ -132,7 +134,7 @@ def finding(
     places = list(evidence)
     times = [place.time_ns for place in places if place.time_ns is not None]
     nodes = tuple(sorted({place.node for place in places}))
-    return Finding(
+    return Anomaly(
         name, title, explanation, nodes, tuple(places[:EVIDENCE]), len(places),
         min(times, default=None) if since_ns is None else since_ns,
         max([*times, *([] if since_ns is None else [since_ns])], default=None), dict(facts),
@@ -147,23 +149,23 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Iterator[tuple
     yield from groups.items()
 
 
-def stopping_ns(facts: Facts, run: Run) -> int | None:
+def stopping_ns(facts: TraceFacts, run: Run) -> int | None:
     """Return when a run began to stop in order; None if it did not."""
     return facts.stopping.get(run)
 
 
-def end_ns(facts: Facts, run: Run) -> int:
+def end_ns(facts: TraceFacts, run: Run) -> int:
     """Return when a run began to stop in order; if it did not, the time of its last record."""
     return stopping_ns(facts, run) or facts.last_ns[run]
 
 
-def over_ns(facts: Facts, run: Run) -> int:
+def over_ns(facts: TraceFacts, run: Run) -> int:
     """Return when a run began to stop in order or had its last record, whichever is earlier."""
     stops = stopping_ns(facts, run)
     return facts.last_ns[run] if stops is None else min(stops, facts.last_ns[run])
 
 
-def run_at(facts: Facts, address: str, time_ns: int) -> Run | None:
+def run_at(facts: TraceFacts, address: str, time_ns: int) -> Run | None:
     """Return the run in which an address was in use at a time; None without its trace."""
     runs = [run for run in facts.names.runs_of.get(address, ()) if facts.first_ns[run] <= time_ns]
     return max(runs, key=lambda run: facts.first_ns[run], default=None)

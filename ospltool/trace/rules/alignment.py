@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.meaning.exchanges import End, Exchange, Step, unanswered
+from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep, TracedAlignment, unanswered
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.rules import finding, grouped, over_ns, plural, rule, run_at
 from ospltool.trace.views.times import SECOND_NS, duration
@@ -12,14 +12,14 @@ from ospltool.trace.views.times import SECOND_NS, duration
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.trace.meaning.facts import Facts
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.rules import Anomaly
 
 ANSWERED_WITHIN_NS: Final = 5 * SECOND_NS
 
 
 @rule("request-unanswered", "a request for a group that nobody answered within five seconds")
-def no_answer(facts: Facts) -> Iterator[Finding]:
+def no_answer(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find requests without an answer.
 
     Seen: a request for a group, no end mark for it, and a node that asked and ran on for more than five
@@ -39,7 +39,7 @@ def no_answer(facts: Facts) -> Iterator[Finding]:
             "all aligners" if one.aligner == NOBODY else facts.names.node(one.aligner),
         ),
     ):
-        received = sum(one.has(Step.RECEIVED) for one in some)
+        received = sum(one.has(AlignmentStep.RECEIVED) for one in some)
         groups = sorted({one.group for one in some})
         open_ns = _open_ns(facts, some[0])
         yield finding(
@@ -58,15 +58,15 @@ def no_answer(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _open_ns(facts: Facts, one: Exchange) -> int:
+def _open_ns(facts: TraceFacts, one: TracedAlignment) -> int:
     """Return how long the node that asked waited, until it stopped or its run ended."""
     run = run_at(facts, one.alignee, one.start_ns or 0)
     return 0 if run is None else over_ns(facts, run) - (one.start_ns or 0)
 
 
-def _why(facts: Facts, one: Exchange, received: int, count: int) -> str:
+def _why(facts: TraceFacts, one: TracedAlignment, received: int, count: int) -> str:
     if received == count:
-        if one.has(Step.SENT):
+        if one.has(AlignmentStep.SENT):
             return "They were received and answered, but no end mark came in: the answer was lost."
         return "They were received, and no answer was sent: see what the aligner's sampleRequestHandler did."
     if one.aligner != NOBODY and one.aligner not in facts.names.node_of:
@@ -77,13 +77,13 @@ def _why(facts: Facts, one: Exchange, received: int, count: int) -> str:
 
 
 @rule("alignment-refused", "an aligner that refused to align a node")
-def refused(facts: Facts) -> Iterator[Finding]:
+def refused(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find aligners that refused to align a node.
 
     Seen: an end mark by which an aligner says that it will not align this node.
     Refuted by: nothing; the aligner says so itself. It is said once for each pair, however often it happens.
     """
-    some = [one for one in facts.book.all() if one.end is End.REFUSED]
+    some = [one for one in facts.book.all() if one.end is AlignmentEnd.REFUSED]
     for (alignee, aligner), exchanges in grouped(
         some, lambda one: (facts.names.node(one.alignee), facts.names.node(one.aligner))
     ):
@@ -93,7 +93,7 @@ def refused(facts: Facts) -> Iterator[Finding]:
             "Their name-spaces or states do not match. The fellow is dropped and discovered again; if that "
             "repeats, "
             "compare the NameSpaces and Policies of both configurations.",
-            (place for one in exchanges for step, place in one.steps if step is Step.LINK),
+            (place for one in exchanges for step, place in one.steps if step is AlignmentStep.LINK),
             alignee=alignee,
             aligner=aligner,
         )

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ospltool.trace.meaning.exchanges import End
+from ospltool.trace.meaning.exchanges import AlignmentEnd
 from ospltool.trace.meaning.sizes import BUILT_IN
 from ospltool.trace.reading.whole import number
 from ospltool.trace.rules import end_ns, finding, grouped, rule
@@ -15,10 +15,10 @@ from ospltool.trace.views.times import SECOND_NS, clock, duration
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.trace.meaning.exchanges import Place
-    from ospltool.trace.meaning.fact_kinds import Choice, MergeState, Run
-    from ospltool.trace.meaning.facts import Facts
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.meaning.exchanges import RecordPlace
+    from ospltool.trace.meaning.fact_kinds import MasterConfirmation, MergeState, Run
+    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.rules import Anomaly
 
 BACK: Final = "fellow.reconnected"
 """Event with which a node reports the return of a lost fellow."""
@@ -39,11 +39,11 @@ class _Reign:
     state: str
     start_ns: int
     end_ns: int
-    place: Place
+    place: RecordPlace
 
 
 @rule("set-diverged", "a fellow that follows a master and did not take the set that it had merged")
-def diverged(facts: Facts) -> Iterator[Finding]:
+def diverged(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find nodes that stay in another merge state than the master that they follow.
 
     Seen: a master's merge state changes; a fellow of its role has that node confirmed as its master, and is
@@ -58,7 +58,7 @@ def diverged(facts: Facts) -> Iterator[Finding]:
                 yield _diverged(facts, namespace, run, spell)
 
 
-def _diverged(facts: Facts, namespace: str, run: Run, spell: _Spell) -> Finding:
+def _diverged(facts: TraceFacts, namespace: str, run: Run, spell: _Spell) -> Anomaly:
     first, taken = spell.reigns[0], spell.taken
     own = [one for one in facts.merge_states if one.run == run and one.namespace == namespace]
     before = [one for one in own if (one.place.time_ns or 0) <= spell.start_ns]
@@ -90,7 +90,7 @@ def _diverged(facts: Facts, namespace: str, run: Run, spell: _Spell) -> Finding:
     )
 
 
-def _reigns(facts: Facts, namespace: str) -> Iterator[_Reign]:
+def _reigns(facts: TraceFacts, namespace: str) -> Iterator[_Reign]:
     """Yield the merge states of nodes that are their own masters."""
     traced: set[str] = set()
     states = [one for one in facts.merge_states if one.namespace == namespace]
@@ -124,7 +124,7 @@ class _Change(NamedTuple):
     time_ns: int
     role: str
     state: str
-    place: Place
+    place: RecordPlace
     is_merged: bool
 
 
@@ -147,13 +147,13 @@ class _Spell(NamedTuple):
 
 
 def _spells(
-    facts: Facts, namespace: str, run: Run, own: list[Choice], reigns: list[_Reign]
+    facts: TraceFacts, namespace: str, run: Run, own: list[MasterConfirmation], reigns: list[_Reign]
 ) -> Iterator[_Spell]:
     """Yield the times in which a run lacked its master's merge state for longer than a delay."""
     over = end_ns(facts, run)
     states = [one for one in facts.merge_states if one.run == run and one.namespace == namespace]
     ends = [*((one.place.time_ns or 0) for one in own[1:]), over]
-    following: list[tuple[Choice, int, int]] = []
+    following: list[tuple[MasterConfirmation, int, int]] = []
     for choice, end in zip(own, ends, strict=True):
         if following and following[-1][0].master == choice.master:
             following[-1] = (following[-1][0], following[-1][1], end)
@@ -167,17 +167,17 @@ def _spells(
                 yield spell
 
 
-def _is_of_other_role(facts: Facts, choice: Choice, spell: _Spell) -> bool:
+def _is_of_other_role(facts: TraceFacts, choice: MasterConfirmation, spell: _Spell) -> bool:
     role = spell.reigns[0].role
     return bool(role) and facts.roles.get(choice.chooser, role) != role
 
 
-def _is_aligned(facts: Facts, choice: Choice, spell: _Spell) -> bool:
+def _is_aligned(facts: TraceFacts, choice: MasterConfirmation, spell: _Spell) -> bool:
     """Return whether the follower took a set of its master meanwhile, and so has the data in any state."""
     return any(
         one.alignee == choice.chooser
         and one.aligner == choice.master
-        and one.end is End.COMPLETE
+        and one.end is AlignmentEnd.COMPLETE
         and spell.start_ns <= (one.start_ns or 0)
         and (one.end_ns or 0) < spell.end_ns - SECOND_NS
         for one in facts.book.all()
@@ -185,7 +185,7 @@ def _is_aligned(facts: Facts, choice: Choice, spell: _Spell) -> bool:
     )
 
 
-def _parted(facts: Facts, run: Run, choice: Choice, since: int) -> Iterator[int]:
+def _parted(facts: TraceFacts, run: Run, choice: MasterConfirmation, since: int) -> Iterator[int]:
     """Yield when a run and its master lost each other after a time.
 
     A report of a return ends an earlier loss, also if it comes a moment after the other node's report.

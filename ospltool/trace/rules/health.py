@@ -6,8 +6,8 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.meaning.catalogue import catalogue
-from ospltool.trace.meaning.exchanges import Place, Step
-from ospltool.trace.reading.record import Kind
+from ospltool.trace.meaning.exchanges import AlignmentStep, RecordPlace
+from ospltool.trace.reading.record import RecordKind
 from ospltool.trace.reading.whole import number
 from ospltool.trace.rules import finding, grouped, over_ns, plural, rule, stopping_ns
 from ospltool.trace.views.overview import normalised
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ospltool.trace.meaning.fact_kinds import Run, StateSpan
-    from ospltool.trace.meaning.facts import Facts
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.rules import Anomaly
 
 SILENT_NS: Final = 10 * SECOND_NS
 NEAR_NS: Final = 15 * SECOND_NS
@@ -52,7 +52,7 @@ _NORMAL: Final = frozenset({"store.incomplete", "align.stray-link", "align.refus
 
 
 @rule("fellow-lost", "a fellow whose heartbeat was missed although it did not stop in order")
-def fellow_lost(facts: Facts) -> Iterator[Finding]:
+def fellow_lost(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find lost fellows, and explain the loss from their own traces.
 
     Seen: a node removes a fellow whose heartbeat it missed, or the service reports a missed heartbeat.
@@ -61,7 +61,7 @@ def fellow_lost(facts: Facts) -> Iterator[Finding]:
     """
     for (run, fellow), some in grouped(facts.losses, lambda one: (one[0], one[2])):
         node, name, stops = run[0], facts.names.node(fellow), stopping_ns(facts, run)
-        places: list[Place] = []
+        places: list[RecordPlace] = []
         for incident in _incidents([place for *_, place in some]):
             when = incident[0].time_ns or 0
             if (stops is not None and stops <= when) or _ENDS in incident[0].text:
@@ -89,7 +89,7 @@ def fellow_lost(facts: Facts) -> Iterator[Finding]:
     missed = [
         place
         for report, place in facts.reported
-        if report.kind is Kind.REPORT and "Missed heartbeat" in report.text
+        if report.kind is RecordKind.REPORT and "Missed heartbeat" in report.text
     ]
     for node, places in grouped(missed, lambda one: one.node):
         yield finding(
@@ -102,9 +102,9 @@ def fellow_lost(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _incidents(places: list[Place]) -> Iterator[list[Place]]:
+def _incidents(places: list[RecordPlace]) -> Iterator[list[RecordPlace]]:
     """Yield the lines about a lost fellow, grouped by loss."""
-    incident: list[Place] = []
+    incident: list[RecordPlace] = []
     for place in places:
         if incident and (place.time_ns or 0) - (incident[-1].time_ns or 0) > NEAR_NS:
             yield incident
@@ -114,7 +114,7 @@ def _incidents(places: list[Place]) -> Iterator[list[Place]]:
         yield incident
 
 
-def _what_became_of(facts: Facts, address: str, when: int, *, is_new: bool) -> tuple[str | None, bool]:
+def _what_became_of(facts: TraceFacts, address: str, when: int, *, is_new: bool) -> tuple[str | None, bool]:
     """Explain the loss of a fellow from its trace, None if it stopped in order; tell whether it ran on.
 
     Args:
@@ -140,7 +140,7 @@ def _what_became_of(facts: Facts, address: str, when: int, *, is_new: bool) -> t
     return f"Its trace ends {duration(when - ended)} before, without a stop: {_DIED}.", False
 
 
-def _stopped_before(facts: Facts, run: Run, when: int) -> bool:
+def _stopped_before(facts: TraceFacts, run: Run, when: int) -> bool:
     """Return whether a run that stopped in order is the lost one.
 
     The stop may be noticed a little before the trace shows it, and until a lease after the next run began.
@@ -153,7 +153,7 @@ def _stopped_before(facts: Facts, run: Run, when: int) -> bool:
 
 
 @rule("heartbeat-late", "a heartbeat that came later than its period allows")
-def heartbeat_late(facts: Facts) -> Iterator[Finding]:
+def heartbeat_late(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find heartbeats that were nearly missed.
 
     Seen: two heartbeats of one fellow further apart than the period that they announce, or a node of our
@@ -173,7 +173,7 @@ def heartbeat_late(facts: Facts) -> Iterator[Finding]:
 
 
 @rule("state-backwards", "a service state that goes back")
-def state_backwards(facts: Facts) -> Iterator[Finding]:
+def state_backwards(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find states that return to an earlier one within a run.
 
     Seen: a service state that comes before the one it follows in the order of a start.
@@ -200,14 +200,14 @@ def _is_before(later: StateSpan, earlier: StateSpan) -> bool:
 
 
 @rule("thread-silent", "a thread that says nothing while work waits for it")
-def thread_silent(facts: Facts) -> Iterator[Finding]:
+def thread_silent(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find silent threads for which work waits.
 
     Seen: a conflict that nobody works on, or a request that nobody answers, for more than ten seconds, and no
         line of the thread that has to since.
     Refuted by: any later line of that thread, and the orderly stop of the node.
     """
-    waiting: list[tuple[Run, str, int, Place]] = []
+    waiting: list[tuple[Run, str, int, RecordPlace]] = []
     for one in facts.conflicts:
         if number(one.number) is None:
             continue  # of ospltool, whose conflicts have no numbers
@@ -216,10 +216,10 @@ def thread_silent(facts: Facts) -> Iterator[Finding]:
         if not begun or one.resolving == 0:
             waiting.append((one.run, "conflictResolver", end, one.created))
     for exchange in facts.book.all():
-        received = exchange.time(Step.RECEIVED)
-        if received is None or exchange.has(Step.SENDING) or exchange.has(Step.SENT):
+        received = exchange.time(AlignmentStep.RECEIVED)
+        if received is None or exchange.has(AlignmentStep.SENDING) or exchange.has(AlignmentStep.SENT):
             continue
-        where = next(place for step, place in exchange.steps if step is Step.RECEIVED)
+        where = next(place for step, place in exchange.steps if step is AlignmentStep.RECEIVED)
         run = max(
             (run for run in facts.first_ns if run[0] == where.node and facts.first_ns[run] <= received),
             default=None,
@@ -247,7 +247,7 @@ def thread_silent(facts: Facts) -> Iterator[Finding]:
 
 
 @rule("clock-jump", "a clock that was set, or timestamps of one line that do not agree")
-def clock_jump(facts: Facts) -> Iterator[Finding]:
+def clock_jump(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find clocks that jump back, and files whose timestamps were edited or damaged.
 
     Seen: a record more than a second older than the one before it in its file, or two times of one header
@@ -277,7 +277,7 @@ def clock_jump(facts: Facts) -> Iterator[Finding]:
 
 
 @rule("reported", "warnings and errors that the service reports itself")
-def reported(facts: Facts) -> Iterator[Finding]:
+def reported(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find warnings and worse that the service reports itself, by kind of message.
 
     Seen: a record of level WARNING or above, in a trace or in a log of reports.

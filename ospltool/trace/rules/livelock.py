@@ -22,9 +22,9 @@ from ospltool.trace.views.times import SECOND_NS, clock
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ospltool.trace.meaning.fact_kinds import Choice, Conflict, Run
-    from ospltool.trace.meaning.facts import Facts
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.meaning.fact_kinds import MasterConfirmation, Run, TracedConflict
+    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.rules import Anomaly
 
 ROUNDS: Final = 4
 """Disputed rounds in a row that make a live-lock."""
@@ -46,7 +46,7 @@ class _Row:
 @rule(
     "master-livelock", "elections of a master that are repeated without end, because nodes choose differently"
 )
-def livelock(facts: Facts) -> Iterator[Finding]:
+def livelock(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find elections that are repeated, each with a merge, and do not end with one master.
 
     Seen: four rounds in a row within a minute that the same two runs dispute (see the module).
@@ -72,7 +72,9 @@ class _Lock:
     until_ns: int
 
 
-def _rows(facts: Facts, conflicts: list[Conflict], choices: list[Choice]) -> Iterator[_Row]:
+def _rows(
+    facts: TraceFacts, conflicts: list[TracedConflict], choices: list[MasterConfirmation]
+) -> Iterator[_Row]:
     """Yield the rows of disputed rounds that are long enough for a live-lock."""
     of_run = dict(grouped(choices, lambda one: one.run))
     created = {
@@ -116,7 +118,9 @@ def _any_between(times: Sequence[int], after: int, until: int) -> bool:
     return at < len(times) and times[at] <= until
 
 
-def _disputing(facts: Facts, choice: Choice, of_run: dict[Run, list[Choice]], until: int) -> set[Run]:
+def _disputing(
+    facts: TraceFacts, choice: MasterConfirmation, of_run: dict[Run, list[MasterConfirmation]], until: int
+) -> set[Run]:
     """Return the runs of the same role that follow another master at a time, and live on after it."""
     found = set()
     role = facts.roles.get(choice.chooser)
@@ -143,8 +147,12 @@ def _joined(sets: Iterable[set[Run]]) -> list[set[Run]]:
 
 
 def _finding(
-    facts: Facts, namespace: str, lock: _Lock, conflicts: list[Conflict], all_choices: list[Choice]
-) -> Finding:
+    facts: TraceFacts,
+    namespace: str,
+    lock: _Lock,
+    conflicts: list[TracedConflict],
+    all_choices: list[MasterConfirmation],
+) -> Anomaly:
     runs = lock.runs
     some = [one for one in conflicts if one.run in runs]
     choices = [one for one in all_choices if one.run in runs]
@@ -187,7 +195,7 @@ def _finding(
     )
 
 
-def _settled_ns(facts: Facts, lock: _Lock, choices: list[Choice]) -> int | None:
+def _settled_ns(facts: TraceFacts, lock: _Lock, choices: list[MasterConfirmation]) -> int | None:
     """Return when all runs that live on had chosen one master; None if they had not at the end."""
     last = {one.run: one for one in choices}
     living = [one for run, one in last.items() if facts.last_ns[run] > lock.until_ns + SETTLES_WITHIN_NS]
@@ -196,7 +204,7 @@ def _settled_ns(facts: Facts, lock: _Lock, choices: list[Choice]) -> int | None:
     return max(one.place.time_ns or 0 for one in living)
 
 
-def _favourites(choices: Iterable[Choice]) -> dict[str, tuple[str, int]]:
+def _favourites(choices: Iterable[MasterConfirmation]) -> dict[str, tuple[str, int]]:
     """Return the master that each chooser confirmed most often, and how often."""
     counts: dict[str, collections.Counter[str]] = {}
     for one in choices:
@@ -204,24 +212,24 @@ def _favourites(choices: Iterable[Choice]) -> dict[str, tuple[str, int]]:
     return {chooser: of_one.most_common(1)[0] for chooser, of_one in counts.items()}
 
 
-def _rounds(conflicts: list[Conflict]) -> int:
+def _rounds(conflicts: list[TracedConflict]) -> int:
     """Return the number of elections: those that the busiest node resolved in all of its runs."""
     resolved = collections.Counter(one.run[0] for one in conflicts if one.how == "conflict.resolved")
     return max(resolved.values(), default=0)
 
 
-def _choice_text(facts: Facts, chooser: str, master: str, count: int) -> str:
+def _choice_text(facts: TraceFacts, chooser: str, master: str, count: int) -> str:
     chosen = "itself" if master == chooser else _described(facts, master)
     return f"{_described(facts, chooser)} chose {chosen} {plural(count, 'time')}"
 
 
-def _described(facts: Facts, address: str) -> str:
+def _described(facts: TraceFacts, address: str) -> str:
     priority = facts.names.priority_of.get(address)
     known = f"masterPriority {priority}, " if priority is not None else ""
     return f"{facts.names.node(address)} ({known}id {address})"
 
 
-def _cause(facts: Facts, choices: Iterable[Choice]) -> str:
+def _cause(facts: TraceFacts, choices: Iterable[MasterConfirmation]) -> str:
     """Explain from the traces why nodes choose differently."""
     wrong = collections.Counter(
         (one.chooser, one.master, better) for one in choices if (better := _passed_over(facts, one))
@@ -247,7 +255,7 @@ def _cause(facts: Facts, choices: Iterable[Choice]) -> str:
     )
 
 
-def _passed_over(facts: Facts, choice: Choice) -> str:
+def _passed_over(facts: TraceFacts, choice: MasterConfirmation) -> str:
     """Return the fellow that should have been chosen, if OpenSplice's comparison explains the error; else "".
 
     Only fellows that lived at that time count: ids of earlier incarnations are not candidates.
@@ -267,7 +275,7 @@ def _passed_over(facts: Facts, choice: Choice) -> str:
     return best if priorities[best] > chosen else ""
 
 
-def _lives(facts: Facts, address: str, now: int) -> bool:
+def _lives(facts: TraceFacts, address: str, now: int) -> bool:
     """Return whether the node of an address ran at a time; True without its trace."""
     runs = facts.names.runs_of.get(address, [])
     return not runs or any(facts.first_ns[run] <= now <= facts.last_ns[run] for run in runs)

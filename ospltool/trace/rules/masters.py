@@ -11,10 +11,10 @@ from ospltool.trace.views.times import SECOND_NS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.trace.meaning.exchanges import Place
-    from ospltool.trace.meaning.fact_kinds import Choice
-    from ospltool.trace.meaning.facts import Facts
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.meaning.exchanges import RecordPlace
+    from ospltool.trace.meaning.fact_kinds import MasterConfirmation
+    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.rules import Anomaly
 
 CHANGES_PER_MINUTE: Final = 3
 MINUTE_NS: Final = 60 * SECOND_NS
@@ -25,7 +25,7 @@ OVERLAP_NS: Final = 2 * SECOND_NS
 @rule(
     "master-flapping", "a node that changes the master of a name-space three times in a minute or more often"
 )
-def flapping(facts: Facts) -> Iterator[Finding]:
+def flapping(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find nodes whose master changes often.
 
     Seen: within one run, three changes of the confirmed master of a name-space within a minute.
@@ -54,7 +54,7 @@ def flapping(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _has_stopped(facts: Facts, address: str, place: Place) -> bool:
+def _has_stopped(facts: TraceFacts, address: str, place: RecordPlace) -> bool:
     """Return whether the run of an address had begun to stop in order at a time."""
     at = place.time_ns or 0
     run = run_at(facts, address, at)
@@ -63,7 +63,7 @@ def _has_stopped(facts: Facts, address: str, place: Place) -> bool:
 
 
 @rule("two-masters", "two nodes of one role that are master of a name-space at the same time")
-def two_masters(facts: Facts) -> Iterator[Finding]:
+def two_masters(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find name-spaces with two masters.
 
     Seen: two nodes of one role that both confirmed themselves, and neither chose another, for two seconds or
@@ -100,11 +100,11 @@ def two_masters(facts: Facts) -> Iterator[Finding]:
                 )
 
 
-def _reigns(facts: Facts) -> Iterator[tuple[Choice, int, int]]:
+def _reigns(facts: TraceFacts) -> Iterator[tuple[MasterConfirmation, int, int]]:
     """Yield the times in which a node considered itself master, until it chose another or began to stop."""
     for (run, _), choices in grouped(facts.choices, lambda one: (one.run, one.namespace)):
         over = stopping_ns(facts, run) or facts.last_ns.get(run, 0)
-        begun: Choice | None = None
+        begun: MasterConfirmation | None = None
         for one in choices:
             if one.master == one.chooser:
                 begun = begun or one
@@ -115,7 +115,9 @@ def _reigns(facts: Facts) -> Iterator[tuple[Choice, int, int]]:
             yield begun, begun.place.time_ns or 0, over
 
 
-def _lost_each_other(facts: Facts, first: Choice, second: Choice, around_ns: int) -> bool:
+def _lost_each_other(
+    facts: TraceFacts, first: MasterConfirmation, second: MasterConfirmation, around_ns: int
+) -> bool:
     pairs = {(first.run, second.chooser), (second.run, first.chooser)}
     return any(
         (run, fellow) in pairs and abs((place.time_ns or 0) - around_ns) < MINUTE_NS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.meaning.exchanges import Exchange, Step
+from ospltool.trace.meaning.exchanges import AlignmentStep, TracedAlignment
 from ospltool.trace.reading.whole import number
 from ospltool.trace.rules import burst, finding, grouped, over_ns, plural, rule, run_at, span
 from ospltool.trace.views.times import SECOND_NS, duration
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ospltool.trace.meaning.fact_kinds import Run
-    from ospltool.trace.meaning.facts import Facts
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.rules import Anomaly
 
 STORM_MERGES: Final = 10
 STORM_WITHIN_NS: Final = 60 * SECOND_NS
@@ -25,7 +25,7 @@ REPEATED: Final = 3
 
 
 @rule("merge-storm", "ten merges of one name-space on a node within a minute")
-def storm(facts: Facts) -> Iterator[Finding]:
+def storm(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find storms of merges.
 
     Seen: ten merges of one name-space in one run of a node within a minute.
@@ -59,7 +59,7 @@ def storm(facts: Facts) -> Iterator[Finding]:
 
 
 @rule("conflict-unresolved", "a conflict that was created and neither resolved nor discarded")
-def unresolved(facts: Facts) -> Iterator[Finding]:
+def unresolved(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find conflicts without end. While one is open, readers that wait for historical data block.
 
     Seen: a conflict that was created, or a merge that began, and no end of it for more than five seconds.
@@ -95,16 +95,18 @@ def unresolved(facts: Facts) -> Iterator[Finding]:
 @rule(
     "equal-set-transferred", "whole sets that were sent again although nothing in them seems to have changed"
 )
-def equal_sets(facts: Facts) -> Iterator[Finding]:
+def equal_sets(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find sets of the same size that were sent again and again.
 
     Seen: between the same two runs, one group sent three times or more with the number of samples of before.
     Refuted by: another number of samples, an answer that says that the sets are equal, and a start of one of
         the two. Equal numbers do not prove equal sets, and it is not said that they do.
     """
-    complete = [one for one in facts.book.all() if one.samples and not one.is_equal and one.has(Step.LINK)]
+    complete = [
+        one for one in facts.book.all() if one.samples and not one.is_equal and one.has(AlignmentStep.LINK)
+    ]
     pairs = grouped(complete, lambda one: (one.alignee, one.aligner, one.group, *_runs(facts, one)))
-    repeated_by: dict[tuple[str, str], list[Exchange]] = {}
+    repeated_by: dict[tuple[str, str], list[TracedAlignment]] = {}
     for (address, _, group, *_), exchanges in pairs:
         repeated = [
             later for earlier, later in itertools.pairwise(exchanges) if later.samples == earlier.samples
@@ -124,7 +126,7 @@ def equal_sets(facts: Facts) -> Iterator[Finding]:
             "(here those before and after agree), not their content. OpenSplice sends whole sets; "
             "equalityCheck avoids "
             "some of these transfers.",
-            (place for one in repeated for step, place in one.steps if step is Step.LINK),
+            (place for one in repeated for step, place in one.steps if step is AlignmentStep.LINK),
             alignee=alignee,
             group=group,
             transfers=len(repeated),
@@ -132,7 +134,7 @@ def equal_sets(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _runs(facts: Facts, one: Exchange) -> tuple[Run | None, Run | None]:
+def _runs(facts: TraceFacts, one: TracedAlignment) -> tuple[Run | None, Run | None]:
     """Return the runs of the two nodes of an alignment, since ospltool nodes keep their addresses."""
     at = one.start_ns or 0
     return run_at(facts, one.alignee, at), run_at(facts, one.aligner, at)

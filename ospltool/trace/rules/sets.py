@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.meaning.exchanges import Step
+from ospltool.trace.meaning.exchanges import AlignmentStep
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.sizes import BUILT_IN
 from ospltool.trace.rules import finding, grouped, plural, rule
@@ -13,16 +13,16 @@ from ospltool.trace.views.times import SECOND_NS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ospltool.trace.meaning.exchanges import Exchange, Place
-    from ospltool.trace.meaning.facts import Facts
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
+    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.rules import Anomaly
 
 FOLLOWS_WITHIN_NS: Final = 10 * SECOND_NS
 """Time until which sizes belong to the set before it was emptied."""
 
 
 @rule("set-emptied", "a set that merge policy Delete, or an empty set in its place, left without data")
-def emptied(facts: Facts) -> Iterator[Finding]:
+def emptied(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find data that a merge threw away, and that no alignment brought back.
 
     Seen: Delete, or an empty set in place of another, on a node, and a size of that set before.
@@ -32,11 +32,11 @@ def emptied(facts: Facts) -> Iterator[Finding]:
     of_group = dict(grouped(exchanges, lambda one: one.group))
     for group, some in grouped(facts.applied, lambda one: one[2]):
         moved = of_group.get(group, [])
-        gone: dict[str, Place] = {}
-        taken: dict[tuple[str, int], list[Exchange]] = {}
+        gone: dict[str, RecordPlace] = {}
+        taken: dict[tuple[str, int], list[TracedAlignment]] = {}
         for one in moved:
             for step, at in one.steps:
-                if step is Step.APPLIED:
+                if step is AlignmentStep.APPLIED:
                     taken.setdefault((at.file, at.offset), []).append(one)
         for run, policy, _, place in some:
             sets = taken.get((place.file, place.offset), ())
@@ -54,7 +54,9 @@ def emptied(facts: Facts) -> Iterator[Finding]:
         yield _emptied(facts, group, gone, most, moved)
 
 
-def _emptied(facts: Facts, group: str, gone: dict[str, Place], most: int, moved: list[Exchange]) -> Finding:
+def _emptied(
+    facts: TraceFacts, group: str, gone: dict[str, RecordPlace], most: int, moved: list[TracedAlignment]
+) -> Anomaly:
     holders = {facts.names.node(address) for one in moved for address in (one.alignee, one.aligner)}
     kept = sorted(node for node in holders - gone.keys() if node in {run[0] for run in facts.first_ns})
     unknown = sorted(node for node in holders - gone.keys() - set(kept) if node != facts.names.node(NOBODY))
@@ -83,18 +85,18 @@ def _emptied(facts: Facts, group: str, gone: dict[str, Place], most: int, moved:
     )
 
 
-def _size(one: Exchange) -> int:
+def _size(one: TracedAlignment) -> int:
     return max(one.samples or 0, one.samples_sent or 0)
 
 
-def _is_nothing(policy: str, taken: Sequence[Exchange]) -> bool:
+def _is_nothing(policy: str, taken: Sequence[TracedAlignment]) -> bool:
     """Return whether the sets that replaced another one had no samples."""
     return policy in {"REPLACE", "CATCHUP"} and bool(taken) and all(
         one.samples == 0 and not one.is_equal for one in taken
     )  # fmt: skip
 
 
-def _is_refilled(facts: Facts, moved: list[Exchange], node: str, place: Place) -> bool:
+def _is_refilled(facts: TraceFacts, moved: list[TracedAlignment], node: str, place: RecordPlace) -> bool:
     """Return whether an alignment brought data after a node's set was emptied."""
     return any(
         facts.names.node(one.alignee) == node

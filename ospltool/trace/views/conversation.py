@@ -5,7 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.meaning.exchanges import End, Exchange, ExchangeBook, Place, Step
+from ospltool.trace.meaning.exchanges import (
+    AlignmentEnd,
+    AlignmentStep,
+    ExchangeBook,
+    RecordPlace,
+    TracedAlignment,
+)
 from ospltool.trace.meaning.names import NOBODY, Names
 from ospltool.trace.reading.record import one_line
 from ospltool.trace.reading.whole import is_whole
@@ -14,7 +20,7 @@ from ospltool.trace.views.times import clock, duration
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.record import TraceRecord
 
 LEAST_WIDTH: Final = 34
 ALL: Final = "all"
@@ -40,7 +46,7 @@ class Arrow:
     receiver: str
     text: str
     is_answer: bool
-    place: Place
+    place: RecordPlace
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ class Conversation:
     """The alignments of one group, with the names of addresses."""
 
     group: str
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[TracedAlignment, ...]
     names: Names
     is_named: bool = True
     """Whether a record names the group; otherwise it may not exist."""
@@ -69,28 +75,28 @@ class Conversation:
         found = [arrow for one in self.exchanges for arrow in self._arrows(one)]
         return sorted(found, key=lambda arrow: (arrow.time_ns or 0, arrow.number))
 
-    def _arrows(self, one: Exchange) -> Iterator[Arrow]:
+    def _arrows(self, one: TracedAlignment) -> Iterator[Arrow]:
         alignee = self.names.node(one.alignee)
         aligner = ALL if one.aligner == NOBODY else self.names.node(one.aligner)
         for step, where in one.steps:
             match step:
-                case Step.REQUESTED:
+                case AlignmentStep.REQUESTED:
                     text = f"request {one.number}"
                     yield Arrow(one.number, where.time_ns, alignee, aligner, text, False, where)
-                case Step.SENT:
+                case AlignmentStep.SENT:
                     text = f"answer {one.number}: {one.samples_sent} samples"
                     yield Arrow(one.number, where.time_ns, aligner, alignee, text, True, where)
-                case Step.EQUAL:
+                case AlignmentStep.EQUAL:
                     text = f"answer {one.number}: sets are equal"
                     yield Arrow(one.number, where.time_ns, aligner, alignee, text, True, where)
-                case Step.RECEIVED | Step.COMBINED | Step.SENDING:
+                case AlignmentStep.RECEIVED | AlignmentStep.COMBINED | AlignmentStep.SENDING:
                     yield Arrow(
                         one.number, where.time_ns, aligner, aligner, f"{step} {one.number}", False, where
                     )
-                case Step.LINK:
+                case AlignmentStep.LINK:
                     text = f"end mark {one.number}: {one.samples} samples"
                     yield Arrow(one.number, where.time_ns, alignee, alignee, text, False, where)
-                case Step.APPLIED:
+                case AlignmentStep.APPLIED:
                     text = f"{one.policy} applied {one.number}"
                     yield Arrow(one.number, where.time_ns, alignee, alignee, text, False, where)
                 case _:
@@ -99,7 +105,7 @@ class Conversation:
                     )
 
 
-def conversation(records: Iterable[Record], group: str, run: int | None = None) -> Conversation:
+def conversation(records: Iterable[TraceRecord], group: str, run: int | None = None) -> Conversation:
     """Collect the alignments of a group from the records of all nodes.
 
     Args:
@@ -124,7 +130,7 @@ def conversation(records: Iterable[Record], group: str, run: int | None = None) 
     return Conversation(group, tuple(exchanges), names, is_named)
 
 
-def _belongs(record: Record, group: str, names: Names) -> bool:
+def _belongs(record: TraceRecord, group: str, names: Names) -> bool:
     """Return whether a record may concern the alignments of a group, or in ospltool its name-space."""
     found = record.fields.get("group")
     if found is None and record.event in {"merge.started", "merge.finished"}:
@@ -178,11 +184,11 @@ def _cut(text: str, width: int) -> str:
 
 
 def _count(talk: Conversation) -> str:
-    complete = sum(one.end is End.COMPLETE for one in talk.exchanges)
+    complete = sum(one.end is AlignmentEnd.COMPLETE for one in talk.exchanges)
     return f"{len(talk.exchanges)} alignments, {complete} complete, {len(talk.nodes)} nodes"
 
 
-def _result(talk: Conversation, one: Exchange) -> str:
+def _result(talk: Conversation, one: TracedAlignment) -> str:
     start, end = one.start_ns, one.end_ns
     took = f" in {duration(end - start)}" if start is not None and end is not None else ""
     aligner = "all" if one.aligner == NOBODY else talk.names.node(one.aligner)

@@ -7,10 +7,10 @@ import fnmatch
 import re
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.reading.record import LEVELS, Kind
+from ospltool.trace.reading.record import LEVELS, RecordKind
 
 if TYPE_CHECKING:
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.record import TraceRecord
 
 REPORT_LEVELS: Final = {
     "DEBUG": "FINE",
@@ -42,7 +42,7 @@ _NODE_FIELDS: Final = frozenset(
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Filter:
+class RecordFilter:
     """Conditions on a record. Several values of one attribute are alternatives; all attributes must hold."""
 
     level: str | None = None
@@ -73,7 +73,7 @@ class Filter:
     @property
     def is_empty(self) -> bool:
         """Whether every record passes."""
-        return self == Filter()
+        return self == RecordFilter()
 
     @property
     def needle(self) -> bytes | None:
@@ -88,10 +88,12 @@ class Filter:
         """The needle, if it is the only condition; else None."""
         needle = self.needle
         return (
-            needle if needle is not None and self == Filter(grep=self.grep) and len(self.grep) == 1 else None
+            needle
+            if needle is not None and self == RecordFilter(grep=self.grep) and len(self.grep) == 1
+            else None
         )
 
-    def __call__(self, record: Record) -> bool:
+    def __call__(self, record: TraceRecord) -> bool:
         """Return whether a record is wanted."""
         time = record.time_ns
         if time is not None:
@@ -109,7 +111,7 @@ class Filter:
             return False
         return self._fields_pass(record) and self._text_passes(record)
 
-    def _fields_pass(self, record: Record) -> bool:
+    def _fields_pass(self, record: TraceRecord) -> bool:
         fields = record.fields
         if self.fellows and not any(
             one.strip() in self.fellows
@@ -125,7 +127,7 @@ class Filter:
             value for name, value in fields.items() if name in {"conflict", "other_conflict", "discarded"}
         }
 
-    def _text_passes(self, record: Record) -> bool:
+    def _text_passes(self, record: TraceRecord) -> bool:
         if not self.grep and not self.exclude:
             return True
         text = record.raw.decode("utf-8", "surrogateescape")
@@ -147,12 +149,12 @@ def _any_glob(value: str, patterns: tuple[str, ...]) -> bool:
     return bool(value) and any(fnmatch.fnmatchcase(value, pattern) for pattern in patterns)
 
 
-def _reaches(record: Record, least: str) -> bool:
+def _reaches(record: TraceRecord, least: str) -> bool:
     """Return whether a record is of a level, or above."""
     rank = _RANKS[least]
-    if record.kind in {Kind.UNPARSED, Kind.DAMAGED}:
+    if record.kind in {RecordKind.UNPARSED, RecordKind.DAMAGED}:
         return False
-    level = REPORT_LEVELS.get(record.level, "") if record.kind is Kind.REPORT else record.level
+    level = REPORT_LEVELS.get(record.level, "") if record.kind is RecordKind.REPORT else record.level
     if level in _RANKS:
         return _RANKS[level] >= rank
     if record.template is None:

@@ -8,12 +8,12 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.meaning.catalogue import pattern_text
-from ospltool.trace.reading.record import Kind, one_line
+from ospltool.trace.reading.record import RecordKind, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.record import TraceRecord
 
 MOST_SPANS: Final = 100_000
 """Most spans of a histogram."""
@@ -30,7 +30,7 @@ class TooManySpansError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Span:
+class _TimeSpan:
     """A span of time.
 
     Attributes:
@@ -47,7 +47,7 @@ class Span:
         return sum(self.counts.values())
 
 
-def histogram(records: Iterable[Record], span_ns: int) -> list[Span]:
+def histogram(records: Iterable[TraceRecord], span_ns: int) -> list[_TimeSpan]:
     """Count the records in each span of time; spans without records are included.
 
     Raises:
@@ -64,11 +64,11 @@ def histogram(records: Iterable[Record], span_ns: int) -> list[Span]:
     first, last = min(counts), max(counts)
     if last - first >= MOST_SPANS or len(counts) > MOST_SPANS:
         raise TooManySpansError(f"more than {MOST_SPANS} spans; take longer ones, or narrow the time")
-    return [Span(number * span_ns, dict(counts.get(number, {}))) for number in range(first, last + 1)]
+    return [_TimeSpan(number * span_ns, dict(counts.get(number, {}))) for number in range(first, last + 1)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kinds:
+class _MessageCount:
     """One kind of message, and the number of its records.
 
     Attributes:
@@ -86,12 +86,12 @@ class Kinds:
     example: str
 
 
-def by_template(records: Iterable[Record], *, unknown_only: bool = False) -> list[Kinds]:
+def by_template(records: Iterable[TraceRecord], *, unknown_only: bool = False) -> list[_MessageCount]:
     """Count records by kind of message, most frequent first."""
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
-    first: dict[tuple[str, str], Record] = {}
+    first: dict[tuple[str, str], TraceRecord] = {}
     for record in records:
-        if unknown_only and (record.template is not None or record.kind is Kind.REPORT):
+        if unknown_only and (record.template is not None or record.kind is RecordKind.REPORT):
             continue
         key = (record.template_id, "" if record.template else normalised(record.text))
         if key not in first and len(first) >= MOST_KINDS:
@@ -99,7 +99,7 @@ def by_template(records: Iterable[Record], *, unknown_only: bool = False) -> lis
         counts[key] += 1
         first.setdefault(key, record)
     return [
-        Kinds(
+        _MessageCount(
             count,
             first[key].level,
             key[0],
@@ -115,7 +115,7 @@ def normalised(text: str) -> str:
     return one_line(_NUMBER.sub("#", text.partition("\n")[0]))
 
 
-def bar(span: Span, most: int, width: int) -> str:
+def bar(span: _TimeSpan, most: int, width: int) -> str:
     """Draw a span as a bar: `#` for records, `W` and `S` in front for warnings and severe ones."""
     length = -(-span.total * width // most) if most else 0
     severe = min(length, span.counts.get("SEVERE", 0))

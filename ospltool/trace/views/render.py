@@ -8,14 +8,14 @@ import string
 from typing import TYPE_CHECKING, Final
 
 from ospltool.output import envelope
-from ospltool.trace.reading.record import Clock, Kind, one_line, printable, valid_text
+from ospltool.trace.reading.record import RecordKind, TimeBase, one_line, printable, valid_text
 from ospltool.trace.reading.reports import REPORT_FIELDS
 from ospltool.trace.views.times import clock, iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ospltool.trace.reading.record import Record
+    from ospltool.trace.reading.record import TraceRecord
 
 TEMPLATE_FIELDS: Final = (
     "time", "clock", "time_ns", "node", "file", "offset", "run", "kind", "state", "thread", "level",
@@ -35,7 +35,7 @@ class RenderError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Look:
+class RenderOptions:
     """Options of the text of records.
 
     Attributes:
@@ -49,22 +49,22 @@ class Look:
     node_width: int = 0
 
 
-def short(record: Record, look: Look = Look()) -> str:
+def short(record: TraceRecord, look: RenderOptions = RenderOptions()) -> str:
     """Render a line for each line of the message: time of day, node, level, thread, text."""
     time = "" if record.time_ns is None else clock(record.time_ns)
     late = "<" if record.out_of_order else " "
     node = f"{one_line(record.node):<{look.node_width}} " if look.node_width else ""
-    level = record.kind.value if record.kind in {Kind.UNPARSED, Kind.DAMAGED} else record.level
+    level = record.kind.value if record.kind in {RecordKind.UNPARSED, RecordKind.DAMAGED} else record.level
     head = f"{time:<15}{late}{node}{level:<8} {_column(record.thread, 22)} "
     indent = "\n" + " " * len(head)
     text = printable(record.text).rstrip("\n").replace("\n", indent)
     return _painted(head, text, level, look)
 
 
-def full(record: Record, look: Look = Look()) -> str:
+def full(record: TraceRecord, look: RenderOptions = RenderOptions()) -> str:
     """Render everything about a record: a line about it, a line for each field, its text."""
     time = "-" if record.time_ns is None else iso(record.time_ns)
-    if record.clock is Clock.RELATIVE and record.time_ns is not None:
+    if record.clock is TimeBase.RELATIVE and record.time_ns is not None:
         time = f"+{record.time_ns // 10**9}.{record.time_ns % 10**9:09d}"
     facts = [
         time,
@@ -87,7 +87,7 @@ def full(record: Record, look: Look = Look()) -> str:
     return _painted("  ".join(facts) + fields, text, record.level, look)
 
 
-def as_json(record: Record) -> dict[str, object]:
+def as_json(record: TraceRecord) -> dict[str, object]:
     """Return the record for JSON: times as integers, text as valid Unicode."""
     return {
         "kind": record.kind.value,
@@ -110,12 +110,12 @@ def as_json(record: Record) -> dict[str, object]:
     }
 
 
-def json_line(record: Record) -> str:
+def json_line(record: TraceRecord) -> str:
     """Return the record as one line of JSON."""
     return envelope.line("trace-record", as_json(record)).rstrip("\n")
 
 
-def by_template(template: str) -> Callable[[Record], str]:
+def by_template(template: str) -> Callable[[TraceRecord], str]:
     r"""Return a renderer for a template such as `{clock} {node} {text}`.
 
     Names are those of `TEMPLATE_FIELDS` and the fields of a record's template (empty where a record has no
@@ -144,7 +144,7 @@ def by_template(template: str) -> Callable[[Record], str]:
                 f"{template!r}: no message has a field {field}; `ospltool trace explain` shows those of one"
             )
 
-    def render(record: Record) -> str:
+    def render(record: TraceRecord) -> str:
         shown = []
         for literal, field, spec, _ in parts:
             shown.append(literal)
@@ -163,7 +163,7 @@ def _known_fields() -> set[str]:
     return {*TEMPLATE_FIELDS, *REPORT_FIELDS, *of_messages}
 
 
-def _value(record: Record, name: str) -> str:
+def _value(record: TraceRecord, name: str) -> str:
     match name:
         case "time":
             return "" if record.time_ns is None else iso(record.time_ns)
@@ -188,7 +188,7 @@ def _column(text: str, width: int) -> str:
     return f"{one_line(text):<{width}}"
 
 
-def _painted(head: str, text: str, level: str, look: Look) -> str:
+def _painted(head: str, text: str, level: str, look: RenderOptions) -> str:
     if not look.colour:
         return head + text
     colour = _COLOURS.get(level)

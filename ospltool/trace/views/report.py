@@ -10,11 +10,11 @@ from ospltool.trace.views.times import clock, from_to
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ospltool.trace.meaning.exchanges import Place
-    from ospltool.trace.rules import Finding
+    from ospltool.trace.meaning.exchanges import RecordPlace
+    from ospltool.trace.rules import Anomaly
 
 
-def as_text(findings: Sequence[Finding]) -> Iterator[str]:
+def as_text(findings: Sequence[Anomaly]) -> Iterator[str]:
     """Yield findings as lines of text, with their evidence."""
     for one in findings:
         yield f"{from_to(one.start_ns)}  {one.rule}: {one_line(one.title)}"
@@ -28,7 +28,7 @@ def as_text(findings: Sequence[Finding]) -> Iterator[str]:
         yield ""
 
 
-def as_value(one: Finding) -> dict[str, object]:
+def as_value(one: Anomaly) -> dict[str, object]:
     """Return a finding for JSON."""
     return {
         "rule": one.rule,
@@ -43,7 +43,7 @@ def as_value(one: Finding) -> dict[str, object]:
     }
 
 
-def place_value(place: Place) -> dict[str, object]:
+def place_value(place: RecordPlace) -> dict[str, object]:
     """Return a line of evidence for JSON."""
     return {
         "node": place.node,

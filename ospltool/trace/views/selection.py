@@ -13,16 +13,16 @@ from ospltool.trace.reading.headers import last_on_line
 from ospltool.trace.reading.merge import merged
 from ospltool.trace.reading.ranges import Range, first_record
 from ospltool.trace.reading.reader import TraceParser, read_records
-from ospltool.trace.reading.record import Clock, Kind
+from ospltool.trace.reading.record import RecordKind, TimeBase
 from ospltool.trace.reading.scan import matching_pieces
-from ospltool.trace.reading.sources import Format
+from ospltool.trace.reading.sources import TraceFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ospltool.trace.reading.record import Record
-    from ospltool.trace.reading.sources import Source
-    from ospltool.trace.views.filters import Filter
+    from ospltool.trace.reading.record import TraceRecord
+    from ospltool.trace.reading.sources import TraceFile
+    from ospltool.trace.views.filters import RecordFilter
 
 RECORDS_FOR_SKEW: Final = 200_000
 """Records of each source from which the skew is estimated."""
@@ -32,7 +32,7 @@ _TAIL_BYTES: Final = 1 << 18
 
 
 @dataclasses.dataclass(slots=True)
-class Tally:
+class RecordTally:
     """Counts of the records read, so that everything left out is reported."""
 
     records: int = 0
@@ -42,21 +42,21 @@ class Tally:
     untimed: int = 0
     relative: set[str] = dataclasses.field(default_factory=set)
 
-    def count(self, record: Record) -> None:
+    def count(self, record: TraceRecord) -> None:
         """Count a record."""
         self.records += 1
-        if record.kind is Kind.UNPARSED:
+        if record.kind is RecordKind.UNPARSED:
             self.unparsed_bytes += record.length
-        elif record.kind is Kind.TRACE:
+        elif record.kind is RecordKind.TRACE:
             self.unmatched += record.template is None
             self.out_of_order += record.out_of_order
             self.untimed += record.time_ns is None
-            if record.clock is Clock.RELATIVE:
+            if record.clock is TimeBase.RELATIVE:
                 self.relative.add(record.node)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Shown:
+class SelectedRecord:
     """A record to show.
 
     Attributes:
@@ -65,21 +65,21 @@ class Shown:
         apart: whether records before it were left out, if surroundings are shown.
     """
 
-    record: Record
+    record: TraceRecord
     wanted: bool = True
     apart: bool = False
 
 
 def select(
-    sources: Sequence[Source],
-    wanted: Filter,
+    sources: Sequence[TraceFile],
+    wanted: RecordFilter,
     *,
     skews_ns: Mapping[str, int] | None = None,
     before: int = 0,
     after: int = 0,
-    tally: Tally | None = None,
+    tally: RecordTally | None = None,
     whole: bool = True,
-) -> Iterator[Shown]:
+) -> Iterator[SelectedRecord]:
     """Select the wanted records of the sources by time.
 
     Args:
@@ -94,7 +94,7 @@ def select(
     """
     needle = None if whole or before or after else wanted.needle
 
-    def read(source: Source) -> Iterator[Record]:
+    def read(source: TraceFile) -> Iterator[TraceRecord]:
         records = read_matching(source, needle) if needle is not None else read_records(source)
         if tally is None:
             return iter(records)
@@ -102,42 +102,46 @@ def select(
 
     records = merged(sources, skews_ns, read)
     if not before and not after:
-        return (Shown(record) for record in records if wanted(record))
+        return (SelectedRecord(record) for record in records if wanted(record))
     return _with_surroundings(records, wanted, before, after)
 
 
-def _counted(records: Iterable[Record], tally: Tally) -> Iterator[Record]:
+def _counted(records: Iterable[TraceRecord], tally: RecordTally) -> Iterator[TraceRecord]:
     for record in records:
         tally.count(record)
         yield record
 
 
-def _with_surroundings(records: Iterable[Record], wanted: Filter, before: int, after: int) -> Iterator[Shown]:
-    waiting: collections.deque[Record] = collections.deque(maxlen=before)
+def _with_surroundings(
+    records: Iterable[TraceRecord], wanted: RecordFilter, before: int, after: int
+) -> Iterator[SelectedRecord]:
+    waiting: collections.deque[TraceRecord] = collections.deque(maxlen=before)
     left = 0
     skipped = False
     any_shown = False
     for record in records:
         if wanted(record):
             for earlier in waiting:
-                yield Shown(earlier, wanted=False, apart=skipped and any_shown)
+                yield SelectedRecord(earlier, wanted=False, apart=skipped and any_shown)
                 any_shown, skipped = True, False
             waiting.clear()
-            yield Shown(record, apart=skipped and any_shown)
+            yield SelectedRecord(record, apart=skipped and any_shown)
             any_shown, skipped, left = True, False, after
         elif left:
             left -= 1
-            yield Shown(record, wanted=False)
+            yield SelectedRecord(record, wanted=False)
         else:
             skipped = skipped or len(waiting) == before
             waiting.append(record)
 
 
-def read_matching(source: Source, needle: bytes) -> Iterator[Record]:
+def read_matching(source: TraceFile, needle: bytes) -> Iterator[TraceRecord]:
     """Yield the records of a source that contain `needle`, without parsing the others."""
-    if source.format is not Format.TRACE:
+    if source.format is not TraceFormat.TRACE:
         yield from (
-            record for record in read_records(source) if needle in record.raw or record.kind is Kind.DAMAGED
+            record
+            for record in read_records(source)
+            if needle in record.raw or record.kind is RecordKind.DAMAGED
         )
         return
     parser = TraceParser(source)
@@ -146,12 +150,12 @@ def read_matching(source: Source, needle: bytes) -> Iterator[Record]:
 
 
 def last(
-    sources: Sequence[Source],
-    wanted: Filter,
+    sources: Sequence[TraceFile],
+    wanted: RecordFilter,
     count: int,
     skews_ns: Mapping[str, int],
-    ends: Mapping[Source, int] | None = None,
-) -> list[Shown]:
+    ends: Mapping[TraceFile, int] | None = None,
+) -> list[SelectedRecord]:
     """Return the last `count` wanted records by time.
 
     Args:
@@ -165,12 +169,12 @@ def last(
         return []
     tails = {source: list(_tail(source, wanted, count, (ends or {}).get(source))) for source in sources}
     records = list(merged(sources, skews_ns, lambda source: tails[source]))
-    return [Shown(record) for record in records[-count:]]
+    return [SelectedRecord(record) for record in records[-count:]]
 
 
-def _tail(source: Source, wanted: Filter, count: int, end: int | None) -> Iterable[Record]:
+def _tail(source: TraceFile, wanted: RecordFilter, count: int, end: int | None) -> Iterable[TraceRecord]:
     """Return the last wanted records of a source. A trace is read backwards, in growing steps."""
-    if source.format is not Format.TRACE or source.compressed or wanted.run is not None:
+    if source.format is not TraceFormat.TRACE or source.compressed or wanted.run is not None:
         return collections.deque(filter(wanted, read_records(source, 0, end)), maxlen=count)
     size = source.path.stat().st_size if end is None else end
     step = _TAIL_BYTES
@@ -182,10 +186,10 @@ def _tail(source: Source, wanted: Filter, count: int, end: int | None) -> Iterab
         step *= 4
 
 
-def last_record(source: Source) -> int:
+def last_record(source: TraceFile) -> int:
     """Return the offset of the last record of a source, from which a follower sees it whole."""
     size = source.path.stat().st_size
-    if source.format is not Format.TRACE or source.compressed:
+    if source.format is not TraceFormat.TRACE or source.compressed:
         return size
     width = _TAIL_BYTES
     while True:
@@ -199,7 +203,7 @@ def last_record(source: Source) -> int:
         width *= 4
 
 
-def tail_start(source: Source, wanted: int) -> int:
+def tail_start(source: TraceFile, wanted: int) -> int:
     """Return the offset of the first record at or after a byte offset; 0 if there is none."""
     size = source.path.stat().st_size
     if not wanted:
@@ -209,7 +213,7 @@ def tail_start(source: Source, wanted: int) -> int:
     return found if found < size else 0
 
 
-def first_time(sources: Sequence[Source]) -> int | None:
+def first_time(sources: Sequence[TraceFile]) -> int | None:
     """Return the earliest first time of the sources."""
     times = []
     for source in sources:
@@ -220,7 +224,7 @@ def first_time(sources: Sequence[Source]) -> int | None:
     return min(times, default=None)
 
 
-def find_names(sources: Sequence[Source]) -> Names:
+def find_names(sources: Sequence[TraceFile]) -> Names:
     """Find the addresses of the nodes of the sources."""
     names = Names()
     for source in sources:
@@ -231,7 +235,7 @@ def find_names(sources: Sequence[Source]) -> Names:
     return names
 
 
-def estimate_skews(sources: Sequence[Source]) -> list[Skew]:
+def estimate_skews(sources: Sequence[TraceFile]) -> list[Skew]:
     """Estimate the corrections of the nodes from the beginning of each source."""
     estimator = SkewEstimator()
     for source in sources:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.meaning.exchanges import End
+from ospltool.trace.meaning.exchanges import AlignmentEnd
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.reading.record import one_line
 from ospltool.trace.views.times import clock, duration
@@ -13,9 +13,9 @@ from ospltool.trace.views.times import clock, duration
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.trace.meaning.exchanges import Exchange, Place
+    from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
     from ospltool.trace.meaning.fact_kinds import Run, StateSpan, Wait
-    from ospltool.trace.meaning.facts import Facts
+    from ospltool.trace.meaning.facts import TraceFacts
 
 START_STATES: Final = (
     "INIT",
@@ -32,7 +32,7 @@ BAR_WIDTH: Final = 30
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Phase:
+class _RunState:
     """A state of a run, with the longest waits of its main threads."""
 
     span: StateSpan
@@ -72,7 +72,7 @@ class RunTimes:
 
     run: Run
     """Node and number of the run."""
-    phases: tuple[Phase, ...]
+    phases: tuple[_RunState, ...]
     """Its states, in order."""
     start_ns: int
     """Time of its first record."""
@@ -89,19 +89,19 @@ class RunTimes:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Timeline:
+class TraceTimeline:
     """All runs, and all alignments."""
 
     runs: tuple[RunTimes, ...]
     alignments: tuple[Alignments, ...]
 
 
-def timeline(facts: Facts) -> Timeline:
+def timeline(facts: TraceFacts) -> TraceTimeline:
     """Compute the use of time."""
     runs = []
     for run in sorted(facts.first_ns):
         spans = [span for span in facts.states if span.run == run]
-        phases = tuple(Phase(span, _longest(facts, span)) for span in spans)
+        phases = tuple(_RunState(span, _longest(facts, span)) for span in spans)
         own_merges = {
             (facts.names.own.get(run[0]), namespace)
             for of_run, _, namespace, _ in facts.applied
@@ -137,10 +137,10 @@ def timeline(facts: Facts) -> Timeline:
                 max(waits, default=0),
             )
         )
-    return Timeline(tuple(runs), tuple(_alignments(facts)))
+    return TraceTimeline(tuple(runs), tuple(_alignments(facts)))
 
 
-def _longest(facts: Facts, span: StateSpan) -> tuple[Wait, ...]:
+def _longest(facts: TraceFacts, span: StateSpan) -> tuple[Wait, ...]:
     """Return the longest waits within a state."""
     inside = [
         wait
@@ -154,13 +154,13 @@ def _longest(facts: Facts, span: StateSpan) -> tuple[Wait, ...]:
     return tuple(sorted(inside, key=lambda wait: -wait.length_ns)[:LONGEST_WAITS])
 
 
-def _alignments(facts: Facts) -> Iterator[Alignments]:
-    groups: dict[tuple[str, str, str], list[Exchange]] = {}
+def _alignments(facts: TraceFacts) -> Iterator[Alignments]:
+    groups: dict[tuple[str, str, str], list[TracedAlignment]] = {}
     for one in facts.book.all():
         aligner = "all" if one.aligner == NOBODY else facts.names.node(one.aligner)
         groups.setdefault((facts.names.node(one.alignee), aligner, one.group), []).append(one)
     for (alignee, aligner, group), some in sorted(groups.items()):
-        times = [(one.end_ns or 0) - (one.start_ns or 0) for one in some if one.end is End.COMPLETE]
+        times = [(one.end_ns or 0) - (one.start_ns or 0) for one in some if one.end is AlignmentEnd.COMPLETE]
         yield Alignments(
             alignee,
             aligner,
@@ -173,7 +173,7 @@ def _alignments(facts: Facts) -> Iterator[Alignments]:
         )
 
 
-def as_text(times: Timeline) -> Iterator[str]:
+def as_text(times: TraceTimeline) -> Iterator[str]:
     """Yield the timeline as lines of text."""
     for run in times.runs:
         begun = clock(run.start_ns, 3)
@@ -210,11 +210,11 @@ def _said(wait: Wait) -> str:
     return f"{duration(wait.length_ns)} of it after: {_short(wait.before)} (until: {_short(wait.after)})"
 
 
-def _short(place: Place) -> str:
+def _short(place: RecordPlace) -> str:
     return one_line(place.text[:100])
 
 
-def as_value(times: Timeline) -> dict[str, object]:
+def as_value(times: TraceTimeline) -> dict[str, object]:
     """Return the timeline for JSON."""
     return {
         "runs": [

@@ -10,14 +10,14 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from ospltool.output import streams, text
-from ospltool.trace.reading.follow import Follower, Notice, check_can_be_followed
+from ospltool.trace.reading.follow import FileNotice, Follower, check_can_be_followed
 from ospltool.trace.reading.merge import corrected
 from ospltool.trace.reading.scan import count_records
 from ospltool.trace.views import overview, render
-from ospltool.trace.views.filters import Filter
+from ospltool.trace.views.filters import RecordFilter
 from ospltool.trace.views.selection import (
-    Shown,
-    Tally,
+    RecordTally,
+    SelectedRecord,
     estimate_skews,
     find_names,
     first_time,
@@ -30,8 +30,8 @@ from ospltool.trace.views.times import clock, duration, parse_around, parse_dura
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from ospltool.trace.reading.record import Record
-    from ospltool.trace.reading.sources import Found, Source
+    from ospltool.trace.reading.record import TraceRecord
+    from ospltool.trace.reading.sources import SourceSet, TraceFile
 
 FOLLOWED_LINES: Final = 10
 BUFFERED: Final = 1 << 16
@@ -41,7 +41,7 @@ FIRST_SCREEN: Final = 60
 BAR_WIDTH: Final = 60
 
 
-class Mode(enum.Enum):
+class ViewMode(enum.Enum):
     """Form in which records are shown."""
 
     RECORDS = "records"
@@ -55,7 +55,7 @@ class Mode(enum.Enum):
 class Wishes:
     """The options of `ospltool trace`, as the user wrote them."""
 
-    filter: Filter = dataclasses.field(default_factory=Filter)
+    filter: RecordFilter = dataclasses.field(default_factory=RecordFilter)
     """Conditions that do not depend on the trace."""
     fellows: tuple[str, ...] = ()
     """Names or addresses of nodes."""
@@ -67,7 +67,7 @@ class Wishes:
     """`TIME±DURATION`."""
     skews: tuple[str, ...] = ()
     """`NODE=DURATION`, or `auto`."""
-    mode: Mode = Mode.RECORDS
+    mode: ViewMode = ViewMode.RECORDS
     """Form in which records are shown."""
     output: str = "short"
     """Short, full, raw, jsonl, json, parquet or `template=...`."""
@@ -89,7 +89,7 @@ class Wishes:
     """Auto, always or never."""
 
 
-def show(found: Found, wishes: Wishes, environ: dict[str, str]) -> None:
+def show(found: SourceSet, wishes: Wishes, environ: dict[str, str]) -> None:
     """Show the wanted records on standard output.
 
     Raises:
@@ -100,10 +100,10 @@ def show(found: Found, wishes: Wishes, environ: dict[str, str]) -> None:
     sources = found.sources
     if found.skipped:
         streams.say(f"{len(found.skipped)} files were skipped: they are neither traces nor logs")
-    if wishes.mode is Mode.COUNT and not wishes.follow:
+    if wishes.mode is ViewMode.COUNT and not wishes.follow:
         needle = wishes.filter.only_needle
         plain = needle is not None and wishes == dataclasses.replace(
-            Wishes(mode=Mode.COUNT), filter=wishes.filter, output=wishes.output, colour=wishes.colour
+            Wishes(mode=ViewMode.COUNT), filter=wishes.filter, output=wishes.output, colour=wishes.colour
         )
         if needle is not None and plain:
             _put_count(count_records(sources, needle), wishes)
@@ -112,23 +112,23 @@ def show(found: Found, wishes: Wishes, environ: dict[str, str]) -> None:
         check_can_be_followed(sources)
     skews = skews_of(sources, wishes.skews)
     wanted = resolved(sources, wishes)
-    tally = Tally()
+    tally = RecordTally()
     shown = _shown(sources, wanted, wishes, skews, tally)
     match wishes.mode:
-        case Mode.COUNT:
+        case ViewMode.COUNT:
             _put_count(sum(one.wanted for one in shown), wishes)
-        case Mode.HISTOGRAM:
+        case ViewMode.HISTOGRAM:
             _put_histogram((one.record for one in shown), wishes)
-        case Mode.TEMPLATES | Mode.UNKNOWN:
+        case ViewMode.TEMPLATES | ViewMode.UNKNOWN:
             _put_kinds((one.record for one in shown), wishes)
-        case Mode.RECORDS:
+        case ViewMode.RECORDS:
             _put_records(sources, shown, wishes, environ)
     _say_what_was_left_out(tally, bool(wishes.lines is not None), skews)
-    if wishes.follow and wishes.mode is Mode.RECORDS:
+    if wishes.follow and wishes.mode is ViewMode.RECORDS:
         _follow(sources, wanted, wishes, skews, environ)
 
 
-def resolved(sources: Sequence[Source], wishes: Wishes) -> Filter:
+def resolved(sources: Sequence[TraceFile], wishes: Wishes) -> RecordFilter:
     """Return the conditions with names of nodes as addresses, and times as numbers."""
     wanted = wishes.filter
     if wishes.fellows:
@@ -147,7 +147,7 @@ def resolved(sources: Sequence[Source], wishes: Wishes) -> Filter:
     return wanted
 
 
-def skews_of(sources: Sequence[Source], wishes: Iterable[str]) -> dict[str, int]:
+def skews_of(sources: Sequence[TraceFile], wishes: Iterable[str]) -> dict[str, int]:
     """Return the correction of each node, as the user wrote it, or estimated from the traces (`auto`)."""
     skews: dict[str, int] = {}
     for wish in wishes:
@@ -182,13 +182,19 @@ def skew_of(wish: str, nodes: Collection[str]) -> tuple[str, int]:
 
 
 def _shown(
-    sources: Sequence[Source], wanted: Filter, wishes: Wishes, skews: dict[str, int], tally: Tally
-) -> Iterable[Shown]:
-    if wishes.mode is Mode.RECORDS and (wishes.lines is not None or wishes.follow):
+    sources: Sequence[TraceFile],
+    wanted: RecordFilter,
+    wishes: Wishes,
+    skews: dict[str, int],
+    tally: RecordTally,
+) -> Iterable[SelectedRecord]:
+    if wishes.mode is ViewMode.RECORDS and (wishes.lines is not None or wishes.follow):
         count = FOLLOWED_LINES if wishes.lines is None else wishes.lines
         ends = {source: last_record(source) for source in sources} if wishes.follow else {}
         return last(sources, wanted, count, skews, ends)
-    whole = wishes.output not in {"short", "raw"} or wishes.mode is not Mode.RECORDS or wanted.run is not None
+    whole = (
+        wishes.output not in {"short", "raw"} or wishes.mode is not ViewMode.RECORDS or wanted.run is not None
+    )
     return select(
         sources, wanted, skews_ns=skews, before=wishes.before, after=wishes.after, tally=tally, whole=whole
     )
@@ -218,16 +224,18 @@ class _Writer:
             self._size = 0
 
 
-def _look(sources: Sequence[Source], wishes: Wishes, environ: dict[str, str]) -> render.Look:
+def _look(sources: Sequence[TraceFile], wishes: Wishes, environ: dict[str, str]) -> render.RenderOptions:
     nodes = {source.node for source in sources}
-    return render.Look(
+    return render.RenderOptions(
         colour=streams.wants_colour(sys.stdout, environ, wishes.colour),
         highlight=wishes.highlight,
         node_width=max(map(len, nodes)) if len(nodes) > 1 else 0,
     )
 
 
-def _renderer(sources: Sequence[Source], wishes: Wishes, environ: dict[str, str]) -> Callable[[Record], str]:
+def _renderer(
+    sources: Sequence[TraceFile], wishes: Wishes, environ: dict[str, str]
+) -> Callable[[TraceRecord], str]:
     look = _look(sources, wishes, environ)
     match wishes.output:
         case "short":
@@ -245,7 +253,7 @@ def _renderer(sources: Sequence[Source], wishes: Wishes, environ: dict[str, str]
 
 
 def _put_records(
-    sources: Sequence[Source], shown: Iterable[Shown], wishes: Wishes, environ: dict[str, str]
+    sources: Sequence[TraceFile], shown: Iterable[SelectedRecord], wishes: Wishes, environ: dict[str, str]
 ) -> None:
     if wishes.output == "parquet":
         _put_parquet(one.record for one in shown)
@@ -265,7 +273,7 @@ def _put_records(
 
 
 def _pieces(
-    shown: Iterable[Shown], as_text: Callable[[Record], str], gap_ns: int | None, *, mark: bool
+    shown: Iterable[SelectedRecord], as_text: Callable[[TraceRecord], str], gap_ns: int | None, *, mark: bool
 ) -> Iterator[str]:
     before: int | None = None
     for one in shown:
@@ -279,7 +287,7 @@ def _pieces(
         yield f"{as_text(one.record)}\n"
 
 
-def _put_raw(records: Iterable[Record]) -> None:
+def _put_raw(records: Iterable[TraceRecord]) -> None:
     """Write the bytes of the records; on a terminal without unprintable characters."""
     if sys.stdout.isatty():
         for record in records:
@@ -291,7 +299,7 @@ def _put_raw(records: Iterable[Record]) -> None:
     streams.put("")
 
 
-def _put_json(records: Iterable[Record]) -> None:
+def _put_json(records: Iterable[TraceRecord]) -> None:
     """Write all records in one document, as they come."""
     from ospltool.output import envelope  # only for this output
 
@@ -308,7 +316,7 @@ def _put_json(records: Iterable[Record]) -> None:
     writer.flush()
 
 
-def _put_parquet(records: Iterable[Record]) -> None:
+def _put_parquet(records: Iterable[TraceRecord]) -> None:
     if sys.stdout.isatty():
         raise render.RenderError("parquet is not for a terminal; redirect standard output to a file")
     from ospltool.trace.case.stream_parquet import write_parquet  # needs pyarrow
@@ -326,7 +334,7 @@ def _put_count(count: int, wishes: Wishes) -> None:
         streams.put(f"{count}\n")
 
 
-def _put_histogram(records: Iterable[Record], wishes: Wishes) -> None:
+def _put_histogram(records: Iterable[TraceRecord], wishes: Wishes) -> None:
     spans = overview.histogram(records, parse_duration(wishes.span))
     if wishes.output in {"json", "jsonl"}:
         from ospltool.output import envelope
@@ -339,8 +347,8 @@ def _put_histogram(records: Iterable[Record], wishes: Wishes) -> None:
         streams.put(f"{clock(span.start_ns, 3):<13}{span.total:>9}  {overview.bar(span, most, BAR_WIDTH)}\n")
 
 
-def _put_kinds(records: Iterable[Record], wishes: Wishes) -> None:
-    kinds = overview.by_template(records, unknown_only=wishes.mode is Mode.UNKNOWN)
+def _put_kinds(records: Iterable[TraceRecord], wishes: Wishes) -> None:
+    kinds = overview.by_template(records, unknown_only=wishes.mode is ViewMode.UNKNOWN)
     if wishes.output in {"json", "jsonl"}:
         from ospltool.output import envelope
 
@@ -352,7 +360,7 @@ def _put_kinds(records: Iterable[Record], wishes: Wishes) -> None:
     )
 
 
-def _say_what_was_left_out(tally: Tally, only_last: bool, skews: dict[str, int]) -> None:
+def _say_what_was_left_out(tally: RecordTally, only_last: bool, skews: dict[str, int]) -> None:
     if only_last:
         return
     if tally.unparsed_bytes:
@@ -371,7 +379,11 @@ def _say_what_was_left_out(tally: Tally, only_last: bool, skews: dict[str, int])
 
 
 def _follow(
-    sources: Sequence[Source], wanted: Filter, wishes: Wishes, skews: dict[str, int], environ: dict[str, str]
+    sources: Sequence[TraceFile],
+    wanted: RecordFilter,
+    wishes: Wishes,
+    skews: dict[str, int],
+    environ: dict[str, str],
 ) -> None:
     starts = {source.file: last_record(source) for source in sources}
     follower = Follower(sources, starts, None if wishes.output == "full" else wanted.needle)
@@ -385,15 +397,15 @@ def _follow(
 
 
 def follow_batch(
-    batch: list[Record | Notice],
-    wanted: Filter,
+    batch: list[TraceRecord | FileNotice],
+    wanted: RecordFilter,
     skews: dict[str, int],
-    as_text: Callable[[Record], str] | None,
+    as_text: Callable[[TraceRecord], str] | None,
 ) -> None:
     """Show a batch: the records of all files by time, and notices on standard error."""
-    records: list[Record] = []
+    records: list[TraceRecord] = []
     for one in batch:
-        if isinstance(one, Notice):
+        if isinstance(one, FileNotice):
             streams.say(one)
             continue
         record = corrected(one, skews.get(one.node, 0))
