@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.dds.tap import CaptureReader
     from ospltool.client.cache import SampleCache
     from ospltool.client.session import Session
-    from ospltool.client.subscribing import Subscription
+    from ospltool.client.subscribing import ReaderSubscription
 
 HOLD_BACK_S: Final = 30.0
 """Most seconds that live samples are held back for the history; then they are given first."""
@@ -59,7 +59,7 @@ class Arrivals:
         session: Session,
         live: CaptureReader,
         cache: SampleCache,
-        subscription: Subscription | None,
+        subscription: ReaderSubscription | None,
         max_samples: int,
         *,
         holds: bool,

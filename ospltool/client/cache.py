@@ -21,7 +21,7 @@ from engine.dataset.history import retained
 from engine.dataset.instance import REMEMBERED, Arrival, Instance, Origin, ReaderEntry
 from engine.dataset.instance_states import InstanceState, ViewState
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, is_end
-from ospltool.client.presence import Presence
+from ospltool.client.presence import WriterPresence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
@@ -42,7 +42,7 @@ class _Identity(NamedTuple):
     body: bytes
 
 
-class Look(NamedTuple):
+class CacheEntry(NamedTuple):
     """An entry of an instance with its sample info (DDS 1.4, 2.2.2.5.1).
 
     `state` is None if it is unknown. The ranks are among the entries read or taken together.
@@ -143,7 +143,7 @@ class SampleCache:
         self._kept_back: dict[bytes, list[tuple[Sample, Origin]]] = {}
         self._group_depth: int | None = None
         self._fates: collections.Counter[Arrival] = collections.Counter()
-        self.writers = Presence()
+        self.writers = WriterPresence()
         self.count = 0
         self.counters = Counters()
 
@@ -347,19 +347,19 @@ class SampleCache:
 
     # What the application does.
 
-    def take(self, limit: int) -> list[Look]:
+    def take(self, limit: int) -> list[CacheEntry]:
         """Take up to `limit` entries, instance by instance, each in order."""
         found = self._look(limit, removes=True)
         if self._kept_back:
             self._retry({look.key for look in found})
         return found
 
-    def read(self, limit: int) -> list[Look]:
+    def read(self, limit: int) -> list[CacheEntry]:
         """Return entries like `take`, but keep them."""
         return self._look(limit, removes=False)
 
-    def _look(self, limit: int, *, removes: bool) -> list[Look]:
-        found: list[Look] = []
+    def _look(self, limit: int, *, removes: bool) -> list[CacheEntry]:
+        found: list[CacheEntry] = []
         for key in list(itertools.islice(self._pending, max(0, limit))):
             if len(found) == limit:
                 break
@@ -373,7 +373,7 @@ class SampleCache:
                 shown = shown[:-1]  # the state of the sample before it says the same
             last = shown[-1].generation
             found += [
-                Look(
+                CacheEntry(
                     entry,
                     key,
                     state,

@@ -11,7 +11,7 @@ from ospltool.client.samples import ReceivedSample
 if TYPE_CHECKING:
     from engine.dataset.groups import TypeDescription
     from engine.dataset.sample import Sample
-    from ospltool.client.cache import Look
+    from ospltool.client.cache import CacheEntry
     from ospltool.client.content import ContentFilter
 
 Data = TypeVar("Data")
@@ -19,7 +19,7 @@ Data = TypeVar("Data")
 _STATUS_OF: Final = {EntryKind.DISPOSED: DISPOSE, EntryKind.NO_WRITERS: UNREGISTER, EntryKind.SAMPLE: DATA}
 
 
-class Decoder(Generic[Data]):
+class SampleDecoder(Generic[Data]):
     """A decoder of the samples of one reader.
 
     Args:
@@ -31,7 +31,7 @@ class Decoder(Generic[Data]):
         self._type = type_
         self._description = description
 
-    def received(self, look: Look) -> ReceivedSample[Data]:
+    def received(self, look: CacheEntry) -> ReceivedSample[Data]:
         """Return an entry for the application; `problem` explains an entry of another type."""
         entry = look.entry
         sample, data, problem = entry.sample, None, ""

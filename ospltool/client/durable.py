@@ -20,7 +20,7 @@ from ospltool.client import asking, errors
 from ospltool.client.asking import added, ask, name_of
 from ospltool.client.errors import Missing, Reason, counted
 from ospltool.client.journal import Journal, Recovery
-from ospltool.client.ledger import Entry, Ledger
+from ospltool.client.ledger import PendingSample, PendingSamples
 from ospltool.client.surveys import NamedQuestion, may_count, uncounted
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class DurableWriter(Generic[_T]):
         """The contents of the journal when it was opened."""
         if self.recovery.damaged_bytes or self.recovery.torn_bytes:
             _log.warning("journal %r: %s", str(journal), self.recovery)
-        self._ledger = Ledger(self._partitions, wanted, max_samples, max_bytes, self._journal)
+        self._ledger = PendingSamples(self._partitions, wanted, max_samples, max_bytes, self._journal)
         self._thread = threading.Thread(target=self._run, name="ospltool.durable", daemon=True)
         self._thread.start()
 
@@ -370,7 +370,7 @@ class DurableWriter(Generic[_T]):
                 self._fault = error
                 self._changed.notify_all()
 
-    def _round(self, entries: Sequence[Entry]) -> bool:
+    def _round(self, entries: Sequence[PendingSample]) -> bool:
         """Ask about the oldest samples and hand over missing ones; return whether that had any effect."""
         deadline_s = time.monotonic() + HOLD_S + asking.GRACE_S
         if not self._session.wait_until(lambda: bool(self._session.state_services()), deadline_s):
@@ -429,7 +429,7 @@ class DurableWriter(Generic[_T]):
             and (not self._expected or name_of(state) in self._expected)
         )
 
-    def _hand_over(self, server: bytes, entries: Sequence[Entry]) -> int:
+    def _hand_over(self, server: bytes, entries: Sequence[PendingSample]) -> int:
         """Give a node the samples that it missed; return how many it took."""
         taken = 0
         for samples in _pieces([entry.sample for entry in entries]):

@@ -4,7 +4,7 @@ The master of each name-space answers. The history is complete when an answer ha
 that a service names for the request. If the master does not serve clients, another service with the set
 is addressed.
 
-No clock and no DDS here: `Fetch` is told what happens and says what to send.
+No clock and no DDS here: `HistoryFetch` is told what happens and says what to send.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Answer:
     parts: frozenset[str]
 
 
-class Exchange:
+class _PartitionFetch:
     """The requests for one partition expression.
 
     A server of another product answers an expression for one group only, and calls that complete. Its answer
@@ -212,7 +212,7 @@ class Exchange:
         return tuple(sorted(set(found.values())))
 
 
-class Fetch:
+class HistoryFetch:
     """A fetch of the history of one reader, with an exchange for each of its partition expressions.
 
     Args:
@@ -240,7 +240,7 @@ class Fetch:
         on_update: Callable[[list[tuple[Sample, bool]]], None],
         resolve: Callable[[str], Iterable[str]] = lambda _: (),
     ) -> None:
-        self.exchanges = [Exchange(partition, numbers) for partition in partitions]
+        self.exchanges = [_PartitionFetch(partition, numbers) for partition in partitions]
         self._numbers = numbers
         self._resolve = resolve
         self.selection = selection
@@ -273,7 +273,7 @@ class Fetch:
         """Name-spaces of open exchanges of which, by the last answers, only parts can be reached."""
         return frozenset().union(*(one.parts_only for one in self.exchanges if not one.done))
 
-    def exchange(self, number: int) -> Exchange | None:
+    def exchange(self, number: int) -> _PartitionFetch | None:
         """Return the exchange of a request number; None if it is unknown."""
         return next((one for one in self.exchanges if number in one.numbers), None)
 
@@ -289,7 +289,9 @@ class Fetch:
         for one in [each for each in self.exchanges if each.is_to_be_resolved and not self.done]:
             asked = {each.partition for each in self.exchanges}
             new = sorted(set(self._resolve(one.partition)) - asked)
-            self.exchanges += [Exchange(partition, self._numbers, is_resolved=True) for partition in new]
+            self.exchanges += [
+                _PartitionFetch(partition, self._numbers, is_resolved=True) for partition in new
+            ]
         sends = [send for one in self.exchanges if (send := one.turn(now, servers))]
         if not self.done and all(one.done for one in self.exchanges):
             self.done = True

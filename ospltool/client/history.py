@@ -21,7 +21,7 @@ from engine.dds.client_protocol.messages import (
 )
 from engine.dds.errors import DdsError
 from ospltool.client import errors
-from ospltool.client.fetching import HOLD_S, Fetch, Send
+from ospltool.client.fetching import HOLD_S, HistoryFetch, Send
 from ospltool.client.session import PREFIX_BYTES
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
     from engine.dds.qos import EndpointQos
     from ospltool.client.cache import SampleCache
-    from ospltool.client.decoding import Decoder
+    from ospltool.client.decoding import SampleDecoder
     from ospltool.client.samples import HistorySelection
     from ospltool.client.session import Session
 
 DRAIN: Final = 10_000
 
 
-class History:
+class HistoryRequests:
     """The requests of one reader for history. All methods are called under the session's lock.
 
     Args:
@@ -55,7 +55,7 @@ class History:
         session: Session,
         topic: str,
         qos: EndpointQos,
-        decoder: Decoder[Any],
+        decoder: SampleDecoder[Any],
         cache: SampleCache,
         on_history: Callable[[], None],
         expect: Callable[[Iterable[bytes], float], None],
@@ -67,7 +67,7 @@ class History:
         self._cache = cache
         self._on_history = on_history
         self._expect = expect
-        self._fetches: list[Fetch] = []
+        self._fetches: list[HistoryFetch] = []
         self._alignment = (f"{session.partition}.{session.id.hex()}.{next(session.numbers)}",)
         self._answers = endpoints.open_reader(
             session.participant, session.history_topic, self._alignment, session.signal
@@ -75,7 +75,7 @@ class History:
 
     # What the reader wants.
 
-    def fetch(self, selection: HistorySelection, *, is_followed: bool) -> Fetch:
+    def fetch(self, selection: HistorySelection, *, is_followed: bool) -> HistoryFetch:
         """Request history until `end`.
 
         Args:
@@ -100,7 +100,7 @@ class History:
             self._expect(fetch.living, fetch.asked_s)
             self._cache.add_update([sample for sample, _ in parts], exact=all(one for _, one in parts))
 
-        fetch = Fetch(
+        fetch = HistoryFetch(
             self._qos.partitions or ("",),
             self._session.numbers,
             selection,
@@ -115,12 +115,12 @@ class History:
         self._session.signal.set()
         return fetch
 
-    def end(self, fetch: Fetch) -> None:
+    def end(self, fetch: HistoryFetch) -> None:
         """End a fetch, and cancel its updates."""
         self._fetches.remove(fetch)
         self._cancel(fetch)
 
-    def check_complete(self, fetch: Fetch) -> None:
+    def check_complete(self, fetch: HistoryFetch) -> None:
         """Raise if a fetch is not complete.
 
         Raises:
@@ -132,7 +132,7 @@ class History:
         if not fetch.done:
             raise self._too_late(fetch)
 
-    def _too_late(self, fetch: Fetch) -> errors.DurabilityTimeout:
+    def _too_late(self, fetch: HistoryFetch) -> errors.DurabilityTimeout:
         missing = ", ".join(repr(one.partition) for one in fetch.exchanges if not one.done)
         what = f"the complete history of topic '{self._topic}' in partition {missing}"
         if not self._session.services():
@@ -191,7 +191,7 @@ class History:
         self._cache.group_depth(depth)
         return sample, True
 
-    def _request(self, fetch: Fetch, send: Send, **added: object) -> HistoryRequest:
+    def _request(self, fetch: HistoryFetch, send: Send, **added: object) -> HistoryRequest:
         """Make a request with the limits that services can apply without knowing each other's sets.
 
         A service of another product is asked without limits, since it would leave out whole instances.
@@ -211,7 +211,7 @@ class History:
             extensions=extensions.pack(**({"each": each} if each != UNLIMITED else {}), **added),
         )
 
-    def _cancel(self, fetch: Fetch) -> None:
+    def _cancel(self, fetch: HistoryFetch) -> None:
         for exchange in fetch.exchanges:
             if exchange.numbers:
                 send = Send(max(exchange.numbers), exchange.partition, ())

@@ -21,7 +21,7 @@ _OVERHEAD: Final = 200
 """Approximate bytes of a sample in memory besides payload and key."""
 
 
-class Entry:
+class PendingSample:
     """One pending sample.
 
     Attributes:
@@ -41,7 +41,7 @@ class Entry:
         self.is_written = False
 
 
-class Ledger:
+class PendingSamples:
     """The pending samples, oldest first. The caller holds a lock.
 
     A sample leaves when enough nodes have stored it or newer samples that supersede it, but within an
@@ -68,7 +68,7 @@ class Ledger:
         self._nodes = nodes
         self._max_samples, self._max_bytes = max_samples, max_bytes
         self._journal = journal
-        self._entries: dict[bytes, Entry] = {}
+        self._entries: dict[bytes, PendingSample] = {}
         self.bytes = self.written = self.settled = 0
         self.last = 0
         self.deleted = 0
@@ -85,11 +85,11 @@ class Ledger:
         is_free = len(self) < self._max_samples and self.bytes + size <= self._max_bytes
         return is_free or not self._entries
 
-    def holds(self, entry: Entry) -> bool:
+    def holds(self, entry: PendingSample) -> bool:
         """Return whether an entry is still pending."""
         return entry.sample.digest in self._entries
 
-    def add(self, sample: Sample) -> Entry | None:
+    def add(self, sample: Sample) -> PendingSample | None:
         """Keep a sample; return its entry, or None if exactly this sample is already pending.
 
         Raises:
@@ -101,25 +101,27 @@ class Ledger:
             self._journal.append(sample)
         return self._put(sample)
 
-    def _put(self, sample: Sample) -> Entry:
+    def _put(self, sample: Sample) -> PendingSample:
         self.written += 1
         self.last += 1
-        entry = self._entries[sample.digest] = Entry(sample, self.last)
+        entry = self._entries[sample.digest] = PendingSample(sample, self.last)
         self.bytes += entry.size
         return entry
 
-    def withdraw(self, entry: Entry) -> None:
+    def withdraw(self, entry: PendingSample) -> None:
         """Remove an entry that was not written after all."""
         self._remove([entry])
         self.written -= 1
 
-    def first(self) -> list[Entry]:
+    def first(self) -> list[PendingSample]:
         """Return the oldest written pending samples, as many as fit into one question."""
         some = list(itertools.islice(self._entries.values(), MAX_NAMES))
         some = list(itertools.takewhile(lambda entry: entry.is_written, some))
         return some[: first_names([entry.name for entry in some])]
 
-    def following(self, entries: Iterable[Entry], among: Sequence[Entry]) -> list[Entry]:
+    def following(
+        self, entries: Iterable[PendingSample], among: Sequence[PendingSample]
+    ) -> list[PendingSample]:
         """Return these entries and those written later to their instances, in order."""
         wanted: set[bytes] = set()
         digests = {entry.sample.digest for entry in entries}
@@ -132,7 +134,7 @@ class Ledger:
 
     def judge(
         self,
-        entries: Sequence[Entry],
+        entries: Sequence[PendingSample],
         answers: Iterable[tuple[str, Sequence[str], bool, Sequence[SampleVerdict]]],
     ) -> int:
         """Take in the answers of nodes; return how many entries have left, including those given up.
@@ -154,8 +156,8 @@ class Ledger:
                 elif verdict.is_kept:
                     held.setdefault(entry.sample.digest, set()).update(where)
         blocked: set[bytes] = set()
-        gone: list[Entry] = []
-        given_up: list[Entry] = []
+        gone: list[PendingSample] = []
+        given_up: list[PendingSample] = []
         for entry in entries:
             has = entry.stored | held.get(entry.sample.digest, set())
             is_enough = self._is_enough(has)
@@ -183,7 +185,7 @@ class Ledger:
             sum(partition == where for _, where in stored) >= self._nodes for partition in self._partitions
         )
 
-    def _remove(self, entries: Sequence[Entry]) -> None:
+    def _remove(self, entries: Sequence[PendingSample]) -> None:
         for entry in entries:
             if self._entries.pop(entry.sample.digest, None) is not None:
                 self.bytes -= entry.size

@@ -13,7 +13,7 @@ _PREFIX_BYTES: Final = 12
 _SYSTEM_BYTES: Final = 4
 
 
-class Presence:
+class WriterPresence:
     """Writers by their GUIDs, or by the names that OpenSplice has for them.
 
     OpenSplice names a writer by private numbers, of which only the first, the system, can be compared. Of

@@ -16,18 +16,18 @@ from ospltool.client import errors
 from ospltool.client.arrivals import Arrivals
 from ospltool.client.cache import Counters, SampleCache
 from ospltool.client.client import DurabilityClient
-from ospltool.client.decoding import Decoder
-from ospltool.client.history import History
+from ospltool.client.decoding import SampleDecoder
+from ospltool.client.history import HistoryRequests
 from ospltool.client.policies import endpoint_qos, resource_limits, subscribed_qos
 from ospltool.client.samples import HistorySelection, ReceivedSample
-from ospltool.client.session import Member
-from ospltool.client.subscribing import Subscription, identity, identity_of_received
+from ospltool.client.session import SessionPart
+from ospltool.client.subscribing import ReaderSubscription, identity, identity_of_received
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ospltool.client.cache import Look
-    from ospltool.client.fetching import Fetch
+    from ospltool.client.cache import CacheEntry
+    from ospltool.client.fetching import HistoryFetch
 
 Data = TypeVar("Data")
 
@@ -35,7 +35,7 @@ DEFAULT_MAX_SAMPLES: Final = 100_000
 DEFAULT_LIMIT: Final = 1_000_000
 
 
-class DurableReader(Member, Generic[Data]):
+class DurableReader(SessionPart, Generic[Data]):
     """A reader of one topic; its methods may be called from any thread.
 
     Live samples are held back while the history is on its way, so that each instance comes in order of source
@@ -110,15 +110,15 @@ class DurableReader(Member, Generic[Data]):
         self._cache = SampleCache(
             self._qos.history_depth, resource_limits(qos), shows_all=subscription is not None
         )
-        self._subscription: Subscription | None = None
-        self._whole_history: Fetch | None = None
+        self._subscription: ReaderSubscription | None = None
+        self._whole_history: HistoryFetch | None = None
         self._is_closed = False
         with session.lock:
             session.check()
             if subscription is not None:
-                self._subscription = Subscription(session, topic, self.partitions, *subscription)
+                self._subscription = ReaderSubscription(session, topic, self.partitions, *subscription)
             self._topic = Topic.of_class(session.participant, topic, type_)
-            self._decoder = Decoder(type_, self._topic.type)
+            self._decoder = SampleDecoder(type_, self._topic.type)
             self._live = CaptureReader(session.participant, self._topic, qos=self._qos, signal=session.signal)
             self._arrivals = Arrivals(
                 session,
@@ -128,7 +128,7 @@ class DurableReader(Member, Generic[Data]):
                 max_samples,
                 holds=self.is_durable or subscription is not None,
             )
-            self._history = History(
+            self._history = HistoryRequests(
                 session,
                 topic,
                 self._qos,
@@ -199,7 +199,7 @@ class DurableReader(Member, Generic[Data]):
                     self._history.end(fetch)
 
     def _wait_for_pending(
-        self, subscription: Subscription, deadline_s: float, selection: HistorySelection | None
+        self, subscription: ReaderSubscription, deadline_s: float, selection: HistorySelection | None
     ) -> None:
         if selection is not None:
             raise errors.PreconditionNotMet("a reader with a durable subscription gets all that is pending")
@@ -305,7 +305,7 @@ class DurableReader(Member, Generic[Data]):
         if self._is_closed:
             raise errors.Closed("the reader has been closed")
 
-    def _received(self, look: Look) -> ReceivedSample[Data]:
+    def _received(self, look: CacheEntry) -> ReceivedSample[Data]:
         received = self._decoder.received(look)
         if received.problem:
             self.counters.undecodable += 1

@@ -38,7 +38,7 @@ _MAX_STATES: Final = 1_000
 _MAX_DELIVERERS: Final = 10_000
 
 
-class Member(abc.ABC):
+class SessionPart(abc.ABC):
     """A part of the session with turns on the session's thread, under the session's lock."""
 
     @abc.abstractmethod
@@ -82,7 +82,7 @@ class Session:
         self._groups: dict[bytes, tuple[str, tuple[str, ...]]] = {}
         self._types: dict[bytes, tuple[str, TypeRef]] = {}
         self.malformed = 0
-        self._members: list[Member] = []
+        self._members: list[SessionPart] = []
         self._answers: dict[int, list[tuple[bytes, StateAnswer]]] = {}
         self._closing = False
         self._fault: BaseException | None = None
@@ -124,12 +124,12 @@ class Session:
 
     # For members and callers, under the lock.
 
-    def join(self, member: Member) -> None:
+    def join(self, member: SessionPart) -> None:
         """Add a member, which gets turns from now on."""
         self._members.append(member)
         self.signal.set()
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: SessionPart) -> None:
         """Remove a member."""
         if member in self._members:
             self._members.remove(member)

@@ -19,7 +19,7 @@ from engine.persistence.core.subscription_codec import (
     encode_state,
 )
 from ospltool.client.errors import DurabilityTimeout, InvalidSubscription, NoPersistenceService
-from ospltool.client.session import Member, Session
+from ospltool.client.session import Session, SessionPart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +34,7 @@ MEMBER: Final = "reader"
 _GUID_BYTES: Final = 16
 
 
-class Subscription:
+class ReaderSubscription:
     """The durable subscription of one reader. All methods are called under the session's lock.
 
     Args:
@@ -167,7 +167,7 @@ def _check_name(what: str, text: str) -> None:
         )
 
 
-class Errand(Subscription, Member):
+class Errand(ReaderSubscription, SessionPart):
     """An errand that creates or deletes a durable subscription without reading.
 
     Args:

@@ -19,7 +19,7 @@ from engine.dds.client_protocol import decoding, extensions
 from engine.dds.client_protocol.messages import Bead, HistoryRequest
 from ospltool.client import HistorySelection, InstanceState
 from ospltool.client.cache import SampleCache
-from ospltool.client.fetching import Fetch
+from ospltool.client.fetching import HistoryFetch
 
 FILE = Path(__file__).parent / "data" / "opensplice_answers.jsonl"
 MASTER = bytes.fromhex("2a9c72a0")
@@ -38,7 +38,7 @@ def request(label: str) -> HistoryRequest:
     return decoding.decode_history_request(sent)
 
 
-def answer(fetch: Fetch, number: int, label: str) -> frozenset[bytes]:
+def answer(fetch: HistoryFetch, number: int, label: str) -> frozenset[bytes]:
     """Play what was answered to a request; who did."""
     exchange = fetch.exchange(number)
     assert exchange is not None
@@ -68,7 +68,7 @@ def test_a_real_server_answers_an_expression_for_one_group_so_each_group_is_aske
     groups = {tuple(bead.partitions) for bead in beads("part*")}
     assert groups == {("partA",)}, "and its link says that this is complete"
     got: list[Sample] = []
-    fetch = Fetch(
+    fetch = HistoryFetch(
         ("part*",),
         itertools.count(1),
         HistorySelection(),

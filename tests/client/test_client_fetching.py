@@ -11,7 +11,7 @@ from engine.dataset.sample import DATA, NO_WRITER, UNREGISTER, Sample, make_samp
 from engine.dds.client_protocol.limits import HistoryLimits
 from engine.dds.client_protocol.messages import Completeness, ErrorCode, Link
 from ospltool.client import HistorySelection, InvalidLimit, InvalidTimeRange
-from ospltool.client.fetching import GRACE_S, HOLD_S, PAUSE_S, Fetch, Send
+from ospltool.client.fetching import GRACE_S, HOLD_S, PAUSE_S, HistoryFetch, Send
 
 ONE, TWO = b"1" * 12, b"2" * 12
 IDS = {ONE: b"1" * 16, TWO: b"2" * 16}
@@ -29,7 +29,7 @@ class Talk:
         self.services = services
         self.history: list[int] | None = None
         self.updates: list[int] = []
-        self.fetch = Fetch(
+        self.fetch = HistoryFetch(
             partitions or ("p",),
             itertools.count(1),
             HistorySelection(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.dataset.sample import Sample
-from ospltool.client.cache import Look, SampleCache
+from ospltool.client.cache import CacheEntry, SampleCache
 from tests.timelines import DEPTHS, ROWS, Row, fact, shown
 
 KEY = b""
@@ -64,7 +64,7 @@ def test_timeline(row: Row, depth: int) -> None:
     assert cache.count == len(row.timeline(depth).split())
 
 
-def facts_of(look: Look) -> tuple[str, int, int, int]:
+def facts_of(look: CacheEntry) -> tuple[str, int, int, int]:
     entry = shown([look.entry])
     return entry, look.sample_rank, look.generation_rank, look.absolute_generation_rank
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
 from engine.dds.client_protocol.naming import SampleVerdict
-from ospltool.client.ledger import Ledger
+from ospltool.client.ledger import PendingSamples
 
 HELD, STORED, MISSING, MEMORY, SUPERSEDED, DELETED = (
     SampleVerdict.HELD,
@@ -22,21 +22,21 @@ HELD, STORED, MISSING, MEMORY, SUPERSEDED, DELETED = (
 IN_A, IN_BOTH = ("a",), ("a", "b")
 
 
-def ledger_of(keys: str, partitions: tuple[str, ...] = IN_A, nodes: int = 1) -> Ledger:
+def ledger_of(keys: str, partitions: tuple[str, ...] = IN_A, nodes: int = 1) -> PendingSamples:
     """A ledger with a sample of each of these instances, in this order."""
-    made = Ledger(partitions, nodes, 1_000, 1 << 20, None)
+    made = PendingSamples(partitions, nodes, 1_000, 1 << 20, None)
     for number, key in enumerate(keys):
         add(made, make_sample(number, b"w" * 16, DATA, key.encode(), b"x"))
     return made
 
 
-def add(ledger: Ledger, sample: Sample) -> None:
+def add(ledger: PendingSamples, sample: Sample) -> None:
     entry = ledger.add(sample)
     assert entry is not None
     entry.is_written = True
 
 
-def left(ledger: Ledger) -> str:
+def left(ledger: PendingSamples) -> str:
     return "".join(entry.sample.key.decode() for entry in ledger.first())
 
 
