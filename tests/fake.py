@@ -22,7 +22,7 @@ from engine.runtime.monitor import (
     NodeSnapshot,
     StoreStatus,
 )
-from ospltool.live.feed import Heard, Inbox, Update
+from ospltool.live.feed import Inbox, ReceivedSnapshot, Update
 
 START_NS: Final = 1_795_223_000_000_000_000
 SECOND_NS: Final = 1_000_000_000
@@ -211,7 +211,7 @@ class FakeFeed:
         for number, due_ns in self._due_ns.items():
             if due_ns <= now_ns:
                 self._due_ns[number] = now_ns + self._period_ns
-                self._inbox.put(Heard(self._snapshot(number, now_ns), now_ns))
+                self._inbox.put(ReceivedSnapshot(self._snapshot(number, now_ns), now_ns))
                 if self._random.random() < 0.1:
                     self._numbers += 1
                     text = f"Persisted {self._random.randrange(1, 500)} samples."

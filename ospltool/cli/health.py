@@ -97,12 +97,12 @@ class _Domain:
 
     def exit_code(self) -> int:
         """0, 1 or 2 by severity; 3 when nobody was heard and nobody is expected."""
-        from ospltool.health.codes import Severity
+        from ospltool.health.codes import HealthSeverity
 
         worst = self.health.verdict.worst
         if worst is None and self.health.model.is_empty:
             return Exit.UNREACHABLE
-        return {Severity.ERROR: 2, Severity.WARNING: 1}.get(worst, 0) if worst is not None else 0
+        return {HealthSeverity.ERROR: 2, HealthSeverity.WARNING: 1}.get(worst, 0) if worst is not None else 0
 
     def news(self) -> list[tuple[str, Incident]]:
         """Return (`began`, `changed` or `ended`, incident) for each change since the last call."""

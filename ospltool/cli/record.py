@@ -122,10 +122,10 @@ def _once(feed: Feed, seconds: float) -> None:
 
 def _recorder(feed: Feed, path: pathlib.Path, file_size: int, files: int, every_s: float) -> Recorder:
     from engine.tracing.version import product_version
-    from ospltool.live.recorder import Limits, Recorder
+    from ospltool.live.recorder import Recorder, RecordingLimits
     from ospltool.live.recording import RecordingFault
 
-    limits = Limits(max_file_bytes=file_size, max_files=files, every_ns=round(every_s * 1e9))
+    limits = RecordingLimits(max_file_bytes=file_size, max_files=files, every_ns=round(every_s * 1e9))
     try:
         made_by = f"ospltool {product_version()}"
         return Recorder(path, source=feed.title, made_by=made_by, limits=limits)

@@ -338,12 +338,12 @@ def load(
     with errors(), needs_analytics():
         from ospltool.analytics.case import keep_private
         from ospltool.analytics.contract import Detail
-        from ospltool.output.progress import Progress
+        from ospltool.output.progress import ProgressLine
         from ospltool.trace.case import loading
 
         detail = Detail.RECORDS if records_only else Detail.FULL
         place, spark_master = pathlib.Path(target), master if engine == "spark" else None
-        progress = Progress(f"loading into {target}", sys.stderr, in_bytes=True)
+        progress = ProgressLine(f"loading into {target}", sys.stderr, in_bytes=True)
         if follow:
             summary, attachments = _follow(names, place, detail, spark_master)
         else:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Final
 
 from ospltool.doctor import endpoints, nodes
-from ospltool.doctor.picture import Cause, Finding, Picture, Weight
+from ospltool.doctor.picture import DoctorCause, DoctorFinding, Picture, Weight
 
 CLOCK_BOUND_NS: Final = 100_000_000
 MAX_FINDINGS: Final = 1_000
@@ -26,7 +26,7 @@ class Diagnosis:
     """
 
     picture: Picture
-    findings: tuple[Finding, ...]
+    findings: tuple[DoctorFinding, ...]
     left_out: int = 0
 
     @property
@@ -40,7 +40,7 @@ class Diagnosis:
             {
                 endpoint.guid
                 for each in self.findings
-                if each.weight in _DECIDING and each.cause is not Cause.WRITERS_DISAGREE
+                if each.weight in _DECIDING and each.cause is not DoctorCause.WRITERS_DISAGREE
                 for endpoint in each.endpoints
                 if endpoint.is_writer is writers
             }

@@ -14,7 +14,7 @@ from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dds.abi import INFINITE_NS
 from engine.dds.qos import incompatibilities
 from ospltool.doctor.meeting import meeting
-from ospltool.doctor.picture import Cause, Endpoint, Finding, TopicView, Weight
+from ospltool.doctor.picture import DoctorCause, DoctorFinding, Endpoint, TopicView, Weight
 
 _TRANSIENT = DurabilityKind.TRANSIENT
 _PERIODIC = "; by its DEADLINE each instance is updated periodically, and the next update makes up for it"
@@ -22,7 +22,7 @@ _PERIODIC = "; by its DEADLINE each instance is updated periodically, and the ne
 Key = TypeVar("Key", bound=Hashable)
 
 
-def findings(topic: TopicView) -> Iterator[Finding]:
+def findings(topic: TopicView) -> Iterator[DoctorFinding]:
     """Find what keeps the endpoints of a topic from becoming consistent."""
     yield from _reliability(topic)
     yield from _durability(topic)
@@ -58,27 +58,33 @@ def _periodic(topic: TopicView) -> Callable[[Endpoint], bool]:
 
 
 def _of_policy(
-    topic: TopicView, wrong: Iterable[Endpoint], cause: Cause, say: Callable[[Endpoint], str], advice: str
-) -> Iterator[Finding]:
+    topic: TopicView,
+    wrong: Iterable[Endpoint],
+    cause: DoctorCause,
+    say: Callable[[Endpoint], str],
+    advice: str,
+) -> Iterator[DoctorFinding]:
     """Make one finding for all endpoints with the same fault."""
     is_periodic = _periodic(topic)
     for (text, periodic), members in _grouped(wrong, lambda each: (say(each), is_periodic(each))).items():
         weight = Weight.INFO if periodic else Weight.WARNING
         message = text + _PERIODIC if periodic else text
-        yield Finding(cause, weight, topic.name, message, advice, members)
+        yield DoctorFinding(cause, weight, topic.name, message, advice, members)
 
 
-def _reliability(topic: TopicView) -> Iterator[Finding]:
+def _reliability(topic: TopicView) -> Iterator[DoctorFinding]:
     def say(endpoint: Endpoint) -> str:
         if endpoint.is_writer:
             return "offers BEST_EFFORT: a sample that is lost on the way is never sent again"
         return "requests BEST_EFFORT: a sample that is lost on the way is never asked for again"
 
     wrong = [each for each in topic.writers + topic.readers if not each.qos.reliable]
-    return _of_policy(topic, wrong, Cause.RELIABILITY, say, "RELIABILITY RELIABLE on writers and readers")
+    return _of_policy(
+        topic, wrong, DoctorCause.RELIABILITY, say, "RELIABILITY RELIABLE on writers and readers"
+    )
 
 
-def _durability(topic: TopicView) -> Iterator[Finding]:
+def _durability(topic: TopicView) -> Iterator[DoctorFinding]:
     def say(endpoint: Endpoint) -> str:
         name = endpoint.qos.durability.name
         if not endpoint.is_writer:
@@ -90,10 +96,10 @@ def _durability(topic: TopicView) -> Iterator[Finding]:
     endpoints = topic.writers + tuple(each for each in topic.readers if not each.is_library)
     wrong = [each for each in endpoints if each.qos.durability < _TRANSIENT]
     advice = "DURABILITY TRANSIENT or PERSISTENT on writers and readers, and a durability service"
-    return _of_policy(topic, wrong, Cause.DURABILITY, say, advice)
+    return _of_policy(topic, wrong, DoctorCause.DURABILITY, say, advice)
 
 
-def _destination_order(topic: TopicView) -> Iterator[Finding]:
+def _destination_order(topic: TopicView) -> Iterator[DoctorFinding]:
     """Periodic updates do not heal a wrong order: of two writers' last samples one must win everywhere."""
     readers = [each for each in topic.readers if not each.is_library and not each.qos.by_source_timestamp]
     writers = [each for each in topic.writers if not each.qos.by_source_timestamp]
@@ -103,22 +109,26 @@ def _destination_order(topic: TopicView) -> Iterator[Finding]:
             "offers BY_RECEPTION_TIMESTAMP: no reader can ask it for BY_SOURCE_TIMESTAMP, and a durability "
             "service orders its samples by their arrival"
         )
-        yield Finding(Cause.DESTINATION_ORDER, Weight.WARNING, topic.name, message, advice, tuple(writers))
+        yield DoctorFinding(
+            DoctorCause.DESTINATION_ORDER, Weight.WARNING, topic.name, message, advice, tuple(writers)
+        )
     if readers:
         message = (
             "requests BY_RECEPTION_TIMESTAMP: what arrives last is taken for the latest, also a sample that "
             "was delayed, sent again or delivered by a durability service"
         )
-        yield Finding(Cause.DESTINATION_ORDER, Weight.WARNING, topic.name, message, advice, tuple(readers))
+        yield DoctorFinding(
+            DoctorCause.DESTINATION_ORDER, Weight.WARNING, topic.name, message, advice, tuple(readers)
+        )
 
 
-def _pairs(topic: TopicView) -> Iterator[Finding]:
+def _pairs(topic: TopicView) -> Iterator[DoctorFinding]:
     """Writers and readers that would match but for their QoS or type; alike ones are compared once."""
 
     def traits(endpoint: Endpoint) -> Hashable:
         return endpoint.qos, endpoint.type_name
 
-    found: dict[tuple[Cause, str], dict[str, Endpoint]] = {}
+    found: dict[tuple[DoctorCause, str], dict[str, Endpoint]] = {}
     for writers in _grouped(topic.writers, traits).values():
         for readers in _grouped(topic.readers, traits).values():
             refusals = tuple(_refusals(writers[0], readers[0]))
@@ -128,29 +138,29 @@ def _pairs(topic: TopicView) -> Iterator[Finding]:
                     found.setdefault(refusal, {}).update(met_writers | met_readers)
     for (cause, text), sides in found.items():
         both = sorted(sides.values(), key=lambda each: (not each.is_writer, each.guid))
-        yield Finding(cause, Weight.ERROR, topic.name, text, _PAIR_ADVICE[cause], tuple(both))
+        yield DoctorFinding(cause, Weight.ERROR, topic.name, text, _PAIR_ADVICE[cause], tuple(both))
 
 
 _PAIR_ADVICE = {
-    Cause.INCOMPATIBLE_DURABILITY: "offer at least the DURABILITY that is requested "
+    DoctorCause.INCOMPATIBLE_DURABILITY: "offer at least the DURABILITY that is requested "
     "(VOLATILE < TRANSIENT_LOCAL < TRANSIENT < PERSISTENT)",
-    Cause.INCOMPATIBLE_QOS: "offer at least what is requested",
-    Cause.DIFFERENT_TYPES: "one type for each topic name",
+    DoctorCause.INCOMPATIBLE_QOS: "offer at least what is requested",
+    DoctorCause.DIFFERENT_TYPES: "one type for each topic name",
 }
 
 
-def _refusals(writer: Endpoint, reader: Endpoint) -> Iterator[tuple[Cause, str]]:
+def _refusals(writer: Endpoint, reader: Endpoint) -> Iterator[tuple[DoctorCause, str]]:
     if writer.type_name != reader.type_name:
         text = f"have different types, {writer.type_name} and {reader.type_name}, so no data flows"
-        yield Cause.DIFFERENT_TYPES, text
+        yield DoctorCause.DIFFERENT_TYPES, text
         return
     for policy in incompatibilities(writer.qos, reader.qos):
         is_durability = policy.startswith("DURABILITY:")
-        cause = Cause.INCOMPATIBLE_DURABILITY if is_durability else Cause.INCOMPATIBLE_QOS
+        cause = DoctorCause.INCOMPATIBLE_DURABILITY if is_durability else DoctorCause.INCOMPATIBLE_QOS
         yield cause, f"do not match ({policy}), so no data flows"
 
 
-def _writers_disagree(topic: TopicView) -> Iterator[Finding]:
+def _writers_disagree(topic: TopicView) -> Iterator[DoctorFinding]:
     """The built-in reader and writer have one QoS: the topic's, where it is told, else the first writer's."""
     durable = [each for each in topic.writers if each.qos.durability >= _TRANSIENT]
     for policy, value in _SERVICE_POLICIES.items():
@@ -160,8 +170,8 @@ def _writers_disagree(topic: TopicView) -> Iterator[Finding]:
                 f"differ in {policy} ({', '.join(sorted(values))}): what a service keeps and gives "
                 "to late joiners depends on which of them it saw first"
             )
-            yield Finding(
-                Cause.WRITERS_DISAGREE,
+            yield DoctorFinding(
+                DoctorCause.WRITERS_DISAGREE,
                 Weight.WARNING,
                 topic.name,
                 message,
@@ -192,7 +202,7 @@ _SERVICE_POLICIES: dict[str, Callable[[Endpoint], str]] = {
 }
 
 
-def _dies_with_writer(topic: TopicView) -> Iterator[Finding]:
+def _dies_with_writer(topic: TopicView) -> Iterator[DoctorFinding]:
     """Autodispose makes of a lost link a dispose, and a service purges what is disposed and has no writer."""
     wrong = [
         each
@@ -207,4 +217,4 @@ def _dies_with_writer(topic: TopicView) -> Iterator[Finding]:
             f"purged service_cleanup_delay ({delay}) later"
         )
         advice = "autodispose_unregistered_instances FALSE where data must outlive its writer"
-        yield Finding(Cause.DIES_WITH_WRITER, Weight.INFO, topic.name, message, advice, writers)
+        yield DoctorFinding(DoctorCause.DIES_WITH_WRITER, Weight.INFO, topic.name, message, advice, writers)

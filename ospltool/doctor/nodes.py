@@ -9,14 +9,14 @@ from engine.core import expressions
 from engine.core.namespaces import Element, Group
 from engine.dataset.groups import DurabilityKind
 from engine.runtime.monitor import NameSpaceView, NodeSnapshot
-from ospltool.doctor.picture import Cause, Endpoint, Finding, Picture, Weight
+from ospltool.doctor.picture import DoctorCause, DoctorFinding, Endpoint, Picture, Weight
 
 _KEEPING = ("Durable", "Persistent", "Transient")
 _MAX_SHOWN = 5
 _TAKING = ("Merge", "Replace", "Catchup")
 
 
-def findings(picture: Picture, clock_bound_ns: int) -> Iterator[Finding]:
+def findings(picture: Picture, clock_bound_ns: int) -> Iterator[DoctorFinding]:
     """Find what keeps nodes from becoming consistent.
 
     Args:
@@ -32,7 +32,7 @@ def findings(picture: Picture, clock_bound_ns: int) -> Iterator[Finding]:
     yield from _without_library(picture.nodes)
 
 
-def _nobody_keeps(picture: Picture) -> Iterator[Finding]:
+def _nobody_keeps(picture: Picture) -> Iterator[DoctorFinding]:
     """Find durable data that no service keeps; other durability services do not say what they keep."""
     if picture.foreign_services:
         return
@@ -49,8 +49,8 @@ def _nobody_keeps(picture: Picture) -> Iterator[Finding]:
             message = f"offers durable data in {_shown(missed)}, but no durability service keeps it{reason}"
             advice = "a name-space that contains it, with a policy that keeps it, on at least one node"
             writers = {guid: each for those in missed.values() for guid, each in those.items()}
-            yield Finding(
-                Cause.NOBODY_KEEPS, Weight.WARNING, topic.name, message, advice, tuple(writers.values())
+            yield DoctorFinding(
+                DoctorCause.NOBODY_KEEPS, Weight.WARNING, topic.name, message, advice, tuple(writers.values())
             )
 
 
@@ -70,15 +70,15 @@ def _is_kept(nodes: Sequence[NodeSnapshot], group: Group) -> bool:
     )
 
 
-def _not_kept(picture: Picture) -> Iterator[Finding]:
+def _not_kept(picture: Picture) -> Iterator[DoctorFinding]:
     """Find durable writers that a node reports as not kept."""
     seen: dict[tuple[str, str, str], list[str]] = {}
     for node in picture.nodes:
         for view in node.unkept:
             seen.setdefault((view.writer, view.topic, view.text), []).append(node.name)
     for (writer, topic, text), names in seen.items():
-        yield Finding(
-            Cause.NOT_KEPT,
+        yield DoctorFinding(
+            DoctorCause.NOT_KEPT,
             Weight.WARNING,
             topic,
             f"offers durable data that {', '.join(names)} cannot keep: {text}",
@@ -88,15 +88,15 @@ def _not_kept(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def _incompatible(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
+def _incompatible(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
     said = set()
     for node in nodes:
         for fellow in node.fellows:
             pair = frozenset((node.id, fellow.id))
             if fellow.communication == "incompatible" and pair not in said:
                 said.add(pair)
-                yield Finding(
-                    Cause.NODES_INCOMPATIBLE,
+                yield DoctorFinding(
+                    DoctorCause.NODES_INCOMPATIBLE,
                     Weight.ERROR,
                     "",
                     f"{node.name} and {fellow.name} do not communicate: {fellow.problem}",
@@ -105,7 +105,7 @@ def _incompatible(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
                 )
 
 
-def _not_merged(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
+def _not_merged(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
     """Find sets that stay different after a split because neither side takes the other's set."""
     having: dict[str, list[tuple[NodeSnapshot, NameSpaceView]]] = {}
     for node in nodes:
@@ -121,8 +121,8 @@ def _not_merged(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
         if pairs:
             left_name, right_name, (here, there) = pairs[0]
             more = f" (and {len(pairs) - 1} more pairs)" if len(pairs) > 1 else ""
-            yield Finding(
-                Cause.NOT_MERGED,
+            yield DoctorFinding(
+                DoctorCause.NOT_MERGED,
                 Weight.WARNING,
                 "",
                 f"name-space '{name}': after a disconnection {left_name} does {here} and {right_name} "
@@ -132,7 +132,7 @@ def _not_merged(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
             )
 
 
-def _deviations(picture: Picture) -> Iterator[Finding]:
+def _deviations(picture: Picture) -> Iterator[DoctorFinding]:
     """Find readers whose state differs from the set of their node."""
     for node in picture.nodes:
         for view in node.deviations:
@@ -141,8 +141,8 @@ def _deviations(picture: Picture) -> Iterator[Finding]:
                 for each in picture.endpoints
                 if not each.is_writer and each.topic == view.topic and each.guid[:24] == view.participant[:24]
             )
-            yield Finding(
-                Cause.READER_DEVIATES,
+            yield DoctorFinding(
+                DoctorCause.READER_DEVIATES,
                 Weight.INFO if set(view.counts) == {"shown_later"} else Weight.WARNING,
                 view.topic,
                 f"deviates from the set of {node.name} ({view.text})",
@@ -152,7 +152,7 @@ def _deviations(picture: Picture) -> Iterator[Finding]:
             )
 
 
-def _without_library(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
+def _without_library(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
     """Nodes whose capture waits for the Python interpreter, by reason."""
     slow: dict[str, list[str]] = {}
     for node in nodes:
@@ -160,8 +160,8 @@ def _without_library(nodes: Sequence[NodeSnapshot]) -> Iterator[Finding]:
             slow.setdefault(node.capture.reason, []).append(node.name)
     for reason, names in slow.items():
         who = f"{', '.join(names)} {'captures' if len(names) == 1 else 'capture'}"
-        yield Finding(
-            Cause.CAPTURE_IN_PYTHON,
+        yield DoctorFinding(
+            DoctorCause.CAPTURE_IN_PYTHON,
             Weight.INFO,
             "",
             f"{who} samples in Python ({reason}): fast writers are slowed down earlier",
@@ -179,7 +179,7 @@ def _merge_type(space: NameSpaceView, role: str) -> str:
     return "Ignore"
 
 
-def _clocks(picture: Picture, bound_ns: int) -> Iterator[Finding]:
+def _clocks(picture: Picture, bound_ns: int) -> Iterator[DoctorFinding]:
     """Find clocks that differ by more than the bound for certain.
 
     A message takes time, so each node sees the other clock later than it is. The other clock is ahead by at
@@ -206,8 +206,8 @@ def _clocks(picture: Picture, bound_ns: int) -> Iterator[Finding]:
         if topics:
             message += f"; written on several hosts: {', '.join(topics[:_MAX_SHOWN])}"
             message += f" and {len(topics) - _MAX_SHOWN} more topics" if len(topics) > _MAX_SHOWN else ""
-        yield Finding(
-            Cause.CLOCKS,
+        yield DoctorFinding(
+            DoctorCause.CLOCKS,
             Weight.WARNING if topics else Weight.INFO,
             "",
             message,

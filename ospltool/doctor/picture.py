@@ -99,7 +99,7 @@ class Weight(enum.StrEnum):
     INFO = "info"
 
 
-class Cause(enum.StrEnum):
+class DoctorCause(enum.StrEnum):
     """The kind of a finding; the names are stable."""
 
     RELIABILITY = "reliability"
@@ -120,7 +120,7 @@ class Cause(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """A reason why endpoints or nodes cannot become consistent.
 
     Attributes:
@@ -133,7 +133,7 @@ class Finding:
         nodes: names of the nodes concerned.
     """
 
-    cause: Cause
+    cause: DoctorCause
     weight: Weight
     topic: str
     message: str

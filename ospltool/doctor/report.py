@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ospltool.doctor.diagnosis import Diagnosis
-from ospltool.doctor.picture import Endpoint, Finding
+from ospltool.doctor.picture import DoctorFinding, Endpoint
 from ospltool.output.text import visible
 
 MAX_SHOWN: Final = 5
@@ -28,7 +28,7 @@ def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     yield from _sum(diagnosis)
 
 
-def _finding(finding: Finding) -> Iterator[str]:
+def _finding(finding: DoctorFinding) -> Iterator[str]:
     yield f"  {finding.weight} {finding.cause}: {_subject(finding)}{finding.message}"
     for is_writer in (True, False):
         members = [each for each in finding.endpoints if each.is_writer is is_writer]
@@ -39,7 +39,7 @@ def _finding(finding: Finding) -> Iterator[str]:
     yield f"    advice: {finding.advice}"
 
 
-def _subject(finding: Finding) -> str:
+def _subject(finding: DoctorFinding) -> str:
     writers = sum(each.is_writer for each in finding.endpoints)
     readers = len(finding.endpoints) - writers
     parts = [_count(number, kind) for number, kind in ((writers, "writer"), (readers, "reader")) if number]
@@ -103,7 +103,7 @@ def _endpoint_sum(diagnosis: Diagnosis, *, writers: bool) -> dict[str, int]:
     return {"seen": count, "not_eventually_consistent": diagnosis.inconsistent(writers=writers)}
 
 
-def _finding_data(finding: Finding) -> dict[str, object]:
+def _finding_data(finding: DoctorFinding) -> dict[str, object]:
     return {
         "cause": finding.cause,
         "weight": finding.weight,

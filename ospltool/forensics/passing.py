@@ -46,12 +46,12 @@ def facts_through_a_case(
     from ospltool.analytics.case import CaseError, open_case
     from ospltool.analytics.duck import DuckEngine
     from ospltool.forensics.case import CaseEvidence
-    from ospltool.output.progress import Progress
+    from ospltool.output.progress import ProgressLine
     from ospltool.trace.case.load import load
 
     try:
         with tempfile.TemporaryDirectory(prefix="ospltool-case-") as scratch:
-            with contextlib.closing(Progress("loading", stream, in_bytes=True)) as progress:
+            with contextlib.closing(ProgressLine("loading", stream, in_bytes=True)) as progress:
                 load(sources, pathlib.Path(scratch) / "case", progress=progress)
             case = open_case(pathlib.Path(scratch) / "case")
             with contextlib.closing(DuckEngine(case)) as engine:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from engine.core.plain import PlainFault
-from ospltool.live.feed import Heard
+from ospltool.live.feed import ReceivedSnapshot
 from ospltool.live.patch import PatchFault
 from ospltool.live.recorder import parts_of
-from ospltool.live.recording import Delta, Of, RecordingFault, Snapshots, State, decode_line
+from ospltool.live.recording import Delta, Of, RecordedState, RecordingFault, Snapshots, decode_line
 from ospltool.trace.meaning.sizes import BUILT_IN, How, SetSize
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def sizes_of(path: Path) -> tuple[list[SetSize], list[str]]:
             for number, line in enumerate(stream, 1):
                 try:
                     entry = decode_line(line, f"{part}:{number}")
-                    if not isinstance(entry.item, State | Delta):
+                    if not isinstance(entry.item, RecordedState | Delta):
                         continue
                     key = snapshots.take(entry.item)
                     if key[0] is not Of.NODE or entry.heard_ns - looked.get(key[1], 0) < APART_NS:
@@ -48,7 +48,7 @@ def sizes_of(path: Path) -> tuple[list[SetSize], list[str]]:
                     unread += 1
                     continue
                 looked[key[1]] = entry.heard_ns
-                if isinstance(heard, Heard):
+                if isinstance(heard, ReceivedSnapshot):
                     _look_at(heard, path, last, found)
                 if len(found) > MOST_SIZES:
                     problems.append(f"the recording {path}: more than {MOST_SIZES} changes of sizes")
@@ -58,7 +58,9 @@ def sizes_of(path: Path) -> tuple[list[SetSize], list[str]]:
     return found, problems
 
 
-def _look_at(heard: Heard, path: Path, last: dict[tuple[str, str], int], found: list[SetSize]) -> None:
+def _look_at(
+    heard: ReceivedSnapshot, path: Path, last: dict[tuple[str, str], int], found: list[SetSize]
+) -> None:
     node = heard.snapshot.name
     for view in heard.snapshot.groups:
         group = f"{view.partition}.{view.topic}"

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
-from ospltool.health.codes import Severity
+from ospltool.health.codes import HealthSeverity
 from ospltool.health.scene import Scene
 from ospltool.health.sign import Sign, joined
 
@@ -25,7 +25,7 @@ class Cause:
         return (self.root, *self.others)
 
     @property
-    def urgency(self) -> Severity:
+    def urgency(self) -> HealthSeverity:
         """The severity of the most urgent sign."""
         return min(sign.urgency for sign in self.signs)
 
@@ -46,7 +46,7 @@ class Cause:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Rule:
+class CausalRule:
     """A rule: signs of `root` cause signs of `brings` that have the same node or name-space (or "", any)."""
 
     root: frozenset[str]
@@ -54,8 +54,8 @@ class Rule:
     shared: str = "node"
 
 
-def _rule(root: str, brings: str, shared: str = "node") -> Rule:
-    return Rule(frozenset(root.split()), frozenset(brings.split()), shared)
+def _rule(root: str, brings: str, shared: str = "node") -> CausalRule:
+    return CausalRule(frozenset(root.split()), frozenset(brings.split()), shared)
 
 
 _RULES: Final = (
@@ -107,7 +107,7 @@ def _with(root: Cause, others: list[Cause]) -> Cause:
     return Cause(root.root, (*root.others, *(sign for other in others for sign in other.signs)))
 
 
-def _applied(rule: Rule, causes: list[Cause]) -> list[Cause]:
+def _applied(rule: CausalRule, causes: list[Cause]) -> list[Cause]:
     """Return the causes that remain after each root has absorbed its consequences."""
     roots = [one for one in causes if {one.root.code, one.root.kind.cause} & rule.root]
     if not roots:

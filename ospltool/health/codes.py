@@ -9,7 +9,7 @@ import tomllib
 from importlib import resources
 
 
-class Severity(enum.IntEnum):
+class HealthSeverity(enum.IntEnum):
     """Severity of a trouble, most urgent first. A NOTICE does not affect exit codes."""
 
     ERROR = 0
@@ -30,7 +30,7 @@ class Code:
     """As in DUL-NODE-GONE; never reused for another trouble."""
     title: str
     """One-line description."""
-    severity: Severity
+    severity: HealthSeverity
     """Default; a sign may have another one."""
     cause: str
     """Family of codes; signs of one family about one subject make one incident."""
@@ -67,7 +67,7 @@ def codes() -> dict[str, Code]:
         name: Code(
             name,
             entry["title"],
-            Severity[entry["severity"].upper()],
+            HealthSeverity[entry["severity"].upper()],
             entry["cause"],
             entry["observed"],
             tuple(entry["causes"]),

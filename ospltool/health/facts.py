@@ -17,7 +17,7 @@ PERSISTENT: Final = frozenset({"PERSISTENT", "Persistent"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Facts:
+class SnapshotFacts:
     """Facts from one snapshot.
 
     Attributes:
@@ -39,9 +39,9 @@ class FactBook:
     """Facts from the newest snapshot of each node."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[NodeSnapshot, Facts]] = {}
+        self._known: dict[str, tuple[NodeSnapshot, SnapshotFacts]] = {}
 
-    def of(self, snapshot: NodeSnapshot) -> Facts:
+    def of(self, snapshot: NodeSnapshot) -> SnapshotFacts:
         """Return the facts from a snapshot."""
         known = self._known.get(snapshot.id)
         if known is None or known[0] is not snapshot:
@@ -53,9 +53,9 @@ class FactBook:
         self._known = {node: self._known[node] for node in nodes if node in self._known}
 
 
-def _facts(snapshot: NodeSnapshot) -> Facts:
+def _facts(snapshot: NodeSnapshot) -> SnapshotFacts:
     fellows = snapshot.fellows
-    return Facts(
+    return SnapshotFacts(
         signs=(*of_store(snapshot), *of_capture(snapshot), *of_readers(snapshot)),
         off_disk=frozenset(_off_disk(snapshot)),
         met=frozenset([one.id for one in fellows if one.communication not in ("waiting", "lost")]),

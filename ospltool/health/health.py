@@ -10,7 +10,7 @@ from typing import Final
 
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.causes import Cause, causes_of
-from ospltool.health.codes import Severity
+from ospltool.health.codes import HealthSeverity
 from ospltool.health.effects import effect
 from ospltool.health.expectation import NOTHING, Expectation
 from ospltool.health.facts import FactBook
@@ -46,7 +46,7 @@ Words = Callable[[], Mapping[str, Word]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
+class SystemVerdict:
     """The state of the system in one line.
 
     `worst` is the worst severity of the incidents that are not muted, None without any; `word` is OK,
@@ -54,7 +54,7 @@ class Verdict:
     the complete nodes and the remaining redundancy.
     """
 
-    worst: Severity | None = None
+    worst: HealthSeverity | None = None
     errors: int = 0
     warnings: int = 0
     notices: int = 0
@@ -105,7 +105,7 @@ class Health:
         self.open: list[Incident] = []
         self.muted: list[Incident] = []
         self.closed: list[Incident] = []
-        self.verdict = Verdict()
+        self.verdict = SystemVerdict()
 
     @property
     def every(self) -> list[Incident]:
@@ -187,24 +187,24 @@ class Health:
             not service.is_stale(now_ns) for service in model.persistence.ordered()
         )
 
-    def _verdict(self) -> Verdict:
+    def _verdict(self) -> SystemVerdict:
         counts = collections.Counter(one.severity for one in self.open)
         muted = len(self.muted)
         worst = min(counts, default=None)
         words = [
-            _count(counts[Severity.ERROR], "error"),
-            _count(counts[Severity.WARNING], "warning"),
-            _count(counts[Severity.NOTICE], "notice"),
+            _count(counts[HealthSeverity.ERROR], "error"),
+            _count(counts[HealthSeverity.WARNING], "warning"),
+            _count(counts[HealthSeverity.NOTICE], "notice"),
             f"{muted} muted" if muted else "",
         ]
-        word = "OK" if worst in (None, Severity.NOTICE) else worst.name
+        word = "OK" if worst in (None, HealthSeverity.NOTICE) else worst.name
         if self.model.is_empty or not (muted or self._is_anybody_heard):
             word = UNKNOWN if worst is None else word
-        return Verdict(
+        return SystemVerdict(
             worst,
-            errors=counts[Severity.ERROR],
-            warnings=counts[Severity.WARNING],
-            notices=counts[Severity.NOTICE],
+            errors=counts[HealthSeverity.ERROR],
+            warnings=counts[HealthSeverity.WARNING],
+            notices=counts[HealthSeverity.NOTICE],
             muted=muted,
             word=word,
             parts=tuple(filter(None, (", ".join(filter(None, words)), self._nodes(), self._left()))),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ospltool.health.causes import Cause
-from ospltool.health.codes import Code, Severity
+from ospltool.health.codes import Code, HealthSeverity
 from ospltool.health.sign import SECOND_NS
 
 LINGER_NS: Final = 2 * SECOND_NS
@@ -29,7 +29,7 @@ class Incident:
     """Identity, unchanged while the incident lasts."""
     code: Code
     """Entry of the registry."""
-    severity: Severity
+    severity: HealthSeverity
     """Worst severity of its signs; of a closed incident, while it lasted."""
     who: str
     """Subject: a node, name-space, pair of nodes or service."""
@@ -88,7 +88,7 @@ class _Open:
     root: str
     seen_ns: int
     keys: frozenset[str]
-    worst: Severity
+    worst: HealthSeverity
 
 
 class Incidents:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from ospltool.health.expectation import NOTHING, Expectation
-from ospltool.health.facts import FactBook, Facts
+from ospltool.health.facts import FactBook, SnapshotFacts
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node, Presence
 
@@ -66,7 +66,7 @@ class Scene:
         """Return whether the node is heard."""
         return self._presence[node.id] is Presence.HEARD
 
-    def facts(self, node: Node) -> Facts:
+    def facts(self, node: Node) -> SnapshotFacts:
         """Return the facts from the node's own snapshot."""
         return self._facts.of(node.snapshot)
 

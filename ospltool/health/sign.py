@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ospltool.health.codes import Code, Severity, codes
+from ospltool.health.codes import Code, HealthSeverity, codes
 
 SECOND_NS = 1_000_000_000
 
@@ -29,7 +29,7 @@ class Sign:
     """Cause; empty if unknown."""
     next: str = ""
     """Advice that is more precise than the code's."""
-    severity: Severity | None = None
+    severity: HealthSeverity | None = None
     """Severity in place of the code's."""
     patience_ns: int = 0
     """Time that the sign must last before it counts."""
@@ -44,7 +44,7 @@ class Sign:
         return codes()[self.code]
 
     @property
-    def urgency(self) -> Severity:
+    def urgency(self) -> HealthSeverity:
         """Severity of the sign, else of its code."""
         return self.kind.severity if self.severity is None else self.severity
 

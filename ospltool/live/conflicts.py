@@ -37,7 +37,7 @@ _CLOSING: Final = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Conflict:
+class ReportedConflict:
     """One conflict as one node reports it."""
 
     node: str
@@ -78,25 +78,25 @@ class ConflictLog:
     """The conflicts that events reported, oldest first. `left_out` counts those that were forgotten."""
 
     def __init__(self) -> None:
-        self._conflicts: list[Conflict] = []
+        self._conflicts: list[ReportedConflict] = []
         self._settled: set[str] = set()
         self.left_out = 0
 
     @property
-    def conflicts(self) -> list[Conflict]:
+    def conflicts(self) -> list[ReportedConflict]:
         """All that are kept, oldest first."""
         return list(self._conflicts)
 
-    def told(self, nodes: Mapping[str, Node]) -> list[Conflict]:
+    def told(self, nodes: Mapping[str, Node]) -> list[ReportedConflict]:
         """Return the conflicts that events reported; those of a node that is gone have ended, too."""
         return [_as_it_is(nodes.get(one.node), one) for one in self._conflicts]
 
-    def every(self, nodes: Mapping[str, Node]) -> list[Conflict]:
+    def every(self, nodes: Mapping[str, Node]) -> list[ReportedConflict]:
         """Return the reported conflicts and the incompatible fellows that snapshots show, open ones first."""
         told = self.told(nodes)
         open_pairs = {(one.node, one.fellow) for one in told if not one.ended_ns}
         shown = [
-            Conflict(
+            ReportedConflict(
                 node=node.id,
                 node_name=node.snapshot.name,
                 number="",
@@ -156,7 +156,7 @@ class ConflictLog:
 
     def _open(self, event: NodeEvent, fields: Mapping[str, str]) -> None:
         over = event.event in _OVER_AT_ONCE
-        conflict = Conflict(
+        conflict = ReportedConflict(
             node=event.node,
             node_name=event.node_name,
             number=fields.get("conflict", ""),
@@ -209,7 +209,7 @@ class ConflictLog:
         return changed
 
 
-def _with_name(one: Conflict, snapshot: NodeSnapshot) -> Conflict:
+def _with_name(one: ReportedConflict, snapshot: NodeSnapshot) -> ReportedConflict:
     """Return the conflict with its fellow's name in place of the first digits of its id."""
     for fellow in snapshot.fellows:
         if len(one.fellow) == SHORT_ID and fellow.id.startswith(one.fellow) and fellow.name:
@@ -217,7 +217,7 @@ def _with_name(one: Conflict, snapshot: NodeSnapshot) -> Conflict:
     return one
 
 
-def _outcome(one: Conflict, snapshot: NodeSnapshot) -> str:
+def _outcome(one: ReportedConflict, snapshot: NodeSnapshot) -> str:
     """Return how a conflict ended according to a later snapshot of its node; empty while it is open."""
     if snapshot.started_ns > one.began_ns:
         return f"{snapshot.name} was restarted"
@@ -232,7 +232,7 @@ def _outcome(one: Conflict, snapshot: NodeSnapshot) -> str:
     return ""
 
 
-def _as_it_is(node: Node | None, one: Conflict) -> Conflict:
+def _as_it_is(node: Node | None, one: ReportedConflict) -> ReportedConflict:
     """Return the conflict, ended if its node has ended or is gone, since no node could resolve it."""
     if one.ended_ns or node is None or not node.gone_ns:
         return one
@@ -240,7 +240,7 @@ def _as_it_is(node: Node | None, one: Conflict) -> Conflict:
     return dataclasses.replace(one, outcome=f"{one.node_name} {what}", ended_ns=node.gone_ns)
 
 
-def _is_about(fields: Mapping[str, str], conflict: Conflict) -> bool:
+def _is_about(fields: Mapping[str, str], conflict: ReportedConflict) -> bool:
     """Return whether all names in the event are the conflict's; False if the event has no names."""
     pairs = (("conflict", conflict.number), ("namespace", conflict.name_space), ("fellow", conflict.fellow))
     given = [(fields[name], value) for name, value in pairs if name in fields and value]

@@ -21,7 +21,7 @@ from engine.persistence.service.watching import PAST_TOPICS as SERVICE_PAST_TOPI
 from engine.persistence.service.watching import WATCH_TOPICS
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
-from ospltool.live.feed import Heard, HeardReplica, Inbox, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, HeardReplica, Inbox, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.past import Known
 from ospltool.live.recording import Of, Shown
 
@@ -165,14 +165,16 @@ class LiveFeed:
             items = [item for one in received for item in self._known.new(self._decode(one))]
             with self._lock:
                 for item in items:
-                    if isinstance(item, Notice):
+                    if isinstance(item, FeedNotice):
                         self._inbox.dropped += 1
                     self._inbox.put(item)
                 for notice in self._lost(gone):
                     self._inbox.put(notice)
             self._news.set()
 
-    def _decode(self, received: ReceivedMessage) -> Heard | HeardReplica | NodeEvent | NodePast | Notice:
+    def _decode(
+        self, received: ReceivedMessage
+    ) -> ReceivedSnapshot | HeardReplica | NodeEvent | NodePast | FeedNotice:
         now_ns = self._clock()
         try:
             if received.topic == view.TOPIC:
@@ -180,7 +182,7 @@ class LiveFeed:
             message = monitor.decode(received.payload)
         except (monitor.MonitorFault, view.ViewFault) as fault:
             text = f"{received.topic}, sender {received.sender_id}: {fault}"
-            return Notice(NoticeKind.FAULT, now_ns, text)
+            return FeedNotice(NoticeKind.FAULT, now_ns, text)
         sender = message.node if isinstance(message, NodeEvent) else message.id
         if received.topic == view.PAST_TOPIC and isinstance(message, NodePast):
             sender = message.name
@@ -189,9 +191,9 @@ class LiveFeed:
         if not isinstance(message, NodeSnapshot):
             return message
         self._is_there((Of.NODE, message.id), message.name, received.participant, now_ns)
-        return Heard(message, now_ns)
+        return ReceivedSnapshot(message, now_ns)
 
-    def _replica(self, received: ReceivedMessage, now_ns: int) -> HeardReplica | Notice:
+    def _replica(self, received: ReceivedMessage, now_ns: int) -> HeardReplica | FeedNotice:
         shown = view.decode(received.payload)
         if shown.name != received.sender_id:
             return _impostor(received, shown.name, now_ns)
@@ -202,11 +204,11 @@ class LiveFeed:
         self._shown_by.setdefault(participant, set()).add(who)
         if not self._present and self._had_any:
             with self._lock:
-                self._inbox.put(Notice(NoticeKind.DOMAIN_FOUND, now_ns, f"{name} is in reach again"))
+                self._inbox.put(FeedNotice(NoticeKind.DOMAIN_FOUND, now_ns, f"{name} is in reach again"))
         self._present.add(who)
         self._had_any = True
 
-    def _lost(self, gone: Sequence[ParticipantGone]) -> list[Notice]:
+    def _lost(self, gone: Sequence[ParticipantGone]) -> list[FeedNotice]:
         """Return notices for the nodes and instances that only the departed participants showed."""
         now_ns = self._clock()
         notices = []
@@ -214,9 +216,9 @@ class LiveFeed:
             for who in sorted(self._shown_by.pop(change.guid, ())):
                 if not any(who in others for others in self._shown_by.values()):
                     self._present.discard(who)
-                    notices.append(Notice(_LOST[who[0]], now_ns, "its participant has left", who[1]))
+                    notices.append(FeedNotice(_LOST[who[0]], now_ns, "its participant has left", who[1]))
         if notices and not self._present:
-            notices.append(Notice(NoticeKind.DOMAIN_LOST, now_ns, "no node is in reach"))
+            notices.append(FeedNotice(NoticeKind.DOMAIN_LOST, now_ns, "no node is in reach"))
         return notices
 
     def _lose_all(self, reason: str) -> None:
@@ -224,8 +226,8 @@ class LiveFeed:
         self._shown_by.clear()
         self._present.clear()
         with self._lock:
-            self._inbox.put(Notice(NoticeKind.FAULT, now_ns, reason))
-            self._inbox.put(Notice(NoticeKind.DOMAIN_LOST, now_ns, reason))
+            self._inbox.put(FeedNotice(NoticeKind.FAULT, now_ns, reason))
+            self._inbox.put(FeedNotice(NoticeKind.DOMAIN_LOST, now_ns, reason))
 
 
 def _is_service(change: object) -> bool:
@@ -235,6 +237,6 @@ def _is_service(change: object) -> bool:
     return change.tag.role is TagRole.PERSISTENCE
 
 
-def _impostor(received: ReceivedMessage, sender: str, now_ns: int) -> Notice:
+def _impostor(received: ReceivedMessage, sender: str, now_ns: int) -> FeedNotice:
     text = f"{received.topic}, sender {received.sender_id} speaks for {sender}"
-    return Notice(NoticeKind.FAULT, now_ns, text)
+    return FeedNotice(NoticeKind.FAULT, now_ns, text)

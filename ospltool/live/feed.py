@@ -47,7 +47,7 @@ class NoticeKind(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Notice:
+class FeedNotice:
     """One message from the feed itself.
 
     `node` is the id of its subject: a node, or with REPLICA_LOST a replica of a persistence
@@ -62,7 +62,7 @@ class Notice:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Heard:
+class ReceivedSnapshot:
     """A snapshot and when it arrived, by the clock of the feed (not of the node)."""
 
     snapshot: NodeSnapshot
@@ -71,7 +71,7 @@ class Heard:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HeardReplica:
-    """A view of a replica of a persistence service, and when it arrived, as in `Heard`."""
+    """A view of a replica of a persistence service, and when it arrived, as in `ReceivedSnapshot`."""
 
     view: ReplicaView
     heard_ns: int
@@ -81,11 +81,11 @@ class HeardReplica:
 class Update:
     """The news since the last poll."""
 
-    snapshots: tuple[Heard, ...] = ()
+    snapshots: tuple[ReceivedSnapshot, ...] = ()
     """New snapshots of nodes."""
     events: tuple[NodeEvent, ...] = ()
     """New events, in order, including those that pasts contain, each once."""
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[FeedNotice, ...] = ()
     """New messages from the feed itself."""
     caption: str | None = None
     """Sentence for the reader; None if it did not change."""
@@ -134,7 +134,7 @@ class TimeTravel(Protocol):
     """A feed whose time the reader controls: a recording or a simulation."""
 
     @property
-    def timeline(self) -> Timeline:
+    def timeline(self) -> ReplayPosition:
         """Current position."""
         ...
 
@@ -164,7 +164,7 @@ class TimeTravel(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Timeline:
+class ReplayPosition:
     """Position in a recording: all times in ns since 1970; `marks` are the reader's."""
 
     begin_ns: int
@@ -182,25 +182,25 @@ class Inbox:
     """
 
     def __init__(self, max_events: int = MAX_PENDING_EVENTS, max_nodes: int = MAX_PENDING_NODES) -> None:
-        self._snapshots: dict[str, Heard] = {}
+        self._snapshots: dict[str, ReceivedSnapshot] = {}
         self._replicas: dict[str, HeardReplica] = {}
         self._pasts: dict[str, NodePast] = {}
         self._events: collections.deque[NodeEvent] = collections.deque()
-        self._notices: collections.deque[Notice] = collections.deque()
+        self._notices: collections.deque[FeedNotice] = collections.deque()
         self._caption: str | None = None
         self._max_events = max_events
         self._max_nodes = max_nodes
         self.dropped = 0
 
-    def put(self, item: Heard | HeardReplica | NodeEvent | NodePast | Notice) -> None:
+    def put(self, item: ReceivedSnapshot | HeardReplica | NodeEvent | NodePast | FeedNotice) -> None:
         """Add one item; at a bound something is dropped and counted."""
-        if isinstance(item, Heard):
+        if isinstance(item, ReceivedSnapshot):
             self._replace(self._snapshots, item.snapshot.id, item)
         elif isinstance(item, HeardReplica):
             self._replace(self._replicas, item.view.id, item)
         elif isinstance(item, NodePast):
             self._replace(self._pasts, item.id, item)
-        elif isinstance(item, Notice):
+        elif isinstance(item, FeedNotice):
             self._append(self._notices, item, MAX_PENDING_NOTICES)
         else:
             self._append(self._events, item, self._max_events)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from engine.runtime.monitor import NameSpaceView, NodeSnapshot
-from ospltool.live.feed import Heard
+from ospltool.live.feed import ReceivedSnapshot
 from ospltool.live.nodes import Node
 
 MAX_MASTERSHIPS: Final = 50
@@ -81,7 +81,7 @@ class Masterships:
             if len(set(said.values())) > 1:
                 yield name_space, role, said
 
-    def note(self, heard: Heard) -> None:
+    def note(self, heard: ReceivedSnapshot) -> None:
         """Take in the masters of a snapshot."""
         snapshot = heard.snapshot
         before = self._said.setdefault(snapshot.id, {})

@@ -9,16 +9,16 @@ from typing import Final
 
 from engine.runtime.monitor import NameSpaceView, NodeEvent, NodePast, NodeSnapshot, Run
 from ospltool.live.conflicts import ConflictLog
-from ospltool.live.feed import ENDING, Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.groups import GroupIndex, GroupKey
 from ospltool.live.losses import Losses
 from ospltool.live.masterships import Mastership, Masterships
 from ospltool.live.names import natural
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.persistence import PersistenceServices
-from ospltool.live.progress import Progress, Trackers
+from ospltool.live.progress import AlignmentProgress, Trackers
 from ospltool.live.series import NodeSeries
-from ospltool.live.told import Told
+from ospltool.live.told import Remarks
 
 MAX_NODES: Final = 1_000
 MAX_EVENTS: Final = 10_000
@@ -57,7 +57,7 @@ class SystemModel:
         self.persistence = PersistenceServices()
         self.series: dict[str, NodeSeries] = {}
         self.runs: dict[str, tuple[Run, ...]] = {}
-        self.notices: deque[Notice] = deque(maxlen=MAX_NOTICES)
+        self.notices: deque[FeedNotice] = deque(maxlen=MAX_NOTICES)
         self.caption = ""
         self.domain_lost_ns = 0
         self._last_lost_ns = self._found_ns = -1
@@ -66,7 +66,7 @@ class SystemModel:
         self.nodes_left_out = 0
         self.events_seen = 0
         self.losses = Losses()
-        self.told = Told()
+        self.told = Remarks()
         self.began_ns = 0
         self._largest: dict[str, int] = {}
         self._masterships = Masterships()
@@ -166,7 +166,7 @@ class SystemModel:
         """Return the nodes that have the name-space, in the order of `ordered_nodes`."""
         return [node for node in self.ordered_nodes() if name_space in node.name_spaces]
 
-    def progress(self, node: Node) -> Iterator[tuple[NameSpaceView, Progress]]:
+    def progress(self, node: Node) -> Iterator[tuple[NameSpaceView, AlignmentProgress]]:
         """Yield the alignments that `node` reports, each with its rate."""
         for view in node.aligning:
             for alignment in view.alignments:
@@ -272,7 +272,7 @@ class SystemModel:
                 found.append(node_id)
         return found
 
-    def _apply_snapshot(self, heard: Heard) -> None:
+    def _apply_snapshot(self, heard: ReceivedSnapshot) -> None:
         snapshot = heard.snapshot
         before = self.nodes.get(snapshot.id)
         if before is None and len(self.nodes) >= MAX_NODES:
@@ -313,7 +313,7 @@ class SystemModel:
         """Return whether the node was lost with the whole domain, which was found again a moment ago."""
         return node.heard_ns <= self._last_lost_ns and now_ns < self._found_ns + RETURN_NS
 
-    def _note_run(self, before: Node | None, heard: Heard) -> None:
+    def _note_run(self, before: Node | None, heard: ReceivedSnapshot) -> None:
         """Notice a node that runs in a new process although it had not announced its end.
 
         If the domain was out of reach in between, that tells what happened to its nodes.
@@ -368,7 +368,7 @@ class SystemModel:
         if len(self.events) > MAX_EVENTS + EVENTS_SLACK:
             del self.events[:-MAX_EVENTS]
 
-    def _apply_notice(self, notice: Notice, now_ns: int) -> None:
+    def _apply_notice(self, notice: FeedNotice, now_ns: int) -> None:
         self.notices.append(notice)
         node = self.nodes.get(notice.node)
         if notice.kind is NoticeKind.NODE_LOST and node is not None and notice.time_ns >= node.heard_ns:

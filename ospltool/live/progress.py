@@ -18,7 +18,7 @@ STALLED_NS: Final = 10_000_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Progress:
+class AlignmentProgress:
     """One alignment now: `rate_per_s` in samples, `left_s` None while it is unknown."""
 
     alignment: AlignmentView
@@ -48,7 +48,7 @@ class Tracker:
         self.view = view
         self._points.append((heard_ns, view.samples))
 
-    def progress(self) -> Progress:
+    def progress(self) -> AlignmentProgress:
         """Return the fraction done, the rate over the last ten seconds, and the time left at that rate."""
         assert self.view is not None
         newest_ns, samples = self._points[-1]
@@ -58,7 +58,7 @@ class Tracker:
         expected = self.view.expected
         left = max(0, expected - samples) / rate if rate > 0 and expected else None
         fraction = min(1.0, samples / expected) if expected > 0 else 0.0
-        return Progress(self.view, fraction, max(0.0, rate), left, self.moved_ns)
+        return AlignmentProgress(self.view, fraction, max(0.0, rate), left, self.moved_ns)
 
     def history(self) -> list[tuple[int, int]]:
         """Return (time in ns, samples) pairs, oldest first."""
@@ -82,7 +82,7 @@ class Trackers:
         for key in [key for key in self._trackers if key[0] == node and key not in running]:
             del self._trackers[key]
 
-    def progress(self, key: tuple[str, str, str, str]) -> Progress:
+    def progress(self, key: tuple[str, str, str, str]) -> AlignmentProgress:
         """Return the progress of a running alignment."""
         return self._trackers[key].progress()
 

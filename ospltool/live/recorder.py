@@ -12,14 +12,14 @@ from typing import Final
 
 from engine.persistence.service.view import ReplicaView
 from engine.runtime.monitor import NodePast, NodeSnapshot
-from ospltool.live.feed import ENDING, Notice, NoticeKind, Update
+from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, Update
 from ospltool.live.recording import (
     Caption,
-    Header,
     Item,
     Key,
     Of,
     RecordingFault,
+    RecordingHeader,
     Shown,
     Snapshots,
     encode_line,
@@ -38,7 +38,7 @@ _LOST: Final = {NoticeKind.NODE_LOST: Of.NODE, NoticeKind.REPLICA_LOST: Of.REPLI
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
+class RecordingLimits:
     """Limits of a recording: size and number of files, least time between snapshots of one sender."""
 
     max_file_bytes: int = MAX_FILE_BYTES
@@ -47,7 +47,7 @@ class Limits:
 
 
 @dataclasses.dataclass(slots=True)
-class Tally:
+class RecordingTally:
     """Counts of what was written, and of what was not: `thinned` snapshots came too soon after another."""
 
     lines: int = 0
@@ -70,12 +70,14 @@ class Recorder:
         RecordingFault: the file cannot be written.
     """
 
-    def __init__(self, path: Path, *, source: str, made_by: str, limits: Limits | None = None) -> None:
+    def __init__(
+        self, path: Path, *, source: str, made_by: str, limits: RecordingLimits | None = None
+    ) -> None:
         self._path = path
-        self._header = Header(source, made_by)
-        self._limits = limits or Limits()
+        self._header = RecordingHeader(source, made_by)
+        self._limits = limits or RecordingLimits()
         self._snapshots = Snapshots()
-        self._gone: dict[Shown, Notice] = {}
+        self._gone: dict[Shown, FeedNotice] = {}
         self._ending: set[str] = set()
         self._said_ns: dict[str, int] = {}
         self._pasts: dict[str, NodePast] = {}
@@ -87,7 +89,7 @@ class Recorder:
         self._pending = bytearray()
         self._torn = False
         self.problem = ""
-        self.tally = Tally()
+        self.tally = RecordingTally()
         try:
             if path.exists() and path.stat().st_size:
                 self._rotate()

@@ -27,7 +27,7 @@ from engine.core import plain
 from engine.persistence.service.view import ReplicaView
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
-from ospltool.live.feed import Heard, HeardReplica, Notice
+from ospltool.live.feed import FeedNotice, HeardReplica, ReceivedSnapshot
 from ospltool.live.patch import PatchFault, difference, patched
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
@@ -42,7 +42,7 @@ class RecordingFault(ValueError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Header:
+class RecordingHeader:
     """The first line of a recording."""
 
     source: str
@@ -72,7 +72,7 @@ class Of(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class State:
+class RecordedState:
     """The whole state of a sender in its plain form."""
 
     plain: dict[str, Any]
@@ -91,11 +91,11 @@ class Delta:
 Shown = tuple[Of, str]
 """Identity of a sender: kind and id."""
 
-Item = Header | Key | State | Delta | NodeEvent | NodePast | Notice | Caption
+Item = RecordingHeader | Key | RecordedState | Delta | NodeEvent | NodePast | FeedNotice | Caption
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
+class RecordingLine:
     """One line of a recording."""
 
     heard_ns: int
@@ -103,11 +103,11 @@ class Entry:
 
 
 _PLAIN_KINDS: Final[dict[str, type[Any]]] = {
-    "recording": Header,
+    "recording": RecordingHeader,
     "key": Key,
     "event": NodeEvent,
     "past": NodePast,
-    "notice": Notice,
+    "notice": FeedNotice,
     "caption": Caption,
 }
 _DELTA: Final = "-delta"
@@ -120,7 +120,7 @@ _NAMES: Final = {kind: name for name, kind in _PLAIN_KINDS.items()}
 def encode_line(heard_ns: int, item: Item) -> bytes:
     """Encode one line with its line end."""
     data: Any
-    if isinstance(item, State):
+    if isinstance(item, RecordedState):
         kind, data = item.of.value, item.plain
     elif isinstance(item, Delta):
         kind, data = item.of.value + _DELTA, {"id": item.id, "patch": item.patch}
@@ -130,7 +130,7 @@ def encode_line(heard_ns: int, item: Item) -> bytes:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
-def decode_line(line: bytes, where: str) -> Entry:
+def decode_line(line: bytes, where: str) -> RecordingLine:
     """Decode a line; `where` names file and line in an error.
 
     Raises:
@@ -143,7 +143,7 @@ def decode_line(line: bytes, where: str) -> Entry:
         heard_ns = document["heard_ns"]
         if type(heard_ns) is not int:
             raise TypeError(f"heard_ns {heard_ns!r} is not an integer")
-        return Entry(heard_ns, _item(document["kind"], document["data"]))
+        return RecordingLine(heard_ns, _item(document["kind"], document["data"]))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else error
         raise RecordingFault(f"{where}: not a line of a recording: {reason}") from error
@@ -153,7 +153,7 @@ def _item(kind: str, data: Any) -> Item:
     if kind in _STATES:
         if not isinstance(data, dict) or not isinstance(data.get("id"), str):
             raise ValueError(f"{kind} without an id")
-        return State(data, _STATES[kind])
+        return RecordedState(data, _STATES[kind])
     if kind in _DELTAS:
         if type(data["id"]) is not str:
             raise ValueError(f"{kind} without an id")
@@ -177,27 +177,27 @@ class Snapshots:
         """Forget all."""
         self._plain.clear()
 
-    def encode(self, shown: NodeSnapshot | ReplicaView) -> State | Delta:
+    def encode(self, shown: NodeSnapshot | ReplicaView) -> RecordedState | Delta:
         """Return what a recorder writes: a delta if there was a state before, else the state."""
         key = key_of(shown)
         new = plain.to_plain(shown)
         old = self._plain.get(key)
         self._plain[key] = new
         if old is None:
-            return State(new, key[0])
+            return RecordedState(new, key[0])
         return Delta(shown.id, difference(old, new) or {}, key[0])
 
-    def states(self) -> list[State]:
+    def states(self) -> list[RecordedState]:
         """Return all states, whole."""
-        return [State(value, of) for (of, _), value in self._plain.items()]
+        return [RecordedState(value, of) for (of, _), value in self._plain.items()]
 
-    def take(self, item: State | Delta) -> Shown:
+    def take(self, item: RecordedState | Delta) -> Shown:
         """Apply a state or delta that was read; return its sender.
 
         Raises:
             PatchFault: the delta has no state before it, or belongs to another state.
         """
-        if isinstance(item, State):
+        if isinstance(item, RecordedState):
             key = (item.of, str(item.plain["id"]))
             self._plain[key] = item.plain
             return key
@@ -210,7 +210,7 @@ class Snapshots:
         self._plain[key] = changed
         return key
 
-    def decode(self, key: Shown, heard_ns: int) -> Heard | HeardReplica:
+    def decode(self, key: Shown, heard_ns: int) -> ReceivedSnapshot | HeardReplica:
         """Return the newest state of a node or a replica, heard at this moment.
 
         Raises:
@@ -219,7 +219,7 @@ class Snapshots:
         value = self._plain[key]
         if key[0] is Of.REPLICA:
             return HeardReplica(plain.from_plain(ReplicaView, value), heard_ns)
-        return Heard(plain.from_plain(NodeSnapshot, value), heard_ns)
+        return ReceivedSnapshot(plain.from_plain(NodeSnapshot, value), heard_ns)
 
 
 def key_of(shown: NodeSnapshot | ReplicaView) -> Shown:

@@ -12,7 +12,15 @@ from typing import Final, NamedTuple
 
 from engine.core.plain import PlainFault
 from engine.runtime.monitor import NodeEvent, NodePast
-from ospltool.live.feed import Heard, HeardReplica, Inbox, Notice, NoticeKind, Timeline, Update
+from ospltool.live.feed import (
+    FeedNotice,
+    HeardReplica,
+    Inbox,
+    NoticeKind,
+    ReceivedSnapshot,
+    ReplayPosition,
+    Update,
+)
 from ospltool.live.marks import Marks
 from ospltool.live.patch import PatchFault
 from ospltool.live.recorder import parts_of
@@ -21,11 +29,11 @@ from ospltool.live.recording import (
     MAX_LINE_BYTES,
     Caption,
     Delta,
-    Entry,
+    RecordedState,
     RecordingFault,
+    RecordingLine,
     Shown,
     Snapshots,
-    State,
     decode_line,
 )
 
@@ -81,10 +89,10 @@ class ReplayFeed:
         self._parts = _Parts(parts_of(path))
         self._snapshots = Snapshots()
         self._inbox = Inbox()
-        self._lead: list[Heard | HeardReplica] = []
+        self._lead: list[ReceivedSnapshot | HeardReplica] = []
         self._passed_over: dict[Shown, int] = {}
-        self._lines: Iterator[Entry] = iter(())
-        self._next: Entry | None = None
+        self._lines: Iterator[RecordingLine] = iter(())
+        self._next: RecordingLine | None = None
         self._restart = False
         self._ended = False
         self._paused = paused
@@ -113,10 +121,10 @@ class ReplayFeed:
         self._parts.close()
 
     @property
-    def timeline(self) -> Timeline:
+    def timeline(self) -> ReplayPosition:
         """Current position."""
         marks = tuple(mark.time_ns for mark in self.marks.all)
-        return Timeline(self.begin_ns, self.end_ns, self.now_ns(), self._paused, self.speed, marks)
+        return ReplayPosition(self.begin_ns, self.end_ns, self.now_ns(), self._paused, self.speed, marks)
 
     def pause(self, *, paused: bool) -> None:
         """Pause, or continue from the shown moment."""
@@ -168,7 +176,7 @@ class ReplayFeed:
         self._shown_ns = moment_ns
         self._anchor_ns = self._clock()
 
-    def _rewind(self, key: int) -> Entry | None:
+    def _rewind(self, key: int) -> RecordingLine | None:
         self._snapshots.clear()
         self._lead = []
         self._lines = self._parts.entries(key)
@@ -195,7 +203,7 @@ class ReplayFeed:
         if self._next is None and not self._ended and moment_ns >= self.end_ns:
             self._hold(self.end_ns)
             self._ended = True
-            self._inbox.put(Notice(NoticeKind.END, self.end_ns, "the recording ends here"))
+            self._inbox.put(FeedNotice(NoticeKind.END, self.end_ns, "the recording ends here"))
 
     def _read_until(self, moment_ns: int, *, most: int = MAX_JUMP_LINES, thinned: bool = False) -> bool:
         """Take everything up to a moment; return False if there were more lines than allowed."""
@@ -208,14 +216,14 @@ class ReplayFeed:
             self._next = next(self._lines, None)
         return False
 
-    def _take(self, entry: Entry, shown_ns: dict[Shown, int] | None = None) -> None:
+    def _take(self, entry: RecordingLine, shown_ns: dict[Shown, int] | None = None) -> None:
         """Hand on one entry. With `shown_ns`, skip states that follow too soon after the sender's last."""
         item = entry.item
         if isinstance(item, Caption):
             self._inbox.say(item.text)
-        elif isinstance(item, NodeEvent | NodePast | Notice):
+        elif isinstance(item, NodeEvent | NodePast | FeedNotice):
             self._inbox.put(item)
-        elif isinstance(item, State | Delta):
+        elif isinstance(item, RecordedState | Delta):
             try:
                 key = self._snapshots.take(item)
             except PatchFault as fault:
@@ -248,7 +256,7 @@ class ReplayFeed:
 
     def _fault(self, moment_ns: int, text: str) -> None:
         self._faults += 1
-        self._inbox.put(Notice(NoticeKind.FAULT, moment_ns, text))
+        self._inbox.put(FeedNotice(NoticeKind.FAULT, moment_ns, text))
 
     def _drain(self) -> Update:
         for fault in self._parts.take_faults():
@@ -260,7 +268,7 @@ class ReplayFeed:
         lead, self._lead = self._lead, []
         if not lead:
             return update
-        snapshots = [heard for heard in lead if isinstance(heard, Heard)]
+        snapshots = [heard for heard in lead if isinstance(heard, ReceivedSnapshot)]
         replicas = [heard for heard in lead if isinstance(heard, HeardReplica)]
         return dataclasses.replace(
             update,
@@ -299,7 +307,7 @@ class _Parts:
         """Return the number of the last key at or before a moment; 0 if there is none."""
         return max(0, bisect.bisect_right(self._keys, moment_ns, key=lambda key: key.heard_ns) - 1)
 
-    def entries(self, key: int) -> Iterator[Entry]:
+    def entries(self, key: int) -> Iterator[RecordingLine]:
         """Yield the entries from a key on, through all later files; unreadable lines are noted."""
         if not self._keys:
             return

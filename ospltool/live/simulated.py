@@ -12,7 +12,7 @@ from engine.runtime.monitor import NodeEvent, NodeSnapshot
 from engine.simulator.observing import Gone, ObservedRun, Seen
 from engine.simulator.options import SimulationOptions
 from engine.simulator.schedule import START_NS
-from ospltool.live.feed import Heard, Notice, NoticeKind, Timeline, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, ReplayPosition, Update
 from ospltool.live.marks import MAX_MARKS
 from ospltool.live.recording import RecordingFault
 
@@ -88,12 +88,14 @@ class SimulatedFeed:
         self._run.close()
 
     @property
-    def timeline(self) -> Timeline:
+    def timeline(self) -> ReplayPosition:
         """The shown moment, or the target of a jump. The end is an estimate until it was reached once."""
         planned_s = self._options.fault_s + self._options.quiet_s
         end_ns = self._end_ns or max(START_NS + int(planned_s * 1e9), self._wanted_ns, self.now_ns())
         marks = tuple(moment_ns for moment_ns, _ in self._marks)
-        return Timeline(START_NS, end_ns, self._wanted_ns or self.now_ns(), self._paused, self._speed, marks)
+        return ReplayPosition(
+            START_NS, end_ns, self._wanted_ns or self.now_ns(), self._paused, self._speed, marks
+        )
 
     def pause(self, *, paused: bool) -> None:
         """Pause, or continue from the shown moment."""
@@ -196,21 +198,21 @@ class SimulatedFeed:
     def _drain(self) -> Update:
         restart, self._restart = self._restart, False
         caption, self._caption = self._caption, None
-        notices: list[Notice] = []
-        snapshots: list[Heard] = []
+        notices: list[FeedNotice] = []
+        snapshots: list[ReceivedSnapshot] = []
         events: list[NodeEvent] = []
         for time_ns, item in ((seen.time_ns, seen.item) for seen in self._released):
             if isinstance(item, NodeSnapshot):
-                snapshots.append(Heard(item, time_ns))
+                snapshots.append(ReceivedSnapshot(item, time_ns))
             elif isinstance(item, Gone):
-                notices.append(Notice(NoticeKind.NODE_LOST, time_ns, "its run has ended", item.node))
+                notices.append(FeedNotice(NoticeKind.NODE_LOST, time_ns, "its run has ended", item.node))
             else:
                 events.append(item)
         self._released.clear()
         if self._is_over and not self._said_end:
             self._said_end = True
             self._end_ns = self._shown_ns
-            notices.append(Notice(NoticeKind.END, self._end_ns, "the run is over"))
+            notices.append(FeedNotice(NoticeKind.END, self._end_ns, "the run is over"))
             caption = self._verdict()
         return Update(tuple(snapshots), tuple(events), tuple(notices), caption, restart=restart)
 

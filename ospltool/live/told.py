@@ -19,7 +19,7 @@ LEAST_STALL_NS: Final = 3_000_000_000
 MINUTE_NS: Final = 60_000_000_000
 
 
-class Topic(enum.StrEnum):
+class RemarkSubject(enum.StrEnum):
     """Subject of a remark."""
 
     PRESSURE = "writers are held back"
@@ -33,30 +33,30 @@ class Topic(enum.StrEnum):
 
 
 _OPENING: Final = {
-    "capture.back-pressure": Topic.PRESSURE,
-    "watch.progress-lost": Topic.STUCK,
-    "watch.stalled": Topic.STALLED,
-    "message.unsupported": Topic.UNSUPPORTED,
-    "fellow.late": Topic.LATE,
-    "filter.refused": Topic.FILTER,
-    "filter.ignored": Topic.IGNORED,
-    "lifecycle.setting-ignored": Topic.IGNORED,
-    "lifecycle.setting-unknown": Topic.IGNORED,
+    "capture.back-pressure": RemarkSubject.PRESSURE,
+    "watch.progress-lost": RemarkSubject.STUCK,
+    "watch.stalled": RemarkSubject.STALLED,
+    "message.unsupported": RemarkSubject.UNSUPPORTED,
+    "fellow.late": RemarkSubject.LATE,
+    "filter.refused": RemarkSubject.FILTER,
+    "filter.ignored": RemarkSubject.IGNORED,
+    "lifecycle.setting-ignored": RemarkSubject.IGNORED,
+    "lifecycle.setting-unknown": RemarkSubject.IGNORED,
 }
-_CLOSING: Final = {"capture.relieved": Topic.PRESSURE, "watch.progress-back": Topic.STUCK}
+_CLOSING: Final = {"capture.relieved": RemarkSubject.PRESSURE, "watch.progress-back": RemarkSubject.STUCK}
 _SUBJECTS: Final = {
-    Topic.STUCK: "activity",
-    Topic.FILTER: "group",
-    Topic.UNSUPPORTED: "sender",
-    Topic.LATE: "fellow",
+    RemarkSubject.STUCK: "activity",
+    RemarkSubject.FILTER: "group",
+    RemarkSubject.UNSUPPORTED: "sender",
+    RemarkSubject.LATE: "fellow",
 }
 """The field of the event that tells remarks of one topic apart."""
 
 _LASTS_NS: Final = {
-    Topic.STALLED: MINUTE_NS,
-    Topic.LATE: MINUTE_NS,
-    Topic.RESTARTED: 5_000_000_000,
-    Topic.UNSUPPORTED: 10 * MINUTE_NS,
+    RemarkSubject.STALLED: MINUTE_NS,
+    RemarkSubject.LATE: MINUTE_NS,
+    RemarkSubject.RESTARTED: 5_000_000_000,
+    RemarkSubject.UNSUPPORTED: 10 * MINUTE_NS,
 }
 
 
@@ -65,7 +65,7 @@ class Remark:
     """One fact that a node reported. `time_ns` is by the node's clock, as in its events."""
 
     node: str
-    topic: Topic
+    topic: RemarkSubject
     subject: str
     time_ns: int
     text: str
@@ -76,11 +76,11 @@ class Remark:
         return lasts_ns is None or now_ns - self.time_ns < lasts_ns
 
 
-class Told:
+class Remarks:
     """The remarks of all nodes that hold."""
 
     def __init__(self) -> None:
-        self._remarks: dict[tuple[str, Topic, str], Remark] = {}
+        self._remarks: dict[tuple[str, RemarkSubject, str], Remark] = {}
 
     def of(self, node: str, now_ns: int) -> Iterator[Remark]:
         """Yield the remarks of one node that hold now, oldest first."""
@@ -93,17 +93,17 @@ class Told:
             return
         found = catalogue().match(event.text)
         fields = found[1] if found else {}
-        subject = event.text if topic is Topic.IGNORED else fields.get(_SUBJECTS.get(topic, ""), "")
+        subject = event.text if topic is RemarkSubject.IGNORED else fields.get(_SUBJECTS.get(topic, ""), "")
         if event.event in _CLOSING:
             self._remarks.pop((event.node, topic, subject), None)
             return
-        if topic is Topic.STALLED and _seconds_ns(fields.get("elapsed_ns", "")) < LEAST_STALL_NS:
+        if topic is RemarkSubject.STALLED and _seconds_ns(fields.get("elapsed_ns", "")) < LEAST_STALL_NS:
             return
         self._note(Remark(event.node, topic, subject, event.time_ns, event.text))
 
     def restarted(self, node: str, time_ns: int, text: str) -> None:
         """Note that a node runs in a new process although it had not announced its end."""
-        self._note(Remark(node, Topic.RESTARTED, "", time_ns, text))
+        self._note(Remark(node, RemarkSubject.RESTARTED, "", time_ns, text))
 
     def settle(self, snapshot: NodeSnapshot) -> None:
         """Forget what an earlier run of the node told."""

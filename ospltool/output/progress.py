@@ -27,7 +27,7 @@ _BATCH: Final = 1000
 _Item = TypeVar("_Item")
 
 
-class Progress:
+class ProgressLine:
     """One line with a title, the work done and the time; it disappears at the end.
 
     Args:
@@ -120,14 +120,14 @@ class Progress:
         return drawn
 
 
-_current: Progress | None = None
+_current: ProgressLine | None = None
 
 
 @contextlib.contextmanager
 def shown(title: str) -> Iterator[None]:
     """Show on standard error how many samples are done while the context lasts; contexts do not nest."""
     global _current  # so that the work need not hand it through
-    _current = Progress(title, sys.stderr, by_timer=True)
+    _current = ProgressLine(title, sys.stderr, by_timer=True)
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ import pytest
 
 from engine.runtime.monitor import NodeSnapshot, StoreStatus
 from ospltool.cli.domains import Place
-from ospltool.live.feed import Heard, Update
+from ospltool.live.feed import ReceivedSnapshot, Update
 from tests import fake
 from tests.commands.shell import Shell
 from tests.fake import ScriptedFeed
@@ -44,7 +44,7 @@ def hear(monkeypatch: pytest.MonkeyPatch) -> Hear:
         def live_at(place: Place, partition: str | None) -> ScriptedFeed:
             now_ns = time.time_ns()
             mine = (one for one in snapshots if one.domain_id == place.domain_id)
-            first = (now_ns, Update(tuple(Heard(one, now_ns) for one in mine)))
+            first = (now_ns, Update(tuple(ReceivedSnapshot(one, now_ns) for one in mine)))
             feed = ScriptedFeed([first], clock=time.time_ns)
             if then:
                 threading.Timer(LATER_S, feed.add, (now_ns, then)).start()
@@ -177,7 +177,7 @@ def test_watching_tells_that_an_incident_is_about_another_node_than_it_seemed(
         others = (fake.fellow(other), fake.fellow(refused, communication="incompatible", problem="differs"))
         return fake.snapshot(number, fake.name_space("A", 1), fellows=others)
 
-    hear(refusing(1, 2), node(2, 1, 3), then=Update((Heard(refusing(2, 1), now_ns),)))
+    hear(refusing(1, 2), node(2, 1, 3), then=Update((ReceivedSnapshot(refusing(2, 1), now_ns),)))
     timer = threading.Timer(3 * LATER_S, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     _, out, _ = shell.run("health", "--domain", 7, "--watch", "--json")
@@ -192,7 +192,7 @@ def test_watching_tells_what_begins_and_ends_with_the_code_of_that_moment(
 ) -> None:
     monkeypatch.setattr("ospltool.cli.watched.MOST_S", 0.01)
     now_ns = time.time_ns()
-    hear(node(1), then=Update((Heard(node(1, store=FULL), now_ns),)))
+    hear(node(1), then=Update((ReceivedSnapshot(node(1, store=FULL), now_ns),)))
     timer = threading.Timer(3 * LATER_S, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     code, out, _ = shell.run("health", "--domain", 7, "--watch", *form)

@@ -19,7 +19,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from engine.runtime.monitor import NodeSnapshot, StoreStatus
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from tests import fake
 from tests.commands.shell import Shell
 from tests.fake import ScriptedFeed, node_id
@@ -67,9 +67,9 @@ def measure(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Valu
 
     def run(*snapshots: NodeSnapshot, gone: tuple[int, ...] = ()) -> Values:
         now_ns = time.time_ns()
-        lost = tuple(Notice(NoticeKind.NODE_LOST, now_ns, "", node_id(n)) for n in gone)
+        lost = tuple(FeedNotice(NoticeKind.NODE_LOST, now_ns, "", node_id(n)) for n in gone)
         feed = ScriptedFeed(
-            [(now_ns, Update(tuple(Heard(one, now_ns) for one in snapshots), (), lost))],
+            [(now_ns, Update(tuple(ReceivedSnapshot(one, now_ns) for one in snapshots), (), lost))],
             title="domain 7",
             clock=time.time_ns,
         )

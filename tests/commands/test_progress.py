@@ -41,7 +41,7 @@ def test_a_terminal_shows_the_samples_that_were_counted(monkeypatch: pytest.Monk
 
 def test_bytes_are_shown_with_their_total() -> None:
     terminal = Terminal()
-    shown = progress.Progress("loading", terminal, in_bytes=True)
+    shown = progress.ProgressLine("loading", terminal, in_bytes=True)
     shown(3 << 20, 12 << 20)
     shown.close()
     assert "3 of 12 MiB" in terminal.getvalue()
@@ -55,7 +55,7 @@ def test_what_is_no_terminal_shows_nothing(terminal: str, monkeypatch: pytest.Mo
     monkeypatch.setenv("TERM", terminal)
     monkeypatch.setattr(sys, "stderr", stream)
     assert list(progress.awaited((progress.counted(range(3)) for _ in range(1)), "x"))
-    shown = progress.Progress("loading", stream, in_bytes=True)
+    shown = progress.ProgressLine("loading", stream, in_bytes=True)
     shown(1, 2)
     shown.close()
     assert stream.getvalue() == ""

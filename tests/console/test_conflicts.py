@@ -7,7 +7,7 @@ import pytest
 from engine.runtime.monitor import NodeEvent
 from engine.tracing.catalogue import catalogue
 from ospltool.live import conflicts as module
-from ospltool.live.conflicts import Conflict, ConflictLog
+from ospltool.live.conflicts import ConflictLog, ReportedConflict
 from tests import fake
 from tests.fake import SECOND_NS, START_NS
 
@@ -27,7 +27,7 @@ def log_of(*events: NodeEvent) -> ConflictLog:
     return log
 
 
-def check_one(*events: NodeEvent) -> Conflict:
+def check_one(*events: NodeEvent) -> ReportedConflict:
     (conflict,) = log_of(*events).conflicts
     return conflict
 

@@ -8,7 +8,7 @@ import io
 import pytest
 
 from ospltool.live import export
-from ospltool.live.feed import Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, Update
 from ospltool.live.series import NodeSeries
 from tests.console.watched import S, Watched
 from tests.fake import START_NS
@@ -140,7 +140,7 @@ def test_nobody_is_heard_after_a_stop_of_all_and_nothing_is_said_to_be_well(watc
     watched.scenario.stop(*NAMES)
     watched.scenario.run(1)
     watched.take()
-    watched.tell(Update(notices=(Notice(NoticeKind.DOMAIN_LOST, watched.now_ns, ""),)))
+    watched.tell(Update(notices=(FeedNotice(NoticeKind.DOMAIN_LOST, watched.now_ns, ""),)))
     view = watched.view(later_s=3)
     status = Status("ospltool", "domain 7", "live")
     (first, _) = panels.header(view, status, "overview", "overview", 100)

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from ospltool.cli import feeds
 from ospltool.cli.watched import watched
 from ospltool.health.health import Health
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from tests import fake
 from tests.console.conftest import screen_text
 from tests.fake import START_NS, ScriptedFeed, node_id
@@ -28,10 +28,10 @@ PATIENCE_S = 100.0
 
 def domain(number: int, nodes: int, *gone: int) -> ScriptedFeed:
     heard = tuple(
-        Heard(fake.snapshot(n, fake.name_space(f"Space{number}", 1), domain_id=number), START_NS)
+        ReceivedSnapshot(fake.snapshot(n, fake.name_space(f"Space{number}", 1), domain_id=number), START_NS)
         for n in range(1, nodes + 1)
     )
-    lost = tuple(Notice(NoticeKind.NODE_LOST, START_NS, "", node_id(n)) for n in gone)
+    lost = tuple(FeedNotice(NoticeKind.NODE_LOST, START_NS, "", node_id(n)) for n in gone)
     feed = ScriptedFeed([(START_NS, Update(heard, (), lost))], title=f"domain {number}")
     feed.mode = "live"
     return feed

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ospltool.live.feed import Heard, Inbox, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, Inbox, NoticeKind, ReceivedSnapshot, Update
 from tests import fake
 from tests.fake import START_NS, FakeFeed, ScriptedFeed
 
@@ -8,8 +8,8 @@ from tests.fake import START_NS, FakeFeed, ScriptedFeed
 def test_only_the_newest_snapshot_of_a_node_waits() -> None:
     inbox = Inbox()
     for moment in range(3):
-        inbox.put(Heard(fake.snapshot(1, time_ns=moment), moment))
-    inbox.put(Heard(fake.snapshot(2), 9))
+        inbox.put(ReceivedSnapshot(fake.snapshot(1, time_ns=moment), moment))
+    inbox.put(ReceivedSnapshot(fake.snapshot(2), 9))
     update = inbox.drain()
     assert [heard.heard_ns for heard in update.snapshots] == [2, 9]
     assert update.dropped == 0
@@ -27,7 +27,7 @@ def test_events_beyond_the_bound_drop_the_oldest_and_are_counted() -> None:
 def test_nodes_beyond_the_bound_are_refused_and_counted() -> None:
     inbox = Inbox(max_nodes=2)
     for number in (1, 2, 3, 2):
-        inbox.put(Heard(fake.snapshot(number), number))
+        inbox.put(ReceivedSnapshot(fake.snapshot(number), number))
     update = inbox.drain()
     assert len(update.snapshots) == 2
     assert update.dropped == 1
@@ -37,7 +37,7 @@ def test_draining_empties_but_the_dropped_total_stays() -> None:
     inbox = Inbox(max_events=1)
     inbox.put(fake.event(1, 1, 0, "a"))
     inbox.put(fake.event(2, 1, 0, "b"))
-    inbox.put(Notice(NoticeKind.FAULT, 0, "bad line"))
+    inbox.put(FeedNotice(NoticeKind.FAULT, 0, "bad line"))
     inbox.say("hello")
     first, second = inbox.drain(), inbox.drain()
     assert first.caption == "hello"

@@ -8,7 +8,7 @@ from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from ospltool.live.feed import Heard, Update
+from ospltool.live.feed import ReceivedSnapshot, Update
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, FakeFeed, ScriptedFeed, node_id
 from tui.app import ConsoleApp
@@ -25,7 +25,7 @@ Read = Callable[[ConsoleApp], list[str]]
 def system(nodes: int = 3, spaces: int = 2) -> ScriptedFeed:
     names = [f"space-{i}" for i in range(1, spaces + 1)]
     heard = tuple(
-        Heard(fake.snapshot(n, *(fake.name_space(name, 1) for name in names)), START_NS)
+        ReceivedSnapshot(fake.snapshot(n, *(fake.name_space(name, 1) for name in names)), START_NS)
         for n in range(1, nodes + 1)
     )
     events = tuple(fake.event(i, 1, START_NS, f"event {i}") for i in range(40))
@@ -77,7 +77,7 @@ def test_question_mark_shows_every_key_and_closes_again(play: Play, read_screen:
 
 def test_p_freezes_the_picture_and_says_how_far_it_is_behind(play: Play, read_screen: Read) -> None:
     feed = system()
-    feed.add(START_NS + 9 * S, Update((Heard(fake.snapshot(4), START_NS + 9 * S),)))
+    feed.add(START_NS + 9 * S, Update((ReceivedSnapshot(fake.snapshot(4), START_NS + 9 * S),)))
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         await pilot.press("p")
@@ -216,7 +216,7 @@ def test_a_click_moves_the_cursor(play: Play) -> None:
 def test_the_cursor_stays_on_its_node_when_nodes_come_before_it(play: Play) -> None:
     feed = system(3)
     newcomer = fake.snapshot(9, fake.name_space("space-1", 1), name="a-first")
-    feed.add(START_NS, Update((Heard(newcomer, START_NS),)))
+    feed.add(START_NS, Update((ReceivedSnapshot(newcomer, START_NS),)))
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         await pilot.press("down")
@@ -240,7 +240,9 @@ def test_text_from_the_network_is_shown_and_never_obeyed(play: Play, read_screen
     name = "[red]n\x1b[31m"
     snapshot = fake.snapshot(1, fake.name_space("[b]\x9bX[/b]", 1, why="\x1b]0;owned\x07[link=x]"), name=name)
     event = fake.event(1, 1, START_NS, "[/red] \x1b[2J [blink]", node_name=name)
-    feed = ScriptedFeed([(START_NS, Update((Heard(snapshot, START_NS),), (event,), caption="\x1b[1mAct[/]"))])
+    feed = ScriptedFeed(
+        [(START_NS, Update((ReceivedSnapshot(snapshot, START_NS),), (event,), caption="\x1b[1mAct[/]"))]
+    )
 
     def look(app: ConsoleApp) -> None:
         text = "\n".join(read_screen(app))

@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 
 from engine.runtime.monitor import AlignmentView, GroupView, NodeSnapshot
 from ospltool.live import model as model_module
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 
 
-def after(*steps: tuple[float, NodeSnapshot | Notice]) -> SystemModel:
+def after(*steps: tuple[float, NodeSnapshot | FeedNotice]) -> SystemModel:
     """A model that heard each snapshot or notice so many seconds after the start."""
     model = SystemModel()
     for seconds, item in steps:
         now_ns = START_NS + int(seconds * SECOND_NS)
-        if isinstance(item, Notice):
+        if isinstance(item, FeedNotice):
             model.apply(Update(notices=(item,)), now_ns)
         else:
-            model.apply(Update(snapshots=(Heard(item, now_ns),)), now_ns)
+            model.apply(Update(snapshots=(ReceivedSnapshot(item, now_ns),)), now_ns)
     return model
 
 
@@ -39,17 +39,17 @@ def test_a_node_is_stale_after_two_periods_and_keeps_its_last_snapshot() -> None
 
 
 def test_a_lost_node_is_stale_at_once_and_a_found_one_is_not() -> None:
-    lost = Notice(NoticeKind.NODE_LOST, at(1), "", node_id(1))
-    found = Notice(NoticeKind.NODE_FOUND, at(2), "", node_id(1))
+    lost = FeedNotice(NoticeKind.NODE_LOST, at(1), "", node_id(1))
+    found = FeedNotice(NoticeKind.NODE_FOUND, at(2), "", node_id(1))
     assert after((0, fake.snapshot(1)), (1, lost)).nodes[node_id(1)].is_stale(at(1))
     assert not after((0, fake.snapshot(1)), (1, lost), (1.5, found)).nodes[node_id(1)].is_stale(at(1.5))
     assert not after((0, fake.snapshot(1)), (1, lost), (2, fake.snapshot(1))).nodes[node_id(1)].gone_ns
 
 
 def test_a_loss_that_is_older_than_the_last_snapshot_does_not_count() -> None:
-    lost = Notice(NoticeKind.NODE_LOST, at(1), "", node_id(1))
+    lost = FeedNotice(NoticeKind.NODE_LOST, at(1), "", node_id(1))
     model = SystemModel()
-    model.apply(Update(snapshots=(Heard(fake.snapshot(1), at(2)),), notices=(lost,)), at(2))
+    model.apply(Update(snapshots=(ReceivedSnapshot(fake.snapshot(1), at(2)),), notices=(lost,)), at(2))
     assert not model.nodes[node_id(1)].gone_ns
 
 
@@ -65,7 +65,7 @@ def test_heartbeat_age_is_what_a_fellow_saw_whatever_its_clock_says() -> None:
 def test_heartbeats_told_by_a_lost_fellow_do_not_count() -> None:
     teller = fake.snapshot(2, fellows=(fake.fellow(1, heartbeat_ns=START_NS - 50 * SECOND_NS),))
     model = after(
-        (0, teller), (3, fake.snapshot(1)), (4, Notice(NoticeKind.NODE_LOST, at(4), "", node_id(2)))
+        (0, teller), (3, fake.snapshot(1)), (4, FeedNotice(NoticeKind.NODE_LOST, at(4), "", node_id(2)))
     )
     assert model.heartbeat_ns(model.nodes[node_id(1)]) == at(3)
 
@@ -200,16 +200,16 @@ def test_groups_of_all_nodes_stand_side_by_side() -> None:
         node_id(1): 1,
         node_id(2): 7,
     }
-    model.apply(Update(snapshots=(Heard(fake.snapshot(1, groups=(group("B"),)), at(2)),)), at(2))
+    model.apply(Update(snapshots=(ReceivedSnapshot(fake.snapshot(1, groups=(group("B"),)), at(2)),)), at(2))
     assert list(model.groups.views(key)) == [node_id(2)]
-    model.apply(Update(snapshots=(Heard(fake.snapshot(2), at(3)),)), at(3))
+    model.apply(Update(snapshots=(ReceivedSnapshot(fake.snapshot(2), at(3)),)), at(3))
     assert [key.topic for key in model.groups] == ["B"]
 
 
 def test_a_restart_forgets_everything_but_counts_on() -> None:
-    model = after((0, fake.snapshot(1)), (1, Notice(NoticeKind.DOMAIN_LOST, at(1), "")))
+    model = after((0, fake.snapshot(1)), (1, FeedNotice(NoticeKind.DOMAIN_LOST, at(1), "")))
     revision = model.revision
-    model.apply(Update(restart=True, snapshots=(Heard(fake.snapshot(2), at(0)),)), at(0))
+    model.apply(Update(restart=True, snapshots=(ReceivedSnapshot(fake.snapshot(2), at(0)),)), at(0))
     assert list(model.nodes) == [node_id(2)]
     assert model.domain_lost_ns == 0
     assert model.revision > revision

@@ -12,7 +12,7 @@ from engine.supervisor.policy import NodePhase
 from engine.supervisor.processes import ProcessIdentity
 from engine.supervisor.rundir import NodeDirectory, RunRecord, node_key
 from engine.supervisor.status import Condition, NodeStatus
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node
 from tests import fake
@@ -69,7 +69,9 @@ def operator_of(*known: NodeStatus, program: tuple[str, ...] = ("false",)) -> Op
 
 def node(*, gone: bool = False, number: int = 1) -> Node:
     model = SystemModel()
-    model.apply(Update((Heard(fake.snapshot(number, fake.name_space("Orders", 1)), START_NS),)), START_NS)
+    model.apply(
+        Update((ReceivedSnapshot(fake.snapshot(number, fake.name_space("Orders", 1)), START_NS),)), START_NS
+    )
     found = model.nodes[node_id(number)]
     return dataclasses.replace(found, gone_ns=START_NS) if gone else found
 
@@ -152,7 +154,9 @@ def test_a_question_shows_names_from_the_network_harmless() -> None:
 
 
 def system() -> ScriptedFeed:
-    told = Update(tuple(Heard(fake.snapshot(n, fake.name_space("Orders", 1)), START_NS) for n in (1, 2)))
+    told = Update(
+        tuple(ReceivedSnapshot(fake.snapshot(n, fake.name_space("Orders", 1)), START_NS) for n in (1, 2))
+    )
     return ScriptedFeed([(START_NS, told)], title="domain 7")
 
 
@@ -201,7 +205,7 @@ def test_without_a_name_the_node_under_the_cursor_is_meant(play: Play, read_scre
 
 def test_a_node_that_is_gone_is_started_after_a_question(play: Play, read_screen: Read) -> None:
     feed = system()
-    feed.add(START_NS + S, Update(notices=(Notice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(1)),)))
+    feed.add(START_NS + S, Update(notices=(FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(1)),)))
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         await give(pilot, "start n1")

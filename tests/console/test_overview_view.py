@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from engine.runtime.monitor import AlignmentView, NodeSnapshot
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
@@ -26,9 +26,9 @@ def aligning(samples: int, expected: int) -> AlignmentView:
 
 def view_of(*snapshots: NodeSnapshot, after_s: float = 0, text: str = "", lost: int = 0) -> View:
     model = SystemModel()
-    model.apply(Update(snapshots=tuple(Heard(s, START_NS) for s in snapshots)), START_NS)
+    model.apply(Update(snapshots=tuple(ReceivedSnapshot(s, START_NS) for s in snapshots)), START_NS)
     if lost:
-        notice = Notice(NoticeKind.NODE_LOST, START_NS, "", node_id(lost))
+        notice = FeedNotice(NoticeKind.NODE_LOST, START_NS, "", node_id(lost))
         model.apply(Update(notices=(notice,)), START_NS)
     return View(
         looked(model, START_NS + int(after_s * S)),

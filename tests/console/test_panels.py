@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.runtime.monitor import AlignmentView, DeliveryView
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
@@ -31,7 +31,7 @@ def view_of(*updates: Update, after_s: float = 0, text: str = "") -> View:
 
 
 def heard(*snapshots: object) -> Update:
-    return Update(snapshots=tuple(Heard(s, START_NS) for s in snapshots))  # type: ignore[arg-type]  # table
+    return Update(snapshots=tuple(ReceivedSnapshot(s, START_NS) for s in snapshots))  # type: ignore[arg-type]  # table
 
 
 @pytest.mark.parametrize(
@@ -46,20 +46,20 @@ def heard(*snapshots: object) -> Update:
         ),
         (
             Status("t", "domain 7", "live"),
-            (Notice(NoticeKind.DOMAIN_LOST, START_NS - 5 * S, ""),),
+            (FeedNotice(NoticeKind.DOMAIN_LOST, START_NS - 5 * S, ""),),
             "✖ DOMAIN LOST 5 s ago  01:03:20 UTC ",
             Tone.FAULT,
         ),
         (
             Status("t", "night", "recorded"),
-            (Notice(NoticeKind.END, START_NS, ""),),
+            (FeedNotice(NoticeKind.END, START_NS, ""),),
             "end of recording  01:03:20 UTC ",
             Tone.STRONG,
         ),
     ],
 )
 def test_the_header_says_what_is_watched_and_how(
-    status: Status, notices: tuple[Notice, ...], right: str, tone: Tone
+    status: Status, notices: tuple[FeedNotice, ...], right: str, tone: Tone
 ) -> None:
     status = dataclasses.replace(status, screens=("overview", "node", "trace"))
     line, tabs = panels.header(view_of(Update(notices=notices)), status, "node", "node n1", 80)
@@ -179,7 +179,7 @@ def test_an_alignment_with_a_rate_says_what_is_left() -> None:
     def running(samples: int) -> Update:
         alignment = AlignmentView("from", node_id(1), samples, 1000, 0, START_NS)
         node = fake.snapshot(2, fake.name_space("A", 1, complete=False, alignments=(alignment,)))
-        return Update(snapshots=(Heard(node, START_NS + samples * S // 100),))
+        return Update(snapshots=(ReceivedSnapshot(node, START_NS + samples * S // 100),))
 
     view = view_of(running(0), running(200), after_s=2)
     (one,) = panels.notables(view, [])

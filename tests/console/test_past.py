@@ -12,7 +12,7 @@ from engine.runtime.monitor import Masterhood, NodePast, Run
 from engine.runtime.past import IN_ORDER, UNKNOWN_END
 from ospltool.health.health import Health
 from ospltool.live import export
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.past import MAX_KNOWN, Known
 from ospltool.live.recorder import Recorder
@@ -66,7 +66,7 @@ def test_what_is_known_is_bounded() -> None:
 def model_of(*more: Update) -> SystemModel:
     model = SystemModel()
     space = fake.name_space("Orders", 1, epoch="2/c", master_since_ns=START_NS - 450 * S)
-    heard = Heard(fake.snapshot(1, space, started_ns=START_NS - 500 * S, pid=13), START_NS)
+    heard = ReceivedSnapshot(fake.snapshot(1, space, started_ns=START_NS - 500 * S, pid=13), START_NS)
     past = dataclasses.replace(PAST, events=())
     for update in (Update((heard,), EVENTS, pasts=(past,)), *more):
         model.apply(update, START_NS)
@@ -97,7 +97,7 @@ def test_the_node_screen_says_how_the_run_before_ended() -> None:
 
 def test_a_former_orderly_end_does_not_make_a_node_that_is_killed_one_that_ended_in_order() -> None:
     ending = fake.event(7, 1, START_NS - 800 * S, "Received SIGTERM", state="TERMINATING")
-    lost = Notice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(1))
+    lost = FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(1))
     model = model_of(Update(events=(ending,)), Update(notices=(lost,)))
     assert not model.nodes[node_id(1)].in_order
 
@@ -120,11 +120,16 @@ def recording(tmp_path: Path) -> Path:
     recorder = Recorder(path, source="test", made_by="test")
     snapshot = fake.snapshot(1, fake.name_space("Orders", 1))
     recorder.write(
-        Update((Heard(snapshot, START_NS),), EVENTS, pasts=(dataclasses.replace(PAST, events=()),)), START_NS
+        Update(
+            (ReceivedSnapshot(snapshot, START_NS),), EVENTS, pasts=(dataclasses.replace(PAST, events=()),)
+        ),
+        START_NS,
     )
     for second in range(1, 200):
         now_ns = START_NS + second * S
-        recorder.write(Update((Heard(dataclasses.replace(snapshot, time_ns=now_ns), now_ns),)), now_ns)
+        recorder.write(
+            Update((ReceivedSnapshot(dataclasses.replace(snapshot, time_ns=now_ns), now_ns),)), now_ns
+        )
     recorder.close()
     return path
 

@@ -12,10 +12,10 @@ import pytest
 from engine.persistence.service.view import PeerView, ReplicaView, WriterView
 from ospltool.cli.app import main
 from ospltool.cli.persistence_show import text
-from ospltool.health.codes import Severity
+from ospltool.health.codes import HealthSeverity
 from ospltool.live import providers
 from ospltool.live.export import system
-from ospltool.live.feed import Heard, HeardReplica, Inbox, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, HeardReplica, Inbox, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.persistence import ReplicaState, StreamKey, WatchedReplica
 from ospltool.live.recorder import Recorder
@@ -50,7 +50,7 @@ def only(model: SystemModel) -> WatchedReplica:
 
 
 def lose(model: SystemModel, name: str, after_s: float) -> None:
-    notice = Notice(NoticeKind.REPLICA_LOST, START_NS + int(after_s * S), "", fake.replica(name).id)
+    notice = FeedNotice(NoticeKind.REPLICA_LOST, START_NS + int(after_s * S), "", fake.replica(name).id)
     model.apply(Update(notices=(notice,)), notice.time_ns)
 
 
@@ -198,7 +198,7 @@ def test_a_lag_grows_when_it_rose_for_a_period_and_never_fell(lags_s: list[int],
     assert stream(model).grows is expected
 
 
-def check_incidents(model: SystemModel, expected: list[tuple[Severity, str]], now_s: float = 1) -> None:
+def check_incidents(model: SystemModel, expected: list[tuple[HealthSeverity, str]], now_s: float = 1) -> None:
     found = incidents(model, START_NS + int(now_s * S))
     assert [(one.severity, one.what) for one in found] == expected
 
@@ -214,8 +214,8 @@ def test_absent_replicas_are_incidents_whatever_they_said_before() -> None:
     lose(model, "a", 2)
     lose(model, "b", 3)
     expected = [
-        (Severity.ERROR, "persistence service a is gone"),
-        (Severity.WARNING, "persistence service c is silent"),
+        (HealthSeverity.ERROR, "persistence service a is gone"),
+        (HealthSeverity.WARNING, "persistence service c is silent"),
     ]
     check_incidents(model, expected, now_s=9)
 
@@ -223,20 +223,20 @@ def test_absent_replicas_are_incidents_whatever_they_said_before() -> None:
 def test_problems_and_lags_are_incidents() -> None:
     far = [dataclasses.replace(behind(lag_s), topic=topic) for topic, lag_s in (("T", 60), ("U", 70))]
     expected = [
-        (Severity.ERROR, "persistence service a: no space left on device"),
-        (Severity.WARNING, "persistence service a lags 70.0 s, in Orders.T and 1 more"),
+        (HealthSeverity.ERROR, "persistence service a: no space left on device"),
+        (HealthSeverity.WARNING, "persistence service a lags 70.0 s, in Orders.T and 1 more"),
     ]
     view = fake.replica("a", *far, peers=UP, problems=("no space left on device",))
     check_incidents(model_of((0, view)), expected)
     growing = [(s, fake.replica("a", behind(s))) for s in range(1, 8)]
     expected = [
-        (Severity.WARNING, "persistence service a lags 7.0 s and falls further behind, in Orders.Trade")
+        (HealthSeverity.WARNING, "persistence service a lags 7.0 s and falls further behind, in Orders.Trade")
     ]
     check_incidents(model_of(*growing), expected, now_s=8)
 
 
 def test_a_provider_that_is_missing_is_an_incident_after_the_bound_of_the_choice() -> None:
-    expected = [(Severity.WARNING, "persistence service a has no provider of Orders.Trade")]
+    expected = [(HealthSeverity.WARNING, "persistence service a has no provider of Orders.Trade")]
     turns = [(s, fake.replica("a", NOBODY, peers=UP)) for s in range(0, 40, 5)]
     check_incidents(model_of(*turns), [], now_s=36)
     turns += [(s, view) for s, (_, view) in zip((36, 37), turns, strict=False)]
@@ -276,7 +276,7 @@ def test_more_replicas_than_the_bound_are_counted_and_told() -> None:
     heard = tuple(HeardReplica(fake.replica(f"i{n}"), START_NS) for n in range(1_001))
     model.apply(Update(replicas=heard), START_NS)
     assert len(model.persistence) == 1_000
-    check_incidents(model, [(Severity.NOTICE, "1 messages did not fit and are not shown")])
+    check_incidents(model, [(HealthSeverity.NOTICE, "1 messages did not fit and are not shown")])
     inbox = Inbox(max_nodes=2)
     for one in heard[:4]:
         inbox.put(one)
@@ -304,10 +304,12 @@ def recorded(path: Path, seconds: int = 130) -> None:
     recorder = Recorder(path, source="domain 7", made_by="test")
     for second in range(seconds):
         now_ns = START_NS + second * S
-        node = Heard(fake.snapshot(1, fake.name_space("A", 1, count=second)), now_ns)
+        node = ReceivedSnapshot(fake.snapshot(1, fake.name_space("A", 1, count=second)), now_ns)
         names = "ab" if second < 70 or second >= 100 else "a"
         shown = tuple(HeardReplica(fake.replica(n, FROM_B, values=second), now_ns) for n in names)
-        lost = (Notice(NoticeKind.REPLICA_LOST, now_ns, "", fake.replica("b").id),) if second == 70 else ()
+        lost = (
+            (FeedNotice(NoticeKind.REPLICA_LOST, now_ns, "", fake.replica("b").id),) if second == 70 else ()
+        )
         recorder.write(Update((node,), notices=lost, replicas=shown), now_ns)
     recorder.close()
 
@@ -343,7 +345,7 @@ def test_what_a_replica_shows_at_its_end_is_recorded_however_soon_it_comes(tmp_p
     for after_ms, view in ((0, shown), (100, shown), (200, dataclasses.replace(shown, ending=True))):
         now_ns = START_NS + after_ms * 1_000_000
         recorder.write(Update(replicas=(HeardReplica(view, now_ns),)), now_ns)
-    lost = Notice(NoticeKind.REPLICA_LOST, START_NS + S, "", shown.id)
+    lost = FeedNotice(NoticeKind.REPLICA_LOST, START_NS + S, "", shown.id)
     recorder.write(Update(notices=(lost,)), START_NS + S)
     recorder.close()
     assert recorder.tally.thinned == 1
@@ -377,7 +379,7 @@ def test_where_there_is_none_the_json_is_empty_and_a_message_says_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorder = Recorder(tmp_path / "r.jsonl", source="domain 7", made_by="test")
-    recorder.write(Update((Heard(fake.snapshot(1), START_NS),)), START_NS)
+    recorder.write(Update((ReceivedSnapshot(fake.snapshot(1), START_NS),)), START_NS)
     recorder.close()
     said = {
         ("--replay", str(tmp_path / "r.jsonl")): "no persistence service was heard up to this moment",

@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from engine.persistence.service.view import PeerView, ReplicaView, WriterView
-from ospltool.live.feed import HeardReplica, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.persistence import WatchedReplica
 from tests import fake
@@ -39,7 +39,7 @@ UP = (PeerView("b", "up"), PeerView("ff", "refused", "it has our name"))
 def view_of(*shown: ReplicaView, after_s: float = 0, text: str = "", lost: str = "") -> View:
     model = SystemModel()
     heard = tuple(HeardReplica(each, START_NS) for each in shown)
-    notices = (Notice(NoticeKind.REPLICA_LOST, START_NS, "", fake.replica(lost).id),) if lost else ()
+    notices = (FeedNotice(NoticeKind.REPLICA_LOST, START_NS, "", fake.replica(lost).id),) if lost else ()
     model.apply(Update(replicas=heard, notices=notices), START_NS)
     return View(
         looked(model, START_NS + int(after_s * S)),

@@ -17,7 +17,7 @@ from engine.runtime.monitor import (
     StoreStatus,
 )
 from engine.tracing.catalogue import catalogue
-from ospltool.live.feed import Heard, HeardReplica, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind, ReceivedSnapshot, Update
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tui import themes
@@ -63,7 +63,7 @@ def telemetry(**changes: object) -> NameSpaceView:
 
 def quiet() -> ScriptedFeed:
     nodes = tuple(
-        Heard(
+        ReceivedSnapshot(
             fake.snapshot(
                 n, orders(), telemetry(), fellows=tuple(fake.fellow(f) for f in (1, 2, 3) if f != n)
             ),
@@ -81,9 +81,9 @@ def aligning() -> ScriptedFeed:
         now_ns = START_NS + second * S
         alignment = AlignmentView("from", node_id(1), samples, 6000, samples * 180, START_NS)
         nodes = (
-            Heard(fake.snapshot(1, orders(), telemetry()), now_ns),
-            Heard(fake.snapshot(2, orders(), telemetry()), now_ns),
-            Heard(
+            ReceivedSnapshot(fake.snapshot(1, orders(), telemetry()), now_ns),
+            ReceivedSnapshot(fake.snapshot(2, orders(), telemetry()), now_ns),
+            ReceivedSnapshot(
                 fake.snapshot(
                     3,
                     orders(complete=False, phase="align", alignments=(alignment,), count=6345 + samples),
@@ -120,8 +120,8 @@ def trouble() -> ScriptedFeed:
         fake.snapshot(4, fake.name_space("Orders", 4, count=17), role="Backup"),
         fake.snapshot(5, orders(master="", confirmed=False, why="every masterPriority is 0")),
     )
-    heard = tuple(Heard(node, START_NS - (9 * S if i == 2 else 0)) for i, node in enumerate(nodes))
-    lost = Notice(NoticeKind.NODE_LOST, START_NS, "", node_id(4))
+    heard = tuple(ReceivedSnapshot(node, START_NS - (9 * S if i == 2 else 0)) for i, node in enumerate(nodes))
+    lost = FeedNotice(NoticeKind.NODE_LOST, START_NS, "", node_id(4))
     told = events(
         (95, 1, "WARNING", "Fellow n4 lost: its lease expired."),
         (61, 2, "SEVERE", "Store /var/lib/ospltool/n2: no space left on device; Orders is kept in memory."),
@@ -180,7 +180,7 @@ def services(heard_ns: int) -> tuple[HeardReplica, ...]:
 def guarded() -> ScriptedFeed:
     """The quiet system with persistence services, of which one is gone."""
     _, update = quiet()._steps[0]
-    lost = Notice(NoticeKind.REPLICA_LOST, START_NS, "", fake.replica("c").id)
+    lost = FeedNotice(NoticeKind.REPLICA_LOST, START_NS, "", fake.replica("c").id)
     more = dataclasses.replace(update, replicas=services(START_NS), notices=(lost,))
     return ScriptedFeed([(START_NS, more)], title="domain 7")
 
@@ -225,9 +225,10 @@ def busy() -> ScriptedFeed:
         event="conflict.native-state",
     )
     early = Update(
-        tuple(Heard(node, START_NS - 20 * S) for node in nodes), replicas=services(START_NS - 20 * S)
+        tuple(ReceivedSnapshot(node, START_NS - 20 * S) for node in nodes),
+        replicas=services(START_NS - 20 * S),
     )
-    heard = tuple(Heard(node, START_NS) for node in nodes)
+    heard = tuple(ReceivedSnapshot(node, START_NS) for node in nodes)
     now = Update(heard, (*QUIET_EVENTS, conflict), replicas=services(START_NS))
     return ScriptedFeed([(START_NS - 20 * S, early), (START_NS, now)], title="domain 7")
 

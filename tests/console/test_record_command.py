@@ -9,7 +9,7 @@ import pytest
 
 from engine.dds.uri import cyclone_uri
 from ospltool.cli.app import main
-from ospltool.live.feed import Heard, Update
+from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.recorder import Recorder
 from tests import fake
 from tests.fake import SECOND_NS, START_NS
@@ -50,7 +50,7 @@ def test_top_says_a_recording_at_a_moment_as_json(tmp_path: Path, capsys: Captur
     for second in range(100):
         now_ns = START_NS + second * S
         shown = fake.snapshot(1, fake.name_space("A", 1, count=second), time_ns=now_ns)
-        recorder.write(Update((Heard(shown, now_ns),)), now_ns)
+        recorder.write(Update((ReceivedSnapshot(shown, now_ns),)), now_ns)
     recorder.close()
 
     def count_at(*arguments: str) -> int:

@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 from engine.core import plain
 from engine.persistence.service.view import ReplicaView
 from engine.runtime.monitor import NodeSnapshot
-from ospltool.live.feed import HeardReplica, Notice, NoticeKind
+from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind
 from ospltool.live.patch import PatchFault, difference, patched
 from ospltool.live.recording import (
     KEY_MARK,
     Caption,
     Delta,
-    Entry,
-    Header,
     Item,
     Key,
     Of,
+    RecordedState,
     RecordingFault,
+    RecordingHeader,
+    RecordingLine,
     Snapshots,
-    State,
     decode_line,
     encode_line,
 )
@@ -35,15 +35,15 @@ SNAPSHOT = fake.snapshot(1, fake.name_space("A", 1), fellows=(fake.fellow(2),))
 REPLICA = fake.replica("a", fake.provided(1), fake.provided(2))
 
 ITEMS: dict[str, Item] = {
-    "header": Header("domain 7", "ospltool 0.1.0"),
+    "header": RecordingHeader("domain 7", "ospltool 0.1.0"),
     "key": Key(3),
-    "node": State(plain.to_plain(SNAPSHOT)),
+    "node": RecordedState(plain.to_plain(SNAPSHOT)),
     "delta": Delta(fake.node_id(1), {"state": ["COMPLETE"]}),
-    "replica": State(plain.to_plain(REPLICA), Of.REPLICA),
+    "replica": RecordedState(plain.to_plain(REPLICA), Of.REPLICA),
     "replica delta": Delta(REPLICA.id, {"values": [3]}, Of.REPLICA),
     "event": fake.event(1, 1, START_NS, "tab\t, ünïcode and \x1b escape"),
-    "notice": Notice(NoticeKind.NODE_LOST, START_NS, "gone", fake.node_id(1)),
-    "replica notice": Notice(NoticeKind.REPLICA_LOST, START_NS, "gone", REPLICA.id),
+    "notice": FeedNotice(NoticeKind.NODE_LOST, START_NS, "gone", fake.node_id(1)),
+    "replica notice": FeedNotice(NoticeKind.REPLICA_LOST, START_NS, "gone", REPLICA.id),
     "caption": Caption("Act 1"),
 }
 
@@ -109,7 +109,7 @@ def test_recordings_of_release_0_1_are_read(name: str) -> None:
     line = encode_line(5, ITEMS[name])
     former = line.replace(b'"replica', b'"instance')
     assert former != line
-    assert decode_line(former, "x:1") == Entry(5, ITEMS[name])
+    assert decode_line(former, "x:1") == RecordingLine(5, ITEMS[name])
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def roundtrip(*shown: NodeSnapshot | ReplicaView) -> list[NodeSnapshot | Replica
     found: list[NodeSnapshot | ReplicaView] = []
     for each in shown:
         entry = decode_line(encode_line(START_NS, writer.encode(each)), "x")
-        assert isinstance(entry.item, State | Delta)
+        assert isinstance(entry.item, RecordedState | Delta)
         heard = reader.decode(reader.take(entry.item), entry.heard_ns)
         assert heard.heard_ns == START_NS
         found.append(heard.view if isinstance(heard, HeardReplica) else heard.snapshot)
@@ -196,6 +196,6 @@ def test_a_delta_is_much_smaller_than_the_snapshot() -> None:
 )
 def test_a_delta_that_does_not_fit_is_refused(item: Delta) -> None:
     reader = Snapshots()
-    reader.take(State(plain.to_plain(SNAPSHOT)))
+    reader.take(RecordedState(plain.to_plain(SNAPSHOT)))
     with pytest.raises(PatchFault):
         reader.take(item)

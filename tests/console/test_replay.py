@@ -7,9 +7,9 @@ import pytest
 
 from engine.runtime.monitor import NodeEvent
 from ospltool.live import recorder as recorder_module
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
-from ospltool.live.recorder import Limits, Recorder, parts_of
+from ospltool.live.recorder import Recorder, RecordingLimits, parts_of
 from ospltool.live.recording import RecordingFault
 from ospltool.live.replay import ReplayFeed
 from tests import fake
@@ -41,7 +41,7 @@ def updates(seconds: int, events_every: int = 10) -> list[tuple[int, Update]]:
     for second in range(seconds):
         now_ns = at(second)
         nodes = tuple(
-            Heard(fake.snapshot(n, fake.name_space("A", 1, count=second), time_ns=now_ns), now_ns)
+            ReceivedSnapshot(fake.snapshot(n, fake.name_space("A", 1, count=second), time_ns=now_ns), now_ns)
             for n in (1, 2)
         )
         events: tuple[NodeEvent, ...] = ()
@@ -49,11 +49,13 @@ def updates(seconds: int, events_every: int = 10) -> list[tuple[int, Update]]:
             events = (fake.event(second, 1, now_ns, f"second {second}"),)
         told.append((now_ns, Update(nodes[: 1 if 70 <= second < 90 else 2], events)))
         if second == 70:
-            told.append((now_ns, Update(notices=(Notice(NoticeKind.NODE_LOST, now_ns, "x", node_id(2)),))))
+            told.append(
+                (now_ns, Update(notices=(FeedNotice(NoticeKind.NODE_LOST, now_ns, "x", node_id(2)),)))
+            )
     return told
 
 
-def record(path: Path, told: list[tuple[int, Update]], limits: Limits | None = None) -> Recorder:
+def record(path: Path, told: list[tuple[int, Update]], limits: RecordingLimits | None = None) -> Recorder:
     recorder = Recorder(path, source="domain 7", made_by="test", limits=limits)
     for now_ns, update in told:
         recorder.write(update, now_ns)
@@ -250,7 +252,7 @@ def test_marks_stay_beside_the_recording(replay: Callable[..., ReplayFeed], tmp_
 
 def test_a_recording_is_bounded_and_read_across_its_files(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "r.jsonl"
-    recorder = record(path, updates(300), Limits(max_file_bytes=20_000, max_files=4))
+    recorder = record(path, updates(300), RecordingLimits(max_file_bytes=20_000, max_files=4))
     files = sorted(p.name for p in tmp_path.iterdir())
     assert files == ["r.jsonl", "r.jsonl.1", "r.jsonl.2", "r.jsonl.3"]
     assert sum(p.stat().st_size for p in tmp_path.iterdir()) < 4 * 25_000
@@ -276,10 +278,12 @@ def test_a_recording_that_is_there_is_rotated_away_not_lost(tmp_path: Path) -> N
 
 
 def test_snapshots_that_come_too_soon_are_thinned_and_counted(tmp_path: Path, clock: Clock) -> None:
-    told = [(at(t / 4), Update((Heard(fake.snapshot(1, time_ns=t), at(t / 4)),))) for t in range(40)]
+    told = [
+        (at(t / 4), Update((ReceivedSnapshot(fake.snapshot(1, time_ns=t), at(t / 4)),))) for t in range(40)
+    ]
     recorder = record(tmp_path / "r.jsonl", told)
     assert recorder.tally.thinned == 30
-    fine = record(tmp_path / "all.jsonl", told, Limits(every_ns=0))
+    fine = record(tmp_path / "all.jsonl", told, RecordingLimits(every_ns=0))
     assert fine.tally.thinned == 0
 
 

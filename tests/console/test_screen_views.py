@@ -17,7 +17,7 @@ from engine.runtime.monitor import (
     StoreStatus,
 )
 from engine.tracing.catalogue import catalogue
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
@@ -45,10 +45,12 @@ def view_of(
 ) -> View:
     """The system that these snapshots make, looked at some seconds later."""
     model = SystemModel()
-    heard = tuple(Heard(snapshot, START_NS) for snapshot in snapshots)
+    heard = tuple(ReceivedSnapshot(snapshot, START_NS) for snapshot in snapshots)
     model.apply(Update(heard, tuple(events)), START_NS)
     if lost:
-        model.apply(Update(notices=(Notice(NoticeKind.NODE_LOST, START_NS, "", node_id(lost)),)), START_NS)
+        model.apply(
+            Update(notices=(FeedNotice(NoticeKind.NODE_LOST, START_NS, "", node_id(lost)),)), START_NS
+        )
     return View(
         looked(model, START_NS + int(after_s * S)),
         START_NS + int(after_s * S),
@@ -246,7 +248,7 @@ def test_who_is_master_and_why_in_each_role() -> None:
 def test_the_masters_since_we_watch_the_newest_first() -> None:
     view = view_of(fake.snapshot(1, fake.name_space("Orders", 1)), after_s=60)
     second = fake.snapshot(2, fake.name_space("Orders", 2, epoch="2/00000002", why="n1 was lost"))
-    view.model.apply(Update((Heard(second, START_NS + 30 * S),)), START_NS + 30 * S)
+    view.model.apply(Update((ReceivedSnapshot(second, START_NS + 30 * S),)), START_NS + 30 * S)
     assert text_of(name_space.history_lines(view, "Orders")) == [
         " 01:03:50   > 30 s  n2 for DefaultRole  2/00000002  n1 was lost",
         " 01:03:20   > 60 s  n1 for DefaultRole  1/00000001  highest masterPriority of n1 200, n2 100, n3 50",
@@ -368,7 +370,7 @@ def group(topic: str, **changes: Any) -> GroupView:
 def settled(*snapshots: NodeSnapshot, **options: Any) -> View:
     """The same snapshots again after ten seconds, so that nothing moves any more."""
     view = view_of(*snapshots, after_s=10, **options)
-    again = tuple(Heard(snapshot, view.now_ns) for snapshot in snapshots)
+    again = tuple(ReceivedSnapshot(snapshot, view.now_ns) for snapshot in snapshots)
     view.model.apply(Update(again), view.now_ns)
     return view
 

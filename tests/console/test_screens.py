@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 
 from engine.runtime.monitor import AlignmentView, DeliveryView, GroupView
 from engine.tracing.catalogue import catalogue
-from ospltool.live.feed import Heard, HeardReplica, Update
+from ospltool.live.feed import HeardReplica, ReceivedSnapshot, Update
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tui.app import ConsoleApp
@@ -55,7 +55,7 @@ def system(**changes: Any) -> ScriptedFeed:
             ),
             **changes,
         )
-        heard.append(Heard(snapshot, START_NS))
+        heard.append(ReceivedSnapshot(snapshot, START_NS))
     conflicts = [
         event(i, "conflict.native-state", namespace=f"s{i % 8 + 1}", fellow=f"n{i}", conflict=str(i))
         for i in range(14)
@@ -258,7 +258,9 @@ def test_a_node_that_was_started_again_does_not_confuse_the_trace(play: Play) ->
     """It counts its events from 1 again."""
     first = tuple(fake.event(n, 1, START_NS - 9 * S + n, f"first run {n}") for n in range(1, 6))
     second = tuple(fake.event(n, 1, START_NS - 5 * S + n, f"second run {n}") for n in range(1, 6))
-    feed = ScriptedFeed([(START_NS, Update((Heard(fake.snapshot(1), START_NS),), (*first, *second)))])
+    feed = ScriptedFeed(
+        [(START_NS, Update((ReceivedSnapshot(fake.snapshot(1), START_NS),), (*first, *second)))]
+    )
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         await pilot.press("7")
@@ -324,7 +326,7 @@ def test_no_screen_obeys_text_from_the_network(play: Play, read_screen: Read, na
     told = fake.event(
         1, 1, START_NS, bad, node_name=bad, state=bad, thread=bad, level=bad, event="conflict.native-state"
     )
-    feed = ScriptedFeed([(START_NS, Update((Heard(snapshot, START_NS),), (told,)))], title=bad)
+    feed = ScriptedFeed([(START_NS, Update((ReceivedSnapshot(snapshot, START_NS),), (told,)))], title=bad)
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         app.go(name, Subject())

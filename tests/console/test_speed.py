@@ -11,7 +11,7 @@ import pytest
 from textual.events import Key
 from textual.pilot import Pilot
 
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, FakeFeed, ScriptedFeed, node_id
 from tests.machine import count_s, slowness
@@ -101,8 +101,8 @@ def test_a_tick_over_a_large_system_leaves_room_for_everything_else(play: Callab
     assert statistics.median(costs_s) < 0.0625 * slowness(statistics.median(counts_s))
 
 
-def heard(number: int, time_ns: int) -> Heard:
-    return Heard(fake.snapshot(number, time_ns=time_ns), time_ns)
+def heard(number: int, time_ns: int) -> ReceivedSnapshot:
+    return ReceivedSnapshot(fake.snapshot(number, time_ns=time_ns), time_ns)
 
 
 def test_a_large_system_is_drawn_seldom_and_its_troubles_at_once(
@@ -111,7 +111,7 @@ def test_a_large_system_is_drawn_seldom_and_its_troubles_at_once(
     """What two hundred nodes say changes the screen each 1.5 s; a new verdict and a key do at once."""
     times = [START_NS + n * SECOND_NS // 4 for n in range(61)]
     steps = [(now_ns, Update(tuple(heard(n, now_ns) for n in range(1, NODES + 1)))) for now_ns in times[:41]]
-    lost = Update(notices=(Notice(NoticeKind.NODE_LOST, times[41], "", node_id(7)),))
+    lost = Update(notices=(FeedNotice(NoticeKind.NODE_LOST, times[41], "", node_id(7)),))
     steps += [(now_ns, lost) for now_ns in times[41:]]
     shown: list[int] = []
 

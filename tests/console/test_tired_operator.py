@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from textual.pilot import Pilot
 
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tui.app import ConsoleApp
@@ -22,10 +22,12 @@ Read = Callable[[ConsoleApp], list[str]]
 
 def system(nodes: int, *gone: int) -> ScriptedFeed:
     heard = tuple(
-        Heard(fake.snapshot(n, fake.name_space("Orders", 1), fake.name_space("Ticks", 1)), START_NS)
+        ReceivedSnapshot(
+            fake.snapshot(n, fake.name_space("Orders", 1), fake.name_space("Ticks", 1)), START_NS
+        )
         for n in range(1, nodes + 1)
     )
-    lost = tuple(Notice(NoticeKind.NODE_LOST, START_NS, "", node_id(n)) for n in gone)
+    lost = tuple(FeedNotice(NoticeKind.NODE_LOST, START_NS, "", node_id(n)) for n in gone)
     return ScriptedFeed([(START_NS, Update(heard, (), lost))], title="domain 7")
 
 
@@ -100,7 +102,7 @@ def test_the_cursor_begins_on_what_needs_attention_and_enter_opens_it(play: Play
 
 def test_the_cursor_is_not_taken_from_a_reader_who_walks_the_matrix(play: Play) -> None:
     feed = system(3)
-    feed.add(START_NS + S, Update(notices=(Notice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2)),)))
+    feed.add(START_NS + S, Update(notices=(FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2)),)))
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         await pilot.press("down")
@@ -130,7 +132,7 @@ def test_one_and_escape_lead_home_from_everywhere(play: Play, way: list[str], ke
 
 def test_the_console_goes_on_below_the_help(play: Play, read_screen: Read) -> None:
     feed = system(3)
-    feed.add(START_NS + 9 * S, Update((Heard(fake.snapshot(4), START_NS + 9 * S),)))
+    feed.add(START_NS + 9 * S, Update((ReceivedSnapshot(fake.snapshot(4), START_NS + 9 * S),)))
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         await pilot.press("question_mark")
@@ -167,7 +169,7 @@ def test_cells_and_rows_are_copied(
 
 def test_nothing_that_a_terminal_obeys_is_copied(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = fake.snapshot(1, fake.name_space("Orders", 1), name="n\x1b]52;c;x\x07\t1")
-    feed = ScriptedFeed([(START_NS, Update((Heard(snapshot, START_NS),)))])
+    feed = ScriptedFeed([(START_NS, Update((ReceivedSnapshot(snapshot, START_NS),)))])
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         told: list[str] = []
@@ -227,9 +229,10 @@ def test_what_is_over_stays_readable_with_its_duration(play: Play, read_screen: 
     feed = system(3, 2)
     back_ns = START_NS + 30 * S
     for second in (30, 31, 32, 33, 40):
-        heard = (Heard(fake.snapshot(2, time_ns=START_NS + second * S), START_NS + second * S),)
+        heard = (ReceivedSnapshot(fake.snapshot(2, time_ns=START_NS + second * S), START_NS + second * S),)
         others = tuple(
-            Heard(fake.snapshot(n, fake.name_space("Orders", 1)), START_NS + second * S) for n in (1, 3)
+            ReceivedSnapshot(fake.snapshot(n, fake.name_space("Orders", 1)), START_NS + second * S)
+            for n in (1, 3)
         )
         feed.add(START_NS + second * S, Update((*heard, *others)))
 
@@ -251,7 +254,7 @@ def test_an_incident_opens_the_trace_at_its_events(play: Play, read_screen: Read
     feed = system(3)
     lost_ns = START_NS + 2 * S
     told = fake.event(5, 1, lost_ns, "Fellow n2 is lost.", level="WARNING")
-    notice = Notice(NoticeKind.NODE_LOST, lost_ns, "", node_id(2))
+    notice = FeedNotice(NoticeKind.NODE_LOST, lost_ns, "", node_id(2))
     feed.add(lost_ns, Update((), (told,), (notice,)))
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
@@ -269,7 +272,7 @@ def test_an_incident_opens_the_trace_at_its_events(play: Play, read_screen: Read
 def test_a_fault_that_begins_rings(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     feed = system(3)
     late_ns = START_NS + 9 * S
-    feed.add(late_ns, Update(notices=(Notice(NoticeKind.NODE_LOST, late_ns, "", node_id(2)),)))
+    feed.add(late_ns, Update(notices=(FeedNotice(NoticeKind.NODE_LOST, late_ns, "", node_id(2)),)))
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         rings: list[int] = []

@@ -13,8 +13,8 @@ from engine.runtime.monitor import GroupView
 from engine.simulator.options import NodePlan
 from ospltool.health.health import Health
 from ospltool.live import export
-from ospltool.live.conflicts import Conflict
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.conflicts import ReportedConflict
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
@@ -41,7 +41,7 @@ def texts(watched: Watched) -> list[str]:
     return [one.what for one in incidents(watched.model, watched.now_ns)]
 
 
-def conflicts(watched: Watched) -> list[Conflict]:
+def conflicts(watched: Watched) -> list[ReportedConflict]:
     watched.take()
     found = watched.model.conflicts.every(watched.model.nodes)
     shown = export.system(watched.model, watched.now_ns)["conflicts"]
@@ -49,7 +49,7 @@ def conflicts(watched: Watched) -> list[Conflict]:
     return found
 
 
-def still_open(watched: Watched) -> list[Conflict]:
+def still_open(watched: Watched) -> list[ReportedConflict]:
     return [one for one in conflicts(watched) if not one.ended_ns]
 
 
@@ -233,13 +233,13 @@ def test_a_key_alone_says_that_a_node_ended_in_order(tmp_path: Path, monkeypatch
 
 def test_a_recording_without_that_word_is_not_taken_for_a_fault_when_a_key_repeats_a_node() -> None:
     model = SystemModel()
-    snapshot = Heard(fake.snapshot(1), START_NS)
+    snapshot = ReceivedSnapshot(fake.snapshot(1), START_NS)
     ends = fake.event(1, 1, START_NS + S, "bye", state="TERMINATING")
-    lost = Notice(NoticeKind.NODE_LOST, START_NS + 2 * S, "x", node_id(1))
+    lost = FeedNotice(NoticeKind.NODE_LOST, START_NS + 2 * S, "x", node_id(1))
     model.apply(Update((snapshot,), (ends,), (lost,)), START_NS + 2 * S)
     model.apply(Update((snapshot,), (), (lost,)), START_NS + 60 * S)
     assert incidents(model, START_NS + 60 * S) == []
-    again = Heard(fake.snapshot(1, time_ns=START_NS + 61 * S), START_NS + 61 * S)
+    again = ReceivedSnapshot(fake.snapshot(1, time_ns=START_NS + 61 * S), START_NS + 61 * S)
     lost = dataclasses.replace(lost, time_ns=START_NS + 62 * S)
     model.apply(Update((again,), (), (lost,)), START_NS + 62 * S)
     assert [one.what for one in incidents(model, START_NS + 62 * S)] == ["n1 is gone"]
@@ -261,7 +261,7 @@ def after(*steps: tuple[float, Any]) -> list[str]:
     now_ns = START_NS
     for seconds, snapshot in steps:
         now_ns = START_NS + int(seconds * S)
-        model.apply(Update((Heard(snapshot, now_ns),)), now_ns)
+        model.apply(Update((ReceivedSnapshot(snapshot, now_ns),)), now_ns)
     return [one.what for one in incidents(model, now_ns)]
 
 
@@ -300,7 +300,7 @@ def test_the_domain_comes_before_the_nodes_that_are_lost_with_it() -> None:
     watched = started()
     watched.scenario.kill("n1", "n2", "n3")
     watched.scenario.run(1)
-    lost = Notice(NoticeKind.DOMAIN_LOST, watched.now_ns, "nobody is in reach")
+    lost = FeedNotice(NoticeKind.DOMAIN_LOST, watched.now_ns, "nobody is in reach")
     watched.tell(Update(notices=(lost,)))
     assert texts(watched)[0] == "the domain is out of reach"
     view = watched.view()
@@ -312,7 +312,7 @@ def test_a_domain_whose_nodes_have_ended_in_order_is_not_at_fault() -> None:
     assert findings.title(watched.view(), (), 0, running=False).startswith("no findings: what 3 nodes")
     watched.scenario.stop("n1", "n2", "n3")
     watched.scenario.run(5)
-    watched.tell(Update(notices=(Notice(NoticeKind.DOMAIN_LOST, watched.now_ns, "nobody is in reach"),)))
+    watched.tell(Update(notices=(FeedNotice(NoticeKind.DOMAIN_LOST, watched.now_ns, "nobody is in reach"),)))
     assert incidents(watched.model, watched.now_ns) == []
 
 
@@ -337,10 +337,12 @@ def test_a_mastership_is_dated_by_its_node_not_by_the_console() -> None:
 
 def test_a_node_that_does_not_say_since_when_it_follows_is_no_older_than_known() -> None:
     model = SystemModel()
-    model.apply(Update((Heard(fake.snapshot(1, fake.name_space("Orders", 1)), START_NS),)), START_NS)
+    model.apply(
+        Update((ReceivedSnapshot(fake.snapshot(1, fake.name_space("Orders", 1)), START_NS),)), START_NS
+    )
     (mastership,) = model.masterships["Orders", "DefaultRole"]
     assert (mastership.is_exact, mastership.since_ns) == (False, START_NS)
     told = fake.name_space("Orders", 1, master_since_ns=START_NS - 50 * S)
-    model.apply(Update((Heard(fake.snapshot(2, told), START_NS + S),)), START_NS + S)
+    model.apply(Update((ReceivedSnapshot(fake.snapshot(2, told), START_NS + S),)), START_NS + S)
     (mastership,) = model.masterships["Orders", "DefaultRole"]
     assert (mastership.is_exact, mastership.since_ns) == (True, START_NS - 49 * S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
 from engine.simulator.observing import LOOK_S, Gone, Observer, Seen
 from engine.simulator.schedule import START_NS
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests.health.looking import looked
 from tests.simulation.scenarios import Scenario
@@ -43,10 +43,14 @@ class Watched:
 
     def take(self) -> None:
         """Hand to the model what the nodes have shown."""
-        snapshots = [Heard(one.item, one.time_ns) for one in self._seen if isinstance(one.item, NodeSnapshot)]
+        snapshots = [
+            ReceivedSnapshot(one.item, one.time_ns)
+            for one in self._seen
+            if isinstance(one.item, NodeSnapshot)
+        ]
         events = [one.item for one in self._seen if isinstance(one.item, NodeEvent)]
         notices = [
-            Notice(NoticeKind.NODE_LOST, one.time_ns, "its run has ended", one.item.node)
+            FeedNotice(NoticeKind.NODE_LOST, one.time_ns, "its run has ended", one.item.node)
             for one in self._seen
             if isinstance(one.item, Gone)
         ]

@@ -8,7 +8,7 @@ import itertools
 from engine.core import plain
 from engine.runtime.monitor import GroupView
 from ospltool.live.patch import difference
-from ospltool.live.recording import Delta, Header, Item, Key, State, encode_line
+from ospltool.live.recording import Delta, Item, Key, RecordedState, RecordingHeader, encode_line
 from tests import fake
 
 SECOND_NS = 1_000_000_000
@@ -27,7 +27,7 @@ def recording(sizes: list[int]) -> bytes:
         )
         for size in sizes
     ]
-    items: list[Item] = [Header("domain 7", "test"), Key(1), State(states[0])]
+    items: list[Item] = [RecordingHeader("domain 7", "test"), Key(1), RecordedState(states[0])]
     for before, after in itertools.pairwise(states):
         items.append(Delta(after["id"], difference(before, after) or {}))
     return b"".join(encode_line(fake.START_NS + n * 2 * SECOND_NS, item) for n, item in enumerate(items))

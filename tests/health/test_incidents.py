@@ -13,7 +13,7 @@ from engine.simulator.options import NodePlan
 from ospltool.health.expectation import Expectation, ExpectedSpace
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
 from tests.console.watched import S, Watched
@@ -210,7 +210,7 @@ def test_a_power_failure_is_one_incident_and_a_stop_of_all_is_none() -> None:
         ward.start()
         (ward.scenario.stop if stops else ward.scenario.kill)("n1", "n2", "n3")
         ward.run(1)
-        ward.watched.tell(Update(notices=(Notice(NoticeKind.DOMAIN_LOST, ward.watched.now_ns, ""),)))
+        ward.watched.tell(Update(notices=(FeedNotice(NoticeKind.DOMAIN_LOST, ward.watched.now_ns, ""),)))
         ward.run(4)
         ward.check(*(() if stops else (("DUL-DOMAIN-LOST", "domain"),)))
         assert ward.health.verdict.word == ("UNKNOWN" if stops else "ERROR")
@@ -226,7 +226,7 @@ def silent_then_heard(*moments: float) -> tuple[SystemModel, Health]:
     for tenth in range(round(moments[-1] * 10) + 1):
         now_ns = START_NS + tenth * S // 10
         heard = [moment for moment in moments if round(moment * 10) == tenth]
-        update = Update((Heard(fake.snapshot(1, time_ns=now_ns), now_ns),)) if heard else Update()
+        update = Update((ReceivedSnapshot(fake.snapshot(1, time_ns=now_ns), now_ns),)) if heard else Update()
         model.apply(update, now_ns)
         health.update(now_ns)
     return model, health
@@ -248,14 +248,14 @@ def test_a_gap_in_what_is_heard_is_no_end() -> None:
 
 def test_an_acknowledged_incident_stays_until_it_gets_worse() -> None:
     model = SystemModel()
-    model.apply(Update((Heard(fake.snapshot(1), START_NS),)), START_NS)
+    model.apply(Update((ReceivedSnapshot(fake.snapshot(1), START_NS),)), START_NS)
     health = looked(model, START_NS + 3 * S)
     (found,) = health.open
     assert health.acknowledge(found.key)
     assert not health.acknowledge("nothing")
     health.update(START_NS + 4 * S)
     assert health.open[0].acknowledged_ns == START_NS + 3 * S
-    model.apply(Update(notices=(Notice(NoticeKind.NODE_LOST, START_NS + 5 * S, "", node_id(1)),)), 0)
+    model.apply(Update(notices=(FeedNotice(NoticeKind.NODE_LOST, START_NS + 5 * S, "", node_id(1)),)), 0)
     health.update(START_NS + 5 * S)
     (found,) = health.open
     assert (found.code.id, found.acknowledged_ns) == ("DUL-NODE-GONE", 0)
@@ -267,8 +267,8 @@ def test_what_is_over_is_as_grave_as_it_was_at_its_worst() -> None:
     for second in range(30):
         now_ns = START_NS + second * S
         heard = fake.snapshot(1, time_ns=now_ns, started_ns=START_NS + (10 * S if second > 9 else 0))
-        gone = (Notice(NoticeKind.NODE_LOST, now_ns, "", node_id(1)),) if second == 5 else ()
-        alive = (Heard(heard, now_ns),) if not 2 < second < 10 else ()
+        gone = (FeedNotice(NoticeKind.NODE_LOST, now_ns, "", node_id(1)),) if second == 5 else ()
+        alive = (ReceivedSnapshot(heard, now_ns),) if not 2 < second < 10 else ()
         model.apply(Update(alive, notices=gone), now_ns)
         health.update(now_ns)
     assert [(one.who, one.severity.name) for one in health.closed] == [("n1", "ERROR")]
@@ -276,10 +276,10 @@ def test_what_is_over_is_as_grave_as_it_was_at_its_worst() -> None:
 
 def test_a_recording_that_is_wound_back_begins_anew() -> None:
     model = SystemModel()
-    model.apply(Update((Heard(fake.snapshot(1), START_NS),)), START_NS)
+    model.apply(Update((ReceivedSnapshot(fake.snapshot(1), START_NS),)), START_NS)
     health = looked(model, START_NS + 3 * S)
     assert health.open
-    model.apply(Update((Heard(fake.snapshot(1), START_NS),), restart=True), START_NS)
+    model.apply(Update((ReceivedSnapshot(fake.snapshot(1), START_NS),), restart=True), START_NS)
     health.update(START_NS)
     assert (health.open, health.closed) == ([], [])
 
@@ -287,7 +287,7 @@ def test_a_recording_that_is_wound_back_begins_anew() -> None:
 def many(count: int) -> Any:
     """A lot of nodes that are silent, each of its own."""
     everybody = tuple(fake.fellow(n) for n in range(1, count + 1))
-    return tuple(Heard(fake.snapshot(n, fellows=everybody), START_NS) for n in range(1, count + 1))
+    return tuple(ReceivedSnapshot(fake.snapshot(n, fellows=everybody), START_NS) for n in range(1, count + 1))
 
 
 def test_open_incidents_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

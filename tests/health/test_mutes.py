@@ -11,7 +11,7 @@ import pytest
 from ospltool.health.expectation import Expectation
 from ospltool.health.health import Health
 from ospltool.health.mutes import Mutes, place
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS as S
@@ -35,7 +35,10 @@ class Case:
     def hear(self, *numbers: int, seconds: float = 3) -> None:
         self.now_ns += int(seconds * S)
         fellows = tuple(fake.fellow(n) for n in (1, 2, 3))
-        heard = (Heard(fake.snapshot(n, fellows=fellows, time_ns=self.now_ns), self.now_ns) for n in numbers)
+        heard = (
+            ReceivedSnapshot(fake.snapshot(n, fellows=fellows, time_ns=self.now_ns), self.now_ns)
+            for n in numbers
+        )
         self.model.apply(Update(tuple(heard)), self.now_ns)
         self.health.update(self.now_ns)
 
@@ -87,7 +90,7 @@ def test_a_muted_silent_node_that_is_gone_is_told() -> None:
     case.hear(1)
     case.health.mute("DUL-NODE-SILENT", "n2", MINUTE_NS)
     case.check("", "n2")
-    lost = Notice(NoticeKind.NODE_LOST, case.now_ns, "", node_id(2))
+    lost = FeedNotice(NoticeKind.NODE_LOST, case.now_ns, "", node_id(2))
     case.model.apply(Update(notices=(lost,)), case.now_ns)
     case.hear(1)
     case.check("n2", "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.runtime.monitor import NodeSnapshot
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS as S
@@ -20,13 +20,13 @@ def node(number: int, **changes: int) -> NodeSnapshot:
 @pytest.mark.parametrize("is_power_failure", [False, True])
 def test_a_restart_is_told_unless_the_whole_domain_was_away(is_power_failure: bool) -> None:
     model = SystemModel()
-    model.apply(Update(snapshots=(Heard(node(1, pid=1), START_NS),)), START_NS)
+    model.apply(Update(snapshots=(ReceivedSnapshot(node(1, pid=1), START_NS),)), START_NS)
     lost, found = (
-        Notice(kind, START_NS + S, "") for kind in (NoticeKind.DOMAIN_LOST, NoticeKind.DOMAIN_FOUND)
+        FeedNotice(kind, START_NS + S, "") for kind in (NoticeKind.DOMAIN_LOST, NoticeKind.DOMAIN_FOUND)
     )
     if is_power_failure:
         model.apply(Update(notices=(lost,)), START_NS + S)
-    again = Heard(node(1, pid=2, started_ns=START_NS + S), START_NS + 2 * S)
+    again = ReceivedSnapshot(node(1, pid=2, started_ns=START_NS + S), START_NS + 2 * S)
     notices = (found,) if is_power_failure else ()
     model.apply(Update(snapshots=(again,), notices=notices), START_NS + 2 * S)
     codes = [one.code.id for one in incidents(model, START_NS + 2 * S)]
@@ -35,14 +35,16 @@ def test_a_restart_is_told_unless_the_whole_domain_was_away(is_power_failure: bo
 
 def test_a_node_that_was_lost_with_the_domain_has_time_to_come_back() -> None:
     model = SystemModel()
-    model.apply(Update(snapshots=tuple(Heard(node(number), START_NS) for number in (1, 2))), START_NS)
-    lost, found = (
-        Notice(kind, START_NS + S, "") for kind in (NoticeKind.DOMAIN_LOST, NoticeKind.DOMAIN_FOUND)
+    model.apply(
+        Update(snapshots=tuple(ReceivedSnapshot(node(number), START_NS) for number in (1, 2))), START_NS
     )
-    gone = Notice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2))
+    lost, found = (
+        FeedNotice(kind, START_NS + S, "") for kind in (NoticeKind.DOMAIN_LOST, NoticeKind.DOMAIN_FOUND)
+    )
+    gone = FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2))
     model.apply(Update(notices=(lost, gone)), START_NS + S)
     model.apply(Update(notices=(found,)), START_NS + S)
     for seconds, codes in ((2, set()), (12, {"DUL-NODE-GONE"})):
-        again = Heard(node(1), START_NS + seconds * S)
+        again = ReceivedSnapshot(node(1), START_NS + seconds * S)
         model.apply(Update(snapshots=(again,)), START_NS + seconds * S)
         assert {one.code.id for one in incidents(model, START_NS + seconds * S)} == codes

@@ -20,7 +20,7 @@ from engine.runtime.monitor import (
 )
 from ospltool.health.expectation import Expectation
 from ospltool.health.health import Health
-from ospltool.live.feed import Heard, Notice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
@@ -45,12 +45,12 @@ def check_signs(
     expected: list[tuple[str, str, str]],
     *,
     after_s: float = 1,
-    notices: tuple[Notice, ...] = (),
+    notices: tuple[FeedNotice, ...] = (),
     dropped: int = 0,
 ) -> None:
     """The incidents are these (code, who, what), worst first."""
     model = SystemModel()
-    heard = tuple(Heard(snapshot, START_NS) for snapshot in snapshots)
+    heard = tuple(ReceivedSnapshot(snapshot, START_NS) for snapshot in snapshots)
     model.apply(Update(snapshots=heard, notices=notices, dropped=dropped), START_NS)
     found = incidents(model, START_NS + int(after_s * S))
     assert [(one.code.id, one.who, one.what) for one in found] == expected
@@ -71,7 +71,7 @@ def test_a_lazy_node_that_has_what_its_readers_want_is_quiet_and_no_copy(phase: 
     shown = [fake.snapshot(1, lazy, fellows=(fake.fellow(2),)), keeper]
     check_signs(shown, [])
     model = SystemModel()
-    model.apply(Update(snapshots=tuple(Heard(each, START_NS) for each in shown)), START_NS)
+    model.apply(Update(snapshots=tuple(ReceivedSnapshot(each, START_NS) for each in shown)), START_NS)
     (of_orders,) = looked(model, START_NS + S).redundancies
     assert (of_orders.held, of_orders.coming) == ((node_id(2),), ())
 
@@ -234,7 +234,7 @@ def test_what_a_node_told_holds_until_it_tells_otherwise_or_is_restarted(name: s
     event, text, code, closing = EVENTS[name]
     model = SystemModel()
     told = fake.event(1, 1, START_NS, text, event=event, level="WARNING")
-    model.apply(Update((Heard(node(), START_NS),), (told,)), START_NS)
+    model.apply(Update((ReceivedSnapshot(node(), START_NS),), (told,)), START_NS)
     found = incidents(model, START_NS + S)
     assert [(one.code.id, one.who, one.what) for one in found] == [(code, "n1", f"n1 says: {text}")]
     if closing:
@@ -245,7 +245,7 @@ def test_what_a_node_told_holds_until_it_tells_otherwise_or_is_restarted(name: s
         again = node(time_ns=START_NS + S, started_ns=START_NS + S, pid=1)
         ends = fake.event(2, 1, START_NS + S, "bye", state="TERMINATED")
         model.apply(Update(events=(ends,)), START_NS + S)
-        model.apply(Update((Heard(again, START_NS + S),)), START_NS + S)
+        model.apply(Update((ReceivedSnapshot(again, START_NS + S),)), START_NS + S)
     assert incidents(model, START_NS + 2 * S) == []
 
 
@@ -253,7 +253,7 @@ def test_what_an_earlier_run_told_does_not_hold_although_the_node_remembers_it()
     model = SystemModel()
     event, text, _, _ = EVENTS["a thread that is stuck"]
     past = fake.event(1, 1, START_NS - 601 * S, text, event=event, level="WARNING")
-    model.apply(Update((Heard(node(), START_NS),), (past,)), START_NS)
+    model.apply(Update((ReceivedSnapshot(node(), START_NS),), (past,)), START_NS)
     assert incidents(model, START_NS + S) == []
 
 
@@ -262,10 +262,10 @@ def test_a_late_heartbeat_is_about_the_fellow_and_part_of_its_loss() -> None:
     text = "Heartbeat of fellow n2 came after 1.8 seconds (its period is 0.5, it is lost after 2.0)."
     told = fake.event(1, 1, START_NS, text, event="fellow.late", level="WARNING")
     shown = (node(1, fellows=(fake.fellow(2),)), node(2, fellows=(fake.fellow(1),)))
-    model.apply(Update(tuple(Heard(one, START_NS) for one in shown), (told,)), START_NS)
+    model.apply(Update(tuple(ReceivedSnapshot(one, START_NS) for one in shown), (told,)), START_NS)
     found = incidents(model, START_NS + S)
     assert [(one.code.id, one.who) for one in found] == [("DUL-HEARTBEAT-LATE", "n2")]
-    model.apply(Update(notices=(Notice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2)),)), START_NS)
+    model.apply(Update(notices=(FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2)),)), START_NS)
     found = incidents(model, START_NS + S)
     assert [(one.code.id, one.who) for one in found] == [("DUL-NODE-GONE", "n2")]
     assert f"n1 says: {text}" in found[0].signs
@@ -277,7 +277,7 @@ def test_a_short_stall_is_none_and_a_long_one_is_forgotten_after_a_minute() -> N
         model = SystemModel()
         told = fake.event(1, 1, START_NS, text.format(seconds), event="watch.stalled", level="WARNING")
         now_ns = START_NS + after_s * S
-        model.apply(Update((Heard(node(time_ns=now_ns), now_ns),), (told,)), now_ns)
+        model.apply(Update((ReceivedSnapshot(node(time_ns=now_ns), now_ns),), (told,)), now_ns)
         assert len(incidents(model, now_ns)) == count
 
 
@@ -329,8 +329,8 @@ def test_a_silent_node_hides_what_it_said_before() -> None:
 
 def test_a_lost_domain_takes_in_the_lost_nodes() -> None:
     notices = (
-        Notice(NoticeKind.NODE_LOST, START_NS, "", node_id(1)),
-        Notice(NoticeKind.DOMAIN_LOST, START_NS - S, ""),
+        FeedNotice(NoticeKind.NODE_LOST, START_NS, "", node_id(1)),
+        FeedNotice(NoticeKind.DOMAIN_LOST, START_NS - S, ""),
     )
     check_signs([node()], [("DUL-DOMAIN-LOST", "domain", "the domain is out of reach")], notices=notices)
 
@@ -339,7 +339,7 @@ def held_for_long(*snapshots: NodeSnapshot, seconds: int = 10) -> SystemModel:
     model = SystemModel()
     for moment in (0, seconds * S):
         shown = (dataclasses.replace(one, update_period_ns=S) for one in snapshots)
-        heard = tuple(Heard(one, START_NS + moment) for one in shown)
+        heard = tuple(ReceivedSnapshot(one, START_NS + moment) for one in shown)
         model.apply(Update(snapshots=heard), START_NS + moment)
     return model
 
@@ -445,7 +445,7 @@ def test_a_node_that_starts_has_more_time_to_meet_the_others(state: str, told_s:
     for second in range(told_s + 1):
         now_ns = START_NS + second * S
         nodes = (node(1, state=state), node(2))
-        model.apply(Update(snapshots=tuple(Heard(one, now_ns) for one in nodes)), now_ns)
+        model.apply(Update(snapshots=tuple(ReceivedSnapshot(one, now_ns) for one in nodes)), now_ns)
         health.update(now_ns)
         told += [second for one in health.open if one.code.id == "DUL-PARTIAL-MESH"]
     assert told[0] == told_s
@@ -467,8 +467,12 @@ def test_what_was_dropped_is_said() -> None:
 
 def test_errors_come_first_and_the_oldest_before_the_newer() -> None:
     model = SystemModel()
-    model.apply(Update(snapshots=tuple(Heard(node(n), START_NS + n * S) for n in (2, 3, 1))), START_NS)
-    model.apply(Update(notices=(Notice(NoticeKind.NODE_LOST, START_NS + 9 * S, "", node_id(3)),)), START_NS)
+    model.apply(
+        Update(snapshots=tuple(ReceivedSnapshot(node(n), START_NS + n * S) for n in (2, 3, 1))), START_NS
+    )
+    model.apply(
+        Update(notices=(FeedNotice(NoticeKind.NODE_LOST, START_NS + 9 * S, "", node_id(3)),)), START_NS
+    )
     found = looked(model, START_NS + 60 * S).open
     assert [one.what for one in found] == ["n3 is gone", "n1 is silent", "n2 is silent"]
 
@@ -478,7 +482,7 @@ def test_a_part_is_no_complete_node_and_where_nobody_has_more_that_is_an_error()
     what = "Orders: no node has the whole set; n1 may have parts of it"
     check_signs([fake.snapshot(1, lazy)], [("DUL-ONLY-PARTS", "Orders", what)])
     model = SystemModel()
-    model.apply(Update(snapshots=(Heard(fake.snapshot(1, lazy), START_NS),)), START_NS)
+    model.apply(Update(snapshots=(ReceivedSnapshot(fake.snapshot(1, lazy), START_NS),)), START_NS)
     verdict = looked(model, START_NS + S).verdict
     assert verdict.text == "ERROR · 1 error · 0 of 1 node complete, 1 with less than a whole set"
 
@@ -488,5 +492,5 @@ def test_a_set_that_comes_from_parts_is_no_complete_node() -> None:
     what = "Orders: the set of n1 comes from parts that Lazy nodes had kept"
     check_signs([fake.snapshot(1, made)], [("DUL-SET-FROM-PARTS", "Orders", what)])
     model = SystemModel()
-    model.apply(Update(snapshots=(Heard(fake.snapshot(1, made), START_NS),)), START_NS)
+    model.apply(Update(snapshots=(ReceivedSnapshot(fake.snapshot(1, made), START_NS),)), START_NS)
     assert "0 of 1 node complete, 1 with less" in looked(model, START_NS + S).verdict.text

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.dds.uri import cyclone_uri
-from ospltool.live.feed import Heard, Update
+from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests.health.looking import incidents
 from tests.integration.configurations import Settings, Space
@@ -27,7 +27,7 @@ def said(view: Watch, *names: str) -> list[str]:
     model, now_ns = SystemModel(), time.time_ns()
     shown = [node for name in names if (node := view.node(name)) is not None]
     for heard_ns in (now_ns - HOUR_NS, now_ns):
-        model.apply(Update(snapshots=tuple(Heard(node, heard_ns) for node in shown)), heard_ns)
+        model.apply(Update(snapshots=tuple(ReceivedSnapshot(node, heard_ns) for node in shown)), heard_ns)
     return [sign for one in incidents(model, now_ns) for sign in (*one.signs, one.next, one.why)]
 
 

@@ -10,7 +10,7 @@ import pytest
 from engine.core import plain
 from engine.runtime.monitor import GroupView
 from ospltool.cli import app
-from ospltool.live.recording import Header, Item, Key, State, encode_line
+from ospltool.live.recording import Item, Key, RecordedState, RecordingHeader, encode_line
 from tests import fake
 
 GROUP = GroupView("A", "depot", "Items", "depot::Item", "PERSISTENT", 7, 5, 70, "ab", 99, 7, 0)
@@ -25,9 +25,9 @@ def recording(tmp_path: Path) -> Path:
         fake.snapshot(1, fake.name_space("A", 1), groups=(GROUP,), groups_left_out=3),
     ]
     items: list[Item] = [
-        Header("domain 7", "ospltool"),
+        RecordingHeader("domain 7", "ospltool"),
         Key(0),
-        *(State(plain.to_plain(node)) for node in nodes),
+        *(RecordedState(plain.to_plain(node)) for node in nodes),
     ]
     path = tmp_path / "recording.jsonl"
     path.write_bytes(b"".join(encode_line(fake.START_NS + n, item) for n, item in enumerate(items)))

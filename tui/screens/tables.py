@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from textual import on
 
-from ospltool.live.conflicts import Conflict
+from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.groups import GroupKey
 from ospltool.live.nodes import Node
 from tui.cells import Line
@@ -24,15 +24,15 @@ class ConflictsScreen(TableScreen):
     TITLE_OF_SCREEN = "conflicts"
     FILTER_FIELDS = conflicts.FIELDS
 
-    def table(self, view: View, width: int) -> Rows[Conflict]:
+    def table(self, view: View, width: int) -> Rows[ReportedConflict]:
         """Return the conflicts."""
         return conflicts.conflicts(view, width)
 
-    def table_title(self, view: View, rows: Rows[Conflict]) -> str:
+    def table_title(self, view: View, rows: Rows[ReportedConflict]) -> str:
         """Return the title of the table."""
         return conflicts.title(view, rows)
 
-    def about(self, view: View, row: Conflict, width: int) -> list[Line]:
+    def about(self, view: View, row: ReportedConflict, width: int) -> list[Line]:
         """Return the conflict in the words of the node."""
         return conflicts.conflict_lines(view, row, width)
 

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from engine.runtime.monitor import NameSpaceView, NodeEvent
 from ospltool.live.nodes import Node
-from ospltool.live.progress import Progress
+from ospltool.live.progress import AlignmentProgress
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, single
 from tui.viewmodel.base import View, plural
@@ -27,7 +27,7 @@ class Running(NamedTuple):
 
     node: Node
     space: NameSpaceView
-    progress: Progress
+    progress: AlignmentProgress
 
 
 def running(view: View) -> list[tuple[str, Running]]:

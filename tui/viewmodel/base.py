@@ -6,9 +6,9 @@ import dataclasses
 from typing import Final
 
 from engine.runtime.monitor import NameSpaceView
-from ospltool.health.codes import Severity
-from ospltool.health.health import Health, Verdict
-from ospltool.live.feed import Timeline
+from ospltool.health.codes import HealthSeverity
+from ospltool.health.health import Health, SystemVerdict
+from ospltool.live.feed import ReplayPosition
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node, Presence
 from tui import text
@@ -79,7 +79,7 @@ class Elsewhere:
     """A system that is watched too, and how it is."""
 
     title: str
-    verdict: Verdict
+    verdict: SystemVerdict
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Status:
     """Whether the picture is frozen."""
     behind_ns: int = 0
     """Time for which the picture has been frozen."""
-    timeline: Timeline | None = None
+    timeline: ReplayPosition | None = None
     """Position in a recording or simulation; None for a live system."""
     screens: tuple[str, ...] = ()
     """Names of the screens with tabs."""
@@ -180,12 +180,12 @@ def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span
     return Span(glyphs.idle), min(held, 0.999)
 
 
-def severity_sign(glyphs: Glyphs, severity: Severity) -> tuple[str, Tone]:
+def severity_sign(glyphs: Glyphs, severity: HealthSeverity) -> tuple[str, Tone]:
     """Return the sign and the tone of an incident."""
     return {
-        Severity.ERROR: (glyphs.fault, Tone.FAULT),
-        Severity.WARNING: (glyphs.warn, Tone.WARN),
-        Severity.NOTICE: (glyphs.idle, Tone.DIM),
+        HealthSeverity.ERROR: (glyphs.fault, Tone.FAULT),
+        HealthSeverity.WARNING: (glyphs.warn, Tone.WARN),
+        HealthSeverity.NOTICE: (glyphs.idle, Tone.DIM),
     }[severity]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ospltool.live.conflicts import Conflict
+from ospltool.live.conflicts import ReportedConflict
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, single
 from tui.viewmodel.base import View
@@ -11,7 +11,7 @@ from tui.viewmodel.tables import Rows
 FIELDS = ("node", "fellow", "ns", "cause", "policy", "state")
 
 
-def conflicts(view: View, width: int) -> Rows[Conflict]:
+def conflicts(view: View, width: int) -> Rows[ReportedConflict]:
     """Return the conflicts as a table."""
     columns = (
         Column("mark", "", 1),
@@ -25,7 +25,7 @@ def conflicts(view: View, width: int) -> Rows[Conflict]:
         Column("outcome", "outcome", 8, grow=3),
     )
 
-    def render(one: Conflict, key: str) -> Cell:
+    def render(one: ReportedConflict, key: str) -> Cell:
         is_open = not one.ended_ns
         if key == "mark":
             return (Span(view.glyphs.conflict, Tone.CONFLICT) if is_open else Span(view.glyphs.ok, Tone.DIM),)
@@ -49,7 +49,7 @@ def conflicts(view: View, width: int) -> Rows[Conflict]:
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
 
 
-def _keeps(view: View, one: Conflict) -> bool:
+def _keeps(view: View, one: ReportedConflict) -> bool:
     return view.filter.matches(
         {
             "node": one.node_name,
@@ -63,12 +63,12 @@ def _keeps(view: View, one: Conflict) -> bool:
     )
 
 
-def _lasted(one: Conflict) -> str:
+def _lasted(one: ReportedConflict) -> str:
     elapsed_ns = one.ended_ns - one.began_ns
     return f"{elapsed_ns / 1e9:.2f} s" if 0 <= elapsed_ns < 100_000_000_000 and one.ended_ns else ""
 
 
-def conflict_lines(view: View, one: Conflict, width: int) -> list[Line]:
+def conflict_lines(view: View, one: ReportedConflict, width: int) -> list[Line]:
     """Return one conflict in full."""
     when = text.moment(one.began_ns) if one.began_ns else "now"
     ended = f", ended {text.moment(one.ended_ns)}" if one.ended_ns else ", open"
@@ -82,7 +82,7 @@ def none_lines() -> list[Line]:
     return [(Span(" no conflicts yet", Tone.DIM),)]
 
 
-def title(view: View, rows: Rows[Conflict]) -> str:
+def title(view: View, rows: Rows[ReportedConflict]) -> str:
     """Return the title with the numbers of open, ended and hidden conflicts."""
     every = view.model.conflicts.every(view.model.nodes)
     over = sum(1 for one in every if one.ended_ns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 
-from ospltool.health.codes import Severity
+from ospltool.health.codes import HealthSeverity
 from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Node, Presence
 from tui.viewmodel.base import View
@@ -25,7 +25,7 @@ def ranks(view: View, incidents: Sequence[Incident]) -> Mapping[str, Rank]:
     """Return the rank of every node, by its id."""
     found = {node.id: _rank(view, node) for node in view.model.nodes.values()}
     for incident in incidents:
-        if incident.severity is not Severity.NOTICE:
+        if incident.severity is not HealthSeverity.NOTICE:
             for node in incident.subjects:
                 if node in found:
                     found[node] = min(found[node], Rank(incident.severity))

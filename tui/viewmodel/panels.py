@@ -11,11 +11,11 @@ from rich.cells import cell_len
 
 from engine.runtime.monitor import DeliveryView, NameSpaceView, NodeEvent
 from engine.tracing.levels import Level
-from ospltool.health.codes import Severity
-from ospltool.health.health import UNKNOWN, Verdict
+from ospltool.health.codes import HealthSeverity
+from ospltool.health.health import UNKNOWN, SystemVerdict
 from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Node
-from ospltool.live.progress import Progress
+from ospltool.live.progress import AlignmentProgress
 from tui import text
 from tui.cells import Line, Span, Tone, fit_line, plain
 from tui.viewmodel.base import Elsewhere, Status, Subject, View, plural, severity_sign
@@ -179,8 +179,8 @@ def summary(view: View) -> Line:
     return (Span(f" {sign} {verdict.word}", tone), Span(f"{gap}{said}", Tone.DIM))
 
 
-def _verdict_sign(view: View, verdict: Verdict) -> tuple[str, Tone]:
-    if verdict.worst in (None, Severity.NOTICE):
+def _verdict_sign(view: View, verdict: SystemVerdict) -> tuple[str, Tone]:
+    if verdict.worst in (None, HealthSeverity.NOTICE):
         return view.glyphs.idle if verdict.word == UNKNOWN else view.glyphs.ok, Tone.DIM
     return severity_sign(view.glyphs, verdict.worst)
 
@@ -199,7 +199,7 @@ def incident_line(view: View, incident: Incident) -> Line:
     )
 
 
-def alignment_line(view: View, node: Node, space: NameSpaceView, progress: Progress) -> Line:
+def alignment_line(view: View, node: Node, space: NameSpaceView, progress: AlignmentProgress) -> Line:
     """Return one running alignment: who from whom, how far, how fast, how long still."""
     glyphs = view.glyphs
     full, empty = glyphs.bar(progress.fraction, 10)
@@ -263,7 +263,7 @@ def severe(view: View) -> dict[str, tuple[str, ...]]:
     return {
         one.key: (one.code.id, one.who, one.what)
         for one in current_incidents(view)
-        if one.severity is Severity.ERROR
+        if one.severity is HealthSeverity.ERROR
     }
 
 

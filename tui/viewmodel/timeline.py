@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ospltool.health.codes import Severity
+from ospltool.health.codes import HealthSeverity
 from tui import text
 from tui.cells import Line, Span, Tone
 from tui.viewmodel.base import View, plural
@@ -42,8 +42,8 @@ def moments(view: View, begin_ns: int) -> Iterator[tuple[int, Tone]]:
     """Return when incidents began and nodes reported grave events, also before the console's start."""
     health = view.health
     for one in health.every:
-        if one.since_ns >= begin_ns and one.severity is not Severity.NOTICE:
-            yield one.since_ns, Tone.FAULT if one.severity is Severity.ERROR else Tone.WARN
+        if one.since_ns >= begin_ns and one.severity is not HealthSeverity.NOTICE:
+            yield one.since_ns, Tone.FAULT if one.severity is HealthSeverity.ERROR else Tone.WARN
     for event in reversed(view.model.events):
         if event.time_ns < begin_ns:
             return

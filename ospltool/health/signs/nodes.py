@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ospltool.health.codes import Severity
+from ospltool.health.codes import HealthSeverity
 from ospltool.health.scene import Scene
 from ospltool.health.sign import SECOND_NS, Sign, joined
 from ospltool.live.feed import ENDING
 from ospltool.live.nodes import Node, Presence
-from ospltool.live.told import Remark, Topic
+from ospltool.live.told import Remark, RemarkSubject
 
 ABSENT_NS: Final = 4 * SECOND_NS
 """Watching time after which an unheard node is absent: each sends a snapshot every second or two."""
@@ -81,35 +81,37 @@ def _of_heard(scene: Scene, node: Node) -> Iterator[Sign]:
 
 
 _CODES: Final = {
-    Topic.STUCK: "DUL-NODE-STUCK",
-    Topic.STALLED: "DUL-NODE-STALLED",
-    Topic.RESTARTED: "DUL-NODE-RESTARTED",
-    Topic.FILTER: "DUL-FILTER-REFUSED",
-    Topic.IGNORED: "DUL-CONFIG-IGNORED",
-    Topic.PRESSURE: "DUL-BACK-PRESSURE",
+    RemarkSubject.STUCK: "DUL-NODE-STUCK",
+    RemarkSubject.STALLED: "DUL-NODE-STALLED",
+    RemarkSubject.RESTARTED: "DUL-NODE-RESTARTED",
+    RemarkSubject.FILTER: "DUL-FILTER-REFUSED",
+    RemarkSubject.IGNORED: "DUL-CONFIG-IGNORED",
+    RemarkSubject.PRESSURE: "DUL-BACK-PRESSURE",
 }
 
 
 _WHY: Final = {
-    Topic.FILTER: "a content filter of its configuration does not fit the type of the topic",
-    Topic.IGNORED: "its configuration has settings without effect here",
+    RemarkSubject.FILTER: "a content filter of its configuration does not fit the type of the topic",
+    RemarkSubject.IGNORED: "its configuration has settings without effect here",
 }
 """Causes that the node's own message contains."""
 
-_VERBS: Final = {Topic.RESTARTED: "failed and was started again"}
+_VERBS: Final = {RemarkSubject.RESTARTED: "failed and was started again"}
 
 
 def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
     """Yield a sign for each topic of the remarks of this run of the node that hold."""
     name = node.snapshot.name
-    told: dict[Topic, list[Remark]] = {}
+    told: dict[RemarkSubject, list[Remark]] = {}
     for remark in scene.model.told.of(node.id, scene.now_ns):
-        is_past = remark.topic is not Topic.RESTARTED and remark.time_ns < node.snapshot.started_ns
-        if not is_past and not (remark.topic is Topic.UNSUPPORTED and _is_gone(scene, remark.subject)):
+        is_past = remark.topic is not RemarkSubject.RESTARTED and remark.time_ns < node.snapshot.started_ns
+        if not is_past and not (
+            remark.topic is RemarkSubject.UNSUPPORTED and _is_gone(scene, remark.subject)
+        ):
             told.setdefault(remark.topic, []).append(remark)
-    for remark in told.pop(Topic.LATE, ()):
+    for remark in told.pop(RemarkSubject.LATE, ()):
         yield _late(scene, node, remark)
-    for remark in told.pop(Topic.UNSUPPORTED, ()):
+    for remark in told.pop(RemarkSubject.UNSUPPORTED, ()):
         yield _unsupported(scene, node, remark)
     for topic, remarks in told.items():
         more = f" (and {len(remarks) - 1:,} more)" if len(remarks) > 1 else ""
@@ -120,7 +122,7 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
             f"{name} {_VERBS.get(topic, 'says')}: {remarks[-1].text}{more}",
             remarks[0].time_ns,
             (node.id,),
-            why=word.text if word and topic is Topic.RESTARTED else _WHY.get(topic, ""),
+            why=word.text if word and topic is RemarkSubject.RESTARTED else _WHY.get(topic, ""),
             weight=len(remarks),
         )
 
@@ -159,4 +161,4 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
         )
     if model.messages_left_out:
         what = f"{model.messages_left_out:,} messages did not fit and are not shown"
-        yield Sign("DUL-MESSAGES-LOST", "watcher", what, severity=Severity.NOTICE)
+        yield Sign("DUL-MESSAGES-LOST", "watcher", what, severity=HealthSeverity.NOTICE)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ospltool.health.codes import Severity
+from ospltool.health.codes import HealthSeverity
 from ospltool.health.redundancy import Redundancy
 from ospltool.health.scene import Scene
 from ospltool.health.sign import SECOND_NS, Sign, joined
-from ospltool.live.conflicts import Conflict
+from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.nodes import Node
 from ospltool.live.progress import STALLED_NS
 
@@ -36,7 +36,7 @@ def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
     if one.lacks:
         absent = ", ".join(scene.names(one.lost))
         what = f"{one.name}: {one.text}" + (f"; missing: {absent}" if absent else "")
-        severity = Severity.ERROR if len(one.held) <= 1 else None
+        severity = HealthSeverity.ERROR if len(one.held) <= 1 else None
         yield Sign(
             "DUL-COPIES-LOW", one.name, what, 0, one.lost, one.name,
             severity=severity, patience_ns=COPYING_NS, weight=one.lacks,
@@ -47,7 +47,7 @@ def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
         what = f"{one.name}: {one.text}" + (f"; not on the disk of {names}" if names else "")
         yield Sign(
             "DUL-DISK-COPIES-LOW", one.name, what, 0, (*without, *one.lost), one.name,
-            severity=None if one.on_disk else Severity.ERROR,
+            severity=None if one.on_disk else HealthSeverity.ERROR,
             patience_ns=WRITING_NS, weight=one.lacks_on_disk,
         )  # fmt: skip
 
@@ -73,7 +73,7 @@ def _conflicts(scene: Scene) -> Iterator[Sign]:
     """Yield each open conflict once although both sides report it; `masters` reports incompatible fellows."""
     model = scene.model
     ids = {node.snapshot.name: node.id for node in model.ordered_nodes()}
-    told: dict[tuple[str, frozenset[str]], Conflict] = {}
+    told: dict[tuple[str, frozenset[str]], ReportedConflict] = {}
     for one in model.conflicts.told(model.nodes):
         if one.ended_ns or one.is_incompatibility:
             continue

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import need
-from ospltool.output.progress import Progress
+from ospltool.output.progress import ProgressLine
 from ospltool.trace.case.load import LoadCounts, load
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def load_case(
     target: pathlib.Path,
     detail: Detail,
     spark_master: str | None = None,
-    progress: Progress | None = None,
+    progress: ProgressLine | None = None,
 ) -> LoadCounts:
     """Load sources into a new case: a directory of Parquet files, or one DuckDB file.
 
@@ -67,7 +67,7 @@ def _load_directory(
     target: pathlib.Path,
     detail: Detail,
     spark_master: str | None,
-    progress: Progress | None,
+    progress: ProgressLine | None,
 ) -> LoadCounts:
     if spark_master is None:
         return load(sources, target, detail, progress=progress)

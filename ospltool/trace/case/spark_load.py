@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from ospltool.output.progress import Progress
+    from ospltool.output.progress import ProgressLine
     from ospltool.trace.reading.sources import TraceFile
 
 RANGE_BYTES: Final = 64 << 20
@@ -54,7 +54,7 @@ def load_with_spark(
     target: pathlib.Path,
     detail: Detail,
     master: str,
-    progress: Progress | None = None,
+    progress: ProgressLine | None = None,
     *,
     settings: dict[str, str] | None = None,
     range_bytes: int = RANGE_BYTES,
@@ -89,7 +89,7 @@ def _load(
     sources: Sequence[TraceFile],
     target: pathlib.Path,
     detail: Detail,
-    progress: Progress | None,
+    progress: ProgressLine | None,
     range_bytes: int,
 ) -> LoadCounts:
     parts = [part for source in sources for part in ranges(source, range_bytes)]
@@ -213,7 +213,7 @@ def _what_was_found(opened: SparkSession, directory: pathlib.Path) -> dict[tuple
 class _Watched:
     """Reports the progress of the tasks while they run."""
 
-    def __init__(self, opened: SparkSession, parts: list[Range], progress: Progress | None) -> None:
+    def __init__(self, opened: SparkSession, parts: list[Range], progress: ProgressLine | None) -> None:
         self._size = sum(part.size for part in parts)
         self._count = max(len(parts), 1)
         self._progress = progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final, TextIO
 
-from ospltool.output.progress import Progress
+from ospltool.output.progress import ProgressLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ def watched(
         return
     size = sum(source.path.stat().st_size for source in sources if not source.compressed)
     done = 0
-    with contextlib.closing(Progress("reading", stream, in_bytes=True)) as progress:
+    with contextlib.closing(ProgressLine("reading", stream, in_bytes=True)) as progress:
         for number, record in enumerate(records):
             done += record.length
             if number % EVERY_RECORDS == 0:
