@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from engine.dataset.sample import DATA
 from ospltool.stores.counting import GroupCount, group_code
-from ospltool.stores.model import Format, GroupFacts, GroupName, SetFacts, SetKind, StoreFacts
+from ospltool.stores.model import GroupFacts, GroupName, SetFacts, SetKind, StoreFacts, StoreFormat
 from ospltool.stores.names import RANGES_FILE
 from ospltool.stores.ranges import RangesWriter
-from ospltool.stores.snapshot import KEPT, ROWS_AT_ONCE, SCHEMA, Written, write_description
+from ospltool.stores.snapshot import KEPT, ROWS_AT_ONCE, SCHEMA, SnapshotResult, write_description
 
 SHARE: Final = 0.001
 """Of the samples that are other ones in the other snapshot."""
@@ -56,10 +56,10 @@ def make(directory: Path, count: int, others: Others) -> int:
     held = SetFacts(
         1, "bench", SetKind.CURRENT, complete=True, quality_ns=_BASE_NS, groups=(GroupFacts(_NAME),)
     )
-    facts = StoreFacts(str(directory), Format.OURS, (held,))
+    facts = StoreFacts(str(directory), StoreFormat.OURS, (held,))
     newest_ns = _BASE_NS + count * 1_000
     counted = GroupCount(1, group_code(_NAME), count, count, 0, _BASE_NS, newest_ns, PAYLOAD_BYTES * count, 0)
-    write_description(directory, facts, [held], Written((counted,), 0))
+    write_description(directory, facts, [held], SnapshotResult((counted,), 0))
     return differing
 
 

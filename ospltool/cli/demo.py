@@ -13,7 +13,7 @@ from ospltool.output import streams
 from ospltool.output.envelope import document
 
 if TYPE_CHECKING:
-    from ospltool.demo.run import Report
+    from ospltool.demo.run import ActResult
 
 
 def register(app: typer.Typer) -> None:
@@ -60,7 +60,7 @@ def demo(
     raise typer.Exit(Exit.GOOD if reports and all(report.holds for report in reports) else Exit.FINDINGS)
 
 
-def _tell(news: str | Report, *, as_json: bool) -> None:
+def _tell(news: str | ActResult, *, as_json: bool) -> None:
     if isinstance(news, str):
         streams.say(news)
     elif not as_json:
@@ -68,6 +68,6 @@ def _tell(news: str | Report, *, as_json: bool) -> None:
         sys.stdout.flush()
 
 
-def _line(report: Report) -> str:
+def _line(report: ActResult) -> str:
     verdict = "holds" if report.holds else "DOES NOT HOLD"
     return f"act {report.act} {verdict} ({report.seconds:.1f} s): {report.text}\n"

@@ -27,7 +27,7 @@ Partition = Annotated[
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class DomainAccess:
     """A domain with the Cyclone DDS settings that reach it; `configuration` is None if no file was given."""
 
     domain_id: int
@@ -42,7 +42,7 @@ class Place:
         return self.configuration.entity_names.partition if self.configuration else PARTITION
 
 
-def place_of(uri: str | None, domain: int | None) -> Place:
+def place_of(uri: str | None, domain: int | None) -> DomainAccess:
     """Return the domain to talk to: the given number, else that of the configuration, else 0.
 
     Raises:
@@ -54,16 +54,16 @@ def place_of(uri: str | None, domain: int | None) -> Place:
     except ImportError as error:
         raise not_installed("dds", error) from error
     if domain is not None or not uri:
-        return Place(domain or 0, cyclone_uri())
+        return DomainAccess(domain or 0, cyclone_uri())
     from ospltool.cli.targets import targets
 
     target = targets(uri, os.environ)[0]
     configuration = target.configuration
-    return Place(configuration.domain.id, uri_of(configuration, target.environ), configuration)
+    return DomainAccess(configuration.domain.id, uri_of(configuration, target.environ), configuration)
 
 
 @contextlib.contextmanager
-def talking(place: Place) -> Iterator[None]:
+def talking(place: DomainAccess) -> Iterator[None]:
     """Turn DDS errors into command errors while the context lasts.
 
     Raises:

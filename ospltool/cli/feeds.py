@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ospltool.cli.exits import CommandError, Exit, not_installed
 
 if TYPE_CHECKING:
-    from ospltool.cli.domains import Place
+    from ospltool.cli.domains import DomainAccess
     from ospltool.live.feed import Feed
 
 DRAWN: Final = "none"
@@ -82,7 +82,7 @@ def live(uri: str | None, domain: int | None, partition: str | None) -> Feed:
     return live_at(place_of(uri, domain), partition)
 
 
-def live_at(place: Place, partition: str | None) -> Feed:
+def live_at(place: DomainAccess, partition: str | None) -> Feed:
     """Watch a domain.
 
     Raises:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.supervisor.control import Start
     from engine.supervisor.launch import Launch
     from engine.supervisor.status import NodeStatus
-    from ospltool.cli.targets import Target
+    from ospltool.cli.targets import PlannedNode
 
 _LOG_LINES = 20
 _LOG_BYTES = 16384
@@ -74,7 +74,7 @@ def start(
     raise typer.Exit(max(code for code, _ in outcomes))
 
 
-def node_command(target: Target) -> tuple[str, ...]:
+def node_command(target: PlannedNode) -> tuple[str, ...]:
     """Return the program of a node and its arguments."""
     from engine.supervisor.launch import module_command
 
@@ -82,7 +82,7 @@ def node_command(target: Target) -> tuple[str, ...]:
     return module_command("engine", target.uri, *role)
 
 
-def _launch(target: Target, directory: pathlib.Path) -> Launch:
+def _launch(target: PlannedNode, directory: pathlib.Path) -> Launch:
     from engine.supervisor.launch import Launch
     from engine.supervisor.policy import Action
 
@@ -106,7 +106,7 @@ def _launch(target: Target, directory: pathlib.Path) -> Launch:
     )
 
 
-def _start(target: Target, timeout_s: float) -> tuple[Exit, NodeStatus | None]:
+def _start(target: PlannedNode, timeout_s: float) -> tuple[Exit, NodeStatus | None]:
     from engine.supervisor import control
     from engine.supervisor.status import status_of
     from ospltool.cli.known import run_directory
@@ -127,12 +127,12 @@ def _start(target: Target, timeout_s: float) -> tuple[Exit, NodeStatus | None]:
     return _exit_of(started), status
 
 
-def _node_environ(target: Target) -> dict[str, str]:
+def _node_environ(target: PlannedNode) -> dict[str, str]:
     name = {"OSPLTOOL_NODE_NAME": target.name} if target.name else {}
     return {**target.environ, **name}
 
 
-def _narration(target: Target, started: Start, status: NodeStatus | None) -> str:
+def _narration(target: PlannedNode, started: Start, status: NodeStatus | None) -> str:
     subject = f"{target.configuration.domain.name} ({target.name or target.uri})"
     if started.refusal:
         return f"ospltool: {subject}: {started.refusal}"
@@ -161,7 +161,7 @@ def _say_log(log: pathlib.Path, started: Start) -> None:
     streams.say(f"  (end of {log})")
 
 
-def _run_in_foreground(target: Target) -> int:
+def _run_in_foreground(target: PlannedNode) -> int:
     from engine.supervisor.launch import module_environ
     from engine.supervisor.loop import Supervisor
     from engine.supervisor.narration import Narrator

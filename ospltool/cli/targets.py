@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Target:
+class PlannedNode:
     """One node as it would be started.
 
     Attributes:
@@ -73,7 +73,7 @@ def is_fleet(uri: str) -> bool:
 
 def targets(
     uri: str | None, environ: Mapping[str, str], *, role: str | None = None, node: str | None = None
-) -> list[Target]:
+) -> list[PlannedNode]:
     """Return the nodes that a configuration or a fleet file describes.
 
     Args:
@@ -91,14 +91,14 @@ def targets(
             return _fleet_targets(where, environ, role, node)
         if node is not None:
             raise CommandError("--node chooses a node of a fleet file (.toml)", Exit.USAGE)
-        return [Target(where, "", role, environ, load(where, environ, role=role))]
+        return [PlannedNode(where, "", role, environ, load(where, environ, role=role))]
     except ConfigError as error:
         raise CommandError(str(error), Exit.UNRECOVERABLE) from error
 
 
 def one_target(
     uri: str | None, environ: Mapping[str, str], *, role: str | None = None, node: str | None = None
-) -> Target:
+) -> PlannedNode:
     """Return the only node; for commands that take one (arguments as in `targets`)."""
     found = targets(uri, environ, role=role, node=node)
     if len(found) != 1:
@@ -107,7 +107,9 @@ def one_target(
     return found[0]
 
 
-def _fleet_targets(uri: str, environ: Mapping[str, str], role: str | None, only: str | None) -> list[Target]:
+def _fleet_targets(
+    uri: str, environ: Mapping[str, str], role: str | None, only: str | None
+) -> list[PlannedNode]:
     fleet = load_fleet(uri)
     chosen = [node for node in fleet.nodes if only is None or node.name == only]
     if not chosen:
@@ -117,5 +119,5 @@ def _fleet_targets(uri: str, environ: Mapping[str, str], role: str | None, only:
     for node in chosen:
         seen = node.environ(environ)
         wanted = role if role is not None else node.role
-        made.append(Target(node.file, node.name, wanted, seen, load(node.file, seen, role=wanted)))
+        made.append(PlannedNode(node.file, node.name, wanted, seen, load(node.file, seen, role=wanted)))
     return made

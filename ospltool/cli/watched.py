@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ospltool.cli import feeds
-from ospltool.cli.domains import Place, place_of
+from ospltool.cli.domains import DomainAccess, place_of
 from ospltool.cli.exits import CommandError, Exit
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ POLL_S: Final = 0.25
 class Watched:
     """A domain, and what is expected there."""
 
-    place: Place
+    place: DomainAccess
     expected: Expectation
 
     @property
@@ -119,7 +119,7 @@ def _of_fleet(fleet: Fleet) -> list[Watched]:
     from ospltool.health.expectation import Expectation, ExpectedSpace
 
     names: dict[int, list[str]] = {}
-    places: dict[int, Place] = {}
+    places: dict[int, DomainAccess] = {}
     for node in fleet.nodes:
         name, domain_id, place = node.name, node.domain or 0, None
         if node.file:
@@ -127,13 +127,13 @@ def _of_fleet(fleet: Fleet) -> list[Watched]:
             configuration = load(node.file, seen, role=node.role)
             name = configuration.domain.name
             domain_id = configuration.domain.id if node.domain is None else node.domain
-            place = Place(domain_id, uri_of(configuration, seen), configuration)
+            place = DomainAccess(domain_id, uri_of(configuration, seen), configuration)
         names.setdefault(domain_id, []).append(name)
         if place is not None:
             places.setdefault(domain_id, place)
     return [
         Watched(
-            places.get(domain_id) or Place(domain_id, cyclone_uri()),
+            places.get(domain_id) or DomainAccess(domain_id, cyclone_uri()),
             Expectation(
                 tuple(names[domain_id]),
                 tuple(

@@ -24,7 +24,7 @@ DOMAINS: Final = range(100, 200)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Report:
+class ActResult:
     """The result of an act; `text` says what happened, or why the act does not hold."""
 
     act: int
@@ -35,23 +35,23 @@ class Report:
 
 
 def play(
-    domain_id: int | None, directory: pathlib.Path | None, told: Callable[[str | Report], None]
-) -> list[Report]:
+    domain_id: int | None, directory: pathlib.Path | None, told: Callable[[str | ActResult], None]
+) -> list[ActResult]:
     """Play the acts up to the first that does not hold; `told` gets captions and reports at once."""
     with _stage(domain_id, directory) as (stage, _):
         return list(_play(stage, told))
 
 
-def play_with_console(domain_id: int | None, directory: pathlib.Path | None) -> list[Report]:
+def play_with_console(domain_id: int | None, directory: pathlib.Path | None) -> list[ActResult]:
     """Play the acts in the background, with the console in the foreground until the user leaves it."""
     from tui.app import run_console
 
-    reports: list[Report] = []
+    reports: list[ActResult] = []
     with _stage(domain_id, directory) as (stage, domain):
         shown = LiveFeed(domain, uri=cyclone_uri())
 
-        def tell(news: str | Report) -> None:
-            if isinstance(news, Report):
+        def tell(news: str | ActResult) -> None:
+            if isinstance(news, ActResult):
                 reports.append(news)
                 shown.say(f"Act {news.act} {'holds' if news.holds else 'DOES NOT HOLD'}: {news.text}")
                 pause.wait(READING_S)
@@ -79,7 +79,7 @@ READING_S: Final = 4.0
 """How long a result stays before the next act, so that a person can read it."""
 
 
-def _play(stage: Stage, told: Callable[[str | Report], None]) -> Iterator[Report]:
+def _play(stage: Stage, told: Callable[[str | ActResult], None]) -> Iterator[ActResult]:
     for act in ACTS:
         told(f"Act {act.number} of {len(ACTS)}: {act.caption}")
         started = time.monotonic()
@@ -87,7 +87,7 @@ def _play(stage: Stage, told: Callable[[str | Report], None]) -> Iterator[Report
             holds, text = True, act.perform(stage)
         except ActFailed as error:
             holds, text = False, str(error)
-        report = Report(act.number, act.caption, holds, time.monotonic() - started, text)
+        report = ActResult(act.number, act.caption, holds, time.monotonic() - started, text)
         told(report)
         yield report
         if not holds:

@@ -41,7 +41,7 @@ def samples_directory() -> pathlib.Path:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
+class ProgramOutcome:
     """The output and exit code of a sample program."""
 
     exit_code: int
@@ -122,7 +122,7 @@ class Stage:
                 process.wait()
         self._processes.clear()
 
-    def run(self, program: str, *arguments: str) -> Outcome:
+    def run(self, program: str, *arguments: str) -> ProgramOutcome:
         """Run a sample program to its end."""
         command = [sys.executable, str(self._samples / program), "--domain", str(self.domain_id), *arguments]
         try:
@@ -136,7 +136,7 @@ class Stage:
             )
         except subprocess.TimeoutExpired as error:
             raise ActFailed(f"{program} did not end within {_PROGRAM_TIMEOUT_S:.0f} s") from error
-        return Outcome(done.returncode, done.stdout.strip(), done.stderr.strip())
+        return ProgramOutcome(done.returncode, done.stdout.strip(), done.stderr.strip())
 
     def publish(self, *arguments: str) -> str:
         """Run the publisher; it must succeed."""

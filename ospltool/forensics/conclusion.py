@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ospltool.trace.meaning.exchanges import RecordPlace
 
 
-class Kind(enum.StrEnum):
+class SetFate(enum.StrEnum):
     """Fate of a set; the worst first."""
 
     LOST = "lost"
@@ -39,7 +39,7 @@ class Kind(enum.StrEnum):
     """Sets were joined without loss."""
 
 
-HARMLESS: Final = frozenset({Kind.DELAYED, Kind.REPLACED, Kind.JOINED, Kind.EQUAL})
+HARMLESS: Final = frozenset({SetFate.DELAYED, SetFate.REPLACED, SetFate.JOINED, SetFate.EQUAL})
 """Kinds that are neither a loss nor a lasting difference."""
 
 
@@ -47,7 +47,7 @@ HARMLESS: Final = frozenset({Kind.DELAYED, Kind.REPLACED, Kind.JOINED, Kind.EQUA
 class Conclusion:
     """One conclusion about the data."""
 
-    kind: Kind
+    kind: SetFate
     """Fate of the set."""
     text: str
     """Sentence with node, group and decision."""

@@ -45,7 +45,7 @@ def note(x: float, y: float, text: object, anchor: str = "start", kind: str = "a
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Span:
+class TimelineBar:
     """A part of a row of a time line.
 
     Attributes:
@@ -62,11 +62,11 @@ class Span:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class TimelineRow:
     """A row of a time line: a label, spans that may overlap, and marks (time, label)."""
 
     label: str
-    spans: tuple[Span, ...]
+    spans: tuple[TimelineBar, ...]
     marks: tuple[tuple[int, str], ...] = ()
 
 
@@ -103,7 +103,7 @@ def picture(height: int, label: str, parts: Iterable[str]) -> str:
     )
 
 
-def time_line(rows: Sequence[Row]) -> str:
+def time_line(rows: Sequence[TimelineRow]) -> str:
     """Draw rows of spans above one axis of time; return an empty text without spans."""
     spans = [span for row in rows for span in row.spans]
     if not spans:

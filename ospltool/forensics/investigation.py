@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ospltool.forensics.evidence import Evidence, Window
-    from ospltool.forensics.stored import Stored
+    from ospltool.forensics.stored import StoredEvidence
     from ospltool.trace.meaning.facts import TraceFacts
     from ospltool.trace.rules import Anomaly
 
@@ -36,7 +36,7 @@ class Investigation:
     findings: tuple[Anomaly, ...]
     verdict: Verdict
     stories: tuple[Story, ...]
-    stored: Stored | None
+    stored: StoredEvidence | None
 
     @property
     def is_bad(self) -> bool:

@@ -34,7 +34,7 @@ LIST_FILE: Final = "attached.json"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Kept:
+class KeptAttachments:
     """The result of keeping attachments.
 
     Attributes:
@@ -60,7 +60,7 @@ class _Entry:
     damage: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
 
 
-def keep(case: Path, attachments: Sequence[Attachment]) -> Kept:
+def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
     """Put attachments into a case.
 
     Raises:
@@ -92,7 +92,7 @@ def keep(case: Path, attachments: Sequence[Attachment]) -> Kept:
         write_table(case, Table.STORED, _table(rows))
     except OSError as cause:
         raise CaseError(f"{cause.filename or case}: {cause.strerror or cause}") from None
-    return Kept(added, unchanged, tuple(problems))
+    return KeptAttachments(added, unchanged, tuple(problems))
 
 
 def kept_in(case: Path) -> tuple[Attachment, ...]:

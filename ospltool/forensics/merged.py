@@ -6,7 +6,7 @@ import bisect
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from ospltool.forensics.conclusion import Conclusion, Kind
+from ospltool.forensics.conclusion import Conclusion, SetFate
 from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep
 from ospltool.trace.meaning.sizes import BUILT_IN, How, taken_set
 from ospltool.trace.rules import grouped, plural
@@ -176,7 +176,7 @@ def _thrown_away(facts: TraceFacts, one: Applied, before: Sequence[SetSize], sin
         gone = f"`ospltool store diff STORE@{former.kept} STORE` shows which samples"
     giver = _named(_aligners(facts, [one]))
     return Conclusion(
-        Kind.THROWN_AWAY,
+        SetFate.THROWN_AWAY,
         f"{node} threw away the samples of {one.group} from while it was cut off (noticed "
         f"{duration(one.time_ns - since)} before): {one.policy} put the set of {giver} "
         f"({plural(taken, 'sample')}) in place of its own ({own}); {gone}",
@@ -228,7 +228,7 @@ def _shrank(facts: TraceFacts, some: Sequence[Applied], before: Sequence[SetSize
     taken = sum(_taken(first))
     again = f", and {plural(len(some) - 1, 'time')} more" if len(some) > 1 else ""
     return _of_merges(
-        Kind.SHRANK,
+        SetFate.SHRANK,
         f"the set of {first.group} on {first.run[0]} shrank from {had} to {plural(taken, 'sample')}: "
         f"{first.policy} put the set of {_named(_aligners(facts, [first]))} in its place{again}; "
         "applications may have deleted some of it in between",
@@ -243,7 +243,7 @@ def _replaced(facts: TraceFacts, some: Sequence[Applied]) -> Conclusion:
     names = _aligners(facts, some)
     times = "once" if len(some) == 1 else f"{len(some)} times until {clock(some[-1].time_ns, 3)}"
     return _of_merges(
-        Kind.REPLACED,
+        SetFate.REPLACED,
         f"the set of {some[0].group} on {some[0].run[0]} was replaced {times} ({policies}), by that of "
         f"{_named(names, 'or')}",
         some,
@@ -259,7 +259,7 @@ def _joined(facts: TraceFacts, some: Sequence[Applied], shown: Sequence[SetSize]
     more = f" and {len(groups) - 3} more" if len(groups) > 3 else ""
     names = _aligners(facts, some)
     return _of_merges(
-        Kind.JOINED,
+        SetFate.JOINED,
         f"{run[0]} joined its sets with those of {_named(names)} "
         f"({plural(len(some), 'merge')}): {', '.join(parts)}{more}",
         some,
@@ -269,7 +269,7 @@ def _joined(facts: TraceFacts, some: Sequence[Applied], shown: Sequence[SetSize]
 
 
 def _of_merges(
-    kind: Kind, said: str, some: Sequence[Applied], group: str, details: dict[str, object]
+    kind: SetFate, said: str, some: Sequence[Applied], group: str, details: dict[str, object]
 ) -> Conclusion:
     """Return a conclusion from merges of one node, from the first to the last."""
     places = tuple(one.place for one in some[:5])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ospltool.forensics import drawing
 from ospltool.forensics.codes import code_of
-from ospltool.forensics.conclusion import Kind
+from ospltool.forensics.conclusion import SetFate
 from ospltool.forensics.drawing import text_of
 from ospltool.trace.rules import grouped
 from ospltool.trace.views.conversation import Conversation
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ospltool.forensics.attachments import Attachment
     from ospltool.forensics.conclusion import Conclusion
     from ospltool.forensics.investigation import Investigation
-    from ospltool.forensics.stored import Stored
+    from ospltool.forensics.stored import StoredEvidence
     from ospltool.forensics.story import Story
     from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
     from ospltool.trace.meaning.facts import TraceFacts
@@ -34,8 +34,16 @@ MOST_EXCHANGES: Final = 6
 MOST_INSTANCES: Final = 50
 MOST_ROWS: Final = 300
 AROUND_NS: Final = 5 * SECOND_NS
-_DECISIVE: Final = (Kind.LOST, Kind.EMPTIED, Kind.THROWN_AWAY, Kind.SHRANK, Kind.DIVERGED, Kind.DELAYED,
-                    Kind.REPLACED, Kind.JOINED)  # fmt: skip
+_DECISIVE: Final = (
+    SetFate.LOST,
+    SetFate.EMPTIED,
+    SetFate.THROWN_AWAY,
+    SetFate.SHRANK,
+    SetFate.DIVERGED,
+    SetFate.DELAYED,
+    SetFate.REPLACED,
+    SetFate.JOINED,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -159,7 +167,7 @@ def _stories(stories: Sequence[Story]) -> str:
                 [_cell(clock(one.start_ns or 0, 3), "when"), _cell(one.kind, "bad"), _cell(one.text)],
             )
             for one in story.conclusions
-            if one.kind in {Kind.THROWN_AWAY, Kind.SHRANK}
+            if one.kind in {SetFate.THROWN_AWAY, SetFate.SHRANK}
         ]
         rows = [row for _, row in sorted(entries, key=lambda each: each[0])]
         parts.append(_table(("When", "What", "How it is known"), rows[:MOST_ROWS]))
@@ -173,12 +181,12 @@ def _finding(one: Anomaly) -> str:
     return f"<td>{told}{_evidence(one.evidence[:3])}</td>"
 
 
-def _rows(one: Investigation) -> Iterator[drawing.Row]:
+def _rows(one: Investigation) -> Iterator[drawing.TimelineRow]:
     """Yield the rows of the time line: states and losses of each node, masterships, and stories."""
     facts = one.facts
     for node in sorted({run[0] for run in facts.first_ns}):
         spans = tuple(
-            drawing.Span(
+            drawing.TimelineBar(
                 span.start_ns, span.end_ns, _state_kind(span.state),
                 f"{node}, run {span.run[1]}: {span.state} from {clock(span.start_ns, 3)} for "
                 f"{duration(span.end_ns - span.start_ns)}",
@@ -191,12 +199,12 @@ def _rows(one: Investigation) -> Iterator[drawing.Row]:
             for run, _, fellow, place in facts.losses
             if run[0] == node
         )
-        yield drawing.Row(node, spans, marks)
+        yield drawing.TimelineRow(node, spans, marks)
     yield from _masters(facts)
     for number, story in enumerate(one.stories, 1):
         if story.start_ns is not None:
-            span = drawing.Span(story.start_ns, story.end_ns or story.start_ns, "story", story.title)
-            yield drawing.Row(f"story {number}", (span,))
+            span = drawing.TimelineBar(story.start_ns, story.end_ns or story.start_ns, "story", story.title)
+            yield drawing.TimelineRow(f"story {number}", (span,))
 
 
 def _state_kind(state: str) -> str:
@@ -207,10 +215,10 @@ def _state_kind(state: str) -> str:
     return "starting" if state in START_STATES else "other"
 
 
-def _masters(facts: TraceFacts) -> Iterator[drawing.Row]:
+def _masters(facts: TraceFacts) -> Iterator[drawing.TimelineRow]:
     """Yield rows with the times in which each node was master of a name-space."""
     for (node, namespace), some in grouped(facts.choices, lambda each: (each.run[0], each.namespace)):
-        spans: list[drawing.Span] = []
+        spans: list[drawing.TimelineBar] = []
         for number, choice in enumerate(some):
             start = choice.place.time_ns or 0
             following = some[number + 1] if number + 1 < len(some) else None
@@ -221,9 +229,9 @@ def _masters(facts: TraceFacts) -> Iterator[drawing.Row]:
             if spans and spans[-1].end_ns == start:  # it confirmed itself again
                 start = spans.pop().start_ns
             label = f"{node} is master of {namespace} from {clock(start, 3)} to {clock(end, 3)}"
-            spans.append(drawing.Span(start, end, "master", label))
+            spans.append(drawing.TimelineBar(start, end, "master", label))
         if spans:
-            yield drawing.Row(f"{node} master", tuple(spans))
+            yield drawing.TimelineRow(f"{node} master", tuple(spans))
 
 
 def _sequence(one: Investigation) -> str:
@@ -268,7 +276,7 @@ def _curves(one: Investigation) -> str:
     return "\n".join([note, *drawn, left])
 
 
-def _stores(stored: Stored | None) -> str:
+def _stores(stored: StoredEvidence | None) -> str:
     if stored is None or not stored.stores:
         return _nothing("No store was examined.")
     rows = [
@@ -291,7 +299,7 @@ def _stores(stored: Stored | None) -> str:
     return "\n".join(parts)
 
 
-def _differences(stored: Stored) -> str:
+def _differences(stored: StoredEvidence) -> str:
     report = stored.comparison
     if report is None or not report.instances:
         return "<p>The same.</p>" if report is not None and not report.differing else ""

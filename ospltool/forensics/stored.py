@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ospltool.forensics.attachments import What
-from ospltool.forensics.conclusion import Conclusion, Kind
+from ospltool.forensics.conclusion import Conclusion, SetFate
 from ospltool.stores.describe import count_sets
 from ospltool.stores.diff.causes import Cause
 from ospltool.stores.diff.compare import CompareOptions, compare
@@ -15,7 +15,7 @@ from ospltool.stores.diff.contract import DiffError
 from ospltool.stores.diff.filtered import Left
 from ospltool.stores.diff.report import Verdict as Compared
 from ospltool.stores.diff.sides import MAX_SIDES
-from ospltool.stores.model import Format, SetKind, StoreFacts, StoreUnreadable
+from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreUnreadable
 from ospltool.stores.opening import open_reader
 from ospltool.trace.meaning.sizes import BUILT_IN, How, SetSize
 from ospltool.trace.rules import grouped, plural
@@ -77,13 +77,13 @@ class StoreOf:
     def age_ns(self) -> int:
         """Newest time in its current sets; an XML store has only times of samples."""
         current = [one for one in self.sets if one.facts.kind is not SetKind.BACKUP]
-        told = [one.facts.quality_ns or 0 for one in current if self.format != Format.XML.value]
+        told = [one.facts.quality_ns or 0 for one in current if self.format != StoreFormat.XML.value]
         newest = [count.newest_ns for one in current for _, count in one.groups]
         return max([*told, *newest], default=0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Stored:
+class StoredEvidence:
     """Facts from all stores and recordings.
 
     Attributes:
@@ -118,7 +118,7 @@ class Stored:
                         )
 
 
-def look(attachments: Iterable[Attachment]) -> Stored:
+def look(attachments: Iterable[Attachment]) -> StoredEvidence:
     """Read stores and recordings from end to end, and compare the stores.
 
     Args:
@@ -162,7 +162,9 @@ def look(attachments: Iterable[Attachment]) -> Stored:
         unknown.append(f"older copies of stores were not compared: {', '.join(left)}")
     if len(newest) == 1 and len(stores) == 1:
         unknown.append(f"there is one store only ({stores[0].name}): it cannot be compared")
-    return Stored(tuple(stores), tuple(found), comparison, tuple(newest), tuple(unknown), tuple(shown))
+    return StoredEvidence(
+        tuple(stores), tuple(found), comparison, tuple(newest), tuple(unknown), tuple(shown)
+    )
 
 
 def emptied_in(shown: Sequence[SetSize]) -> Iterator[Conclusion]:
@@ -173,7 +175,7 @@ def emptied_in(shown: Sequence[SetSize]) -> Iterator[Conclusion]:
             continue
         gone = next(one for place, one in enumerate(some) if not any(each.samples for each in some[place:]))
         yield Conclusion(
-            Kind.SHRANK,
+            SetFate.SHRANK,
             f"the set of {group} on {node} had up to {plural(most, 'sample')} and is empty from here on; the "
             f"recording {gone.source} does not show whether applications deleted it",
             gone.time_ns,
@@ -188,7 +190,7 @@ def _newest(stores: Sequence[StoreOf]) -> list[StoreOf]:
     """Return the newest store with a current set of each node, at most MAX_SIDES."""
     best: dict[str, StoreOf] = {}
     for store in sorted(stores, key=lambda one: (-one.age_ns, len(one.name), one.name)):
-        if store.facts.current() and store.facts.format is not Format.RECORDING:
+        if store.facts.current() and store.facts.format is not StoreFormat.RECORDING:
             best.setdefault(store.node, store)
     return [best[node] for node in sorted(best)][:MAX_SIDES]
 
@@ -200,7 +202,7 @@ def _compared(given: Sequence[str]) -> ReportData:
 def _damaged(store: StoreOf) -> Iterator[Conclusion]:
     for number, count, first in store.damage:
         yield Conclusion(
-            Kind.DAMAGED,
+            SetFate.DAMAGED,
             f"{plural(count, 'record')} of set {number} in {store.name} cannot be read: {'; '.join(first)}",
             None,
             nodes=(store.node,),
@@ -226,7 +228,7 @@ def _in_backups(store: StoreOf) -> Iterator[Conclusion]:
             if only > group.damaged[1] and not name.startswith(BUILT_IN):
                 when = backup.facts.quality_ns
                 yield Conclusion(
-                    Kind.THROWN_AWAY,
+                    SetFate.THROWN_AWAY,
                     f"{plural(only, 'instance')} of {name} on {store.node} are in the back-up (set "
                     f"{backup.facts.number}{'' if when is None else f', of {iso(when, 0)}'}) and not in the "
                     f"current set of {store.name}: thrown away by a merge, or disposed and purged since",
@@ -247,7 +249,7 @@ def _differing(report: ReportData, stores: Sequence[StoreOf]) -> Iterator[Conclu
     if held and not differing and not any(any(one.damaged) for one in held):
         total = sum(one.equal + one.differing for one in held)
         yield Conclusion(
-            Kind.EQUAL,
+            SetFate.EQUAL,
             f"the stores of {', '.join(nodes)} have the same data: {plural(len(held), 'group')}, "
             f"{plural(total, 'instance')}",
             None,
@@ -275,7 +277,7 @@ def _difference(group: GroupReport, stores: Sequence[StoreOf], nodes: tuple[str,
     causes = ", ".join(f"{cause} {count}" for cause, count in group.causes.items())
     name = f"{group.partition}.{group.topic}"
     return Conclusion(
-        Kind.DIFFERS,
+        SetFate.DIFFERS,
         f"the stores do not agree on {name}: {plural(differing, 'instance')} "
         f"differ{'s' if differing == 1 else ''} in data; {'; '.join(parts)}"
         + (f" (all differences by likely cause: {causes})" if causes else ""),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ospltool.forensics.codes import code_of
-from ospltool.forensics.conclusion import Kind, dated
+from ospltool.forensics.conclusion import SetFate, dated
 from ospltool.trace.reading.record import one_line, valid_text
 from ospltool.trace.views import report
 from ospltool.trace.views.times import clock, from_to
@@ -22,7 +22,7 @@ SHOWN_CONCLUSIONS: Final = 8
 SHOWN_FINDINGS: Final = 12
 SHOWN_STORIES: Final = 20
 
-_TOLD_IN_STORIES: Final = frozenset({Kind.THROWN_AWAY, Kind.SHRANK, Kind.REPLACED, Kind.JOINED})
+_TOLD_IN_STORIES: Final = frozenset({SetFate.THROWN_AWAY, SetFate.SHRANK, SetFate.REPLACED, SetFate.JOINED})
 """Conclusions shown in stories; the others are findings of rules, which stories contain."""
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from ospltool.forensics import merged
-from ospltool.forensics.conclusion import Conclusion, Kind, dated
+from ospltool.forensics.conclusion import Conclusion, SetFate, dated
 from ospltool.trace.meaning.sizes import sizes
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NO_TRACE: Final = "there is no trace"
 """Beginning of the sentences about the most important unknown things."""
 
-_ORDER: Final = list(Kind)
+_ORDER: Final = list(SetFate)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Verdict:
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
             return f"{dated(bad[0])}{more}"
         if self.conclusions or self.sizes:
-            equal = "".join(f"; {one.text}" for one in self.conclusions if one.kind is Kind.EQUAL)
+            equal = "".join(f"; {one.text}" for one in self.conclusions if one.kind is SetFate.EQUAL)
             absent = "".join(f"; {one}" for one in self.unknown if one.startswith(NO_TRACE))
             return f"no set was seen to be lost, left behind or replaced by a smaller one{equal}{absent}"
         return "unknown: no evidence shows a set"
@@ -85,15 +85,15 @@ def _by_time(some: list[SetSize]) -> list[SetSize]:
 def _from_findings(findings: Sequence[Anomaly], shown: Sequence[SetSize]) -> Iterable[Conclusion]:
     for one in findings:
         if one.rule == "set-emptied":
-            kind = Kind.LOST if one.facts["is_total"] else Kind.EMPTIED
+            kind = SetFate.LOST if one.facts["is_total"] else SetFate.EMPTIED
             group = str(one.facts["group"])
         elif one.rule == "set-diverged":
-            kind = Kind.DELAYED if one.facts["is_over"] else Kind.DIVERGED
+            kind = SetFate.DELAYED if one.facts["is_over"] else SetFate.DIVERGED
             group = str(one.facts["namespace"])
         else:
             continue
         text = one.title
-        if kind is Kind.DIVERGED:
+        if kind is SetFate.DIVERGED:
             text += _last_sizes(shown, str(one.facts["master"]), str(one.facts["node"]))
         yield Conclusion(
             kind, text, one.start_ns, one.end_ns, one.nodes, group, one.evidence, dict(one.facts)

@@ -28,7 +28,7 @@ HEADER_XCDR1_LITTLE: Final = b"\x00\x01\x00\x00"
 HEADER_XCDR2_LITTLE: Final = b"\x00\x07\x00\x00"
 
 
-class Decoder:
+class ValueReader:
     """Reads values out of bytes.
 
     Args:
@@ -133,7 +133,7 @@ class Decoder:
         return list(struct.unpack(f"{self._order}{count}{type_.element.code}", raw))
 
 
-class Encoder:
+class ValueWriter:
     """Writes values little-endian. `largest` is 8 for XCDR1, 4 for XCDR2."""
 
     def __init__(self, largest: int = 8) -> None:
@@ -229,19 +229,19 @@ def _number_of(type_: Enumeration, label: Value) -> int:
 
 def encode_payload(type_: Type, value: Value) -> bytes:
     """Encode a whole sample as a node captures it: XCDR1, little-endian, with its header."""
-    encoder = Encoder()
+    encoder = ValueWriter()
     encoder.value(type_, value)
     return HEADER_XCDR1_LITTLE + encoder.bytes()
 
 
 def encode_key(type_: Type, value: Value, paths: tuple[KeyPath, ...]) -> bytes:
     """Encode the key fields of a sample in the order of the type, as XCDR2, little-endian."""
-    encoder = Encoder(largest=4)
+    encoder = ValueWriter(largest=4)
     _encode_key(encoder, type_, value, paths)
     return encoder.bytes()
 
 
-def _encode_key(encoder: Encoder, type_: Type, value: Value, paths: tuple[KeyPath, ...]) -> None:
+def _encode_key(encoder: ValueWriter, type_: Type, value: Value, paths: tuple[KeyPath, ...]) -> None:
     if not isinstance(type_, Structure) or not isinstance(value, dict):
         raise Undecodable("a key list goes into something that is no structure")
     for member in type_.members:

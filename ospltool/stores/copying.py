@@ -35,7 +35,7 @@ _ROWS_AT_ONCE: Final = 20_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Copied:
+class CopyResult:
     """The result of copying a group.
 
     Attributes:
@@ -58,7 +58,7 @@ class CopyReport:
     name_space: str
     target: str
     version: int
-    groups: tuple[Copied, ...]
+    groups: tuple[CopyResult, ...]
     damage: tuple[str, ...]
     kept: bool
 
@@ -182,7 +182,8 @@ def _put_one(
     marks = {LINEAGE: None, PART: None, WHOLE: None, REPLACED_MARK: json.dumps(note)}
     info: SetInfo = store.commit_complete(writer, mark, keep_previous=kept_as, marks=marks)
     groups = tuple(
-        Copied(group.partition, group.topic, count, kept.count, beyond) for group, kept, count, beyond in read
+        CopyResult(group.partition, group.topic, count, kept.count, beyond)
+        for group, kept, count, beyond in read
     )
     return CopyReport(
         name_space, str(target), info.version, groups, tuple(map(str, damage.first)), kept_as is not None

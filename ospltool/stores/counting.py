@@ -52,7 +52,7 @@ class GroupCount:
     """Samples that dispose their instance."""
 
 
-class Tally:
+class SampleTally:
     """Counts the samples of a group.
 
     Args:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.store.interface import DamageLog
 from ospltool.output import progress
-from ospltool.stores.counting import GroupCount, Tally, group_code
+from ospltool.stores.counting import GroupCount, SampleTally, group_code
 from ospltool.stores.model import GroupFacts, SetFacts, StoreUnreadable
 from ospltool.stores.types import Undecodable, key_paths
 
@@ -57,7 +57,7 @@ def count_sets(reader: StoreReader, numbers: Sequence[int] = ()) -> Iterator[Cou
         groups = []
         for group, samples in reader.read(one.number, damage):
             before = damage.count
-            tally = Tally()
+            tally = SampleTally()
             for _ in tally.passing(progress.counted(samples)):
                 pass
             code = group_code(group.name)
@@ -83,7 +83,7 @@ def verify_problems(reader: StoreReader, counted: Counted) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Choice:
+class SampleSelection:
     """A selection of samples.
 
     Attributes:
@@ -100,7 +100,7 @@ class Choice:
 
 
 def matching(
-    reader: StoreReader, choice: Choice, damage: DamageLog
+    reader: StoreReader, choice: SampleSelection, damage: DamageLog
 ) -> Iterator[tuple[SetFacts, GroupFacts, Iterator[Sample]]]:
     """Yield the selected groups, each with its selected samples.
 
@@ -118,12 +118,12 @@ def matching(
             yield one, group, (sample for sample in samples if _is_meant(sample, choice))
 
 
-def _is_meant(sample: Sample, choice: Choice) -> bool:
+def _is_meant(sample: Sample, choice: SampleSelection) -> bool:
     return sample.key.hex().startswith(choice.key) and sample.digest.hex().startswith(choice.digest)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Instance:
+class DescribedInstance:
     """An instance: its samples in order, and the fields of its key where the type is known."""
 
     set_number: int
@@ -134,8 +134,8 @@ class Instance:
 
 
 def instances(
-    reader: StoreReader, choice: Choice, limit: int, damage: DamageLog
-) -> tuple[list[Instance], int]:
+    reader: StoreReader, choice: SampleSelection, limit: int, damage: DamageLog
+) -> tuple[list[DescribedInstance], int]:
     """Return the first `limit` selected instances, and the number of all.
 
     The samples of a group stay in memory until its instances are known; only the returned ones are kept.
@@ -143,7 +143,7 @@ def instances(
     Raises:
         StoreUnreadable: there is no such set.
     """
-    found: list[Instance] = []
+    found: list[DescribedInstance] = []
     total = 0
     for one, group, samples in matching(reader, choice, damage):
         by_key: dict[bytes, list[Sample]] = {}
@@ -159,7 +159,9 @@ def instances(
         for key, held in by_key.items():
             if held is not _NOT_KEPT:
                 fields = fields_of(reader, group, held[0])[0]
-                found.append(Instance(one.number, group, key, tuple(sorted(held)), key_fields(group, fields)))
+                found.append(
+                    DescribedInstance(one.number, group, key, tuple(sorted(held)), key_fields(group, fields))
+                )
     return found, total
 
 
@@ -202,7 +204,7 @@ def fields_of(reader: StoreReader, group: GroupFacts, sample: Sample) -> tuple[d
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Shown:
+class DescribedSample:
     """A sample with its set, group and fields."""
 
     set_facts: SetFacts
@@ -212,16 +214,18 @@ class Shown:
     problem: str
 
 
-def show(reader: StoreReader, choice: Choice, limit: int, damage: DamageLog) -> list[Shown]:
+def show(
+    reader: StoreReader, choice: SampleSelection, limit: int, damage: DamageLog
+) -> list[DescribedSample]:
     """Return the first `limit` selected samples.
 
     Raises:
         StoreUnreadable: there is no such set, or no sample is selected.
     """
-    found: list[Shown] = []
+    found: list[DescribedSample] = []
     for one, group, samples in matching(reader, choice, damage):
         wanted = itertools.islice(samples, limit - len(found))
-        found += [Shown(one, group, sample, *fields_of(reader, group, sample)) for sample in wanted]
+        found += [DescribedSample(one, group, sample, *fields_of(reader, group, sample)) for sample in wanted]
         for _ in samples:
             pass  # the reader yields the next group only then
     if not found:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
     from ospltool.stores.copying import CopyReport
     from ospltool.stores.counting import GroupCount
-    from ospltool.stores.describe import Counted, Instance, Shown
+    from ospltool.stores.describe import Counted, DescribedInstance, DescribedSample
     from ospltool.stores.model import GroupFacts, SetFacts, StoreFacts
 
 
@@ -124,14 +124,14 @@ def verified_text(name: str, one: Counted, problems: Sequence[str]) -> Iterator[
     yield from (f"  {visible(problem)}" for problem in problems)
 
 
-def instances_text(found: Sequence[Instance], total: int, *, samples: bool) -> Iterator[str]:
+def instances_text(found: Sequence[DescribedInstance], total: int, *, samples: bool) -> Iterator[str]:
     """Render the text of `store ls`."""
     yield from (_sample_lines(found) if samples else _instance_lines(found))
     if total > len(found):
         yield f"... and {total - len(found)} more instances; --limit shows more"
 
 
-def _sample_lines(found: Sequence[Instance]) -> list[str]:
+def _sample_lines(found: Sequence[DescribedInstance]) -> list[str]:
     rows = [
         (one.group.name, _key_text(one), status_text(sample.status), *_sample_cells(sample))
         for one in found
@@ -141,7 +141,7 @@ def _sample_lines(found: Sequence[Instance]) -> list[str]:
     return table(header, rows).splitlines()
 
 
-def _instance_lines(found: Sequence[Instance]) -> list[str]:
+def _instance_lines(found: Sequence[DescribedInstance]) -> list[str]:
     rows = []
     for one in found:
         last = one.samples[-1]
@@ -150,7 +150,7 @@ def _instance_lines(found: Sequence[Instance]) -> list[str]:
     return table(("GROUP", "KEY", "SAMPLES", "LAST", "TIME"), rows).splitlines()
 
 
-def _key_text(one: Instance) -> str:
+def _key_text(one: DescribedInstance) -> str:
     if one.key_fields is not None:
         return json.dumps(one.key_fields, ensure_ascii=False)
     return one.key.hex() or "(none)"
@@ -166,7 +166,7 @@ def _sample_cells(sample: Sample) -> tuple[object, ...]:
     )
 
 
-def instance_value(one: Instance) -> dict[str, Any]:
+def instance_value(one: DescribedInstance) -> dict[str, Any]:
     """Convert an instance to JSON values."""
     return {
         "set": one.set_number,
@@ -204,7 +204,7 @@ def whole_value(sample: Sample, fields: object, problem: str) -> dict[str, Any]:
     }
 
 
-def shown_text(one: Shown) -> Iterator[str]:
+def shown_text(one: DescribedSample) -> Iterator[str]:
     """Render the text of `store show` for a sample."""
     sample = one.sample
     group = f"group {one.group.name}, type {one.group.name.type_name}"
@@ -223,7 +223,7 @@ def shown_text(one: Shown) -> Iterator[str]:
     yield from (f"  {line}" for line in hex_dump(sample.payload))
 
 
-def shown_value(one: Shown) -> dict[str, Any]:
+def shown_value(one: DescribedSample) -> dict[str, Any]:
     """Convert a sample of `store show` to JSON values."""
     return {
         "set": one.set_facts.number,

@@ -9,16 +9,16 @@ from lxml import etree
 from ospltool.stores import types
 from ospltool.stores.types import (
     Array,
-    Case,
     Enumeration,
-    Member,
     Primitive,
     Sequence,
+    StructMember,
     Structure,
     Text,
     Type,
     Undecodable,
     Union,
+    UnionCase,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ _PRIMITIVES: Final = {
     "Float": types.FLOAT,
     "Double": types.DOUBLE,
 }
-_TIME: Final = Structure("c_time", (Member("seconds", types.LONG), Member("nanoseconds", types.ULONG)))
+_TIME: Final = Structure(
+    "c_time", (StructMember("seconds", types.LONG), StructMember("nanoseconds", types.ULONG))
+)
 
 
 def parser() -> etree.XMLParser:
@@ -94,7 +96,7 @@ class _Scope:
             return self._union(element, name, depth)
         self.read(element, name, depth + 1)  # types that are declared inside
         members = tuple(
-            Member(member.get("name", ""), self._only_type(member, name, depth))
+            StructMember(member.get("name", ""), self._only_type(member, name, depth))
             for member in element
             if member.tag == "Member"
         )
@@ -144,7 +146,7 @@ class _Scope:
                 if not isinstance(switch, Primitive | Enumeration):
                     raise Undecodable(f"union {'::'.join(name)} switches on something else than a number")
                 labels = tuple(_label(label, switch) for label in child if label.tag in ("Label", "Default"))
-                cases.append(Case(child.get("name", ""), self._only_type(child, name, depth), labels))
+                cases.append(UnionCase(child.get("name", ""), self._only_type(child, name, depth), labels))
         if not isinstance(switch, Primitive | Enumeration):
             raise Undecodable(f"union {'::'.join(name)} has no switch")
         return Union("::".join(name), switch, tuple(cases))

@@ -22,7 +22,7 @@ class StoreUnreadable(Exception):
     """There is no store, or it cannot be read; the text names it and says why."""
 
 
-class Format(enum.StrEnum):
+class StoreFormat(enum.StrEnum):
     """The format of a store."""
 
     OURS = "ospltool"
@@ -119,7 +119,7 @@ class StoreFacts:
     """
 
     path: str
-    format: Format
+    format: StoreFormat
     sets: tuple[SetFacts, ...]
     findings: tuple[str, ...] = ()
     detail: tuple[tuple[str, str], ...] = ()

@@ -13,11 +13,11 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from ospltool.stores import opensplice_values as values
-from ospltool.stores.cdr import Decoder
+from ospltool.stores.cdr import ValueReader
 from ospltool.stores.compression import NAMES, decompress
-from ospltool.stores.model import Format, GroupFacts, SetFacts, SetKind, StoreFacts, StoreUnreadable
+from ospltool.stores.model import GroupFacts, SetFacts, SetKind, StoreFacts, StoreFormat, StoreUnreadable
 from ospltool.stores.names import KVMT_FILE
-from ospltool.stores.opensplice_values import Topic
+from ospltool.stores.opensplice_values import StoredTopic
 from ospltool.stores.sqlite_file import SqliteFile
 from ospltool.stores.types import Undecodable, Value
 
@@ -55,7 +55,7 @@ class _Group:
 class _Tables:
     """The small tables, decoded."""
 
-    topics: dict[int, Topic] = dataclasses.field(default_factory=dict)
+    topics: dict[int, StoredTopic] = dataclasses.field(default_factory=dict)
     name_spaces: dict[tuple[int, int], str] = dataclasses.field(default_factory=dict)
     quality_ns: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)
     complete: dict[tuple[int, int], bool] = dataclasses.field(default_factory=dict)
@@ -79,12 +79,12 @@ class KvStore:
             self._source: _Binary | _Readable = (_Binary if is_kv else _Readable)(self._file.connection)
             self._tables = self._source.tables()
             self._groups: dict[int, list[tuple[_Group, GroupFacts]]] = {}
-            self.facts = self._describe(path, Format.KV if is_kv else Format.KVMT)
+            self.facts = self._describe(path, StoreFormat.KV if is_kv else StoreFormat.KVMT)
         except (sqlite3.Error, ValueError) as error:
             self._file.close()
             raise StoreUnreadable(f"{path}: {error}") from error
 
-    def _describe(self, path: Path, format_: Format) -> StoreFacts:
+    def _describe(self, path: Path, format_: StoreFormat) -> StoreFacts:
         tables = self._tables
         latest: dict[int, int] = {}
         for number, version in tables.name_spaces:
@@ -117,7 +117,7 @@ class KvStore:
     def _group_facts(self, group: _Group) -> GroupFacts:
         topic = self._tables.topics.get(group.topic)
         if topic is None:
-            missing = Topic(group.topic_name, "", "", "")
+            missing = StoredTopic(group.topic_name, "", "", "")
             return missing.facts(group.partition, f"topic {group.topic} is not described")
         return topic.facts(group.partition, values.problem_of(topic))
 
@@ -246,7 +246,7 @@ class _Binary:
             else:
                 yield place[1], place[2], self._value(value)
 
-    def decode(self, data: bytes | Undecodable, topic: Topic) -> tuple[Sample, int]:
+    def decode(self, data: bytes | Undecodable, topic: StoredTopic) -> tuple[Sample, int]:
         if isinstance(data, Undecodable):
             raise data
         if self._encoding == _XML_XML:
@@ -274,7 +274,7 @@ class _CdrValues:
     """Values of encoding BIGECDR_V1."""
 
     def take(self, tables: _Tables, table: int, place: tuple[int, int], value: bytes) -> None:
-        decoder = Decoder(value, order=">")
+        decoder = ValueReader(value, order=">")
         if table == _TOPIC:
             tables.topics[place[0]] = values.topic_from_binary(value)
         elif table == _NAME_SPACE:
@@ -395,7 +395,7 @@ class _Readable:
             else:
                 yield *_NOWHERE, Undecodable("its row is damaged")
 
-    def decode(self, data: bytes | Undecodable, topic: Topic) -> tuple[Sample, int]:
+    def decode(self, data: bytes | Undecodable, topic: StoredTopic) -> tuple[Sample, int]:
         if isinstance(data, Undecodable):
             raise data
         return values.decode_xml(data, topic)

@@ -15,7 +15,7 @@ from lxml import etree
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from ospltool.stores import types
-from ospltool.stores.cdr import HEADER_XCDR2_LITTLE, Decoder, encode_key, encode_payload
+from ospltool.stores.cdr import HEADER_XCDR2_LITTLE, ValueReader, encode_key, encode_payload
 from ospltool.stores.metadata import parse_metadata
 from ospltool.stores.model import GroupFacts, GroupName
 from ospltool.stores.types import (
@@ -49,7 +49,7 @@ DURABILITIES: Final = ("VOLATILE", "TRANSIENT_LOCAL", "TRANSIENT", "PERSISTENT")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Topic:
+class StoredTopic:
     """A topic as a store describes it."""
 
     name: str
@@ -94,7 +94,7 @@ def structure_of(metadata: str, type_name: str) -> Structure:
     return parse_metadata(metadata, type_name)
 
 
-def problem_of(topic: Topic) -> str:
+def problem_of(topic: StoredTopic) -> str:
     """Return why the messages of a topic cannot be read; empty if they can."""
     try:
         structure_of(topic.metadata, topic.type_name)
@@ -108,7 +108,9 @@ def writer_of(system: int, local: int, serial: int) -> bytes:
     return struct.pack(">IIII", system, local, serial, 0)
 
 
-def to_sample(state: int, time_ns: int, writer: bytes, sequence: int, value: Value, topic: Topic) -> Sample:
+def to_sample(
+    state: int, time_ns: int, writer: bytes, sequence: int, value: Value, topic: StoredTopic
+) -> Sample:
     """Convert a message to the sample that a node would capture.
 
     Raises:
@@ -127,13 +129,13 @@ def to_sample(state: int, time_ns: int, writer: bytes, sequence: int, value: Val
     return make_sample(time_ns, writer, status, key, payload, sequence)
 
 
-def decode_binary(data: bytes, topic: Topic) -> tuple[Sample, int]:
+def decode_binary(data: bytes, topic: StoredTopic) -> tuple[Sample, int]:
     """Decode a message of encoding BIGECDR_V1, and its state.
 
     Raises:
         Undecodable: it is cut off, or not a message of this topic.
     """
-    decoder = Decoder(data, order=">")
+    decoder = ValueReader(data, order=">")
     state = decoder.number()
     decoder.primitive(types.ULONGLONG)  # allocation time
     sequence = decoder.number()
@@ -161,7 +163,7 @@ def _time_of(raw: int, state: int) -> int:
     raise Undecodable(f"its write time {raw:#x} is none")
 
 
-def decode_xml(data: bytes, topic: Topic) -> tuple[Sample, int]:
+def decode_xml(data: bytes, topic: StoredTopic) -> tuple[Sample, int]:
     """Decode a message in XML, and its state.
 
     Raises:
@@ -271,13 +273,13 @@ def _primitive(type_: Primitive, text: str) -> Value:
         raise Undecodable(f"{text!r} is no {type_.name}") from None
 
 
-def topic_from_binary(data: bytes) -> Topic:
+def topic_from_binary(data: bytes) -> StoredTopic:
     """Decode a topic of encoding BIGECDR_V1 (`v_topicInfo`).
 
     Raises:
         Undecodable: it is damaged.
     """
-    decoder = Decoder(data, order=">")
+    decoder = ValueReader(data, order=">")
     for _ in range(3):
         decoder.number()  # key
     name, type_name = decoder.text(), decoder.text()
@@ -295,7 +297,7 @@ def topic_from_binary(data: bytes) -> Topic:
     metadata, key_list = decoder.text(), decoder.text()
     if durability >= len(DURABILITIES):
         raise Undecodable(f"durability kind {durability} is not known")
-    return Topic(
+    return StoredTopic(
         name,
         type_name,
         key_list,
@@ -311,19 +313,21 @@ def _duration_ns(seconds: int, nanoseconds: int) -> int:
     return -1 if seconds == INFINITE_S else seconds * 1_000_000_000 + nanoseconds
 
 
-def topic_from_xml(name: str, type_name: str, key_list: str, qos: Element | None, metadata: str) -> Topic:
+def topic_from_xml(
+    name: str, type_name: str, key_list: str, qos: Element | None, metadata: str
+) -> StoredTopic:
     """Decode a topic from the XML of its QoS.
 
     Raises:
         Undecodable: a number in it is malformed.
     """
     if qos is None:
-        return Topic(name, type_name, key_list, metadata)
+        return StoredTopic(name, type_name, key_list, metadata)
     service = "durabilityService"
     kind = (qos.findtext("durability/kind") or "V_DURABILITY_PERSISTENT").removeprefix("V_DURABILITY_")
     keeps_all = qos.findtext(f"{service}/history_kind") == "V_HISTORY_KEEPALL"
     delay = f"{service}/service_cleanup_delay"
-    return Topic(
+    return StoredTopic(
         name,
         type_name,
         key_list,
@@ -348,7 +352,7 @@ def decode_fields(group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
         structure = _key_structure(structure, key_paths(group.key_list))
     largest = 4 if sample.payload[:2] >= b"\x00\x06" else 8
     order = "<" if sample.payload[1] & 1 else ">"
-    decoder = Decoder(sample.payload, at=4, order=order, largest=largest, origin=4)
+    decoder = ValueReader(sample.payload, at=4, order=order, largest=largest, origin=4)
     value = decoder.value(structure)
     assert isinstance(value, dict)
     return value
@@ -361,7 +365,7 @@ def _key_structure(structure: Structure, paths: tuple[types.KeyPath, ...]) -> St
         if () in inner:
             members.append(member)
         elif inner and isinstance(member.type, Structure):
-            members.append(types.Member(member.name, _key_structure(member.type, inner)))
+            members.append(types.StructMember(member.name, _key_structure(member.type, inner)))
     return Structure(structure.name, tuple(members))
 
 

@@ -14,9 +14,9 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ospltool.stores import opensplice_values as values
-from ospltool.stores.model import Format, GroupFacts, SetFacts, SetKind, StoreFacts, StoreUnreadable
+from ospltool.stores.model import GroupFacts, SetFacts, SetKind, StoreFacts, StoreFormat, StoreUnreadable
 from ospltool.stores.names import COMPLETE_SUFFIX
-from ospltool.stores.opensplice_values import Topic
+from ospltool.stores.opensplice_values import StoredTopic
 from ospltool.stores.types import Undecodable, Value
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class XmlStore:
         """
         self._path = path
         self._findings: list[str] = []
-        self._files: dict[int, list[tuple[GroupFacts, Topic | None, Path]]] = {}
+        self._files: dict[int, list[tuple[GroupFacts, StoredTopic | None, Path]]] = {}
         try:
             self.facts = self._describe()
         except OSError as error:
@@ -89,7 +89,7 @@ class XmlStore:
             groups = tuple(facts for facts, _, _ in members)
             sets.append(SetFacts(number, name_space, chosen, is_complete, newest_ns, groups))
         detail = (("quality", "the newest time of a data file, in whole seconds"),)
-        return StoreFacts(str(self._path), Format.XML, tuple(sets), tuple(self._findings), detail, size)
+        return StoreFacts(str(self._path), StoreFormat.XML, tuple(sets), tuple(self._findings), detail, size)
 
     def _data_files(self, suffix: str) -> list[Path]:
         """Return the data files with a description beside them; an empty partition lies at the top."""
@@ -99,7 +99,7 @@ class XmlStore:
             raise StoreUnreadable(f"{self._path}: more than {_MAX_FILES} files")
         return sorted(path for path in found if not path.name.endswith((_META_SUFFIX, f"{_META_SUFFIX}.bak")))
 
-    def _group(self, data: Path, suffix: str) -> tuple[GroupFacts, Topic | None]:
+    def _group(self, data: Path, suffix: str) -> tuple[GroupFacts, StoredTopic | None]:
         partition = "" if data.parent == self._path else unescape(data.parent.name)
         stem = data.name.removesuffix(".bak").removesuffix(".xml")
         meta = data.with_name(f"{stem}{_META_SUFFIX}{suffix}")
@@ -110,7 +110,7 @@ class XmlStore:
         except (Undecodable, OSError) as error:
             problem = f"{meta}: {error}"
             self._findings.append(f"the topic of {data} cannot be read: {problem}")
-            return Topic(unescape(stem), "", "", "").facts(partition, problem), None
+            return StoredTopic(unescape(stem), "", "", "").facts(partition, problem), None
         return topic.facts(partition, values.problem_of(topic)), topic
 
     def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
@@ -131,7 +131,7 @@ class XmlStore:
         """Do nothing: no file is open."""
 
 
-def _read_topic(path: Path) -> Topic:
+def _read_topic(path: Path) -> StoredTopic:
     if path.stat().st_size > _MAX_META_BYTES:
         raise Undecodable("the description is too large")
     root = values.parse_object(path.read_bytes())
@@ -150,7 +150,7 @@ def _read_topic(path: Path) -> Topic:
     return values.topic_from_xml(names[0], names[1], names[2], root.find("qos/object"), metadata)
 
 
-def _samples(path: Path, facts: GroupFacts, topic: Topic, damage: DamageLog) -> Iterator[Sample]:
+def _samples(path: Path, facts: GroupFacts, topic: StoredTopic, damage: DamageLog) -> Iterator[Sample]:
     """Yield the records of a file; a repeated record is yielded once and counted."""
     place = f"group {facts.name}, file {path.name}"
     try:
@@ -160,7 +160,7 @@ def _samples(path: Path, facts: GroupFacts, topic: Topic, damage: DamageLog) -> 
         damage.add(place, f"cannot be read: {error}")
 
 
-def _records(data: mmap.mmap, place: str, topic: Topic, damage: DamageLog) -> Iterator[Sample]:
+def _records(data: mmap.mmap, place: str, topic: StoredTopic, damage: DamageLog) -> Iterator[Sample]:
     first = _FIRST_LINE.match(data)
     if first is None or first[1] != _NEWEST_VERSION:
         version = first[1].decode() if first else "none"

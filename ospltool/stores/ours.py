@@ -12,12 +12,12 @@ from engine.store.files import DAMAGED, DATABASE
 from engine.store.interface import SetState, StoreError
 from engine.store.view import StoreView, store_summary
 from ospltool.stores.model import (
-    Format,
     GroupFacts,
     GroupName,
     SetFacts,
     SetKind,
     StoreFacts,
+    StoreFormat,
     StoreUnreadable,
     decoded,
 )
@@ -62,7 +62,7 @@ class OurStore:
             raise StoreUnreadable(f"{path}: {error}") from error
         self.facts = StoreFacts(
             str(path),
-            Format.OURS,
+            StoreFormat.OURS,
             sets,
             (*self._view.findings, *unread),
             tuple(detail.items()),

@@ -11,7 +11,7 @@ from engine.core import plain
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import make_sample
 from engine.persistence.service import rows
-from ospltool.stores.model import Format, SetFacts, SetKind, StoreFacts, StoreUnreadable, decoded
+from ospltool.stores.model import SetFacts, SetKind, StoreFacts, StoreFormat, StoreUnreadable, decoded
 from ospltool.stores.ours import group_facts
 from ospltool.stores.sqlite_file import SqliteFile
 
@@ -55,7 +55,7 @@ class PersistenceStore:
         one = SetFacts(THE_SET, "", SetKind.CURRENT, None, None, groups)
         detail = (("service", str(name)), *((("copied", "yes"),) if self._file.is_copy else ()))
         size = path.stat().st_size
-        self.facts = StoreFacts(str(path), Format.PERSISTENCE, (one,), tuple(findings), detail, size)
+        self.facts = StoreFacts(str(path), StoreFormat.PERSISTENCE, (one,), tuple(findings), detail, size)
 
     def _read_groups(self, findings: list[str]) -> None:
         for id_, text in self._file.connection.execute(

@@ -28,12 +28,12 @@ from ospltool.output import progress
 from ospltool.stores import opensplice_values
 from ospltool.stores.counting import GroupCount, group_code
 from ospltool.stores.model import (
-    Format,
     GroupFacts,
     GroupName,
     SetFacts,
     SetKind,
     StoreFacts,
+    StoreFormat,
     StoreUnreadable,
 )
 from ospltool.stores.names import META_FILE, RANGES_FILE, SAMPLES_FILE
@@ -103,7 +103,7 @@ _NEVER: Final = 1 << 63
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Written:
+class SnapshotResult:
     """The result of writing a snapshot."""
 
     groups: tuple[GroupCount, ...]
@@ -117,7 +117,7 @@ class Written:
 
 def write_snapshot(
     reader: StoreReader, directory: Path, sets: Iterable[SetFacts], damage: DamageLog, form: Form = KEPT
-) -> Written:
+) -> SnapshotResult:
     """Write sets of a store as a snapshot, without damaged samples.
 
     Args:
@@ -142,7 +142,7 @@ def write_snapshot(
         for one in chosen:
             for group, columns in _columns(reader, one.number, damage):
                 counts.append(_write_group(writer, ranges, form, one.number, group, columns, damage))
-    written = Written(tuple(counts), damage.count - before)
+    written = SnapshotResult(tuple(counts), damage.count - before)
     if form.kept:
         ranges.write(directory / RANGES_FILE)
         write_description(directory, reader.facts, chosen, written)
@@ -260,7 +260,9 @@ def _table(
     )
 
 
-def write_description(directory: Path, facts: StoreFacts, sets: list[SetFacts], written: Written) -> None:
+def write_description(
+    directory: Path, facts: StoreFacts, sets: list[SetFacts], written: SnapshotResult
+) -> None:
     """Write the description of a snapshot."""
     described: dict[str, Any] = {
         "path": facts.path,
@@ -338,7 +340,7 @@ class SnapshotStore:
             if self._file.schema_arrow.names != SCHEMA.names:
                 raise StoreUnreadable(f"{self.samples_path}: its columns are {self._file.schema_arrow.names}")
             self.facts = StoreFacts(
-                str(path), Format.SNAPSHOT, sets, tuple(data["findings"]), tuple(detail.items()), size
+                str(path), StoreFormat.SNAPSHOT, sets, tuple(data["findings"]), tuple(detail.items()), size
             )
         except (OSError, ValueError, KeyError, TypeError, RecursionError, pa.ArrowException) as error:
             raise StoreUnreadable(f"{path}: {error}") from error

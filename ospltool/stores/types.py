@@ -74,7 +74,7 @@ class Enumeration:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Member:
+class StructMember:
     """A field of a structure."""
 
     name: str
@@ -86,11 +86,11 @@ class Structure:
     """A final structure."""
 
     name: str
-    members: tuple[Member, ...]
+    members: tuple[StructMember, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Case:
+class UnionCase:
     """A branch of a union; `labels` are discriminator values, None for the default."""
 
     name: str
@@ -104,9 +104,9 @@ class Union:
 
     name: str
     switch: Primitive | Enumeration
-    cases: tuple[Case, ...]
+    cases: tuple[UnionCase, ...]
 
-    def case_of(self, value: int) -> Case | None:
+    def case_of(self, value: int) -> UnionCase | None:
         """Return the branch of a discriminator value; None if it has none."""
         for case in self.cases:
             if value in case.labels:

@@ -51,19 +51,19 @@ _OWNER: Final = {"topic": "Reading", "type": "depot.Reading", "partitions": ["st
 _TYPE: Final = types.Structure(
     "depot::Item",
     (
-        types.Member("id", types.LONG),
-        types.Member("name", types.Text()),
-        types.Member("flag", types.BOOLEAN),
-        types.Member("colour", types.Enumeration("depot::Colour", (("RED", 0), ("BLUE", 1)))),
-        types.Member("numbers", types.Sequence(types.DOUBLE)),
-        types.Member("names", types.Sequence(types.Text(), 5)),
-        types.Member("place", types.Array(types.SHORT, 3)),
-        types.Member(
+        types.StructMember("id", types.LONG),
+        types.StructMember("name", types.Text()),
+        types.StructMember("flag", types.BOOLEAN),
+        types.StructMember("colour", types.Enumeration("depot::Colour", (("RED", 0), ("BLUE", 1)))),
+        types.StructMember("numbers", types.Sequence(types.DOUBLE)),
+        types.StructMember("names", types.Sequence(types.Text(), 5)),
+        types.StructMember("place", types.Array(types.SHORT, 3)),
+        types.StructMember(
             "either",
             types.Union(
                 "depot::Either",
                 types.LONG,
-                (types.Case("a", types.LONG, (1,)), types.Case("b", types.Text(), (None,))),
+                (types.UnionCase("a", types.LONG, (1,)), types.UnionCase("b", types.Text(), (None,))),
             ),
         ),
     ),
@@ -208,7 +208,7 @@ def _decode(description: TypeDescription, data: bytes) -> None:
 
 
 def _decode_stored(data: bytes) -> None:
-    cdr.Decoder(data, 4, origin=4).value(_TYPE)
+    cdr.ValueReader(data, 4, origin=4).value(_TYPE)
 
 
 def _typed() -> list[Target]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engine.runtime.monitor import NodeSnapshot, StoreStatus
-from ospltool.cli.domains import Place
+from ospltool.cli.domains import DomainAccess
 from ospltool.live.feed import ReceivedSnapshot, Update
 from tests import fake
 from tests.commands.shell import Shell
@@ -41,7 +41,7 @@ def hear(monkeypatch: pytest.MonkeyPatch) -> Hear:
     """Lets the command hear nodes, by domain."""
 
     def let(*snapshots: NodeSnapshot, then: Update | None = None) -> None:
-        def live_at(place: Place, partition: str | None) -> ScriptedFeed:
+        def live_at(place: DomainAccess, partition: str | None) -> ScriptedFeed:
             now_ns = time.time_ns()
             mine = (one for one in snapshots if one.domain_id == place.domain_id)
             first = (now_ns, Update(tuple(ReceivedSnapshot(one, now_ns) for one in mine)))

@@ -10,7 +10,7 @@ import pytest
 
 from ospltool.cli.app import main
 from ospltool.forensics.codes import CODES
-from ospltool.forensics.conclusion import Kind
+from ospltool.forensics.conclusion import SetFate
 from ospltool.health.codes import codes
 from ospltool.trace.rules import all_rules
 from tests.stores.making import BASE_NS, Held, Message, Version, write_kv, write_xml
@@ -96,17 +96,17 @@ def emptied(traces: Traces, kept: bool) -> None:
     first.line(60, "end")
 
 
-CASES: dict[str, tuple[Callable[..., None], tuple[Any, ...], Kind, tuple[Any, ...]]] = {
-    "thrown away by Replace": (cut_off, ("REPLACE",), Kind.THROWN_AWAY, ("MERGE",)),
-    "thrown away by Catchup": (cut_off, ("CATCHUP",), Kind.THROWN_AWAY, ("MERGE",)),
-    "shrank": (taken_again, (30, 0), Kind.SHRANK, (50, 0)),
-    "shrank by more than was disposed": (taken_again, (30, 5), Kind.SHRANK, (45, 5)),
-    "diverged": (behind, ("1001",), Kind.DIVERGED, ("1003",)),
-    "delayed": (behind, ("1001", 40), Kind.DELAYED, ("1001", 11)),
-    "joined": (cut_off, ("MERGE",), Kind.JOINED, ("REPLACE",)),
-    "replaced": (taken_again, (60, 0), Kind.REPLACED, (30, 0)),
-    "emptied": (emptied, (True,), Kind.EMPTIED, (False,)),
-    "lost": (emptied, (False,), Kind.LOST, (True,)),
+CASES: dict[str, tuple[Callable[..., None], tuple[Any, ...], SetFate, tuple[Any, ...]]] = {
+    "thrown away by Replace": (cut_off, ("REPLACE",), SetFate.THROWN_AWAY, ("MERGE",)),
+    "thrown away by Catchup": (cut_off, ("CATCHUP",), SetFate.THROWN_AWAY, ("MERGE",)),
+    "shrank": (taken_again, (30, 0), SetFate.SHRANK, (50, 0)),
+    "shrank by more than was disposed": (taken_again, (30, 5), SetFate.SHRANK, (45, 5)),
+    "diverged": (behind, ("1001",), SetFate.DIVERGED, ("1003",)),
+    "delayed": (behind, ("1001", 40), SetFate.DELAYED, ("1001", 11)),
+    "joined": (cut_off, ("MERGE",), SetFate.JOINED, ("REPLACE",)),
+    "replaced": (taken_again, (60, 0), SetFate.REPLACED, (30, 0)),
+    "emptied": (emptied, (True,), SetFate.EMPTIED, (False,)),
+    "lost": (emptied, (False,), SetFate.LOST, (True,)),
 }
 
 
@@ -137,7 +137,7 @@ def test_a_set_that_was_aligned_in_between_was_not_thrown_away(
 ) -> None:
     cut_off(traces, "REPLACE", aligned_again=True)
     kinds = [one["kind"] for one in judged(capfd, traces.write())["conclusions"]]
-    assert Kind.THROWN_AWAY.value not in kinds
+    assert SetFate.THROWN_AWAY.value not in kinds
 
 
 def test_a_set_that_was_given_to_the_other_before_was_not_thrown_away(
@@ -155,7 +155,7 @@ def test_a_set_that_was_given_to_the_other_before_was_not_thrown_away(
     )
     take(second, 30, "1001", 60, "REPLACE")
     kinds = [one["kind"] for one in judged(capfd, traces.write())["conclusions"]]
-    assert kinds == [Kind.REPLACED.value]
+    assert kinds == [SetFate.REPLACED.value]
 
 
 def test_what_a_format_keeps_longer_is_no_difference(
@@ -166,7 +166,7 @@ def test_what_a_format_keeps_longer_is_no_difference(
     write_kv(tmp_path / "a" / "s", Version((Held((new,)),)))
     write_xml(tmp_path / "b" / "s", Version((Held((old, new)),)))
     kinds = [one["kind"] for one in judged(capfd, str(tmp_path))["conclusions"]]
-    assert kinds == [Kind.EQUAL.value]
+    assert kinds == [SetFate.EQUAL.value]
 
 
 def test_the_worst_is_the_first_line(traces: Traces, capfd: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,8 @@ pytest.importorskip("cyclonedds", reason="fields of our stores need the extra `d
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from engine.store.interface import DamageLog
-from ospltool.stores.describe import Choice, count_sets, fields_of, instances, verify_problems
-from ospltool.stores.model import Format, SetKind, StoreReader, StoreUnreadable
+from ospltool.stores.describe import SampleSelection, count_sets, fields_of, instances, verify_problems
+from ospltool.stores.model import SetKind, StoreFormat, StoreReader, StoreUnreadable
 from ospltool.stores.opening import open_reader
 from ospltool.stores.ours import OurStore
 from tests.stores.making import (
@@ -151,10 +151,10 @@ def test_instances_are_listed_by_key_and_what_is_beyond_the_limit_is_counted(
 ) -> None:
     twice = (*MESSAGES, Message(1, text="later", time_ns=BASE_NS + 9))
     reader = opened(write_xml(tmp_path, Version((Held(twice),))))
-    found, total = instances(reader, Choice(group="depot.I*"), 2, DamageLog())
+    found, total = instances(reader, SampleSelection(group="depot.I*"), 2, DamageLog())
     assert total == 6
     assert [(one.key_fields, len(one.samples)) for one in found] == [({"id": 1}, 2), ({"id": 2}, 1)]
-    assert instances(reader, Choice(group="other.*"), 2, DamageLog()) == ([], 0)
+    assert instances(reader, SampleSelection(group="other.*"), 2, DamageLog()) == ([], 0)
 
 
 # Damage.
@@ -380,10 +380,12 @@ def test_a_store_that_its_node_has_locked_is_read_from_a_copy_with_its_log(
 
 @pytest.mark.parametrize("when", ["after-merge", "after-restart"])
 @pytest.mark.parametrize(
-    ("node", "format_"), [("n1", Format.KV), ("n2", Format.XML), ("n3", Format.KVMT)], ids=["n1", "n2", "n3"]
+    ("node", "format_"),
+    [("n1", StoreFormat.KV), ("n2", StoreFormat.XML), ("n3", StoreFormat.KVMT)],
+    ids=["n1", "n2", "n3"],
 )
 def test_the_sample_stores_of_opensplice_are_sound(
-    when: str, node: str, format_: Format, opened: Callable[[Path], StoreReader]
+    when: str, node: str, format_: StoreFormat, opened: Callable[[Path], StoreReader]
 ) -> None:
     reader = opened(SAMPLES / when / node)
     assert reader.facts.format is format_
@@ -396,7 +398,7 @@ def test_the_sample_stores_of_opensplice_are_sound(
 def test_a_sample_of_opensplice_has_its_fields(opened: Callable[[Path], StoreReader]) -> None:
     for node in ("n1", "n2", "n3"):
         reader = opened(SAMPLES / "after-merge" / node)
-        found, _ = instances(reader, Choice(group="partA.T1", key="d0070000"), 10, DamageLog())
+        found, _ = instances(reader, SampleSelection(group="partA.T1", key="d0070000"), 10, DamageLog())
         (instance,) = found
         fields, problem = fields_of(reader, instance.group, instance.samples[-1])
         assert not problem

@@ -104,12 +104,12 @@ def ls(
     Exit codes: 0 success, 1 unreadable records, 2 wrong usage or unreadable store.
     """
     from engine.store.interface import DamageLog
-    from ospltool.stores.describe import Choice, instances
+    from ospltool.stores.describe import SampleSelection, instances
     from ospltool.stores.listing import instance_value, instances_text
 
     damage = DamageLog()
     with opened(store) as reader:
-        choice = Choice(tuple(sets or ()), group, hexadecimal(key, "--key"))
+        choice = SampleSelection(tuple(sets or ()), group, hexadecimal(key, "--key"))
         found, total = instances(reader, choice, limit, damage)
     if as_json:
         values = [instance_value(one) for one in found]
@@ -140,13 +140,15 @@ def show(
     Exit codes: 0 success, 1 unreadable records, 2 wrong usage, unreadable store or no such sample.
     """
     from engine.store.interface import DamageLog
-    from ospltool.stores.describe import Choice
+    from ospltool.stores.describe import SampleSelection
     from ospltool.stores.describe import show as shown
     from ospltool.stores.listing import shown_text, shown_value
 
     damage = DamageLog()
     with opened(store) as reader:
-        choice = Choice(tuple(sets or ()), group, hexadecimal(key, "--key"), hexadecimal(digest, "DIGEST"))
+        choice = SampleSelection(
+            tuple(sets or ()), group, hexadecimal(key, "--key"), hexadecimal(digest, "DIGEST")
+        )
         found = shown(reader, choice, limit, damage)
     if as_json:
         streams.put(envelope.document("store-samples", {"samples": [shown_value(one) for one in found]}))

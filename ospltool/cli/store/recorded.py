@@ -9,7 +9,15 @@ from engine.runtime.monitor import PART
 from engine.store.interface import DamageLog
 from ospltool.stores.counting import GroupCount, group_code
 from ospltool.stores.describe import Counted
-from ospltool.stores.model import UNKNOWN_DEPTH, Format, GroupFacts, GroupName, SetFacts, SetKind, StoreFacts
+from ospltool.stores.model import (
+    UNKNOWN_DEPTH,
+    GroupFacts,
+    GroupName,
+    SetFacts,
+    SetKind,
+    StoreFacts,
+    StoreFormat,
+)
 from ospltool.stores.wording import shown
 
 if TYPE_CHECKING:
@@ -47,7 +55,7 @@ def recorded(name: str) -> tuple[StoreFacts, list[Counted]] | None:
     detail = (("nodes", str(len(nodes))), ("moment", shown(feed.end_ns)), ("samples", "none, only counts"))
     facts = StoreFacts(
         name,
-        Format.RECORDING,
+        StoreFormat.RECORDING,
         tuple(one.facts for one in sets),
         tuple(findings),
         detail,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.store.interface import DamageLog
 from ospltool.output import progress
-from ospltool.stores.counting import Tally, group_code
+from ospltool.stores.counting import SampleTally, group_code
 from ospltool.stores.diff.contract import DiffError, Instance, Limits, Row, Wanted
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _entries(side: Side) -> Iterator[_Entry]:
         for group, samples in side.reader.read(one.number, side.damage):
             code = group_code(group.name)
             before = side.damage.count
-            tally = Tally(max_keys=0)
+            tally = SampleTally(max_keys=0)
             for time_ns, writer, sequence, digest, status, key, _ in tally.passing(progress.counted(samples)):
                 yield code, key, Row(time_ns, writer, sequence, digest, status)
             side.counts[code] = tally.result(one.number, code, side.damage.count - before)

@@ -28,7 +28,7 @@ class SideReport:
     path: str
     """The store as the user named it."""
     format: str
-    """Value of `ospltool.stores.model.Format`."""
+    """Value of `ospltool.stores.model.StoreFormat`."""
     sets: tuple[str, ...]
     """The compared sets as `NUMBER: NAME-SPACE KIND`."""
     samples: int
