@@ -31,7 +31,7 @@ from tui.sources.lines import TraceFiles
 from tui.systems import Systems
 from tui.text import visible
 from tui.viewmodel import panels
-from tui.viewmodel.base import Status, Subject, View
+from tui.viewmodel.base import ConsoleStatus, Subject, View
 
 TICK_S: Final = 0.25
 """The feed is polled, and the screen changes, at most this often."""
@@ -204,11 +204,11 @@ class ConsoleApp(App[int]):
         now_ns, where = self.paused_ns or one.feed.now_ns(), getattr(one.feed, "where", "")
         return View(one.health, now_ns, self.signs, subject=self.subject, where=where)
 
-    def status(self) -> Status:
+    def status(self) -> ConsoleStatus:
         """Return the console's own state for the header."""
         now_ns = self.feed.now_ns()
         behind_ns = now_ns - self.paused_ns if self.paused_ns else 0
-        return Status(
+        return ConsoleStatus(
             title=self.title,
             source=self.feed.title,
             mode=self.feed.mode,

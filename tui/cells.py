@@ -100,7 +100,7 @@ class Column:
     most: int = 1000
 
 
-class Table(Protocol):
+class CellTable(Protocol):
     """Rows of cells that are made only when they are shown."""
 
     @property

@@ -13,7 +13,7 @@ from ospltool.output.text import table, visible
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class MatrixRow:
     """A name-space on a node."""
 
     name_space: str
@@ -40,7 +40,7 @@ class Row:
         return ", ".join(f"{each.type} {each.scope}" for each in rules) or "-"
 
 
-def rows_of(fleet: FleetView) -> tuple[list[Row], list[ExpectedMaster]]:
+def rows_of(fleet: FleetView) -> tuple[list[MatrixRow], list[ExpectedMaster]]:
     """Return the matrix of a deployment, and the expected master of each name-space and role."""
     by_name = fleet.by_name_space()
     masters = expected_masters(by_name)
@@ -65,10 +65,10 @@ def rows_of(fleet: FleetView) -> tuple[list[Row], list[ExpectedMaster]]:
 
 def _row(
     name: str, elements: str, node: NodeView, policy: Policy | None, *, is_learned: bool, master: str
-) -> Row:
+) -> MatrixRow:
     durable = policy is not None and policy.durability.value in ("Persistent", "Durable")
     stores = durable and node.configuration.persistent is not None
-    return Row(name, elements, node.role, node.shown_name, policy, is_learned, stores, master)
+    return MatrixRow(name, elements, node.role, node.shown_name, policy, is_learned, stores, master)
 
 
 def as_text(fleet: FleetView) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ospltool.forensics.attachments import What
 from ospltool.forensics.story import Story, stories
-from ospltool.forensics.verdict import Verdict, verdict
+from ospltool.forensics.verdict import DataVerdict, verdict
 from ospltool.trace.reading import damage
 from ospltool.trace.rules import anomalies
 
@@ -34,7 +34,7 @@ class Investigation:
 
     facts: TraceFacts
     findings: tuple[Anomaly, ...]
-    verdict: Verdict
+    verdict: DataVerdict
     stories: tuple[Story, ...]
     stored: StoredEvidence | None
 

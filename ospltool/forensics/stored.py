@@ -12,7 +12,7 @@ from ospltool.stores.describe import count_sets
 from ospltool.stores.diff.causes import Cause
 from ospltool.stores.diff.compare import CompareOptions, compare
 from ospltool.stores.diff.contract import DiffError
-from ospltool.stores.diff.filtered import Left
+from ospltool.stores.diff.filtered import ComparedPart
 from ospltool.stores.diff.report import Verdict as Compared
 from ospltool.stores.diff.sides import MAX_SIDES
 from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreUnreadable
@@ -196,7 +196,7 @@ def _newest(stores: Sequence[StoreOf]) -> list[StoreOf]:
 
 
 def _compared(given: Sequence[str]) -> ReportData:
-    return compare(given, CompareOptions(instances=50, engine="merge", left=Left.DATA))
+    return compare(given, CompareOptions(instances=50, engine="merge", left=ComparedPart.DATA))
 
 
 def _damaged(store: StoreOf) -> Iterator[Conclusion]:

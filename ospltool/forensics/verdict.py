@@ -23,7 +23,7 @@ _ORDER: Final = list(SetFate)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
+class DataVerdict:
     """The conclusions about the data.
 
     Attributes:
@@ -56,7 +56,7 @@ def verdict(
     stored: Iterable[Conclusion] = (),
     unknown: Iterable[str] = (),
     stored_sizes: Sequence[SetSize] = (),
-) -> Verdict:
+) -> DataVerdict:
     """Draw the verdict on the data.
 
     Args:
@@ -73,7 +73,7 @@ def verdict(
         *stored,
     ]
     ordered = sorted(found, key=lambda one: (_ORDER.index(one.kind), one.start_ns or 0, one.text))
-    return Verdict(
+    return DataVerdict(
         tuple(ordered), (*unknown, *_unknown(facts, shown)), tuple(_by_time([*shown, *stored_sizes]))
     )
 

@@ -13,7 +13,7 @@ from ospltool.health.sign import Sign, joined
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Cause:
+class RootCause:
     """A root sign, and the signs that follow from it or repeat it."""
 
     root: Sign
@@ -82,7 +82,7 @@ _HUBS: Final = {
 """Codes of signs about pairs of nodes, and the verb that describes a node common to several pairs."""
 
 
-def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[Cause]:
+def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[RootCause]:
     """Return the causes of these signs, most urgent first."""
     grouped: dict[str, list[Sign]] = {}
     for sign in _with_hubs(scene, list(signs)):
@@ -98,21 +98,21 @@ def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[Cause]:
     return sorted(causes, key=lambda one: (one.urgency, one.root.since_ns or scene.now_ns, one.root.key))
 
 
-def _cause(members: list[Sign]) -> Cause:
+def _cause(members: list[Sign]) -> RootCause:
     root, *others = sorted(members, key=lambda sign: (sign.urgency, -sign.weight))
-    return Cause(root, tuple(others))
+    return RootCause(root, tuple(others))
 
 
-def _with(root: Cause, others: list[Cause]) -> Cause:
-    return Cause(root.root, (*root.others, *(sign for other in others for sign in other.signs)))
+def _with(root: RootCause, others: list[RootCause]) -> RootCause:
+    return RootCause(root.root, (*root.others, *(sign for other in others for sign in other.signs)))
 
 
-def _applied(rule: CausalRule, causes: list[Cause]) -> list[Cause]:
+def _applied(rule: CausalRule, causes: list[RootCause]) -> list[RootCause]:
     """Return the causes that remain after each root has absorbed its consequences."""
     roots = [one for one in causes if {one.root.code, one.root.kind.cause} & rule.root]
     if not roots:
         return causes
-    taken: dict[str, list[Cause]] = {root.root.key: [] for root in roots}
+    taken: dict[str, list[RootCause]] = {root.root.key: [] for root in roots}
     remaining = []
     for one in causes:
         if one.root.key in taken or one.root.kind.cause not in rule.brings:
@@ -126,7 +126,7 @@ def _applied(rule: CausalRule, causes: list[Cause]) -> list[Cause]:
     return [_with(one, taken.get(one.root.key, [])) for one in remaining]
 
 
-def _shares(what: str, root: Cause, other: Cause) -> bool:
+def _shares(what: str, root: RootCause, other: RootCause) -> bool:
     if what == "node":
         return not set(root.nodes).isdisjoint(other.nodes)
     return what == "" or not set(root.name_spaces).isdisjoint(other.name_spaces)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ospltool.health.causes import Cause
+from ospltool.health.causes import RootCause
 from ospltool.health.redundancy import Redundancy
 from ospltool.health.scene import Scene
 from ospltool.health.sign import joined
@@ -13,7 +13,7 @@ from ospltool.live.nodes import Node
 MOST_SPACES = 3
 
 
-def effect(scene: Scene, cause: Cause, copies: Mapping[str, Redundancy]) -> str:
+def effect(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy]) -> str:
     """Describe the effect on the name-spaces that the cause touches; without any, the effect of its code."""
     if cause.root.kind.cause == "domain":
         return cause.root.kind.effect
@@ -27,7 +27,7 @@ def effect(scene: Scene, cause: Cause, copies: Mapping[str, Redundancy]) -> str:
     return "; ".join(told)
 
 
-def _touched(scene: Scene, cause: Cause) -> list[str]:
+def _touched(scene: Scene, cause: RootCause) -> list[str]:
     named = set(cause.name_spaces)
     if cause.root.kind.cause in ("node", "store", "stuck"):
         for node in cause.root.nodes:
@@ -38,7 +38,7 @@ def _touched(scene: Scene, cause: Cause) -> list[str]:
     return sorted(named)
 
 
-def _of_space(scene: Scene, cause: Cause, copies: Redundancy) -> str:
+def _of_space(scene: Scene, cause: RootCause, copies: Redundancy) -> str:
     masters = [
         node.snapshot.name
         for node in scene.model.ordered_nodes()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from engine.runtime.monitor import NodeEvent
-from ospltool.health.causes import Cause, causes_of
+from ospltool.health.causes import RootCause, causes_of
 from ospltool.health.codes import HealthSeverity
 from ospltool.health.effects import effect
 from ospltool.health.expectation import NOTHING, Expectation
@@ -248,7 +248,7 @@ def _signs(scene: Scene, copies: Iterable[Redundancy]) -> Iterator[Sign]:
     yield from of_services(scene)
 
 
-def _described(scene: Scene, cause: Cause, copies: Mapping[str, Redundancy]) -> Incident:
+def _described(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy]) -> Incident:
     root, code = cause.root, cause.root.kind
     why = root.why or f"cause unknown; usually: {' '.join(code.causes[:2])}"
     return Incident(

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ospltool.health.causes import Cause
+from ospltool.health.causes import RootCause
 from ospltool.health.codes import Code, HealthSeverity
 from ospltool.health.sign import SECOND_NS
 
@@ -119,9 +119,9 @@ class Incidents:
 
     def update(
         self,
-        causes: Sequence[Cause],
+        causes: Sequence[RootCause],
         now_ns: int,
-        describe: Callable[[Cause], Incident],
+        describe: Callable[[RootCause], Incident],
     ) -> None:
         """Take in the causes present at `now_ns`.
 
@@ -142,7 +142,7 @@ class Incidents:
         for key in [key for key, one in self._open.items() if key not in seen]:
             self._end(key, now_ns, taken={key for cause in causes for key in cause.keys})
 
-    def _place(self, cause: Cause, taken: set[str]) -> str | None:
+    def _place(self, cause: RootCause, taken: set[str]) -> str | None:
         """Return the key of the open incident that this cause continues, by root, sign, or nodes."""
         free = {key: one for key, one in self._open.items() if key not in taken}
         for key, one in free.items():
@@ -160,7 +160,7 @@ class Incidents:
                 return key
         return None
 
-    def _begin(self, cause: Cause, now_ns: int, describe: Callable[[Cause], Incident]) -> str:
+    def _begin(self, cause: RootCause, now_ns: int, describe: Callable[[RootCause], Incident]) -> str:
         if len(self._open) >= MAX_OPEN:
             self.left_out += 1
             return ""
@@ -179,7 +179,9 @@ class Incidents:
         self._open[told.key] = _Open(told, cause.root.key, now_ns, cause.keys, worst)
         return told.key
 
-    def _go_on(self, key: str, cause: Cause, now_ns: int, describe: Callable[[Cause], Incident]) -> None:
+    def _go_on(
+        self, key: str, cause: RootCause, now_ns: int, describe: Callable[[RootCause], Incident]
+    ) -> None:
         known = self._open[key]
         told = describe(cause)
         before = known.incident

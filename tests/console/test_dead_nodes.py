@@ -16,7 +16,7 @@ from tests.simulation.scenarios import Scenario, node
 from tui.cells import Line, Tone, plain
 from tui.viewmodel import alignment, groups, incidents, name_space, panels, store
 from tui.viewmodel import node as node_view
-from tui.viewmodel.base import Status, View
+from tui.viewmodel.base import ConsoleStatus, View
 from tui.viewmodel.overview import FIELDS, Overview, detail
 
 NAMES = ("n1", "n2", "n3")
@@ -142,7 +142,7 @@ def test_nobody_is_heard_after_a_stop_of_all_and_nothing_is_said_to_be_well(watc
     watched.take()
     watched.tell(Update(notices=(FeedNotice(NoticeKind.DOMAIN_LOST, watched.now_ns, ""),)))
     view = watched.view(later_s=3)
-    status = Status("ospltool", "domain 7", "live")
+    status = ConsoleStatus("ospltool", "domain 7", "live")
     (first, _) = panels.header(view, status, "overview", "overview", 100)
     assert "all nodes stopped" in plain(first)
     assert "LOST" not in plain(first)

@@ -16,7 +16,7 @@ from tui.cells import Tone, plain
 from tui.filters import Filter
 from tui.glyphs import UNICODE
 from tui.viewmodel import panels
-from tui.viewmodel.base import Status, View
+from tui.viewmodel.base import ConsoleStatus, View
 
 S = SECOND_NS
 
@@ -37,21 +37,21 @@ def heard(*snapshots: object) -> Update:
 @pytest.mark.parametrize(
     ("status", "notices", "right", "tone"),
     [
-        (Status("t", "domain 7", "live"), (), "live  01:03:20 UTC ", Tone.DIM),
+        (ConsoleStatus("t", "domain 7", "live"), (), "live  01:03:20 UTC ", Tone.DIM),
         (
-            Status("t", "domain 7", "live", paused=True, behind_ns=12 * S),
+            ConsoleStatus("t", "domain 7", "live", paused=True, behind_ns=12 * S),
             (),
             "PAUSED, 12 s behind  01:03:20 UTC ",
             Tone.WARN,
         ),
         (
-            Status("t", "domain 7", "live"),
+            ConsoleStatus("t", "domain 7", "live"),
             (FeedNotice(NoticeKind.DOMAIN_LOST, START_NS - 5 * S, ""),),
             "✖ DOMAIN LOST 5 s ago  01:03:20 UTC ",
             Tone.FAULT,
         ),
         (
-            Status("t", "night", "recorded"),
+            ConsoleStatus("t", "night", "recorded"),
             (FeedNotice(NoticeKind.END, START_NS, ""),),
             "end of recording  01:03:20 UTC ",
             Tone.STRONG,
@@ -59,7 +59,7 @@ def heard(*snapshots: object) -> Update:
     ],
 )
 def test_the_header_says_what_is_watched_and_how(
-    status: Status, notices: tuple[FeedNotice, ...], right: str, tone: Tone
+    status: ConsoleStatus, notices: tuple[FeedNotice, ...], right: str, tone: Tone
 ) -> None:
     status = dataclasses.replace(status, screens=("overview", "node", "trace"))
     line, tabs = panels.header(view_of(Update(notices=notices)), status, "node", "node n1", 80)
@@ -90,7 +90,7 @@ def test_the_header_says_what_is_watched_and_how(
     ],
 )
 def test_a_header_names_the_screens_as_well_as_it_can(width: int, start: str, tabs: str) -> None:
-    status = Status("ospltool", "domain 7", "live", screens=tuple(panels.SHORT_NAMES))
+    status = ConsoleStatus("ospltool", "domain 7", "live", screens=tuple(panels.SHORT_NAMES))
     first, second = map(plain, panels.header(view_of(), status, "node", "node n1", width))
     assert first.startswith(start)
     assert first.endswith("  live  01:03:20 UTC ")
@@ -99,7 +99,7 @@ def test_a_header_names_the_screens_as_well_as_it_can(width: int, start: str, ta
 
 
 def test_a_console_that_may_change_nodes_says_so() -> None:
-    status = Status("t", "domain 7", "live", operates=True)
+    status = ConsoleStatus("t", "domain 7", "live", operates=True)
     first = panels.header(view_of(), status, "node", "node", 80)[0]
     assert plain(first).endswith("  OPERATE live  01:03:20 UTC ")
 

@@ -22,7 +22,7 @@ from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
-from tui.cells import Column, Line, Table, Tone, fit_line, plain
+from tui.cells import CellTable, Column, Line, Tone, fit_line, plain
 from tui.filters import Filter
 from tui.glyphs import UNICODE
 from tui.viewmodel import alignment, conflicts, groups, name_space, node, store
@@ -60,7 +60,7 @@ def view_of(
     )
 
 
-def rows_of(table: Table) -> list[str]:
+def rows_of(table: CellTable) -> list[str]:
     """A table as text: cells cut to their columns, joined by bars, blanks at the end removed."""
     rows = []
     for row in range(len(table.keys)):
@@ -76,7 +76,7 @@ def text_of(lines: Sequence[Line]) -> list[str]:
     return [plain(line).rstrip() for line in lines]
 
 
-def check_rows(table: Table, expected: list[str]) -> None:
+def check_rows(table: CellTable, expected: list[str]) -> None:
     assert rows_of(table) == expected
 
 

@@ -15,7 +15,7 @@ from tui import commands
 from tui.cells import Line
 from tui.filters import Filter
 from tui.viewmodel import panels
-from tui.viewmodel.base import Status, Subject, View
+from tui.viewmodel.base import ConsoleStatus, Subject, View
 from tui.widgets.entry import CommandLine, Entry, FilterLine
 from tui.widgets.key_bar import KeyBar
 from tui.widgets.lines import Lines
@@ -46,7 +46,7 @@ class OpsScreen(Screen[None]):
     def __init__(self) -> None:
         super().__init__()
         self.filter = Filter()
-        self.last: tuple[View, Status] | None = None
+        self.last: tuple[View, ConsoleStatus] | None = None
         self.heading = self.TITLE_OF_SCREEN
         self._filter_to_set = ""
 
@@ -87,7 +87,7 @@ class OpsScreen(Screen[None]):
         around = (w for w in self.children if isinstance(w, Lines | Entry) and w.id in _AROUND and w.display)
         return max(0, self.size.height - 1 - sum(_height(widget) for widget in around))
 
-    def update(self, view: View, status: Status) -> None:
+    def update(self, view: View, status: ConsoleStatus) -> None:
         """Show the system as it is in `view`, with this screen's filter."""
         if not self.is_mounted:
             return

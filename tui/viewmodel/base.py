@@ -83,7 +83,7 @@ class Elsewhere:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Status:
+class ConsoleStatus:
     """The console's own state for the header."""
 
     title: str

@@ -18,7 +18,7 @@ from ospltool.live.nodes import Node
 from ospltool.live.progress import AlignmentProgress
 from tui import text
 from tui.cells import Line, Span, Tone, fit_line, plain
-from tui.viewmodel.base import Elsewhere, Status, Subject, View, plural, severity_sign
+from tui.viewmodel.base import ConsoleStatus, Elsewhere, Subject, View, plural, severity_sign
 from tui.viewmodel.tables import LineRows
 
 URGENT_LEVELS: Final = {"SEVERE": Tone.FAULT, "WARNING": Tone.WARN}
@@ -53,7 +53,7 @@ SHORT_NAMES: Final = {
 SECOND_NS: Final = 1_000_000_000
 
 
-def header(view: View, status: Status, screen: str, heading: str, width: int) -> list[Line]:
+def header(view: View, status: ConsoleStatus, screen: str, heading: str, width: int) -> list[Line]:
     """Return the header: system, screen, and whether it is live, frozen or out of reach; below, the tabs."""
     right = _mode(view, status)
     room = max(0, width - sum(len(span.text) for span in right))
@@ -74,7 +74,7 @@ def header(view: View, status: Status, screen: str, heading: str, width: int) ->
     return [(*first, *right), fit_line(_tabs(status, screen, width), width, glyphs=view.glyphs)]
 
 
-def _elsewhere(view: View, status: Status) -> Line:
+def _elsewhere(view: View, status: ConsoleStatus) -> Line:
     """Return the other systems: those in trouble by name, worst first, the others as a number."""
     gap = f" {view.glyphs.separator} "
     sick = [one for one in status.elsewhere if one.verdict.word != "OK"]
@@ -108,7 +108,7 @@ def tab_at(line: Line, x: int, screens: tuple[str, ...]) -> str:
     return ""
 
 
-def _tabs(status: Status, screen: str, width: int) -> Line:
+def _tabs(status: ConsoleStatus, screen: str, width: int) -> Line:
     """The screens with their keys and names, as long as those have room; the present one stands out."""
     for names in ({name: name for name in status.screens}, SHORT_NAMES, {}):
         tabs = tuple(
@@ -123,7 +123,7 @@ def _tabs(status: Status, screen: str, width: int) -> Line:
     return tabs
 
 
-def _mode(view: View, status: Status) -> tuple[Span, ...]:
+def _mode(view: View, status: ConsoleStatus) -> tuple[Span, ...]:
     glyphs = view.glyphs
     moment = Span(f"  {text.clock(view.now_ns)} UTC ", Tone.DIM)
     if status.paused:
@@ -394,7 +394,7 @@ def more_line(number: int) -> Line:
     return (Span(f"   and {plural(number, 'more line')}", Tone.DIM),)
 
 
-def timebar_lines(view: View, status: Status, width: int) -> list[Line]:
+def timebar_lines(view: View, status: ConsoleStatus, width: int) -> list[Line]:
     """Return the position in a recording; [] for a live system."""
     timeline = status.timeline
     if timeline is None:

@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tui.cells import Column, Line, Span, Table, Tone, fit_line, plain
+from tui.cells import CellTable, Column, Line, Span, Tone, fit_line, plain
 from tui.widgets.sorting import Sorting
 from tui.widgets.toned import Toned
 
@@ -98,7 +98,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
 
     def __init__(self, *, cells: bool = False, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self._table: Table = _Nothing()
+        self._table: CellTable = _Nothing()
         self._cells = cells
         self.sorting = Sorting()
         self._row_key = ""
@@ -137,7 +137,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         """The key of the column under the cursor; empty when there is none."""
         return self._table.columns[self.column].key if self._table.columns else ""
 
-    def show(self, table: Table) -> None:
+    def show(self, table: CellTable) -> None:
         """Show this table instead; lines that look the same are not drawn again."""
         before = self.row_key, self.column_key
         self._table = table

@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from tui import text
-from tui.cells import Table
+from tui.cells import CellTable
 
 PAUSE_S: Final = 2.0
 """Rows that are sorted by figures change places no more often than this."""
@@ -33,7 +33,7 @@ class Sorting:
         """Which row of the source stands there."""
         return self._order[row] if self.column and 0 <= row < len(self._order) else row
 
-    def take(self, table: Table) -> None:
+    def take(self, table: CellTable) -> None:
         """Take in the new rows and values of the table."""
         keys = table.keys
         if not self.column:
@@ -44,7 +44,7 @@ class Sorting:
             self._sort(table)
             self._due_s = now_s + PAUSE_S
 
-    def choose(self, table: Table, column: str) -> None:
+    def choose(self, table: CellTable, column: str) -> None:
         """Sort by this column, the other way round when it is already, and no more after that."""
         first = self._falls_first(table, column) if column else False
         if column != self.column:
@@ -56,13 +56,13 @@ class Sorting:
         self._due_s = 0.0
         self.take(table)
 
-    def next(self, table: Table) -> None:
+    def next(self, table: CellTable) -> None:
         """Sort by the next column that has a title; after the last comes the order of the source."""
         titled = ["", *(column.key for column in table.columns if column.title)]
         index = titled.index(self.column) + 1 if self.column in titled else 0
         self.choose(table, titled[index % len(titled)])
 
-    def turn(self, table: Table) -> None:
+    def turn(self, table: CellTable) -> None:
         """Reverse the order; sort an unsorted table by its first column, falling."""
         if not self.column:
             self.column = next((column.key for column in table.columns if column.title), "")
@@ -70,16 +70,16 @@ class Sorting:
         self._due_s = 0.0
         self.take(table)
 
-    def _column_of(self, table: Table, key: str) -> int:
+    def _column_of(self, table: CellTable, key: str) -> int:
         return next((i for i, column in enumerate(table.columns) if column.key == key), -1)
 
-    def _falls_first(self, table: Table, key: str) -> bool:
+    def _falls_first(self, table: CellTable, key: str) -> bool:
         """Figures begin with the largest, words with the first of the alphabet."""
         column = self._column_of(table, key)
         values = (table.value(row, column) for row in range(min(len(table.keys), 50)))
         return any(value and text.rank(value)[0] == 0 for value in values)
 
-    def _sort(self, table: Table) -> None:
+    def _sort(self, table: CellTable) -> None:
         column = self._column_of(table, self.column)
         rows = [row for row in range(len(table.keys)) if table.line(row) is None]
         others = [row for row in range(len(table.keys)) if table.line(row) is not None]

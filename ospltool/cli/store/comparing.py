@@ -67,7 +67,7 @@ def diff(
     """
     from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, CompareOptions, compare
     from ospltool.stores.diff.contract import DiffError, Limits
-    from ospltool.stores.diff.filtered import Left
+    from ospltool.stores.diff.filtered import ComparedPart
     from ospltool.stores.diff.report import Verdict
 
     kind = "json" if as_json else output
@@ -75,10 +75,12 @@ def diff(
         raise CommandError(f"--output {kind!r}: choose text, json, jsonl, parquet or html", Exit.USAGE)
     if engine not in ENGINES:
         raise CommandError(f"--engine {engine!r}: choose {', '.join(ENGINES)}", Exit.USAGE)
-    unknown = sorted(set(ignore or ()) - {Left.WITHOUT_UNREGISTERED.value})
+    unknown = sorted(set(ignore or ()) - {ComparedPart.WITHOUT_UNREGISTERED.value})
     if unknown:
         raise CommandError(f"--ignore {unknown[0]!r}: choose unregistered", Exit.USAGE)
-    left = Left.DATA if data_only else Left.WITHOUT_UNREGISTERED if ignore else Left.ALL
+    left = (
+        ComparedPart.DATA if data_only else ComparedPart.WITHOUT_UNREGISTERED if ignore else ComparedPart.ALL
+    )
     if kind == "parquet" and file is None:
         raise CommandError("--output parquet needs --file", Exit.USAGE)
     if limit is None:

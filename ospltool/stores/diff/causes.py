@@ -76,14 +76,14 @@ class Holder:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class ExplainedDifference:
     """A cause with its evidence."""
 
     cause: Cause
     evidence: str
 
 
-def find_cause(left: Holder, right: Holder) -> Finding:
+def find_cause(left: Holder, right: Holder) -> ExplainedDifference:
     """Find the likely cause of a difference between two stores."""
     without = left.data_only(), right.data_only()
     if without != (left, right) and (
@@ -96,8 +96,8 @@ def find_cause(left: Holder, right: Holder) -> Finding:
         for seen in both:
             evidence = rule(seen)
             if evidence:
-                return Finding(_CAUSES[rule], evidence)
-    return Finding(Cause.UNKNOWN, "nothing that the stores tell explains it")
+                return ExplainedDifference(_CAUSES[rule], evidence)
+    return ExplainedDifference(Cause.UNKNOWN, "nothing that the stores tell explains it")
 
 
 class _Sides(NamedTuple):

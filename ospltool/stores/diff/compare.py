@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from engine.dataset.sample import DATA, Sample
 from ospltool.stores.describe import fields_of, key_fields
 from ospltool.stores.diff.causes import Holder, find_cause
-from ospltool.stores.diff.contract import DiffError, Instance, Limits, Row, Wanted
-from ospltool.stores.diff.filtered import Left
+from ospltool.stores.diff.contract import DiffError, InstanceDifference, Limits, Row, Wanted
+from ospltool.stores.diff.filtered import ComparedPart
 from ospltool.stores.diff.report import (
     FieldReport,
     GroupReport,
@@ -59,7 +59,7 @@ class CompareOptions:
     master: str = "local[*]"
     limits: Limits = dataclasses.field(default_factory=Limits)
     settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    left: Left = Left.ALL
+    left: ComparedPart = ComparedPart.ALL
 
 
 def compare(given: Sequence[str], options: CompareOptions) -> ReportData:
@@ -121,7 +121,7 @@ class _Totals:
 def build(sides: Sequence[Side], engine: DiffEngine, options: CompareOptions) -> ReportData:
     """Make a report of the differences that an engine finds."""
     totals: dict[int, _Totals] = {}
-    listed: list[tuple[Instance, str, str, str]] = []
+    listed: list[tuple[InstanceDifference, str, str, str]] = []
     holders = _Holders(sides)
     for instance in engine.instances():
         total = totals.get(instance.code)
@@ -160,7 +160,7 @@ class _Holders:
         self._sides = sides
         self._spaces = [{one.name_space for one in side.sets} for side in sides]
 
-    def of(self, instance: Instance, number: int) -> Holder:
+    def of(self, instance: InstanceDifference, number: int) -> Holder:
         side = self._sides[number]
         code = instance.code
         count = side.counts.get(code)
@@ -262,7 +262,7 @@ class _Contents:
     """The decoded content of the listed samples, if asked for."""
 
     def __init__(
-        self, sides: Sequence[Side], engine: DiffEngine, instances: Sequence[Instance], wanted: bool
+        self, sides: Sequence[Side], engine: DiffEngine, instances: Sequence[InstanceDifference], wanted: bool
     ) -> None:
         self._sides = sides
         self._payloads: Mapping[Wanted, bytes] = {}
@@ -276,7 +276,9 @@ class _Contents:
                 ]
             )
 
-    def fields(self, instance: Instance, number: int, row: Row) -> tuple[dict[str, Value] | None, str]:
+    def fields(
+        self, instance: InstanceDifference, number: int, row: Row
+    ) -> tuple[dict[str, Value] | None, str]:
         """Return the fields of a sample, or why there are none."""
         payload = self._payloads.get(Wanted(number, instance.code, row.digest))
         group = self._sides[number].groups.get(instance.code)
@@ -289,7 +291,12 @@ class _Contents:
 
 
 def _instance_report(
-    sides: Sequence[Side], contents: _Contents, instance: Instance, odd: str, cause: str, evidence: str
+    sides: Sequence[Side],
+    contents: _Contents,
+    instance: InstanceDifference,
+    odd: str,
+    cause: str,
+    evidence: str,
 ) -> InstanceReport:
     holders: dict[Row, list[int]] = {}
     for number, rows in enumerate(instance.rows):
@@ -327,13 +334,13 @@ def _instance_report(
     )
 
 
-def _newest_fields(contents: _Contents, instance: Instance, number: int) -> dict[str, Value] | None:
+def _newest_fields(contents: _Contents, instance: InstanceDifference, number: int) -> dict[str, Value] | None:
     data = [row for row in instance.rows[number] if row.status & DATA]
     return contents.fields(instance, number, data[-1])[0] if data else None
 
 
 def _key_fields(
-    sides: Sequence[Side], instance: Instance, newest: Sequence[dict[str, Value] | None]
+    sides: Sequence[Side], instance: InstanceDifference, newest: Sequence[dict[str, Value] | None]
 ) -> dict[str, Value] | None:
     """Return the key fields; None if the type is unknown."""
     groups = [side.groups.get(instance.code) for side in sides]

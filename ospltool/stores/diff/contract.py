@@ -22,7 +22,7 @@ class Row(NamedTuple):
     status: int
 
 
-class Instance(NamedTuple):
+class InstanceDifference(NamedTuple):
     """An instance that is not the same in all stores. `rows` has what each store holds, in order."""
 
     code: int
@@ -58,7 +58,7 @@ class Limits:
 class DiffEngine(Protocol):
     """An engine that compares the sides it was made with."""
 
-    def instances(self) -> Iterator[Instance]:
+    def instances(self) -> Iterator[InstanceDifference]:
         """Yield the instances that differ, ordered by group number and key.
 
         Raises:

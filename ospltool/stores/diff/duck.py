@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from ospltool.analytics.duck import NO_PROGRESS
 from ospltool.stores.diff import sql
-from ospltool.stores.diff.contract import DiffError, Instance, Limits, Wanted
+from ospltool.stores.diff.contract import DiffError, InstanceDifference, Limits, Wanted
 from ospltool.stores.names import SAMPLES_FILE
 from ospltool.stores.ranges import differing, rows_of
 
@@ -83,7 +83,7 @@ class DuckDiff:
         )
         self._connection.unregister("chosen")
 
-    def instances(self) -> Iterator[Instance]:
+    def instances(self) -> Iterator[InstanceDifference]:
         """Yield the instances that differ."""
         try:
             self._keep("odd_rows", sql.odd_rows(self._sides))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NOBODY = bytes(16)
 
 
-class Left(enum.Enum):
+class ComparedPart(enum.Enum):
     """The part of the samples to compare."""
 
     ALL = "all"
@@ -32,7 +32,7 @@ class Left(enum.Enum):
 class Filtered:
     """A reader of a store that leaves samples out; see `ospltool.stores.model.StoreReader`."""
 
-    def __init__(self, reader: StoreReader, left: Left) -> None:
+    def __init__(self, reader: StoreReader, left: ComparedPart) -> None:
         self._reader = reader
         self._left = left
 
@@ -50,7 +50,7 @@ class Filtered:
     def _compared(self, sample: Sample) -> Sample | None:
         if not sample.status & (DATA | DISPOSE):
             return None
-        if self._left is not Left.DATA:
+        if self._left is not ComparedPart.DATA:
             return sample
         status = sample.status & ~UNREGISTER
         return make_sample(sample.source_time_ns, _NOBODY, status, sample.key, sample.payload)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from engine.store.interface import DamageLog
 from ospltool.output import progress
 from ospltool.stores.counting import SampleTally, group_code
-from ospltool.stores.diff.contract import DiffError, Instance, Limits, Row, Wanted
+from ospltool.stores.diff.contract import DiffError, InstanceDifference, Limits, Row, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class MergeDiff:
         self._scratch = tempfile.TemporaryDirectory(prefix="ospltool-diff-")
         self._rows_of_a_run = max(10_000, limits.memory_bytes // len(sides) // _BYTES_OF_A_ROW)
 
-    def instances(self) -> Iterator[Instance]:
+    def instances(self) -> Iterator[InstanceDifference]:
         """Yield the instances that differ."""
         try:
             streams = [self._sorted(number, side) for number, side in enumerate(self._sides)]
@@ -114,7 +114,7 @@ def _by_instance(entries: Iterable[_Entry]) -> Iterator[tuple[_Place, tuple[Row,
         yield place, tuple(dict.fromkeys(row for _, _, row in group))
 
 
-def _differing(streams: list[Iterator[tuple[_Place, tuple[Row, ...]]]]) -> Iterator[Instance]:
+def _differing(streams: list[Iterator[tuple[_Place, tuple[Row, ...]]]]) -> Iterator[InstanceDifference]:
     heads = [next(stream, None) for stream in streams]
     while True:
         places = [head[0] for head in heads if head is not None]
@@ -129,4 +129,4 @@ def _differing(streams: list[Iterator[tuple[_Place, tuple[Row, ...]]]]) -> Itera
             else:
                 rows.append(())
         if any(held != rows[0] for held in rows[1:]):
-            yield Instance(*place, tuple(rows))
+            yield InstanceDifference(*place, tuple(rows))

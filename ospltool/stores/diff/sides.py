@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from engine.store.interface import DamageLog
 from ospltool.stores.counting import GroupCount, group_code
-from ospltool.stores.diff.filtered import Filtered, Left
+from ospltool.stores.diff.filtered import ComparedPart, Filtered
 from ospltool.stores.model import GroupFacts, SetFacts, StoreReader, StoreUnreadable
 from ospltool.stores.opening import open_reader
 
@@ -63,7 +63,12 @@ def chosen_sets(given: str) -> tuple[Path, tuple[int, ...]]:
 
 
 def open_side(
-    label: str, given: str, scratch: Path | None, *, contents: bool = False, left: Left = Left.ALL
+    label: str,
+    given: str,
+    scratch: Path | None,
+    *,
+    contents: bool = False,
+    left: ComparedPart = ComparedPart.ALL,
 ) -> Side:
     """Open a store and choose its sets.
 
@@ -79,7 +84,7 @@ def open_side(
     """
     path, numbers = chosen_sets(given)
     reader = open_reader(path)
-    if left is not Left.ALL:
+    if left is not ComparedPart.ALL:
         reader = Filtered(reader, left)
     try:
         facts = reader.facts

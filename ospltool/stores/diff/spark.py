@@ -11,7 +11,7 @@ from ospltool.analytics.case import CaseError
 from ospltool.analytics.engines import AnalyticsMissingError
 from ospltool.analytics.spark import session
 from ospltool.stores.diff import sql
-from ospltool.stores.diff.contract import DiffError, Instance, Wanted
+from ospltool.stores.diff.contract import DiffError, InstanceDifference, Wanted
 from ospltool.stores.names import SAMPLES_FILE
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class SparkDiff:
             self.close()
             raise DiffError(_first_line(error)) from error
 
-    def instances(self) -> Iterator[Instance]:
+    def instances(self) -> Iterator[InstanceDifference]:
         """The instances that differ."""
         try:
             self._session.sql(sql.odd_rows(self._sides)).cache().createOrReplaceTempView("odd_rows")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ospltool.stores.diff.contract import Instance, Row
+from ospltool.stores.diff.contract import InstanceDifference, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -103,7 +103,7 @@ def halves_of(digest: bytes) -> tuple[int, int]:
     return int.from_bytes(digest[:8], signed=True), int.from_bytes(digest[8:], signed=True)
 
 
-def to_instances(rows: Iterable[tuple[object, ...]], sides: int) -> Iterator[Instance]:
+def to_instances(rows: Iterable[tuple[object, ...]], sides: int) -> Iterator[InstanceDifference]:
     """The answer to `all_rows` as instances."""
     current: tuple[int, bytes] | None = None
     held: list[dict[bytes, Row]] = []
@@ -126,8 +126,8 @@ def to_instances(rows: Iterable[tuple[object, ...]], sides: int) -> Iterator[Ins
         yield _instance(current, held)
 
 
-def _instance(place: tuple[int, bytes], held: list[dict[bytes, Row]]) -> Instance:
-    return Instance(*place, tuple(tuple(sorted(rows.values())) for rows in held))
+def _instance(place: tuple[int, bytes], held: list[dict[bytes, Row]]) -> InstanceDifference:
+    return InstanceDifference(*place, tuple(tuple(sorted(rows.values())) for rows in held))
 
 
 def _bytes(value: object) -> bytes:
