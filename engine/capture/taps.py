@@ -38,7 +38,7 @@ _Key: TypeAlias = "tuple[str, str, str]"
 """Topic, type, and the reader's partition: empty for all partitions that are not expressions."""
 
 
-class Taps:
+class TapRegistry:
     """The taps; one thread opens them, and others may read them.
 
     A reader in every partition (`*`) does not match a writer in `A*`: two expressions never match (DDS 1.4,

@@ -8,7 +8,7 @@ from engine.capture.orphans import Orphans
 
 if TYPE_CHECKING:
     from engine.capture.neighbourhood import Neighbourhood
-    from engine.capture.taps import Taps
+    from engine.capture.taps import TapRegistry
     from engine.client_service.service import ClientService
     from engine.node.keeping import Keeping
     from engine.runtime.persistence import Persistence
@@ -42,7 +42,7 @@ class CaptureDrain:
 
     def __init__(
         self,
-        taps: Taps,
+        taps: TapRegistry,
         neighbourhood: Neighbourhood,
         runtime: Runtime,
         persistence: Persistence,

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.capture.delivery import Directed
-from engine.capture.taps import Taps
+from engine.capture.taps import TapRegistry
 from engine.dds.activity import Activities, moved
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkSender
@@ -106,7 +106,7 @@ class DdsWire:
         self._unsent: queue.Queue[tuple[str, bytes] | None] = queue.Queue()
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
         self._sender = threading.Thread(target=self._send_all, name="sender", daemon=True)
-        self.taps = Taps(participant, signal)
+        self.taps = TapRegistry(participant, signal)
         self.monitor_dropped = 0
         """Number of monitor messages that were dropped because `MAX_UNSENT` messages waited."""
         self._activities = activities

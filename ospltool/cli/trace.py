@@ -207,7 +207,7 @@ def view(
     """
     from ospltool.trace.reading.record import LEVELS
     from ospltool.trace.views.filters import RecordFilter
-    from ospltool.trace.views.view import ViewMode, Wishes, show
+    from ospltool.trace.views.view import ViewMode, ViewOptions, show
 
     if level is not None and level.upper() not in LEVELS:
         raise CommandError(f"{level!r} is not a level: write {', '.join(LEVELS)}", Exit.USAGE)
@@ -232,7 +232,7 @@ def view(
             "--follow never ends, so its output cannot be JSON or Parquet: choose -o jsonl", Exit.USAGE
         )
     with errors():
-        wishes = Wishes(
+        wishes = ViewOptions(
             filter=RecordFilter(
                 level=level.upper() if level else None,
                 threads=tuple(thread or ()),

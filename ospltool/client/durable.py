@@ -20,7 +20,7 @@ from ospltool.client import asking, errors
 from ospltool.client.asking import added, ask, name_of
 from ospltool.client.errors import Missing, Reason, counted
 from ospltool.client.journal import Journal, Recovery
-from ospltool.client.ledger import PendingSample, PendingSamples
+from ospltool.client.ledger import PendingQueue, PendingSample
 from ospltool.client.surveys import NamedQuestion, may_count, uncounted
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class DurableWriter(Generic[_T]):
         """The contents of the journal when it was opened."""
         if self.recovery.damaged_bytes or self.recovery.torn_bytes:
             _log.warning("journal %r: %s", str(journal), self.recovery)
-        self._ledger = PendingSamples(self._partitions, wanted, max_samples, max_bytes, self._journal)
+        self._ledger = PendingQueue(self._partitions, wanted, max_samples, max_bytes, self._journal)
         self._thread = threading.Thread(target=self._run, name="ospltool.durable", daemon=True)
         self._thread.start()
 

@@ -41,7 +41,7 @@ class PendingSample:
         self.is_written = False
 
 
-class PendingSamples:
+class PendingQueue:
     """The pending samples, oldest first. The caller holds a lock.
 
     A sample leaves when enough nodes have stored it or newer samples that supersede it, but within an

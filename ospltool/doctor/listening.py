@@ -47,7 +47,7 @@ def listen(
         signal = Signal(participant)
         channel = Channel(participant, partition, topics=CONSOLE_TOPICS, signal=signal)
         discovery = Discovery(participant, signal)
-        notes = Notes(partition, shows_all=shows_all)
+        notes = ObservedSystem(partition, shows_all=shows_all)
         deadline_s = time.monotonic() + seconds
         while (left_s := deadline_s - time.monotonic()) > 0:
             signal.wait(left_s)
@@ -57,7 +57,7 @@ def listen(
     return notes.picture()
 
 
-class Notes:
+class ObservedSystem:
     """The participants, endpoints and nodes seen so far.
 
     Args:

@@ -22,7 +22,7 @@ from engine.persistence.service.watching import WATCH_TOPICS
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from ospltool.live.feed import FeedNotice, HeardReplica, Inbox, NoticeKind, ReceivedSnapshot, Update
-from ospltool.live.past import Known
+from ospltool.live.past import SeenEvents
 from ospltool.live.recording import Of, Shown
 
 _LONGEST_WAIT_S: Final = 0.5
@@ -103,7 +103,7 @@ class LiveFeed:
         self._clock = clock
         self._lock = threading.Lock()
         self._inbox = Inbox()
-        self._known = Known()
+        self._known = SeenEvents()
         self._shown_by: dict[bytes, set[Shown]] = {}
         self._present: set[Shown] = set()
         self._had_any = False

@@ -17,7 +17,7 @@ _REMEMBERED: Final = frozenset(level.name for level in Level if level >= Level.I
 T = TypeVar("T")
 
 
-class Known:
+class SeenEvents:
     """The events that have already come. A past repeats events, before or after they come by themselves."""
 
     def __init__(self) -> None:

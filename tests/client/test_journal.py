@@ -112,11 +112,11 @@ def test_a_file_of_others_is_refused_and_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_journal_does_not_grow_with_what_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ospltool.client.ledger import PendingSamples
+    from ospltool.client.ledger import PendingQueue
 
     monkeypatch.setattr(journal_module, "COMPACT_BYTES", 20_000)
     journal = Journal(tmp_path / "journal", OWNER, sync=False)
-    ledger = PendingSamples(("stock",), 1, 1_000, 1 << 20, journal)
+    ledger = PendingQueue(("stock",), 1, 1_000, 1 << 20, journal)
     sizes = []
     for number in range(2_000):
         entry = ledger.add(sample(number, 200))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
 from engine.dds.client_protocol.naming import SampleVerdict
-from ospltool.client.ledger import PendingSamples
+from ospltool.client.ledger import PendingQueue
 
 HELD, STORED, MISSING, MEMORY, SUPERSEDED, DELETED = (
     SampleVerdict.HELD,
@@ -22,21 +22,21 @@ HELD, STORED, MISSING, MEMORY, SUPERSEDED, DELETED = (
 IN_A, IN_BOTH = ("a",), ("a", "b")
 
 
-def ledger_of(keys: str, partitions: tuple[str, ...] = IN_A, nodes: int = 1) -> PendingSamples:
+def ledger_of(keys: str, partitions: tuple[str, ...] = IN_A, nodes: int = 1) -> PendingQueue:
     """A ledger with a sample of each of these instances, in this order."""
-    made = PendingSamples(partitions, nodes, 1_000, 1 << 20, None)
+    made = PendingQueue(partitions, nodes, 1_000, 1 << 20, None)
     for number, key in enumerate(keys):
         add(made, make_sample(number, b"w" * 16, DATA, key.encode(), b"x"))
     return made
 
 
-def add(ledger: PendingSamples, sample: Sample) -> None:
+def add(ledger: PendingQueue, sample: Sample) -> None:
     entry = ledger.add(sample)
     assert entry is not None
     entry.is_written = True
 
 
-def left(ledger: PendingSamples) -> str:
+def left(ledger: PendingQueue) -> str:
     return "".join(entry.sample.key.decode() for entry in ledger.first())
 
 

@@ -14,7 +14,7 @@ from ospltool.health.health import Health
 from ospltool.live import export
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
-from ospltool.live.past import MAX_KNOWN, Known
+from ospltool.live.past import MAX_KNOWN, SeenEvents
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
 from tests import fake
@@ -43,7 +43,7 @@ def test_it_travels_as_it_is() -> None:
 
 
 def test_events_come_once_whether_told_or_remembered_first() -> None:
-    known = Known()
+    known = SeenEvents()
     assert list(known.new(EVENTS[1])) == [EVENTS[1]]
     assert list(known.new(PAST)) == [EVENTS[0], EVENTS[2], dataclasses.replace(PAST, events=())]
     assert list(known.new(EVENTS[2])) == []
@@ -55,7 +55,7 @@ def test_events_come_once_whether_told_or_remembered_first() -> None:
 
 
 def test_what_is_known_is_bounded() -> None:
-    known = Known()
+    known = SeenEvents()
     events = [fake.event(n, 1, START_NS + n, "x") for n in range(MAX_KNOWN + 10)]
     for event in events:
         assert list(known.new(event))

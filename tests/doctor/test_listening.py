@@ -8,7 +8,7 @@ import pytest
 
 from engine.dds.discovery import EndpointSeen, ParticipantSeen
 from engine.dds.qos import EndpointQos
-from ospltool.doctor.listening import Notes
+from ospltool.doctor.listening import ObservedSystem
 
 _numbers = itertools.count(1)
 OWNER = ParticipantSeen(b"p" * 16, None, (), "host", 1, "application", False)
@@ -21,7 +21,7 @@ def endpoint(topic: str, partition: str = "ships") -> EndpointSeen:
 
 @pytest.mark.parametrize("shows_all", [True, False])
 def test_built_in_topics_of_opensplice_are_looked_at_only_when_asked_for(shows_all: bool) -> None:
-    notes = Notes(shows_all=shows_all)
+    notes = ObservedSystem(shows_all=shows_all)
     built_in = [
         endpoint("DCPSParticipant"),
         endpoint("DCPSHeartbeat"),

@@ -23,7 +23,7 @@ class _Reader:
     request: int = 0
 
 
-class ReaderDesk:
+class ReaderAnswers:
     """The readers of one replica.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from engine.capture.neighbourhood import Changes, Neighbourhood, Offer
 from engine.capture.orphans import Orphans
-from engine.capture.taps import Taps
+from engine.capture.taps import TapRegistry
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi
@@ -57,7 +57,7 @@ class Intake:
         self._owners = Owners()
         self._strengths: dict[bytes, int] = {}
         self._lost: list[bytes] = []
-        self.taps = Taps(participant, signal)
+        self.taps = TapRegistry(participant, signal)
         self._positions = Positions()
         self._names: dict[bytes, tuple[tuple[bytes, str], ...]] = {}
         self._orphans = Orphans()

@@ -15,7 +15,7 @@ from engine.persistence.core.codec import MessageFault
 from engine.persistence.core.held_samples import HeldRoom
 from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.positions import position_of
-from engine.persistence.core.reader_desk import ReaderDesk
+from engine.persistence.core.reader_desk import ReaderAnswers
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.core.subscription_messages import (
     Change,
@@ -73,7 +73,7 @@ class Subscribing(ServicePart):
         self._looked_at: set[bytes] = set()
         self._room = HeldRoom()
         self._registered = self._make(registrations.GROUP)
-        self._desk = ReaderDesk("", self._of_state)
+        self._desk = ReaderAnswers("", self._of_state)
         self._peers: set[str] = set()
         self._gathered: list[tuple[str, SubscriberAnswer]] = []
         self._in_flight: list[tuple[str, SubscriberAnswer]] = []
@@ -83,7 +83,7 @@ class Subscribing(ServicePart):
 
     def begin(self, own: str) -> None:
         """Set the name by which readers ask this replica; called once, before the first reader."""
-        self._desk = ReaderDesk(own, self._of_state)
+        self._desk = ReaderAnswers(own, self._of_state)
 
     # The store.
 

@@ -15,7 +15,7 @@ from typing import Final
 from engine.dataset.sample import DATA
 from engine.persistence.core.messages import OriginalSample, Saved
 from engine.persistence.core.positions import position_of
-from engine.persistence.core.reader_desk import ReaderDesk
+from engine.persistence.core.reader_desk import ReaderAnswers
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.core.subscriber import Subscriber
 from engine.persistence.core.subscription_messages import (
@@ -76,7 +76,7 @@ class SubscribedCluster(ReplicaCluster):
 
     def __init__(self, count: int, seed: int, settings: SynchronizationSettings) -> None:
         self.stocks: dict[str, Subscriptions] = {}
-        self.desks: dict[str, ReaderDesk] = {}
+        self.desks: dict[str, ReaderAnswers] = {}
         self.applications: dict[str, RehearsedReader] = {}
         self.issued: dict[tuple[str, str, int], set[str]] = collections.defaultdict(set)
         self.disks: dict[str, SavedReplica] = {}
@@ -95,7 +95,7 @@ class SubscribedCluster(ReplicaCluster):
             disk.subscriptions if disk and saved is not None else None,
         )
         self.stocks[name] = stock
-        self.desks[name] = ReaderDesk(name, lambda _: (stock,))
+        self.desks[name] = ReaderAnswers(name, lambda _: (stock,))
         self._after(self._random.randrange(self.settings.subscription_period_ms), self._sync, name, stock)
 
     def _sync(self, name: str, stock: Subscriptions) -> None:
@@ -237,7 +237,7 @@ class SubscribedCluster(ReplicaCluster):
                 self._in_order((name, replica), CLIENT_DELAY_MS, hear)
         self._after(_TURN_MS, self._turn, name)
 
-    def _hear(self, replica: str, desk: ReaderDesk, name: str, told: SubscriberState) -> None:
+    def _hear(self, replica: str, desk: ReaderAnswers, name: str, told: SubscriberState) -> None:
         if self.desks.get(replica) is not desk or replica not in self.applications[name].replicas:
             return
         answers: list[SubscriberAnswer] = []

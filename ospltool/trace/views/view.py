@@ -52,7 +52,7 @@ class ViewMode(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wishes:
+class ViewOptions:
     """The options of `ospltool trace`, as the user wrote them."""
 
     filter: RecordFilter = dataclasses.field(default_factory=RecordFilter)
@@ -89,7 +89,7 @@ class Wishes:
     """Auto, always or never."""
 
 
-def show(found: SourceSet, wishes: Wishes, environ: dict[str, str]) -> None:
+def show(found: SourceSet, wishes: ViewOptions, environ: dict[str, str]) -> None:
     """Show the wanted records on standard output.
 
     Raises:
@@ -103,7 +103,7 @@ def show(found: SourceSet, wishes: Wishes, environ: dict[str, str]) -> None:
     if wishes.mode is ViewMode.COUNT and not wishes.follow:
         needle = wishes.filter.only_needle
         plain = needle is not None and wishes == dataclasses.replace(
-            Wishes(mode=ViewMode.COUNT), filter=wishes.filter, output=wishes.output, colour=wishes.colour
+            ViewOptions(mode=ViewMode.COUNT), filter=wishes.filter, output=wishes.output, colour=wishes.colour
         )
         if needle is not None and plain:
             _put_count(count_records(sources, needle), wishes)
@@ -128,7 +128,7 @@ def show(found: SourceSet, wishes: Wishes, environ: dict[str, str]) -> None:
         _follow(sources, wanted, wishes, skews, environ)
 
 
-def resolved(sources: Sequence[TraceFile], wishes: Wishes) -> RecordFilter:
+def resolved(sources: Sequence[TraceFile], wishes: ViewOptions) -> RecordFilter:
     """Return the conditions with names of nodes as addresses, and times as numbers."""
     wanted = wishes.filter
     if wishes.fellows:
@@ -184,7 +184,7 @@ def skew_of(wish: str, nodes: Collection[str]) -> tuple[str, int]:
 def _shown(
     sources: Sequence[TraceFile],
     wanted: RecordFilter,
-    wishes: Wishes,
+    wishes: ViewOptions,
     skews: dict[str, int],
     tally: RecordTally,
 ) -> Iterable[SelectedRecord]:
@@ -224,7 +224,7 @@ class _Writer:
             self._size = 0
 
 
-def _look(sources: Sequence[TraceFile], wishes: Wishes, environ: dict[str, str]) -> render.RenderOptions:
+def _look(sources: Sequence[TraceFile], wishes: ViewOptions, environ: dict[str, str]) -> render.RenderOptions:
     nodes = {source.node for source in sources}
     return render.RenderOptions(
         colour=streams.wants_colour(sys.stdout, environ, wishes.colour),
@@ -234,7 +234,7 @@ def _look(sources: Sequence[TraceFile], wishes: Wishes, environ: dict[str, str])
 
 
 def _renderer(
-    sources: Sequence[TraceFile], wishes: Wishes, environ: dict[str, str]
+    sources: Sequence[TraceFile], wishes: ViewOptions, environ: dict[str, str]
 ) -> Callable[[TraceRecord], str]:
     look = _look(sources, wishes, environ)
     match wishes.output:
@@ -253,7 +253,10 @@ def _renderer(
 
 
 def _put_records(
-    sources: Sequence[TraceFile], shown: Iterable[SelectedRecord], wishes: Wishes, environ: dict[str, str]
+    sources: Sequence[TraceFile],
+    shown: Iterable[SelectedRecord],
+    wishes: ViewOptions,
+    environ: dict[str, str],
 ) -> None:
     if wishes.output == "parquet":
         _put_parquet(one.record for one in shown)
@@ -325,7 +328,7 @@ def _put_parquet(records: Iterable[TraceRecord]) -> None:
     write_parquet(records, sys.stdout.buffer)
 
 
-def _put_count(count: int, wishes: Wishes) -> None:
+def _put_count(count: int, wishes: ViewOptions) -> None:
     if wishes.output in {"json", "jsonl"}:
         from ospltool.output import envelope
 
@@ -334,7 +337,7 @@ def _put_count(count: int, wishes: Wishes) -> None:
         streams.put(f"{count}\n")
 
 
-def _put_histogram(records: Iterable[TraceRecord], wishes: Wishes) -> None:
+def _put_histogram(records: Iterable[TraceRecord], wishes: ViewOptions) -> None:
     spans = overview.histogram(records, parse_duration(wishes.span))
     if wishes.output in {"json", "jsonl"}:
         from ospltool.output import envelope
@@ -347,7 +350,7 @@ def _put_histogram(records: Iterable[TraceRecord], wishes: Wishes) -> None:
         streams.put(f"{clock(span.start_ns, 3):<13}{span.total:>9}  {overview.bar(span, most, BAR_WIDTH)}\n")
 
 
-def _put_kinds(records: Iterable[TraceRecord], wishes: Wishes) -> None:
+def _put_kinds(records: Iterable[TraceRecord], wishes: ViewOptions) -> None:
     kinds = overview.by_template(records, unknown_only=wishes.mode is ViewMode.UNKNOWN)
     if wishes.output in {"json", "jsonl"}:
         from ospltool.output import envelope
@@ -381,7 +384,7 @@ def _say_what_was_left_out(tally: RecordTally, only_last: bool, skews: dict[str,
 def _follow(
     sources: Sequence[TraceFile],
     wanted: RecordFilter,
-    wishes: Wishes,
+    wishes: ViewOptions,
     skews: dict[str, int],
     environ: dict[str, str],
 ) -> None:
