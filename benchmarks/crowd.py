@@ -11,7 +11,7 @@ import time
 from typing import Final, NamedTuple
 
 from benchmarks.rows import Bar, Is, Row
-from engine.core.namespaces import Durability, MergeRule, MergeType, NameSpace, Policy
+from engine.core.name_spaces import Durability, MergeRule, MergeType, NameSpace, Policy
 from engine.core.settings import CoreSettings
 from engine.simulator.cluster import Cluster
 from engine.simulator.options import NodePlan, SimulationOptions, TopicPlan, Workload

@@ -14,7 +14,7 @@ from engine.runtime.transfers import Transfers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.groups import GroupDescription
 
 NAME_SPACE = "all"

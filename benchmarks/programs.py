@@ -111,11 +111,11 @@ def publish(options: dict[str, Any]) -> None:
 def drain(options: dict[str, Any]) -> None:
     """Capture and forget."""
     from benchmarks.load_type import Load
-    from engine.capture.taps import TAP_BYTES
-    from engine.dds.captured import WRITER_GONE
+    from engine.capture.tap_registry import TAP_BYTES
+    from engine.dds.capture_reader import CaptureReader
     from engine.dds.participant import NodeParticipant, TagRole
-    from engine.dds.tap import CaptureReader
     from engine.dds.topics import Topic
+    from engine.dds.writer_names import WRITER_GONE
 
     uri = os.environ["CYCLONEDDS_URI"]
     participant = NodeParticipant(options["domain"], uri, "drain", os.urandom(16), TagRole.CLIENT)

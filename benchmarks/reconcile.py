@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.exchange import Side, align
 from benchmarks.rows import Bar, Is, Row
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset import ranges
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription

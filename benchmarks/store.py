@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.rows import Row
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.blocks import pack_samples, pieces
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.rows import SampleRows

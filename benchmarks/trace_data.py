@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ospltool.trace.meaning.facts import EVENTS
 from ospltool.trace.meaning.matcher import matcher
+from ospltool.trace.meaning.trace_facts import EVENTS
 
 if TYPE_CHECKING:
     import pathlib

@@ -17,7 +17,7 @@ from ospltool.health.health import Health
 from ospltool.health.system import Source, System
 from ospltool.live.feed import Feed, TimeTravel
 from ospltool.live.model import SystemModel
-from tui import commands, export, glyphs, operate, themes
+from tui import commands, confirmation, export, glyphs, themes
 from tui.alarm import Alarm
 from tui.cells import Line, Span, Tone
 from tui.glyphs import Glyphs
@@ -114,7 +114,7 @@ class ConsoleApp(App[int]):
         self.paused_ns = 0
         self.subject = Subject()
         self.operator = operator
-        self.commands = (*commands.COMMANDS, *EXPORT, *(operate.commands() if operator else ()))
+        self.commands = (*commands.COMMANDS, *EXPORT, *(confirmation.commands() if operator else ()))
         self._history: list[tuple[str, Subject]] = []
         self._message = ""
         self._message_ticks = 0

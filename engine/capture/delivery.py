@@ -17,7 +17,7 @@ from engine.runtime.ports import Delivered
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.living import DeliveryStep
     from engine.dataset.sample import Sample

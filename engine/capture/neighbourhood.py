@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.foreign import ForeignServices
 from engine.capture.unkept import UnkeptWriters, Why, untyped
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription
 from engine.dds.channel import PeerAttached, PeerDetached
 from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen, host_of

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from engine.dataset.captured import CapturedSample
     from engine.dataset.groups import DurabilityKind
+    from engine.dds.capture_reader import CaptureReader
     from engine.dds.qos import EndpointQos
-    from engine.dds.tap import CaptureReader
     from engine.dds.topics import Topic
 
 BESIDE_S: Final = 2.0

@@ -23,8 +23,8 @@ from engine.dds.client_protocol.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from engine.client_service.held import ClientView
-    from engine.core.namespace import NameSpaceState
+    from engine.client_service.client_view import ClientView
+    from engine.core.name_space_state import NameSpaceState
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Samples
     from engine.dds.client_protocol.messages import HistoryRequest

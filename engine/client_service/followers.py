@@ -10,14 +10,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from engine.client_service.asking import Way, way_of
+from engine.client_service.questions import Way, way_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from engine.client_service.answers import Answers, Groups
-    from engine.client_service.held import ClientView
+    from engine.client_service.client_view import ClientView
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import SampleRows
     from engine.dds.client_protocol.messages import HistoryRequest

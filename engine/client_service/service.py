@@ -9,27 +9,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.client_service.answers import Answers
-from engine.client_service.asking import HeldRequest, Question, Way, way_of
+from engine.client_service.client_view import ClientView
 from engine.client_service.followers import Followers
-from engine.client_service.held import ClientView
 from engine.client_service.lines import PREFIX_BYTES, TopicWriters
+from engine.client_service.questions import HeldRequest, Question, Way, way_of
 from engine.client_service.storage import Storage, StorageQuestion
 from engine.core.interest import Interest
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA
-from engine.dds.captured import WRITER_GONE
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions, naming
 from engine.dds.client_protocol.decoding import decode_history_request, decode_state_request
 from engine.dds.client_protocol.encoding import encode_state
 from engine.dds.client_protocol.messages import ErrorCode, HistoryRequest, StateAnswer, StateRequest
+from engine.dds.writer_names import WRITER_GONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from engine.client_service.answers import Groups
-    from engine.core.namespace import NameSpaceState
-    from engine.core.namespaces import Element, Group
+    from engine.core.name_space_state import NameSpaceState
+    from engine.core.name_spaces import Element, Group
     from engine.dataset.captured import CapturedRun
     from engine.dataset.sample import Sample
     from engine.dds.activity import Activities

@@ -14,7 +14,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.core.expressions import intersection, matches
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.core.states import Phase
 from engine.dataset.captured import CapturedSample
 from engine.dataset.dataset import weight_of
@@ -27,7 +27,7 @@ from engine.runtime.capture import MAX_SAMPLE_BYTES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from engine.core.namespace import NameSpaceState
+    from engine.core.name_space_state import NameSpaceState
     from engine.dataset.captured import CapturedRun
     from engine.dataset.group_set import GroupSet
     from engine.runtime.runtime import Runtime

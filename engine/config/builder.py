@@ -31,7 +31,7 @@ from engine.config.settings import (
 from engine.config.tree import Attribute, Document, Value, XmlElement
 from engine.config.validate import problem
 from engine.core.containment import covers
-from engine.core.namespaces import Element
+from engine.core.name_spaces import Element
 from engine.dataset.content import Expression, ExpressionFault
 
 MAX_DOMAIN_ID = 230

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from engine.config.bounds import check_bounds
 from engine.config.builder import SettingsBuilder
 from engine.config.fates import Fate, WithoutEffect, marked, without_effect
-from engine.config.name_spaces import NameSpaceReader
+from engine.config.name_space_reader import NameSpaceReader
 from engine.config.problems import ConfigError, Problem, ProblemKind, quoted
 from engine.config.reader import read_document
 from engine.config.schema import documented, engine_schema

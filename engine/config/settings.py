@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from engine.core.namespaces import Element, NameSpace, Policy
+from engine.core.name_spaces import Element, NameSpace, Policy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

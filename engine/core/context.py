@@ -14,7 +14,7 @@ from engine.core.states import Phase
 
 if TYPE_CHECKING:
     from engine.core.messages import Message, NameSpaceReport
-    from engine.core.namespace import NameSpaceState
+    from engine.core.name_space_state import NameSpaceState
     from engine.core.settings import CoreSettings
 
 MAX_QUEUED: Final = 100_000

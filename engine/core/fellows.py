@@ -19,7 +19,7 @@ from engine.core.states import ServiceState
 
 if TYPE_CHECKING:
     from engine.core.messages import NameSpaceReport, RollUp
-    from engine.core.namespaces import DefinitionConflict
+    from engine.core.name_spaces import DefinitionConflict
 
 MAX_REMEMBERED: Final = 1024
 """Lost fellows remembered to recognise a reconnection; the oldest are forgotten first."""

@@ -6,10 +6,10 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from engine.core.expressions import intersection, matches
-from engine.core.namespaces import Element
+from engine.core.name_spaces import Element
 
 if TYPE_CHECKING:
-    from engine.core.namespaces import Group, NameSpace
+    from engine.core.name_spaces import Group, NameSpace
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

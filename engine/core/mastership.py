@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine.core import election, reports
 from engine.core.events import AbandonSet, NoAligner
 from engine.core.messages import Vote
-from engine.core.namespace import stand_of
+from engine.core.name_space_state import stand_of
 from engine.core.states import Phase, Trigger
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.core.election import Decision, Stand
     from engine.core.fellows import Fellow
     from engine.core.messages import NameSpaceReport
-    from engine.core.namespace import NameSpaceState
+    from engine.core.name_space_state import NameSpaceState
 
 _BEFORE_COMPLETE = (Phase.SOURCE, Phase.INJECT, Phase.COLLECT, Phase.ALIGN)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from engine.core import alignment, purging, reports
 from engine.core.events import FellowAway, FellowsKnown, NameSpaceDoubted, NameSpaceLearned
 from engine.core.messages import DAMAGED, Deliveries, NameSpaces, RollUp, Status, Vote
-from engine.core.namespace import NameSpaceState
-from engine.core.namespaces import MAX_PRIORITY, DefinitionConflict, NameSpace, compare, find_policy, overlap
+from engine.core.name_space_state import NameSpaceState
+from engine.core.name_spaces import MAX_PRIORITY, DefinitionConflict, NameSpace, compare, find_policy, overlap
 
 if TYPE_CHECKING:
     from engine.core.context import Context

@@ -6,9 +6,9 @@ and gives all fellows the samples that only it has.
 
 Sets evolve apart when nodes lose each other while they run. The joined system has one master, which goes
 first: with policy Merge it takes in the sets of the others. Then it begins a lineage that names all lineages
-that it decided about (`engine.core.namespace`). The others find their lineage there and carry out their own
-policy against the master's set; those that stayed with the master find theirs in the line, and join. A node
-whose set is equal to the master's, as heartbeats show, moves no data.
+that it decided about (`engine.core.name_space_state`). The others find their lineage there and carry out
+their own policy against the master's set; those that stayed with the master find theirs in the line, and
+join. A node whose set is equal to the master's, as heartbeats show, moves no data.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from engine.core.events import DeleteSet, LineageAdopted
 from engine.core.expressions import matches
 from engine.core.joining import policy_for
 from engine.core.messages import JOINS
-from engine.core.namespaces import MergeType
+from engine.core.name_spaces import MergeType
 from engine.core.states import Phase, Trigger
 
 if TYPE_CHECKING:
     from engine.core.context import Context
     from engine.core.fellows import Fellow
     from engine.core.messages import Epoch, NameSpaceReport, RollUp
-    from engine.core.namespace import NameSpaceState
+    from engine.core.name_space_state import NameSpaceState
 
 DIFFERING_HEARTBEATS: Final = 2
 """Successive heartbeats of the aligner with another settled set before a repair begins."""

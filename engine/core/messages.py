@@ -16,7 +16,7 @@ import dataclasses
 import operator
 from typing import Final, NamedTuple
 
-from engine.core.namespaces import Durability, Element, Group, MergeRule
+from engine.core.name_spaces import Durability, Element, Group, MergeRule
 from engine.core.states import Phase, ServiceState
 
 RANGES = "range-fingerprints"
@@ -141,7 +141,7 @@ _stated = operator.attrgetter(*(f.name for f in dataclasses.fields(Status) if f.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NameSpaceReport:
-    """One name-space as its sender has it; `engine.core.namespace` explains the lineages."""
+    """One name-space as its sender has it; `engine.core.name_space_state` explains the lineages."""
 
     name: str
     """Name of the name-space."""

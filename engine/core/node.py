@@ -35,8 +35,8 @@ from engine.core.messages import (
     SampleRequest,
     Status,
 )
-from engine.core.namespace import NameSpaceState
-from engine.core.namespaces import Alignee
+from engine.core.name_space_state import NameSpaceState
+from engine.core.name_spaces import Alignee
 from engine.core.readers import choose_server, servers_of
 from engine.core.states import LocalFault, Phase, ServiceState, Trigger, service_state
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from engine.core.events import Event
     from engine.core.fellows import Fellow
     from engine.core.messages import Epoch, Message
-    from engine.core.namespaces import Element, Group
+    from engine.core.name_spaces import Element, Group
     from engine.core.settings import CoreSettings
 
 _ORDER: Final = {state: place for place, state in enumerate(ServiceState)}

@@ -14,7 +14,7 @@ from engine.core.events import WholeKnown
 if TYPE_CHECKING:
     from engine.core.context import Context
     from engine.core.fellows import Fellow
-    from engine.core.namespace import NameSpaceState
+    from engine.core.name_space_state import NameSpaceState
 
 
 def comes_from_parts(context: Context, state: NameSpaceState, giver: str) -> bool:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from engine.core.context import Context
     from engine.core.fellows import Fellow
     from engine.core.messages import Status
-    from engine.core.namespace import NameSpaceState
+    from engine.core.name_space_state import NameSpaceState
 
 
 FOREVER_NS: Final = 1 << 63

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from engine.core.context import Context
     from engine.core.messages import ReaderKey
-    from engine.core.namespace import NameSpaceState
+    from engine.core.name_space_state import NameSpaceState
 
     ServerFor: TypeAlias = Callable[[ReaderKey, frozenset[str]], str | None]
     HostsOf: TypeAlias = Callable[[str], frozenset[str]]

@@ -17,14 +17,14 @@ from engine.core import alignment
 from engine.core.events import AbandonSet, DeleteSet, LineageAdopted, LoadStored
 from engine.core.expressions import matches
 from engine.core.messages import DAMAGED
-from engine.core.namespaces import MergeType
+from engine.core.name_spaces import MergeType
 from engine.core.states import Phase, Trigger
 
 if TYPE_CHECKING:
     from engine.core.context import Context
     from engine.core.fellows import Fellow
     from engine.core.messages import NameSpaceReport
-    from engine.core.namespace import NameSpaceState
+    from engine.core.name_space_state import NameSpaceState
 
     Foreign = tuple[Fellow, NameSpaceReport]
 

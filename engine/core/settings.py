@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine.core.messages import NO_EPOCH, Epoch
 
 if TYPE_CHECKING:
-    from engine.core.namespaces import Element, NameSpace, Policy
+    from engine.core.name_spaces import Element, NameSpace, Policy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ class CapturedSample(NamedTuple):
     writer: bytes
     """The writer's GUID, 16 bytes, network order."""
     status: int
-    """`DATA`, `DISPOSE`, `UNREGISTER` of `engine.dataset.sample`, or `engine.dds.captured.WRITER_GONE`."""
+    """`DATA`, `DISPOSE` or `UNREGISTER` of `engine.dataset.sample`, or `WRITER_GONE`."""
     key: bytes
     """XCDR2 key bytes; empty for a topic without keys."""
     payload: bytes

@@ -11,7 +11,7 @@ from engine.dataset.groups import NO_LIMITS
 from engine.dataset.limited import LimitedSet
 
 if TYPE_CHECKING:
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.groups import GroupDescription, GroupLimits
     from engine.dataset.settling import Content, Present
 

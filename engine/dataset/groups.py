@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from engine.core.expressions import is_literal, matches
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 
 KEEP_ALL: Final = 0
 """History depth that stands for KEEP_ALL."""

@@ -23,7 +23,7 @@ from engine.dataset.rateless import Difference, Stepwise, Words, compiled, mix
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.rows import SampleRows
     from engine.dataset.sample import Sample
 

@@ -14,15 +14,15 @@ from typing import Final, NamedTuple
 from engine.dataset.groups import KEEP_ALL
 from engine.dataset.sample import DATA
 from engine.dds import abi, cdr
-from engine.dds.captured import WRITER_GONE
+from engine.dds.capture_reader import CaptureReader
 from engine.dds.errors import DdsTimeout
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
-from engine.dds.tap import CaptureReader
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
 from engine.dds.wiretypes import Batch
 from engine.dds.writer import RawWriter
+from engine.dds.writer_names import WRITER_GONE
 
 TOPIC: Final = "d_sampleChain"
 MAX_BATCH_BYTES: Final = 128 << 20

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dds import abi
-from engine.dds.captured import AUTODISPOSE, WRITER_GONE, WriterNames
 from engine.dds.waiting import Signal
+from engine.dds.writer_names import AUTODISPOSE, WRITER_GONE, WriterNames
 
 _GUID_BYTES: Final = 16
 _WRITER_INFO_BYTES: Final = 17  # GUID and the autodispose flag of struct ddsi_writer_info

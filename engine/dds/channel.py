@@ -18,14 +18,14 @@ from typing import Final, NamedTuple
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dataset.sample import DATA
 from engine.dds import abi, cdr
-from engine.dds.captured import WRITER_GONE
+from engine.dds.capture_reader import CaptureReader
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
-from engine.dds.tap import CaptureReader
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
 from engine.dds.wiretypes import Message, SenderState
 from engine.dds.writer import RawWriter
+from engine.dds.writer_names import WRITER_GONE
 
 PARTITION: Final = "durabilityPartition"
 ATTACHMENT_TOPIC: Final = "d_attachment"

@@ -18,8 +18,8 @@ from engine import native
 from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi
-from engine.dds.captured import WRITER_GONE, WriterNames
 from engine.dds.waiting import Signal
+from engine.dds.writer_names import WRITER_GONE, WriterNames
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -61,10 +61,10 @@ def _tap_difference(participant: NodeParticipant, topic: Topic) -> str:
     from engine.dataset.captured import CapturedSample
     from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
     from engine.dds import abi
-    from engine.dds.captured import WRITER_GONE
+    from engine.dds.capture_reader import CaptureReader
     from engine.dds.qos import EndpointQos
-    from engine.dds.tap import CaptureReader
     from engine.dds.writer import RawWriter
+    from engine.dds.writer_names import WRITER_GONE
 
     tap = CaptureReader(participant, topic, limit=8)
     writer = RawWriter(participant, topic, EndpointQos(history_depth=0, autodispose=False))

@@ -13,9 +13,9 @@ from typing import Final
 from engine.dataset.groups import DurabilityKind
 from engine.dds import abi, cdr
 from engine.dds.bulk import BulkReceiver, BulkSender
+from engine.dds.capture_reader import CaptureReader
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
-from engine.dds.tap import CaptureReader
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
 from engine.dds.wiretypes import SenderState

@@ -8,7 +8,7 @@ from engine.capture.orphans import Orphans
 
 if TYPE_CHECKING:
     from engine.capture.neighbourhood import Neighbourhood
-    from engine.capture.taps import TapRegistry
+    from engine.capture.tap_registry import TapRegistry
     from engine.client_service.service import ClientService
     from engine.node.keeping import Keeping
     from engine.runtime.persistence import Persistence

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from engine.config.settings import ContentFilterSettings
-    from engine.core.namespaces import Element
+    from engine.core.name_spaces import Element
     from engine.dataset.groups import GroupDescription, TypeDescription
     from engine.runtime.ports import Gate
     from engine.runtime.startup import StoredContent

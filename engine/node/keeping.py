@@ -28,7 +28,7 @@ from engine.dataset.living import (
 )
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.directed import DeliveryPurpose
-from engine.node.processes import MAX_KEPT_SESSIONS, MAX_KEPT_WRITERS, Process
+from engine.node.reader_processes import MAX_KEPT_SESSIONS, MAX_KEPT_WRITERS, Process
 from engine.runtime.ports import Again, Delivered, Instead
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from engine.capture.delivery import Directed
     from engine.capture.neighbourhood import Changes, Neighbourhood
     from engine.core.messages import ReaderKey
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.captured import CapturedSample
     from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription

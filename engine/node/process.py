@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from engine import native
 from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.shell import Shell
-from engine.capture.taps import GATHER_S
+from engine.capture.tap_registry import GATHER_S
 from engine.capture.uri import interface_fault, is_automatic, uri_of
 from engine.capture.watch import Watchdog
 from engine.client_service.service import ClientService

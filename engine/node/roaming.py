@@ -13,7 +13,7 @@ from engine.core.settings import StoredSet
 from engine.dds.interfaces import address_of, suitable_interface
 
 if TYPE_CHECKING:
-    from engine.core.namespaces import Element
+    from engine.core.name_spaces import Element
     from engine.dataset.dataset import DataSet
     from engine.dataset.groups import GroupDescription
     from engine.runtime.runtime import Runtime

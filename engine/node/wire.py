@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.capture.delivery import Directed
-from engine.capture.taps import TapRegistry
+from engine.capture.tap_registry import TapRegistry
 from engine.dds.activity import Activities, moved
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkSender
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from engine.capture.neighbourhood import Neighbourhood
     from engine.core.messages import ReaderKey
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import SampleRows
     from engine.dds.channel import Announced, Channel

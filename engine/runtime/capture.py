@@ -20,7 +20,7 @@ from engine.store.interface import GroupChange
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.captured import CapturedRun
     from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription

@@ -23,7 +23,7 @@ from engine.runtime.registered import Registered
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample

@@ -42,7 +42,7 @@ from engine.store.interface import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import SampleRows

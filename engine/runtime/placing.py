@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from engine.core.namespaces import MergeType
+from engine.core.name_spaces import MergeType
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
 from engine.runtime.jobs import Conversion
@@ -20,7 +20,7 @@ from engine.runtime.withholding import at_once, filtered
 
 if TYPE_CHECKING:
     from engine.core.events import ExpectSet
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.rateless import Stepwise
     from engine.runtime.housekeeping import Housekeeping
     from engine.runtime.incoming import IncomingStream

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from engine.core.messages import Outgoing, ReaderKey
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import SampleRows
     from engine.runtime.codec import Envelope

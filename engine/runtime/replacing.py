@@ -16,7 +16,7 @@ from engine.runtime.sets import dispose_of, withdrawal_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.dataset import DataSet
     from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core import events, plain
 from engine.core.election import NOBODY_REMEDY
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.core.states import ServiceState
 from engine.dataset.groups import GroupDescription
 from engine.runtime import codec

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.core.expressions import intersection, matches
 from engine.core.messages import ReaderKey
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.core.purging import FOREVER_NS
 from engine.dataset.groups import is_given
 from engine.dataset.living import by_instance, instances

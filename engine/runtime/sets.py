@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from engine.core.namespaces import Durability
+from engine.core.name_spaces import Durability
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.groups import DurabilityKind
@@ -18,8 +18,8 @@ from engine.store.interface import GroupChange, roll_up
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from engine.core.namespace import NameSpaceState
-    from engine.core.namespaces import Group
+    from engine.core.name_space_state import NameSpaceState
+    from engine.core.name_spaces import Group
     from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import SampleRows

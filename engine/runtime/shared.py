@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from engine.core import plain
-from engine.core.namespaces import Element
+from engine.core.name_spaces import Element
 from engine.core.node import DurabilityNode
 from engine.dataset.sample import DATA
 from engine.runtime import backups
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from engine.core.events import NameSpaceLearned
     from engine.core.messages import Epoch
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.core.settings import CoreSettings
     from engine.dataset.captured import CapturedSample
     from engine.dataset.dataset import DataSet

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core import plain
 from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
-from engine.core.namespaces import Element, NameSpace
+from engine.core.name_spaces import Element, NameSpace
 from engine.core.settings import CoreSettings, StoredSet
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from engine.core.messages import ReaderKey
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import SampleRows
     from engine.dataset.sample import Sample

@@ -20,7 +20,7 @@ from engine.runtime.steps import Steps
 if TYPE_CHECKING:
     from engine.core.events import ExpectSet, SendSet
     from engine.core.messages import Epoch, Outgoing
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.rateless import Stepwise
     from engine.runtime.housekeeping import Housekeeping
     from engine.runtime.serving import Serving

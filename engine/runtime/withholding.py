@@ -13,7 +13,7 @@ from engine.dataset.sample import DATA
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.group_set import GroupSet
     from engine.dataset.rateless import Stepwise
     from engine.runtime.ports import Gate

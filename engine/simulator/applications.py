@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Final
 
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER

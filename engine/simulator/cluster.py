@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from engine.core.messages import Epoch, ReaderKey
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.captured import CapturedSample
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable, Sequence
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Samples

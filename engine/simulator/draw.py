@@ -6,7 +6,7 @@ import dataclasses
 import random
 from typing import TYPE_CHECKING, Final
 
-from engine.core.namespaces import Alignee, NameSpace
+from engine.core.name_spaces import Alignee, NameSpace
 from engine.core.settings import CoreSettings
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.simulator.draw_policies import draw_policies, draw_roles

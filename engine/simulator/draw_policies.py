@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from engine.core.namespaces import Alignee, Durability, MergeRule, MergeType, Policy
+from engine.core.name_spaces import Alignee, Durability, MergeRule, MergeType, Policy
 
 if TYPE_CHECKING:
     import random

@@ -9,7 +9,7 @@ from engine.dataset.sample import DISPOSE, UNREGISTER, make_sample
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.captured import CapturedSample
     from engine.dataset.dataset import DataSet
     from engine.dataset.sample import Sample

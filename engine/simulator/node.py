@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.runtime.startup import StoredContent
     from engine.simulator.applications import Application
     from engine.simulator.cluster import Cluster

@@ -10,7 +10,7 @@ from engine.dataset.group_set import Summary
 from engine.simulator.checkers.base import describe, held, missing
 
 if TYPE_CHECKING:
-    from engine.core.namespace import NameSpaceState
+    from engine.core.name_space_state import NameSpaceState
     from engine.runtime.sets import NameSpaceData
     from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode

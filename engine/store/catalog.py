@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from engine.core import plain
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
 from engine.store.interface import GroupInfo, SetInfo, SetState, Soundness, StoreDamage, StoreDamaged, roll_up

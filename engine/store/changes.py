@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import SampleRows, Samples

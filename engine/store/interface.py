@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import SampleRows, Samples
     from engine.dataset.sample import Sample

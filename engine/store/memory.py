@@ -32,7 +32,7 @@ from engine.store.verification import sound_samples
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import Samples
     from engine.dataset.sample import Sample

@@ -10,7 +10,7 @@ from engine.dataset.sample import Sample, digest_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.group_set import Summary
     from engine.store.interface import DamageLog
 

@@ -28,7 +28,7 @@ from engine.store.verification import sound_samples
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.blocks import Columns
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample

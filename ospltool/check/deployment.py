@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from engine.core.namespaces import MAX_PRIORITY, MergeType
+from engine.core.name_spaces import MAX_PRIORITY, MergeType
 from ospltool.check.views import Definition, NodeView
 
 MAX_NAMES = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from engine.core import expressions
-from engine.core.namespaces import Policy
+from engine.core.name_spaces import Policy
 from ospltool.check.deployment import ExpectedMaster, expected_masters, names_of
 from ospltool.check.views import FleetView, NodeView
 from ospltool.output import envelope

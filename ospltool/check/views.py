@@ -22,7 +22,7 @@ from engine.config.loader import Interpreted
 from engine.config.persistence import InterpretedServices
 from engine.config.schema import documented
 from engine.core import expressions
-from engine.core.namespaces import NameSpace, Policy
+from engine.core.name_spaces import NameSpace, Policy
 from ospltool.check.findings import Finding
 from ospltool.diagnostics.model import Fix, Place, Severity, Target
 

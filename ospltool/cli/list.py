@@ -22,11 +22,11 @@ def list_nodes(
     Exit codes: 0 success, 2 unreadable run directory.
     """
     from engine.supervisor.status import Condition
-    from ospltool.cli import known, node_report
+    from ospltool.cli import node_report, started_nodes
 
     shown = [
         each
-        for each in known.known_nodes(os.environ)
+        for each in started_nodes.known_nodes(os.environ)
         if include_stopped or each.condition is not Condition.STOPPED
     ]
     if as_json:

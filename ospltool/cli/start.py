@@ -109,7 +109,7 @@ def _launch(target: PlannedNode, directory: pathlib.Path) -> Launch:
 def _start(target: PlannedNode, timeout_s: float) -> tuple[Exit, NodeStatus | None]:
     from engine.supervisor import control
     from engine.supervisor.status import status_of
-    from ospltool.cli.known import run_directory
+    from ospltool.cli.started_nodes import run_directory
 
     runs = run_directory(os.environ)
     runs.forget_old()
@@ -165,7 +165,7 @@ def _run_in_foreground(target: PlannedNode) -> int:
     from engine.supervisor.launch import module_environ
     from engine.supervisor.loop import Supervisor
     from engine.supervisor.narration import Narrator
-    from ospltool.cli.known import run_directory
+    from ospltool.cli.started_nodes import run_directory
 
     directory = run_directory(os.environ).node(target.key)
     environ = module_environ(_node_environ(target))

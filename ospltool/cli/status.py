@@ -35,9 +35,9 @@ def status(
     Exit codes: 0 all nodes run and respond, 1 a node does not, or no node is known, 2 wrong usage.
     """
     from engine.supervisor.status import RESPONDING
-    from ospltool.cli import known, node_report
+    from ospltool.cli import node_report, started_nodes
 
-    found = known.find_nodes(uri, os.environ) if uri else known.known_nodes(os.environ)
+    found = started_nodes.find_nodes(uri, os.environ) if uri else started_nodes.known_nodes(os.environ)
     if as_json:
         node_report.put_json("status", found)
     else:

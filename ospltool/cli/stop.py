@@ -70,14 +70,14 @@ def stop(
 
 def _all_running() -> list[NodeStatus]:
     from engine.supervisor.status import Condition
-    from ospltool.cli.known import known_nodes
+    from ospltool.cli.started_nodes import known_nodes
 
     return [each for each in known_nodes(os.environ) if each.condition is not Condition.STOPPED]
 
 
 def _chosen(uri: str | None) -> list[NodeStatus]:
     from engine.supervisor.status import ALIVE
-    from ospltool.cli.known import find_nodes
+    from ospltool.cli.started_nodes import find_nodes
     from ospltool.cli.targets import is_fleet, required_uri
 
     given = required_uri(uri)

@@ -232,7 +232,7 @@ def view(
             "--follow never ends, so its output cannot be JSON or Parquet: choose -o jsonl", Exit.USAGE
         )
     with errors():
-        wishes = ViewOptions(
+        options = ViewOptions(
             filter=RecordFilter(
                 level=level.upper() if level else None,
                 threads=tuple(thread or ()),
@@ -260,7 +260,7 @@ def view(
             follow=follow,
             colour=colour,
         )
-        show(_sources(names), wishes, dict(os.environ))
+        show(_sources(names), options, dict(os.environ))
     end()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.dataset.sample import make_sample
 from engine.dds import abi
-from engine.dds.captured import AUTODISPOSE, WRITER_GONE
+from engine.dds.writer_names import AUTODISPOSE, WRITER_GONE
 from ospltool.client.presence import MAX_GONE
 from ospltool.client.session import PREFIX_BYTES
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from engine.dataset.captured import CapturedSample
     from engine.dataset.sample import Sample
-    from engine.dds.tap import CaptureReader
+    from engine.dds.capture_reader import CaptureReader
     from ospltool.client.cache import SampleCache
     from ospltool.client.session import Session
     from ospltool.client.subscribing import ReaderSubscription

@@ -10,7 +10,7 @@ from cyclonedds.qos import Qos
 
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.instance_states import InstanceState
-from engine.dds.tap import CaptureReader
+from engine.dds.capture_reader import CaptureReader
 from engine.dds.topics import Topic
 from ospltool.client import errors
 from ospltool.client.arrivals import Arrivals

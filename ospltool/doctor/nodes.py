@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from engine.core import expressions
-from engine.core.namespaces import Element, Group
+from engine.core.name_spaces import Element, Group
 from engine.dataset.groups import DurabilityKind
 from engine.runtime.monitor import NameSpaceView, NodeSnapshot
 from ospltool.doctor.picture import DoctorCause, DoctorFinding, Endpoint, Picture, Weight

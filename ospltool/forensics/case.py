@@ -10,7 +10,7 @@ from ospltool.analytics.case import is_case_directory
 from ospltool.forensics.evidence import IDENTITY, Window
 from ospltool.trace.case.loading import FILE_SUFFIXES
 from ospltool.trace.case.records import WantedRecords, first_time_of, nodes_of, records_of
-from ospltool.trace.meaning.facts import TraceFacts
+from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.record import RecordKind
 from ospltool.trace.reading.sources import SourceError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ospltool.forensics.attachments import Attachment, What, find_attachments, what_is
 from ospltool.forensics.passing import facts_through_a_case, is_worth_a_case
-from ospltool.trace.meaning.facts import TraceFacts
+from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.merge import merged
 from ospltool.trace.reading.sources import MOST_AT_ONCE, SourceError, find_sources, named_path
 from ospltool.trace.reading.watched import watched

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ospltool.forensics.evidence import Evidence, Window
     from ospltool.forensics.stored import StoredEvidence
-    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.meaning.trace_facts import TraceFacts
     from ospltool.trace.rules import Anomaly
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
     from ospltool.trace.meaning.fact_kinds import Run, StoredReplaced
-    from ospltool.trace.meaning.facts import TraceFacts
     from ospltool.trace.meaning.sizes import SetSize
+    from ospltool.trace.meaning.trace_facts import TraceFacts
     from ospltool.trace.rules import Anomaly
 
 TAKES_THE_PLACE: Final = frozenset({"REPLACE", "CATCHUP"})

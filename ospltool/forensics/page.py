@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ospltool.forensics.stored import StoredEvidence
     from ospltool.forensics.story import Story
     from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
-    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.meaning.trace_facts import TraceFacts
     from ospltool.trace.rules import Anomaly
 
 MOST_CURVES: Final = 12

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ospltool.forensics.evidence import Window
-    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.meaning.trace_facts import TraceFacts
     from ospltool.trace.reading.sources import TraceFile
 
 LARGE_BYTES: Final = 16_000_000
@@ -47,7 +47,7 @@ def facts_through_a_case(
     from ospltool.analytics.duck import DuckEngine
     from ospltool.forensics.case import CaseEvidence
     from ospltool.output.progress import ProgressLine
-    from ospltool.trace.case.load import load
+    from ospltool.trace.case.local_load import load
 
     try:
         with tempfile.TemporaryDirectory(prefix="ospltool-case-") as scratch:

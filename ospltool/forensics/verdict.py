@@ -12,8 +12,8 @@ from ospltool.trace.meaning.sizes import sizes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ospltool.trace.meaning.facts import TraceFacts
     from ospltool.trace.meaning.sizes import SetSize
+    from ospltool.trace.meaning.trace_facts import TraceFacts
     from ospltool.trace.rules import Anomaly
 
 NO_TRACE: Final = "there is no trace"

@@ -13,7 +13,6 @@ from ospltool.health.causes import RootCause, causes_of
 from ospltool.health.codes import HealthSeverity
 from ospltool.health.effects import effect
 from ospltool.health.expectation import NOTHING, Expectation
-from ospltool.health.facts import FactBook
 from ospltool.health.incidents import Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.patience import Patience
@@ -25,6 +24,7 @@ from ospltool.health.signs.masters import of_masters
 from ospltool.health.signs.nodes import of_domain, of_nodes
 from ospltool.health.signs.services import of_services
 from ospltool.health.signs.sets import of_sets
+from ospltool.health.snapshot_facts import FactBook
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Presence
 

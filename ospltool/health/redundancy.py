@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from engine.core.namespaces import Alignee
+from engine.core.name_spaces import Alignee
 from ospltool.health.scene import Scene
 from ospltool.live.nodes import Node, Presence
 

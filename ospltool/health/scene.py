@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from ospltool.health.expectation import NOTHING, Expectation
-from ospltool.health.facts import FactBook, SnapshotFacts
+from ospltool.health.snapshot_facts import FactBook, SnapshotFacts
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node, Presence
 

@@ -17,8 +17,8 @@ from ospltool.live.names import natural
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.progress import AlignmentProgress, Trackers
+from ospltool.live.remarks import Remarks
 from ospltool.live.series import NodeSeries
-from ospltool.live.told import Remarks
 
 MAX_NODES: Final = 1_000
 MAX_EVENTS: Final = 10_000

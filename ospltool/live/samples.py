@@ -12,12 +12,12 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from engine.core.interest import Interest
-from engine.core.namespaces import Element, Group, NameSpace
+from engine.core.name_spaces import Element, Group, NameSpace
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
-from engine.dds.tap import ANY_PARTITION, CaptureReader
 from engine.dds.topics import open_topic
 from engine.dds.typeinfo import resolve_type
 from engine.dds.waiting import Signal

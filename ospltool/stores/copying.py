@@ -8,7 +8,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Final
 
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.dataset import make_set
 from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos

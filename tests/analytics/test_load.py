@@ -23,7 +23,7 @@ from ospltool.analytics.contract import (  # noqa: E402 - likewise
 )
 from ospltool.cli.app import main  # noqa: E402 - likewise
 from ospltool.trace.case.columnar import piece_of_records, piece_of_trace  # noqa: E402 - likewise
-from ospltool.trace.case.load import load  # noqa: E402 - likewise
+from ospltool.trace.case.local_load import load  # noqa: E402 - likewise
 from ospltool.trace.reading.ranges import pieces  # noqa: E402 - likewise
 from ospltool.trace.reading.reader import read_records  # noqa: E402 - likewise
 from ospltool.trace.reading.sources import SourceError, TraceFile, find_sources, sniff  # noqa: E402 - likewise
@@ -135,7 +135,7 @@ def test_many_processes_load_what_one_loads(
 ) -> None:
     sources = find_sources([str(samples / "late-joiner")]).sources
     one = load(sources, tmp_path / "one")
-    monkeypatch.setattr("ospltool.trace.case.load.SMALL_BYTES", 0)
+    monkeypatch.setattr("ospltool.trace.case.local_load.SMALL_BYTES", 0)
     monkeypatch.setattr("ospltool.trace.reading.ranges.RANGE_BYTES", 30_000)
     monkeypatch.setattr("ospltool.trace.reading.ranges.ranges.__defaults__", (30_000, 0))
     seen: list[tuple[int, int]] = []
@@ -189,7 +189,7 @@ def test_pieces_of_all_kinds_go_into_one_case(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A piece that is not UTF-8 is read another way; its columns lie beside those of the others."""
-    monkeypatch.setattr("ospltool.trace.case.load.pieces", lambda part: pieces(part, 3_000))
+    monkeypatch.setattr("ospltool.trace.case.local_load.pieces", lambda part: pieces(part, 3_000))
     good = HARD * 3
     bad = ISO + b"COMPLETE (t) -> Group found: part\xff.T1 (PERSISTENT)\n"
     path = tmp_path / "durability.log"

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.core.expressions import matches
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupQos
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
 from engine.dds.client_protocol import decoding, encoding, endpoints, extensions

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.client_service.held import ClientView
+from engine.client_service.client_view import ClientView
 from engine.core.interest import Interest
-from engine.core.namespaces import Group, MergeType
+from engine.core.name_spaces import Group, MergeType
 from engine.core.states import Phase
 from engine.dds.client_protocol.messages import Completeness
 from tests.simulation.scenarios import SLOW, TOPIC, Scenario, node

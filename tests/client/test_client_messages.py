@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupQos
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
 from engine.dds.cdr import Malformed

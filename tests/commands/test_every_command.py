@@ -12,7 +12,7 @@ import sys
 import pytest
 
 import engine
-from ospltool.cli import known
+from ospltool.cli import started_nodes
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.units import duration_s
 from ospltool.output import streams
@@ -55,7 +55,7 @@ def test_every_end_has_its_exit_code(
     def fail(_: object) -> None:
         raise raised
 
-    monkeypatch.setattr(known, "known_nodes", fail)
+    monkeypatch.setattr(started_nodes, "known_nodes", fail)
     code, out, err = shell.run("list")
     assert (code, out) == (expected, "")
     assert "\x1b" not in err
@@ -125,7 +125,7 @@ def test_a_file_that_cannot_be_written_is_an_error(
     def fail(_: object) -> None:
         raise OSError(number, os.strerror(number), "some/file")
 
-    monkeypatch.setattr(known, "known_nodes", fail)
+    monkeypatch.setattr(started_nodes, "known_nodes", fail)
     monkeypatch.setattr(streams, "_silence", lambda _: None)
     ended, _, err = shell.run("list")
     assert ended == code

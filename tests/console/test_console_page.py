@@ -14,7 +14,7 @@ from ospltool.live.simulated import SimulatedFeed
 from tests.fake import FakeFeed
 from tui import themes
 from tui.app import ConsoleApp
-from tui.operate import commands as operations
+from tui.confirmation import commands as operations
 from tui.screens.names import SCREENS, TABS
 from tui.viewmodel.base import Subject
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.core.namespaces import MergeType, NameSpace
+from engine.core.name_spaces import MergeType, NameSpace
 from engine.runtime.monitor import GroupView
 from engine.simulator.options import NodePlan
 from ospltool.health.health import Health

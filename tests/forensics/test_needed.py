@@ -15,9 +15,9 @@ from ospltool.analytics.case import open_case
 from ospltool.analytics.duck import DuckEngine
 from ospltool.forensics.case import CaseEvidence
 from ospltool.forensics.evidence import Window
-from ospltool.trace.case.load import load
+from ospltool.trace.case.local_load import load
 from ospltool.trace.case.records import WantedRecords, records_of
-from ospltool.trace.meaning.facts import TraceFacts
+from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.sources import find_sources
 
 if TYPE_CHECKING:

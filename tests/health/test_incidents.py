@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.core.namespaces import NameSpace
+from engine.core.name_spaces import NameSpace
 from engine.simulator.options import NodePlan
 from ospltool.health.expectation import Expectation, ExpectedSpace
 from ospltool.health.health import Health

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from engine.core import messages
 from engine.core.messages import Outgoing
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.core.states import ServiceState
 from engine.dds.bulk import BulkSender
 from engine.dds.channel import ATTACHMENT_TOPIC, PARTITION, Channel, ChannelTopic

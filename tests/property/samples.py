@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset import group_set
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.client_service.storage import Storage
-from engine.core.namespaces import Element, Group, MergeRule, MergeType, NameSpace, Policy
+from engine.core.name_spaces import Element, Group, MergeRule, MergeType, NameSpace, Policy
 from engine.core.settings import CoreSettings
 from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription

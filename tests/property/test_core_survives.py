@@ -24,7 +24,7 @@ from engine.core.messages import (
     Status,
     Vote,
 )
-from engine.core.namespaces import Durability, MergeRule, MergeType, NameSpace, Policy
+from engine.core.name_spaces import Durability, MergeRule, MergeType, NameSpace, Policy
 from engine.core.node import DurabilityNode
 from engine.core.readers import ReaderTable
 from engine.core.settings import CoreSettings, StoredSet

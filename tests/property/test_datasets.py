@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.history import retained

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core import expressions
-from engine.core.namespaces import Element, Group, NameSpace, compare, overlap
+from engine.core.name_spaces import Element, Group, NameSpace, compare, overlap
 
 LONGEST = 5
 NAMES = tuple("".join(chars) for n in range(LONGEST + 1) for chars in itertools.product("a.", repeat=n))

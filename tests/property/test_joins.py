@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.messages import NO_EPOCH, Epoch
-from engine.core.namespaces import MergeType
+from engine.core.name_spaces import MergeType
 from tests.unit.core.cluster import Cluster, Member
 
 NODES = "abc"

@@ -16,7 +16,7 @@ from benchmarks.exchange import Side, align
 from engine import native
 from engine.core.events import ExpectSet
 from engine.core.messages import CAPABILITIES, LACKING
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset import ranges, rateless, reconciliation
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription

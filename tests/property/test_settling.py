@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.messages import Outgoing, RollUp, Settled, Status
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.core.states import ServiceState
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import GroupSet

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.core import plain
 from engine.core.events import AligneeRequest
 from engine.core.messages import Epoch
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset import blocks
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR

@@ -11,7 +11,7 @@ import pytest
 
 from engine.capture.neighbourhood import Changes, HistoryReader
 from engine.config.persistence import load
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
 from engine.dataset.sample import DATA
 from engine.dds.topics import description_of

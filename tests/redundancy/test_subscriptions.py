@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.persistence.core import held_samples as held_module
 from engine.persistence.core import subscriptions as subscriptions_module
 from engine.persistence.core.messages import OriginalSample
-from engine.persistence.core.reader_desk import ReaderAnswers
+from engine.persistence.core.reader_answers import ReaderAnswers
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.core.subscriber import Subscriber
 from engine.persistence.core.subscription_messages import SubscriberState
@@ -186,8 +186,8 @@ def test_at_the_bound_new_samples_are_not_kept_which_is_counted_and_said_once(
     room.stock.period()
     assert room.stock.held() == {("w", 2), ("w", 3), ("w", 5)}, "the last value comes back when there is room"
     assert room.stock.reports() == ["2 samples were not kept for durable subscriptions"]
-    desk = ReaderAnswers("i", lambda _: (room.stock,))
-    (answer,) = desk.heard("c", SubscriberState("T", (), LOG, 1, "m", 1, asked="i", request=1))
+    reader_answers = ReaderAnswers("i", lambda _: (room.stock,))
+    (answer,) = reader_answers.heard("c", SubscriberState("T", (), LOG, 1, "m", 1, asked="i", request=1))
     assert (answer.is_last, answer.missed, ids(list(answer.samples))) == (
         True,
         2,
@@ -197,7 +197,7 @@ def test_at_the_bound_new_samples_are_not_kept_which_is_counted_and_said_once(
 
 def test_a_group_is_told_of_its_own_writers_and_what_is_given_again_is_acknowledged_again() -> None:
     one, other = (Subscriptions("i", BOTH, tuple) for _ in range(2))
-    desk = ReaderAnswers("i", lambda _: (one, other))
+    reader_answers = ReaderAnswers("i", lambda _: (one, other))
     reader = Subscriber("T", ("*",), LOG, 1, "m")
     reader.present(["i"], 0.0)
 
@@ -205,7 +205,7 @@ def test_a_group_is_told_of_its_own_writers_and_what_is_given_again_is_acknowled
         """What the reader is given that is new to it."""
         new: list[OriginalSample] = []
         while (state := reader.turn(now)) is not None:
-            for answer in desk.heard("c", state):
+            for answer in reader_answers.heard("c", state):
                 new += [each for each in answer.samples if reader.arrived(each.writer, each.sequence)]
                 reader.answer("i", answer, now)
         return new

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from engine.core import plain
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA
 from engine.dds.topics import description_of

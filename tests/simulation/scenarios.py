@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from engine.core.namespace import NameSpaceState
-from engine.core.namespaces import Alignee, Durability, MergeRule, MergeType, NameSpace, Policy
+from engine.core.name_space_state import NameSpaceState
+from engine.core.name_spaces import Alignee, Durability, MergeRule, MergeType, NameSpace, Policy
 from engine.core.settings import CoreSettings
 from engine.core.states import Phase, ServiceState
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.core.namespaces import Durability
+from engine.core.name_spaces import Durability
 from engine.core.states import Phase
 from engine.dataset import rateless
 from engine.dataset.groups import DurabilityKind

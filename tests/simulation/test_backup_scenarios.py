@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.core.namespaces import MergeType, NameSpace
+from engine.core.name_spaces import MergeType, NameSpace
 from engine.dataset.sample import DATA
 from engine.runtime.shared import SharedState
 from engine.simulator.options import NodePlan, TopicPlan

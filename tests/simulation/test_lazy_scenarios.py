@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.core.namespaces import Alignee, Element, MergeType
+from engine.core.name_spaces import Alignee, Element, MergeType
 from engine.core.states import Phase
 from engine.simulator.options import NodePlan, TopicPlan
 from tests.simulation.scenarios import NS, Scenario, node

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from engine.core.namespaces import NameSpace
+from engine.core.name_spaces import NameSpace
 from engine.simulator.options import NodePlan, TopicPlan
 from tests.simulation.scenarios import LOST_S, TOPIC, Scenario, node, policy
 

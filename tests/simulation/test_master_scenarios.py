@@ -6,7 +6,7 @@ import functools
 
 import pytest
 
-from engine.core.namespaces import MAX_PRIORITY, Alignee
+from engine.core.name_spaces import MAX_PRIORITY, Alignee
 from engine.core.states import Phase
 from engine.simulator.options import NodePlan
 from tests.simulation.scenarios import LOST_S, NS, SLOW, Scenario, node, policy

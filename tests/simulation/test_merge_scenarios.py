@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.core.namespaces import MergeType
+from engine.core.name_spaces import MergeType
 from engine.core.states import Phase
 from engine.dataset.groups import KEEP_ALL
 from engine.dataset.sample import DATA, DISPOSE

@@ -14,7 +14,7 @@ from engine.core.context import Context
 from engine.core.events import LoadStored
 from engine.core.fellows import FellowTable
 from engine.core.messages import Deliveries, Epoch
-from engine.core.namespace import NameSpaceState
+from engine.core.name_space_state import NameSpaceState
 from engine.core.node import DurabilityNode
 from engine.core.readers import ReaderTable
 from engine.core.states import Phase, Trigger

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from engine.core.namespaces import Durability, MergeType
+from engine.core.name_spaces import Durability, MergeType
 from engine.core.states import Phase
 from engine.simulator.options import NetworkPlan
 from tests.simulation.scenarios import LOST_S, NS, Scenario, node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from engine.core.election import NOBODY
-from engine.core.namespaces import NameSpace
+from engine.core.name_spaces import NameSpace
 from engine.core.states import ServiceState
 from engine.simulator.options import TopicPlan
 from tests.simulation.scenarios import EXPIRY_S, LOST_S, Scenario, node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.core.namespaces import MergeType
+from engine.core.name_spaces import MergeType
 from engine.simulator.options import TopicPlan
 from tests.simulation.scenarios import NS, Scenario, node
 

@@ -13,7 +13,7 @@ import pytest
 
 from engine.core.events import AligneeRequest
 from engine.core.messages import ReaderKey
-from engine.core.namespaces import MergeType
+from engine.core.name_spaces import MergeType
 from engine.runtime.ports import Delivered
 from engine.simulator.campaign import Campaign
 from engine.simulator.cluster import Cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import Sample
 from engine.store.opening import open_store

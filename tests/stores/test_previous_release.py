@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("duckdb", reason="comparing needs the extra `sql`")
 
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.runtime.startup import read_store

@@ -17,7 +17,7 @@ from tests.integration.releases import NotBuilt, built, run
 PROGRAM = """
 import contextlib, os, sys
 from pathlib import Path
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
 from engine.store.interface import Change, Fellow

@@ -17,8 +17,8 @@ from ospltool.forensics.investigation import Investigation
 from ospltool.forensics.page import About, page
 from ospltool.forensics.story import stories
 from ospltool.forensics.verdict import verdict
-from ospltool.trace.case.load import read_pieces
-from ospltool.trace.meaning.facts import TraceFacts
+from ospltool.trace.case.local_load import read_pieces
+from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.merge import merged
 from ospltool.trace.reading.ranges import ranges

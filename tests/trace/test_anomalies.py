@@ -8,7 +8,7 @@ import pytest
 
 from docs import anomalies as anomalies_page
 from ospltool.cli.app import main
-from ospltool.trace.meaning.facts import TraceFacts
+from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.merge import merged
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.rules import all_rules, anomalies

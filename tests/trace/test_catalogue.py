@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine.tracing.catalogue import catalogue as engine_catalogue
 from engine.tracing.formats import TextFormat
 from engine.tracing.record import EventRecord, message
-from ospltool.trace.meaning import exchanges, facts, skew
+from ospltool.trace.meaning import exchanges, skew, trace_facts
 from ospltool.trace.meaning.catalogue import (
     Printer,
     Product,
@@ -133,8 +133,8 @@ def test_every_event_that_is_looked_for_exists_for_opensplice() -> None:
     events = {template.event for template in opensplice_templates()}
     wanted = {
         *exchanges._HANDLERS,
-        *facts.CREATED,
-        *facts._LOSSES,
+        *trace_facts.CREATED,
+        *trace_facts._LOSSES,
         *skew._SENT,
         *skew._RECEIVED,
         "lifecycle.address",

@@ -10,7 +10,7 @@ import pytest
 
 from ospltool.cli.app import main
 from ospltool.trace.meaning.catalogue import catalogue, pieces
-from ospltool.trace.meaning.facts import TraceFacts
+from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.merge import merged
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.rules import anomalies

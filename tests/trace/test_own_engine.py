@@ -7,10 +7,10 @@ import datetime
 import json
 from typing import TYPE_CHECKING
 
-from engine.core.namespaces import MergeType
+from engine.core.name_spaces import MergeType
 from engine.tracing.formats import TextFormat
 from ospltool.cli.app import main
-from ospltool.trace.meaning.facts import TraceFacts
+from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.merge import merged
 from ospltool.trace.reading.record import RecordKind
 from ospltool.trace.reading.sources import find_sources

@@ -14,7 +14,7 @@ from tui.screens.name_space import NameSpaceScreen
 from tui.screens.node import NodeScreen
 from tui.screens.overview import OverviewScreen
 from tui.screens.persistence import PersistenceScreen
-from tui.screens.tables import ConflictsScreen, GroupsScreen, StoreScreen
+from tui.screens.table_screens import ConflictsScreen, GroupsScreen, StoreScreen
 from tui.screens.trace import TraceScreen
 
 SCREENS: Final[dict[str, Callable[[], Screen[Any]]]] = {

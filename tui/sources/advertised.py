@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from engine.core.namespaces import Element
+from engine.core.name_spaces import Element
 from engine.runtime.monitor import NameSpaceView, NodeSnapshot
 from ospltool.check.inputs import DeploymentInput, NodeInput
 from ospltool.check.runner import Choice, examine, run

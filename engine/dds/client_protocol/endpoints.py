@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from engine.dataset.groups import KEEP_ALL
+from engine.dds.capture_reader import CaptureReader
 from engine.dds.client_protocol import wiretypes
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import XCDR1, EndpointQos
-from engine.dds.tap import CaptureReader
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
 from engine.dds.writer import RawWriter

@@ -20,7 +20,7 @@ from engine.dds.client_protocol.messages import Bead, ByteOrder, RequestId, Samp
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.groups import GroupQos
 
 NAME: Final = "ospltool"

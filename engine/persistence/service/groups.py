@@ -15,7 +15,7 @@ from typing import Final
 
 from engine.config.persistence import GroupSettings
 from engine.core import expressions, plain
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.groups import GroupDescription
 from engine.dds.typecheck import BrokenType, check_description
 from engine.persistence.core.codec import MessageFault

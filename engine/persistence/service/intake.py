@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from engine.capture.neighbourhood import Changes, Neighbourhood, Offer
 from engine.capture.orphans import Orphans
-from engine.capture.taps import TapRegistry
+from engine.capture.tap_registry import TapRegistry
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi
-from engine.dds.captured import WRITER_GONE
 from engine.dds.participant import NodeParticipant
 from engine.dds.waiting import Signal
+from engine.dds.writer_names import WRITER_GONE
 from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.positions import Positions
 from engine.persistence.service.groups import Groups, group_id, writer_name

@@ -10,13 +10,13 @@ from typing import Any, Final
 from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.bulk import BulkSender
-from engine.dds.captured import WRITER_GONE
+from engine.dds.capture_reader import CaptureReader
 from engine.dds.cdr import Malformed
 from engine.dds.errors import DdsError
 from engine.dds.participant import NodeParticipant
 from engine.dds.subscription_endpoints import answers_to, open_states, unpack_state
-from engine.dds.tap import CaptureReader
 from engine.dds.waiting import Signal
+from engine.dds.writer_names import WRITER_GONE
 from engine.persistence.core.codec import MessageFault
 from engine.persistence.core.subscription_codec import decode_state, encode_answer
 from engine.persistence.core.subscription_messages import SubscriberAnswer, SubscriberState

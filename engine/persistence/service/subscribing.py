@@ -15,7 +15,7 @@ from engine.persistence.core.codec import MessageFault
 from engine.persistence.core.held_samples import HeldRoom
 from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.positions import position_of
-from engine.persistence.core.reader_desk import ReaderAnswers
+from engine.persistence.core.reader_answers import ReaderAnswers
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.core.subscription_messages import (
     Change,
@@ -73,7 +73,7 @@ class Subscribing(ServicePart):
         self._looked_at: set[bytes] = set()
         self._room = HeldRoom()
         self._registered = self._make(registrations.GROUP)
-        self._desk = ReaderAnswers("", self._of_state)
+        self._reader_answers = ReaderAnswers("", self._of_state)
         self._peers: set[str] = set()
         self._gathered: list[tuple[str, SubscriberAnswer]] = []
         self._in_flight: list[tuple[str, SubscriberAnswer]] = []
@@ -83,7 +83,7 @@ class Subscribing(ServicePart):
 
     def begin(self, own: str) -> None:
         """Set the name by which readers ask this replica; called once, before the first reader."""
-        self._desk = ReaderAnswers(own, self._of_state)
+        self._reader_answers = ReaderAnswers(own, self._of_state)
 
     # The store.
 
@@ -147,7 +147,7 @@ class Subscribing(ServicePart):
             for each, quorum in registrations.active(self._registered):
                 if each.concerns(description):
                     stock.register(each.name, quorum)
-            self._desk.group_came(stock)
+            self._reader_answers.group_came(stock)
 
     def _of_state(self, state: SubscriberState) -> list[Subscriptions]:
         """Return the groups that a reader reads."""
@@ -173,13 +173,13 @@ class Subscribing(ServicePart):
         registration = Registration.of(state)
         if state.deletes:
             registrations.delete(self._registered, registration)
-        elif not self._desk.knows(reader):
+        elif not self._reader_answers.knows(reader):
             self._registered.register(registration.key, state.quorum)
-        self._gathered += [(reader, answer) for answer in self._desk.heard(reader, state)]
+        self._gathered += [(reader, answer) for answer in self._reader_answers.heard(reader, state)]
 
     def left(self, reader: str) -> None:
         """Forget a reader that is gone."""
-        self._desk.left(reader)
+        self._reader_answers.left(reader)
 
     # Other replicas.
 
@@ -265,7 +265,7 @@ class Subscribing(ServicePart):
         for stock in self._stocks.values():
             found.update({f"subscription_{name}": count for name, count in stock.counters.items()})
             found["subscription_forgotten"] += stock.forgotten
-        found.update({f"subscription_{name}": count for name, count in self._desk.counters.items()})
+        found.update({f"subscription_{name}": count for name, count in self._reader_answers.counters.items()})
         return found
 
 

@@ -27,7 +27,7 @@ from engine.store.interface import GroupChange
 if TYPE_CHECKING:
     from engine.core.events import ExpectSet
     from engine.core.messages import Outgoing
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
     from engine.dataset.ranges import IdentityIndex

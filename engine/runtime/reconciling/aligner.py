@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from engine.core.events import AligneeRequest
     from engine.core.messages import Epoch
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.group_set import Summary
     from engine.dataset.ranges import Search
     from engine.dataset.rateless import Difference, Encoder, Stepwise, Symbols, Words

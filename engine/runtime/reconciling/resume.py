@@ -16,7 +16,7 @@ from engine.runtime.persistence import WORTH_CHANGING
 from engine.store.interface import GroupChange
 
 if TYPE_CHECKING:
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import SampleRows

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from engine.core.namespaces import MergeType
+from engine.core.name_spaces import MergeType
 from engine.core.states import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from engine.core.messages import Epoch, ReaderKey
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.captured import CapturedSample
     from engine.dataset.dataset import DataSet
     from engine.dataset.groups import GroupDescription

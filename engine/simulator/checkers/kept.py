@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.core.namespaces import MergeType
+from engine.core.name_spaces import MergeType
 from engine.core.states import Phase
 from engine.dataset.dataset import DataSet
 from engine.simulator.checkers.base import Checker, Held, deletes, describe, held, is_ours, missing

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from engine.core.namespaces import Alignee, Durability, MergeType, find_policy
+from engine.core.name_spaces import Alignee, Durability, MergeType, find_policy
 from engine.core.states import Phase
 from engine.simulator.checkers.base import Checker, talk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.core.namespaces import Group, Policy
+    from engine.core.name_spaces import Group, Policy
     from engine.dataset.captured import CapturedSample
     from engine.dataset.sample import Sample
     from engine.runtime.startup import StoredContent

@@ -15,7 +15,7 @@ from engine.simulator.checkers.base import Checker
 from engine.simulator.checkers.kept import DISCARDING, Place
 
 if TYPE_CHECKING:
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.sample import Sample
     from engine.simulator.checkers.base import Standing
     from engine.simulator.cluster import Cluster

@@ -8,7 +8,7 @@ from engine.core.states import Phase
 from engine.simulator.checkers.base import Checker, talk
 
 if TYPE_CHECKING:
-    from engine.core.namespace import NameSpaceState
+    from engine.core.name_space_state import NameSpaceState
     from engine.simulator.checkers.base import Standing
     from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode

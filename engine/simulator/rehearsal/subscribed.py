@@ -15,7 +15,7 @@ from typing import Final
 from engine.dataset.sample import DATA
 from engine.persistence.core.messages import OriginalSample, Saved
 from engine.persistence.core.positions import position_of
-from engine.persistence.core.reader_desk import ReaderAnswers
+from engine.persistence.core.reader_answers import ReaderAnswers
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.core.subscriber import Subscriber
 from engine.persistence.core.subscription_messages import (
@@ -68,7 +68,7 @@ class SubscribedCluster(ReplicaCluster):
 
     Attributes:
         stocks: the durable subscriptions of each replica.
-        desks: the side of each replica to which readers talk.
+        reader_answers: the side of each replica to which readers talk.
         applications: by a name that is never used again.
         issued: members that have acknowledged a sample, by (subscription, writer, number).
         disks: the last save of each replica.
@@ -76,7 +76,7 @@ class SubscribedCluster(ReplicaCluster):
 
     def __init__(self, count: int, seed: int, settings: SynchronizationSettings) -> None:
         self.stocks: dict[str, Subscriptions] = {}
-        self.desks: dict[str, ReaderAnswers] = {}
+        self.reader_answers: dict[str, ReaderAnswers] = {}
         self.applications: dict[str, RehearsedReader] = {}
         self.issued: dict[tuple[str, str, int], set[str]] = collections.defaultdict(set)
         self.disks: dict[str, SavedReplica] = {}
@@ -95,7 +95,7 @@ class SubscribedCluster(ReplicaCluster):
             disk.subscriptions if disk and saved is not None else None,
         )
         self.stocks[name] = stock
-        self.desks[name] = ReaderAnswers(name, lambda _: (stock,))
+        self.reader_answers[name] = ReaderAnswers(name, lambda _: (stock,))
         self._after(self._random.randrange(self.settings.subscription_period_ms), self._sync, name, stock)
 
     def _sync(self, name: str, stock: Subscriptions) -> None:
@@ -116,7 +116,7 @@ class SubscribedCluster(ReplicaCluster):
     def lose(self, name: str) -> None:
         """Take a replica and its disk away for ever."""
         super().lose(name)
-        del self.stocks[name], self.desks[name]
+        del self.stocks[name], self.reader_answers[name]
         for application in self.applications.values():
             application.replicas.discard(name)
 
@@ -190,7 +190,7 @@ class SubscribedCluster(ReplicaCluster):
     def part(self, application: str, replica: str) -> None:
         """Disconnect an application from a replica."""
         self.applications[application].replicas.discard(replica)
-        self.desks[replica].left(application)
+        self.reader_answers[replica].left(application)
 
     def leave(self, application: str) -> None:
         """Kill an application; acknowledgements that no replica has heard are lost."""
@@ -233,23 +233,26 @@ class SubscribedCluster(ReplicaCluster):
         told = state.deciding.turn(now)
         if told is not None:
             for replica in sorted(state.replicas):
-                hear = functools.partial(self._hear, replica, self.desks[replica], name, told)
+                hear = functools.partial(self._hear, replica, self.reader_answers[replica], name, told)
                 self._in_order((name, replica), CLIENT_DELAY_MS, hear)
         self._after(_TURN_MS, self._turn, name)
 
-    def _hear(self, replica: str, desk: ReaderAnswers, name: str, told: SubscriberState) -> None:
-        if self.desks.get(replica) is not desk or replica not in self.applications[name].replicas:
+    def _hear(self, replica: str, reader_answers: ReaderAnswers, name: str, told: SubscriberState) -> None:
+        if (
+            self.reader_answers.get(replica) is not reader_answers
+            or replica not in self.applications[name].replicas
+        ):
             return
         answers: list[SubscriberAnswer] = []
-        self._at_stock(replica, lambda: answers.extend(desk.heard(name, told)))
+        self._at_stock(replica, lambda: answers.extend(reader_answers.heard(name, told)))
         for answer in answers:
             self._tell_application(replica, name, answer)
 
     def _tell_application(self, replica: str, name: str, answer: SubscriberAnswer) -> None:
-        state, desk = self.applications[name], self.desks[replica]
+        state, reader_answers = self.applications[name], self.reader_answers[replica]
 
         def arrive() -> None:
-            if self.desks.get(replica) is not desk or replica not in state.replicas:
+            if self.reader_answers.get(replica) is not reader_answers or replica not in state.replicas:
                 return
             state.sent.extend((sample.writer, sample.sequence) for sample in answer.samples)
             self._take(name, answer.samples)

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator
 
 from engine.config import ProblemKind, XmlElement
-from engine.config.name_spaces import BUILT_IN_PARTITION
+from engine.config.name_space_reader import BUILT_IN_PARTITION
 from engine.core import expressions
-from engine.core.namespaces import (
+from engine.core.name_spaces import (
     MAX_PRIORITY,
     Element,
     Group,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.config import XmlElement
-from engine.core.namespaces import Durability
+from engine.core.name_spaces import Durability
 from ospltool.check.deployment import listed
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, Scope, rule

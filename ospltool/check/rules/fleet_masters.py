@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.core.namespaces import MAX_PRIORITY, Alignee, Durability
+from engine.core.name_spaces import MAX_PRIORITY, Alignee, Durability
 from ospltool.check.deployment import by_role, expected_masters, listed, names_of
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, Scope, rule

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from engine.core import expressions
-from engine.core.namespaces import MergeType
+from engine.core.name_spaces import MergeType
 from ospltool.check.deployment import TAKES, by_role, is_senseless, listed, merge_towards, names_of
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, Scope, rule

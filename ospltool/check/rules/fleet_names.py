@@ -8,9 +8,9 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from engine.config.name_spaces import conflict_text
+from engine.config.name_space_reader import conflict_text
 from engine.core import expressions
-from engine.core.namespaces import Element, NameSpace, Policy, compare, find_policy, overlap
+from engine.core.name_spaces import Element, NameSpace, Policy, compare, find_policy, overlap
 from ospltool.check.deployment import listed, names_of
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, Scope, rule

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterator
 
 from engine.config import ProblemKind, XmlElement
-from engine.config.name_spaces import conflict_text
+from engine.config.name_space_reader import conflict_text
 from engine.core import expressions
 from engine.core.containment import covers
-from engine.core.namespaces import Element, compare
+from engine.core.name_spaces import Element, compare
 from ospltool.check import edits
 from ospltool.check.findings import Finding
 from ospltool.check.registry import EVERYWHERE, NOWHERE, OPENSPLICE, OSPLTOOL, rule

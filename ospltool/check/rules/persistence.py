@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from engine.config import ProblemKind
 from engine.config.settings import StoreMode
-from engine.core.namespaces import Durability
+from engine.core.name_spaces import Durability
 from ospltool.check import edits
 from ospltool.check.findings import Finding
 from ospltool.check.registry import NOWHERE, OPENSPLICE, rule

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from engine.config.values import did_you_mean
 from engine.core import expressions
 from engine.core.containment import covers
-from engine.core.namespaces import MAX_PRIORITY, Alignee, Durability, Policy
+from engine.core.name_spaces import MAX_PRIORITY, Alignee, Durability, Policy
 from ospltool.check import edits
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, OSPLTOOL, rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.core.namespaces import MAX_PRIORITY
+from engine.core.name_spaces import MAX_PRIORITY
 from ospltool.check.findings import Finding
 from ospltool.check.registry import OPENSPLICE, rule
 from ospltool.check.views import NodeView

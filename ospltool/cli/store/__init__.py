@@ -6,8 +6,8 @@ from typing import Final
 
 import typer
 
-from ospltool.cli.store.comparing import diff
 from ospltool.cli.store.copying import export, import_, replace, restore
+from ospltool.cli.store.diff import diff
 from ospltool.cli.store.looking import backups, info, ls, show, verify, watch
 
 _HELP: Final = """Open durability stores of ospltool nodes and of OpenSplice, and compare them.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.core.election import NOBODY, NOBODY_REMEDY
-from engine.core.namespaces import MAX_PRIORITY, Alignee
+from engine.core.name_spaces import MAX_PRIORITY, Alignee
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.scene import Scene
 from ospltool.health.sign import SECOND_NS, Sign, joined

@@ -10,7 +10,7 @@ from ospltool.health.scene import Scene
 from ospltool.health.sign import SECOND_NS, Sign, joined
 from ospltool.live.feed import ENDING
 from ospltool.live.nodes import Node, Presence
-from ospltool.live.told import Remark, RemarkSubject
+from ospltool.live.remarks import Remark, RemarkSubject
 
 ABSENT_NS: Final = 4 * SECOND_NS
 """Watching time after which an unheard node is absent: each sends a snapshot every second or two."""

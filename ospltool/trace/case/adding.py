@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ospltool.analytics.case import CaseError, files_of, open_case, write_meta, write_table
 from ospltool.analytics.contract import FORMAT_VERSION, Detail, Table
-from ospltool.trace.case.load import (
+from ospltool.trace.case.local_load import (
     LoadCounts,
     LoadedParts,
     described,

@@ -15,7 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from ospltool.analytics.contract import DETAILS, HOUR_NS, RECORD_COLUMNS, Detail, Table, schema
-from ospltool.trace.meaning.details import INTEGERS, LONGEST_NUMBER, OWN_COLUMNS, DetailColumns, coded, is_own
+from ospltool.trace.meaning.detail_columns import (
+    INTEGERS,
+    LONGEST_NUMBER,
+    OWN_COLUMNS,
+    DetailColumns,
+    coded,
+    is_own,
+)
 from ospltool.trace.reading.headers import LONGEST, RELATIVE_LIMIT_S, SECOND_NS, disagrees
 from ospltool.trace.reading.reader import LONGEST_RECORD, TraceParser
 from ospltool.trace.reading.record import RecordKind, TimeBase, valid_text

@@ -11,7 +11,7 @@ from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import need
 from ospltool.output.progress import ProgressLine
-from ospltool.trace.case.load import LoadCounts, load
+from ospltool.trace.case.local_load import LoadCounts, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

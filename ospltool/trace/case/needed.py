@@ -3,8 +3,8 @@
 Of most records only time, state and thread matter, and only where they change: the first and the last record
 of a run and of a thread, another state, a clock that goes back. The engine finds these in narrow columns,
 where files, states and threads are numbers; it reads no text or field of the others.
-`Facts` are the same from these records as from all of them, except for waits, for which every record of the
-main threads is needed.
+`TraceFacts` are the same from these records as from all of them, except for waits, for which every record of
+the main threads is needed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.meaning.catalogue import catalogue
-from ospltool.trace.meaning.facts import EVENTS, JUMP_BACK_NS, MAIN_THREADS, REPORTED, STRAGGLER_NS
+from ospltool.trace.meaning.trace_facts import EVENTS, JUMP_BACK_NS, MAIN_THREADS, REPORTED, STRAGGLER_NS
 
 if TYPE_CHECKING:
     from ospltool.analytics.engines import Engine
@@ -125,8 +125,8 @@ def needed(engine: Engine, names: str, time: str, where: str, *, with_waits: boo
     """Return the query for the records that facts depend on, by time, with the run of each.
 
     A record that is left out changes nothing. It is as late as all before it in its file, so a clock that
-    went back is seen between the same two records. `Facts` ignores a record of the former state just after
-    a change as a straggler, and the first later record that counts is kept. The last record of a run is
+    went back is seen between the same two records. `TraceFacts` ignores a record of the former state just
+    after a change as a straggler, and the first later record that counts is kept. The last record of a run is
     kept wherever another run of the node follows.
 
     Args:

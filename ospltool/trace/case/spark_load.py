@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from ospltool.analytics.case import CaseError, write_meta, write_table
 from ospltool.analytics.contract import NO_HOUR, PARTITIONS, RECORD_COLUMNS, Detail, Table, hour_of, schema
 from ospltool.analytics.spark import SQL_TYPES, session, ship_package
-from ospltool.trace.case.load import (
+from ospltool.trace.case.local_load import (
     LoadCounts,
     Loaded,
     LoadedParts,

@@ -1,4 +1,4 @@
-"""The kinds of facts that `Facts` gathers from traces."""
+"""The kinds of facts that `TraceFacts` gathers from traces."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Final
 
-from engine.core.namespaces import Element, Group, NameSpace
+from engine.core.name_spaces import Element, Group, NameSpace
 from ospltool.trace.reading.record import RecordKind
 from ospltool.trace.reading.whole import is_whole, number
 

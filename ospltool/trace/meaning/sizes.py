@@ -19,7 +19,7 @@ from ospltool.trace.reading.whole import number
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.meaning.trace_facts import TraceFacts
     from ospltool.trace.reading.record import TraceRecord
 
 BUILT_IN: Final = "__BUILT-IN PARTITION__."

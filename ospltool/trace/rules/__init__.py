@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ospltool.trace.meaning.exchanges import RecordPlace
     from ospltool.trace.meaning.fact_kinds import Run
-    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.meaning.trace_facts import TraceFacts
 
 EVIDENCE: Final = 5
 """Lines of evidence that a finding shows; it counts the others."""

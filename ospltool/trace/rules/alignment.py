@@ -12,7 +12,7 @@ from ospltool.trace.views.times import SECOND_NS, duration
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.meaning.trace_facts import TraceFacts
     from ospltool.trace.rules import Anomaly
 
 ANSWERED_WITHIN_NS: Final = 5 * SECOND_NS

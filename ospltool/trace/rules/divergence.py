@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ospltool.trace.meaning.exchanges import RecordPlace
     from ospltool.trace.meaning.fact_kinds import MasterConfirmation, MergeState, Run
-    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.meaning.trace_facts import TraceFacts
     from ospltool.trace.rules import Anomaly
 
 BACK: Final = "fellow.reconnected"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ospltool.trace.meaning.fact_kinds import Run, StateSpan
-    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.meaning.trace_facts import TraceFacts
     from ospltool.trace.rules import Anomaly
 
 SILENT_NS: Final = 10 * SECOND_NS

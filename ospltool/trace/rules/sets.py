@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
-    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.meaning.trace_facts import TraceFacts
     from ospltool.trace.rules import Anomaly
 
 FOLLOWS_WITHIN_NS: Final = 10 * SECOND_NS

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
     from ospltool.trace.meaning.fact_kinds import Run, StateSpan, Wait
-    from ospltool.trace.meaning.facts import TraceFacts
+    from ospltool.trace.meaning.trace_facts import TraceFacts
 
 START_STATES: Final = (
     "INIT",

@@ -89,7 +89,7 @@ class ViewOptions:
     """Auto, always or never."""
 
 
-def show(found: SourceSet, wishes: ViewOptions, environ: dict[str, str]) -> None:
+def show(found: SourceSet, options: ViewOptions, environ: dict[str, str]) -> None:
     """Show the wanted records on standard output.
 
     Raises:
@@ -100,57 +100,60 @@ def show(found: SourceSet, wishes: ViewOptions, environ: dict[str, str]) -> None
     sources = found.sources
     if found.skipped:
         streams.say(f"{len(found.skipped)} files were skipped: they are neither traces nor logs")
-    if wishes.mode is ViewMode.COUNT and not wishes.follow:
-        needle = wishes.filter.only_needle
-        plain = needle is not None and wishes == dataclasses.replace(
-            ViewOptions(mode=ViewMode.COUNT), filter=wishes.filter, output=wishes.output, colour=wishes.colour
+    if options.mode is ViewMode.COUNT and not options.follow:
+        needle = options.filter.only_needle
+        plain = needle is not None and options == dataclasses.replace(
+            ViewOptions(mode=ViewMode.COUNT),
+            filter=options.filter,
+            output=options.output,
+            colour=options.colour,
         )
         if needle is not None and plain:
-            _put_count(count_records(sources, needle), wishes)
+            _put_count(count_records(sources, needle), options)
             return
-    if wishes.follow:
+    if options.follow:
         check_can_be_followed(sources)
-    skews = skews_of(sources, wishes.skews)
-    wanted = resolved(sources, wishes)
+    skews = skews_of(sources, options.skews)
+    wanted = resolved(sources, options)
     tally = RecordTally()
-    shown = _shown(sources, wanted, wishes, skews, tally)
-    match wishes.mode:
+    shown = _shown(sources, wanted, options, skews, tally)
+    match options.mode:
         case ViewMode.COUNT:
-            _put_count(sum(one.wanted for one in shown), wishes)
+            _put_count(sum(one.wanted for one in shown), options)
         case ViewMode.HISTOGRAM:
-            _put_histogram((one.record for one in shown), wishes)
+            _put_histogram((one.record for one in shown), options)
         case ViewMode.TEMPLATES | ViewMode.UNKNOWN:
-            _put_kinds((one.record for one in shown), wishes)
+            _put_kinds((one.record for one in shown), options)
         case ViewMode.RECORDS:
-            _put_records(sources, shown, wishes, environ)
-    _say_what_was_left_out(tally, bool(wishes.lines is not None), skews)
-    if wishes.follow and wishes.mode is ViewMode.RECORDS:
-        _follow(sources, wanted, wishes, skews, environ)
+            _put_records(sources, shown, options, environ)
+    _say_what_was_left_out(tally, bool(options.lines is not None), skews)
+    if options.follow and options.mode is ViewMode.RECORDS:
+        _follow(sources, wanted, options, skews, environ)
 
 
-def resolved(sources: Sequence[TraceFile], wishes: ViewOptions) -> RecordFilter:
+def resolved(sources: Sequence[TraceFile], options: ViewOptions) -> RecordFilter:
     """Return the conditions with names of nodes as addresses, and times as numbers."""
-    wanted = wishes.filter
-    if wishes.fellows:
+    wanted = options.filter
+    if options.fellows:
         names = find_names(sources)
-        addresses = tuple(address for name in wishes.fellows for address in names.addresses(name))
+        addresses = tuple(address for name in options.fellows for address in names.addresses(name))
         wanted = dataclasses.replace(wanted, fellows=addresses)
-    if wishes.since or wishes.until or wishes.around:
+    if options.since or options.until or options.around:
         reference = first_time(sources)
-        since = parse_time(wishes.since, reference) if wishes.since else None
-        until = parse_time(wishes.until, reference) if wishes.until else None
-        if wishes.around:
-            first, last_time = parse_around(wishes.around, reference)
+        since = parse_time(options.since, reference) if options.since else None
+        until = parse_time(options.until, reference) if options.until else None
+        if options.around:
+            first, last_time = parse_around(options.around, reference)
             since = first if since is None else max(first, since)
             until = last_time if until is None else min(last_time, until)
         wanted = dataclasses.replace(wanted, since_ns=since, until_ns=until)
     return wanted
 
 
-def skews_of(sources: Sequence[TraceFile], wishes: Iterable[str]) -> dict[str, int]:
+def skews_of(sources: Sequence[TraceFile], options: Iterable[str]) -> dict[str, int]:
     """Return the correction of each node, as the user wrote it, or estimated from the traces (`auto`)."""
     skews: dict[str, int] = {}
-    for wish in wishes:
+    for wish in options:
         if wish == "auto":
             for skew in estimate_skews(sources):
                 skews[skew.node] = skew.add_ns
@@ -184,19 +187,21 @@ def skew_of(wish: str, nodes: Collection[str]) -> tuple[str, int]:
 def _shown(
     sources: Sequence[TraceFile],
     wanted: RecordFilter,
-    wishes: ViewOptions,
+    options: ViewOptions,
     skews: dict[str, int],
     tally: RecordTally,
 ) -> Iterable[SelectedRecord]:
-    if wishes.mode is ViewMode.RECORDS and (wishes.lines is not None or wishes.follow):
-        count = FOLLOWED_LINES if wishes.lines is None else wishes.lines
-        ends = {source: last_record(source) for source in sources} if wishes.follow else {}
+    if options.mode is ViewMode.RECORDS and (options.lines is not None or options.follow):
+        count = FOLLOWED_LINES if options.lines is None else options.lines
+        ends = {source: last_record(source) for source in sources} if options.follow else {}
         return last(sources, wanted, count, skews, ends)
     whole = (
-        wishes.output not in {"short", "raw"} or wishes.mode is not ViewMode.RECORDS or wanted.run is not None
+        options.output not in {"short", "raw"}
+        or options.mode is not ViewMode.RECORDS
+        or wanted.run is not None
     )
     return select(
-        sources, wanted, skews_ns=skews, before=wishes.before, after=wishes.after, tally=tally, whole=whole
+        sources, wanted, skews_ns=skews, before=options.before, after=options.after, tally=tally, whole=whole
     )
 
 
@@ -224,20 +229,22 @@ class _Writer:
             self._size = 0
 
 
-def _look(sources: Sequence[TraceFile], wishes: ViewOptions, environ: dict[str, str]) -> render.RenderOptions:
+def _look(
+    sources: Sequence[TraceFile], options: ViewOptions, environ: dict[str, str]
+) -> render.RenderOptions:
     nodes = {source.node for source in sources}
     return render.RenderOptions(
-        colour=streams.wants_colour(sys.stdout, environ, wishes.colour),
-        highlight=wishes.highlight,
+        colour=streams.wants_colour(sys.stdout, environ, options.colour),
+        highlight=options.highlight,
         node_width=max(map(len, nodes)) if len(nodes) > 1 else 0,
     )
 
 
 def _renderer(
-    sources: Sequence[TraceFile], wishes: ViewOptions, environ: dict[str, str]
+    sources: Sequence[TraceFile], options: ViewOptions, environ: dict[str, str]
 ) -> Callable[[TraceRecord], str]:
-    look = _look(sources, wishes, environ)
-    match wishes.output:
+    look = _look(sources, options, environ)
+    match options.output:
         case "short":
             return lambda record: render.short(record, look)
         case "full":
@@ -255,22 +262,22 @@ def _renderer(
 def _put_records(
     sources: Sequence[TraceFile],
     shown: Iterable[SelectedRecord],
-    wishes: ViewOptions,
+    options: ViewOptions,
     environ: dict[str, str],
 ) -> None:
-    if wishes.output == "parquet":
+    if options.output == "parquet":
         _put_parquet(one.record for one in shown)
         return
-    if wishes.output == "raw":
+    if options.output == "raw":
         _put_raw(one.record for one in shown)
         return
-    if wishes.output == "json":
+    if options.output == "json":
         _put_json(one.record for one in shown)
         return
-    as_text = _renderer(sources, wishes, environ)
-    gap_ns = parse_duration(wishes.gaps) if wishes.gaps else None
+    as_text = _renderer(sources, options, environ)
+    gap_ns = parse_duration(options.gaps) if options.gaps else None
     writer = _Writer()
-    for piece in _pieces(shown, as_text, gap_ns, mark=wishes.output != "jsonl"):
+    for piece in _pieces(shown, as_text, gap_ns, mark=options.output != "jsonl"):
         writer.put(piece)
     writer.flush()
 
@@ -328,8 +335,8 @@ def _put_parquet(records: Iterable[TraceRecord]) -> None:
     write_parquet(records, sys.stdout.buffer)
 
 
-def _put_count(count: int, wishes: ViewOptions) -> None:
-    if wishes.output in {"json", "jsonl"}:
+def _put_count(count: int, options: ViewOptions) -> None:
+    if options.output in {"json", "jsonl"}:
         from ospltool.output import envelope
 
         streams.put(envelope.line("trace-count", {"records": count}))
@@ -337,9 +344,9 @@ def _put_count(count: int, wishes: ViewOptions) -> None:
         streams.put(f"{count}\n")
 
 
-def _put_histogram(records: Iterable[TraceRecord], wishes: ViewOptions) -> None:
-    spans = overview.histogram(records, parse_duration(wishes.span))
-    if wishes.output in {"json", "jsonl"}:
+def _put_histogram(records: Iterable[TraceRecord], options: ViewOptions) -> None:
+    spans = overview.histogram(records, parse_duration(options.span))
+    if options.output in {"json", "jsonl"}:
         from ospltool.output import envelope
 
         data = [{"start_ns": span.start_ns, "counts": span.counts} for span in spans]
@@ -350,9 +357,9 @@ def _put_histogram(records: Iterable[TraceRecord], wishes: ViewOptions) -> None:
         streams.put(f"{clock(span.start_ns, 3):<13}{span.total:>9}  {overview.bar(span, most, BAR_WIDTH)}\n")
 
 
-def _put_kinds(records: Iterable[TraceRecord], wishes: ViewOptions) -> None:
-    kinds = overview.by_template(records, unknown_only=wishes.mode is ViewMode.UNKNOWN)
-    if wishes.output in {"json", "jsonl"}:
+def _put_kinds(records: Iterable[TraceRecord], options: ViewOptions) -> None:
+    kinds = overview.by_template(records, unknown_only=options.mode is ViewMode.UNKNOWN)
+    if options.output in {"json", "jsonl"}:
         from ospltool.output import envelope
 
         streams.put(envelope.document("trace-templates", kinds))
@@ -384,13 +391,13 @@ def _say_what_was_left_out(tally: RecordTally, only_last: bool, skews: dict[str,
 def _follow(
     sources: Sequence[TraceFile],
     wanted: RecordFilter,
-    wishes: ViewOptions,
+    options: ViewOptions,
     skews: dict[str, int],
     environ: dict[str, str],
 ) -> None:
     starts = {source.file: last_record(source) for source in sources}
-    follower = Follower(sources, starts, None if wishes.output == "full" else wanted.needle)
-    as_text = None if wishes.output == "raw" else _renderer(sources, wishes, environ)
+    follower = Follower(sources, starts, None if options.output == "full" else wanted.needle)
+    as_text = None if options.output == "raw" else _renderer(sources, options, environ)
     forever = threading.Event()
     try:
         for batch in follower.run(forever.wait):

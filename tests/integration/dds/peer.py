@@ -130,8 +130,8 @@ def reader(options: dict[str, Any]) -> None:
 def tap(options: dict[str, Any]) -> None:
     """Tells each event that a tap gets, on topics of described types."""
     from engine.dataset.groups import TypeDescription
+    from engine.dds.capture_reader import CaptureReader
     from engine.dds.participant import NodeParticipant
-    from engine.dds.tap import CaptureReader
     from engine.dds.topics import open_topic
     from engine.dds.waiting import Signal
 

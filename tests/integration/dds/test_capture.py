@@ -12,17 +12,17 @@ from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
 from engine.dataset.living import whole
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
-from engine.dds.captured import AUTODISPOSE, WRITER_GONE
+from engine.dds.capture_reader import CaptureReader
 from engine.dds.directed import DirectedSession
 from engine.dds.discovery import Discovery, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
-from engine.dds.tap import CaptureReader
 from engine.dds.topics import Topic, open_topic
 from engine.dds.typecheck import BrokenType, check_description
 from engine.dds.typeinfo import resolve_type
 from engine.dds.waiting import Signal
 from engine.dds.writer import RawWriter, key_payload
+from engine.dds.writer_names import AUTODISPOSE, WRITER_GONE
 from tests.integration.dds import sample_types
 from tests.integration.dds.processes import BOTH_QUEUES, Arena, wait_until
 

@@ -200,7 +200,7 @@ def test_a_process_that_ends_without_closing_anything_ends_in_order(arena: Arena
     code = f"""
 from engine.dds.participant import NodeParticipant
 from engine.dds.channel import Channel
-from engine.dds.tap import CaptureReader
+from engine.dds.capture_reader import CaptureReader
 from engine.dds.topics import Topic
 from engine.dds.wiretypes import Batch
 kept = NodeParticipant({arena.domain}, {arena.uri!r}, "careless", b"c" * 16)
@@ -250,7 +250,7 @@ print(len(os.listdir("/proc/self/task")) - before)
             "cyclonedds 0.10.5 is installed, but the memory layouts of 11.0.1 are needed",
         ),
         (
-            "import engine.dds.tap as t; t.CaptureReader.drain = lambda self: []",
+            "import engine.dds.capture_reader as t; t.CaptureReader.drain = lambda self: []",
             "does not behave as expected on this machine: a tap gave",
         ),
         (

@@ -16,8 +16,8 @@ from engine.capture.tap import Tap
 from engine.dataset.captured import CapturedRun
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA
+from engine.dds.capture_reader import CaptureReader
 from engine.dds.participant import NodeParticipant
-from engine.dds.tap import CaptureReader
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
 from tests.integration.dds import sample_types

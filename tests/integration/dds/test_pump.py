@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from engine.dds.capture_reader import CaptureReader
 from engine.dds.discovery import Discovery, EndpointSeen
 from engine.dds.participant import NodeParticipant
 from engine.dds.pump import Pump
 from engine.dds.qos import EndpointQos
-from engine.dds.tap import CaptureReader
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
 from engine.dds.writer import RawWriter

@@ -8,7 +8,7 @@ import pytest
 
 from engine.config import ConfigError, Configuration, ProblemKind, interpret, load, load_fleet, parse
 from engine.config.settings import Expiry, FailureAction, StoreMode, Verbosity
-from engine.core.namespaces import Alignee, Durability, Element, MergeRule, MergeType
+from engine.core.name_spaces import Alignee, Durability, Element, MergeRule, MergeType
 
 SAMPLES = Path(__file__).parents[3] / "samples" / "three-nodes"
 NAME_SPACES = """<NameSpaces><NameSpace name="all"><Partition>*</Partition></NameSpace>

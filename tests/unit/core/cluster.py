@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from engine.core import events
 from engine.core.messages import NO_EPOCH, Deliveries, Epoch, Message, NameSpaces, ReaderKey, Status
-from engine.core.namespaces import Alignee, Element, MergeRule, MergeType, NameSpace, Policy
+from engine.core.name_spaces import Alignee, Element, MergeRule, MergeType, NameSpace, Policy
 from engine.core.node import DurabilityNode
 from engine.core.settings import CoreSettings, StoredSet
 from engine.core.states import Phase

@@ -9,8 +9,8 @@ import pytest
 
 from engine.core import merging
 from engine.core.context import Context
-from engine.core.namespace import NameSpaceState
-from engine.core.namespaces import Element, NameSpace, Policy
+from engine.core.name_space_state import NameSpaceState
+from engine.core.name_spaces import Element, NameSpace, Policy
 from tests.unit.core.cluster import NS, Cluster, check_settles
 
 

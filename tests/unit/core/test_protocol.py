@@ -17,7 +17,7 @@ from engine.core.messages import (
     ReaderKey,
     Status,
 )
-from engine.core.namespaces import Element, MergeType, NameSpace
+from engine.core.name_spaces import Element, MergeType, NameSpace
 from engine.core.node import DurabilityNode
 from engine.core.states import Phase, ServiceState
 from tests.unit.core.cluster import NS, Cluster, check_settles, three

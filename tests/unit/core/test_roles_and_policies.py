@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.core.namespaces import Alignee, Element, MergeRule, MergeType
+from engine.core.name_spaces import Alignee, Element, MergeRule, MergeType
 from engine.core.states import Phase, ServiceState
 from tests.unit.core.cluster import NS, Cluster, check_settles
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, make_sample
 from engine.dds.activity import Activities

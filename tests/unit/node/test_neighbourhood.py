@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.capture.neighbourhood import Neighbourhood
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
 from engine.dds.channel import PeerAttached, PeerDetached
 from engine.dds.discovery import (

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from engine.core.namespaces import Durability, Group
+from engine.core.name_spaces import Durability, Group
 from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.runtime.sets import NameSpaceData

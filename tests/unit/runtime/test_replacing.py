@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.living import whole

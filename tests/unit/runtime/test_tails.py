@@ -7,7 +7,7 @@ import math
 import pytest
 
 from engine.core.messages import ReaderKey
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, Sample, make_sample
 

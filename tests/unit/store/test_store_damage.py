@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from engine.core.messages import DAMAGED
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
 from engine.dataset.rows import SampleRows
@@ -30,7 +30,7 @@ from tests.unit.store.making import description, sample, samples
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.sample import Sample
 
 SPACE: Final = "space"

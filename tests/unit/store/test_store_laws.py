@@ -23,7 +23,7 @@ from tests.unit.store.making import description, sample
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
     from engine.store.interface import Marks, SetInfo, SetWriter, Store

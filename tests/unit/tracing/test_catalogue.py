@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.tracing.catalogue import THREADS, EventType, UnknownEventError, catalogue, field_names
 from engine.tracing.record import EventFieldsError, fill_in, message
 

@@ -12,7 +12,7 @@ from engine.config.sections import SettingsReader
 from engine.config.settings import ContentFilterSettings, NameSpaceSettings, SettingOrigin
 from engine.config.tree import Document, XmlElement
 from engine.config.validate import problem
-from engine.core.namespaces import (
+from engine.core.name_spaces import (
     Alignee,
     DefinitionConflict,
     Durability,

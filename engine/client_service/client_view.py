@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.core.states import Phase
 from engine.dds.client_protocol.messages import Completeness, GroupState
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.core.interest import Interest
-    from engine.core.namespace import NameSpaceState
+    from engine.core.name_space_state import NameSpaceState
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import SampleRows
     from engine.runtime.runtime import Runtime

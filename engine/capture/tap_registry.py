@@ -8,8 +8,8 @@ from engine.capture.tap import Tap
 from engine.core.expressions import is_literal
 from engine.dataset.sample import DATA
 from engine.dds import abi
+from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
 from engine.dds.qos import incompatibilities
-from engine.dds.tap import ANY_PARTITION, CaptureReader
 from engine.dds.topics import open_topic
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from engine.capture.tap import TapMove
-    from engine.core.namespaces import Group
+    from engine.core.name_spaces import Group
     from engine.dataset.groups import DurabilityKind, GroupDescription
     from engine.dataset.sample import Sample
     from engine.dds.participant import NodeParticipant

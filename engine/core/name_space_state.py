@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core.election import Stand
 from engine.core.messages import NO_EPOCH, Epoch, NameSpaceReport, RollUp
-from engine.core.namespaces import Alignee, Element
+from engine.core.name_spaces import Alignee, Element
 from engine.core.states import Phase, Trigger, is_complete, next_phase
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from engine.core.election import Decision
     from engine.core.messages import Vote
-    from engine.core.namespaces import Group, NameSpace, Policy
+    from engine.core.name_spaces import Group, NameSpace, Policy
     from engine.core.settings import StoredSet
 
 MAX_MERGED: Final = 64
