@@ -1,0 +1,44 @@
+"""One name for one thing: a public class name occurs once in the product."""
+
+from __future__ import annotations
+
+import ast
+import collections
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pathlib
+    from collections.abc import Iterable, Mapping
+
+PRODUCT = ("engine", "ospltool", "tui")
+
+
+def named_again(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """The public class names that occur more than once, each with its places; `sources` are texts by file."""
+    places: dict[str, list[str]] = collections.defaultdict(list)
+    for file, text in sources.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(f"{file}:{node.lineno}")
+    return {name: found for name, found in places.items() if len(found) > 1}
+
+
+def product_sources(modules: Iterable[pathlib.Path], root: pathlib.Path) -> dict[str, str]:
+    """The text of every module of the product, by its path."""
+    paths = (path.relative_to(root) for path in modules)
+    return {str(path): (root / path).read_text("utf-8") for path in paths if path.parts[0] in PRODUCT}
+
+
+def test_a_public_class_name_occurs_once(modules: list[pathlib.Path], root: pathlib.Path) -> None:
+    """A helper of one module is private (`_Name`); any other class says in its name what it holds."""
+    sources = product_sources(modules, root)
+    assert {path.split("/", 1)[0] for path in sources} == set(PRODUCT)
+    assert named_again(sources) == {}
+
+
+def test_a_second_class_is_found_with_its_places() -> None:
+    sources = {
+        "a.py": "class Entry: ...\nclass _Row: ...\nclass Single: ...",
+        "b.py": "class Sheet:\n    class Entry: ...\nclass _Row: ...",
+    }
+    assert named_again(sources) == {"Entry": ["a.py:1", "b.py:2"]}
