@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from typing import Final
 
-from engine.config import Attribute, Document, Node, Span, Value
+from engine.config import Attribute, ByteRange, Document, Value, XmlElement
 from engine.config.problems import quoted
 from engine.config.values import did_you_mean
 
@@ -44,7 +44,7 @@ _LONGEST_NUMBER: Final = 64
 _MAX_NAMED: Final = 8
 
 
-class What(enum.Enum):
+class CycloneFaultKind(enum.Enum):
     """The kinds of faults, one for each rule."""
 
     UNKNOWN = "unknown"
@@ -58,18 +58,18 @@ class What(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Fault:
+class CycloneFault:
     """A part of a file that Cyclone DDS refuses or warns of."""
 
-    what: What
-    span: Span
+    what: CycloneFaultKind
+    span: ByteRange
     message: str
     advice: str = ""
     path: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Item:
+class CycloneItem:
     """One element or attribute; see the module."""
 
     path: str
@@ -82,12 +82,12 @@ class Item:
     occurrence: str
 
 
-class Table:
+class CycloneItems:
     """All items, and those below an element."""
 
-    def __init__(self, items: Iterable[Item]) -> None:
+    def __init__(self, items: Iterable[CycloneItem]) -> None:
         self.items = {item.path: item for item in items}
-        self._below: dict[tuple[str, str], dict[str, Item]] = {}
+        self._below: dict[tuple[str, str], dict[str, CycloneItem]] = {}
         for item in self.items.values():
             parent, mark, name = item.path.rpartition("@")
             if not mark:
@@ -95,27 +95,27 @@ class Table:
             if name:
                 self._below.setdefault((parent, "@" if mark == "@" else "/"), {})[name] = item
 
-    def children(self, path: str) -> Mapping[str, Item]:
+    def children(self, path: str) -> Mapping[str, CycloneItem]:
         """Return the elements in an element, by name."""
         return self._below.get((path, "/"), {})
 
-    def attributes(self, path: str) -> Mapping[str, Item]:
+    def attributes(self, path: str) -> Mapping[str, CycloneItem]:
         """Return the attributes of an element, by name."""
         return self._below.get((path, "@"), {})
 
 
 @functools.cache
-def table() -> Table:
+def table() -> CycloneItems:
     """Return the table."""
     text = resources.files("ospltool.check").joinpath("cyclone.tsv").read_text("utf-8")
-    return Table(_item(*line.split("\t")) for line in text.splitlines()[1:])
+    return CycloneItems(_item(*line.split("\t")) for line in text.splitlines()[1:])
 
 
-def _item(path: str, type_: str, values: str, versions: str, instead: str, occurrence: str) -> Item:
+def _item(path: str, type_: str, values: str, versions: str, instead: str, occurrence: str) -> CycloneItem:
     limits, _, words = values.partition("|")
     low, _, high = limits.partition("..")
     named = (word.partition("@") for word in words.split(",") if word)
-    return Item(
+    return CycloneItem(
         path,
         type_,
         float(low) if low else None,
@@ -132,12 +132,12 @@ def is_cyclone(document: Document) -> bool:
     return document.root.name.lower() == ROOT.lower()
 
 
-def domains(document: Document) -> list[Node]:
+def domains(document: Document) -> list[XmlElement]:
     """Return the Domain elements."""
     return [child for child in document.root.children if _resolved(child.name, (_DOMAIN,))[0]]
 
 
-def settings(document: Document, path: str) -> Iterator[Node]:
+def settings(document: Document, path: str) -> Iterator[XmlElement]:
     """Return the elements at a path below Domain, however their names are written."""
     for domain in domains(document):
         found = [domain]
@@ -151,7 +151,7 @@ def settings(document: Document, path: str) -> Iterator[Node]:
         yield from found
 
 
-def faults(document: Document) -> Iterator[Fault]:
+def faults(document: Document) -> Iterator[CycloneFault]:
     """Find everything that Cyclone DDS refuses or warns of, in document order."""
     root = document.root
     sections = table().children("")
@@ -167,12 +167,12 @@ def faults(document: Document) -> Iterator[Fault]:
             yield from _element(child, table().items[""], {})
         else:
             message = f"<{child.name}> outside of <Domain> is deprecated"
-            yield Fault(What.DEPRECATED, child.name_span, message, "put it into <Domain>")
+            yield CycloneFault(CycloneFaultKind.DEPRECATED, child.name_span, message, "put it into <Domain>")
             if name in sections:
                 yield from _element(child, sections[name], {})
 
 
-def _element(node: Node, item: Item, seen: dict[str, Node]) -> Iterator[Fault]:
+def _element(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -> Iterator[CycloneFault]:
     """Find the faults of an element and all below it; `seen` has the values of this Domain by path."""
     yield from _attributes(node, item, seen)
     if item.type == "element":
@@ -192,7 +192,7 @@ def _element(node: Node, item: Item, seen: dict[str, Node]) -> Iterator[Fault]:
             yield from _element(child, known[name], {} if is_new else seen)
 
 
-def _attributes(node: Node, item: Item, seen: dict[str, Node]) -> Iterator[Fault]:
+def _attributes(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -> Iterator[CycloneFault]:
     known = table().attributes(item.path)
     found = set()
     for attribute in node.attributes:
@@ -207,8 +207,11 @@ def _attributes(node: Node, item: Item, seen: dict[str, Node]) -> Iterator[Fault
         yield from _value(attribute.value, known[name])
     for name, each in known.items():
         if each.occurrence == "required" and name not in found:
-            yield Fault(
-                What.VALUE, node.name_span, f"<{node.name}> lacks the attribute '{name}'", path=each.path
+            yield CycloneFault(
+                CycloneFaultKind.VALUE,
+                node.name_span,
+                f"<{node.name}> lacks the attribute '{name}'",
+                path=each.path,
             )
 
 
@@ -225,7 +228,7 @@ def _resolved(written: str, known: tuple[str, ...]) -> tuple[str, bool]:
     return (begun[0], True) if len(begun) == 1 else ("", False)
 
 
-def _unknown(thing: Node | Attribute, message: str, known: tuple[str, ...]) -> Fault:
+def _unknown(thing: XmlElement | Attribute, message: str, known: tuple[str, ...]) -> CycloneFault:
     begun = [name for name in known if name.lower().startswith(thing.name.lower())]
     hint = (
         f"this may be {' or '.join(begun[:_MAX_NAMED])}"
@@ -234,43 +237,49 @@ def _unknown(thing: Node | Attribute, message: str, known: tuple[str, ...]) -> F
     )
     if not hint and known and len(known) <= _MAX_NAMED:
         hint = f"it has {', '.join(known)}"
-    return Fault(What.UNKNOWN, thing.name_span, message, hint)
+    return CycloneFault(CycloneFaultKind.UNKNOWN, thing.name_span, message, hint)
 
 
-def _judged(span: Span, shown: str, item: Item, spelling: bool) -> Iterator[Fault]:
+def _judged(span: ByteRange, shown: str, item: CycloneItem, spelling: bool) -> Iterator[CycloneFault]:
     """What is to be said of a name that is known."""
     name = re.split("[/@]", item.path)[-1]
     if item.versions == "0.10":
         message = f"Cyclone DDS 11 has no {shown}; 0.10 has it"
-        yield Fault(What.REMOVED, span, message, path=item.path)
+        yield CycloneFault(CycloneFaultKind.REMOVED, span, message, path=item.path)
     elif item.versions == "build":
         message = f"the Cyclone DDS of a node is built without {item.path.split('/')[0]}, and refuses {shown}"
-        yield Fault(What.REMOVED, span, message, path=item.path)
+        yield CycloneFault(CycloneFaultKind.REMOVED, span, message, path=item.path)
     elif item.versions == "11":
-        yield Fault(What.NEW, span, f"Cyclone DDS 0.10 has no {shown}; 11 has it", path=item.path)
+        yield CycloneFault(
+            CycloneFaultKind.NEW, span, f"Cyclone DDS 0.10 has no {shown}; 11 has it", path=item.path
+        )
     if item.instead:
         advice = "" if item.instead == "-" else f"use {item.instead}"
         effect = "is deprecated, and has no effect" if item.instead == "-" else "is deprecated"
-        yield Fault(What.DEPRECATED, span, f"{shown} {effect}", advice, item.path)
+        yield CycloneFault(CycloneFaultKind.DEPRECATED, span, f"{shown} {effect}", advice, item.path)
     elif spelling:
-        yield Fault(What.SPELLING, span, f"{shown} is taken for {name}", f"write {name}", item.path)
+        yield CycloneFault(
+            CycloneFaultKind.SPELLING, span, f"{shown} is taken for {name}", f"write {name}", item.path
+        )
 
 
-def _stray(node: Node) -> Iterator[Fault]:
+def _stray(node: XmlElement) -> Iterator[CycloneFault]:
     if node.value is not None:
         message = f"<{node.name}> has no text of its own: {quoted(node.value.raw)}"
-        yield Fault(What.VALUE, node.value.span, message)
+        yield CycloneFault(CycloneFaultKind.VALUE, node.value.span, message)
 
 
-def _once(thing: Node | Attribute, item: Item, node: Node, seen: dict[str, Node]) -> Iterator[Fault]:
+def _once(
+    thing: XmlElement | Attribute, item: CycloneItem, node: XmlElement, seen: dict[str, XmlElement]
+) -> Iterator[CycloneFault]:
     first = seen.setdefault(item.path, node)
     if first is not node:
         name = item.path.rpartition("/")[2].replace("@", " ")
         message = f"{name} is set twice in one Domain, first in line {first.line}"
-        yield Fault(What.REPEATED, thing.name_span, message, path=item.path)
+        yield CycloneFault(CycloneFaultKind.REPEATED, thing.name_span, message, path=item.path)
 
 
-def _value(value: Value, item: Item) -> Iterator[Fault]:
+def _value(value: Value, item: CycloneItem) -> Iterator[CycloneFault]:
     """Find the faults of a text or of the value of an attribute. An empty one stands for the default."""
     is_exact = "@" in item.path and item.type in ("enum", "list")
     text = value.text if is_exact else value.text.strip()
@@ -285,20 +294,20 @@ def _value(value: Value, item: Item) -> Iterator[Fault]:
             )
         elif item.words[word]:
             other = "0.10" if item.words[word] == "11" else "11"
-            what = What.NEW if other == "0.10" else What.REMOVED
+            what = CycloneFaultKind.NEW if other == "0.10" else CycloneFaultKind.REMOVED
             message = f"Cyclone DDS {other} does not take {quoted(part)} here; {item.words[word]} does"
-            yield Fault(what, value.span, message, path=item.path)
+            yield CycloneFault(what, value.span, message, path=item.path)
 
 
-def _no_word(value: Value, part: str, item: Item) -> Iterator[Fault]:
+def _no_word(value: Value, part: str, item: CycloneItem) -> Iterator[CycloneFault]:
     advice = did_you_mean(part, tuple(item.words))
     message = f"{quoted(part)} is none of {', '.join(item.words)}"
     if part != part.strip():
         advice = "no blanks between the words"
-    yield Fault(What.VALUE, value.span, message, advice, item.path)
+    yield CycloneFault(CycloneFaultKind.VALUE, value.span, message, advice, item.path)
 
 
-def _number(value: Value, text: str, item: Item) -> Iterator[Fault]:
+def _number(value: Value, text: str, item: CycloneItem) -> Iterator[CycloneFault]:
     """Find the faults of a number, with a unit where there are units."""
     units = _UNITS.get(item.type)
     pattern = _NUMBER if units else _INTEGER
@@ -308,35 +317,48 @@ def _number(value: Value, text: str, item: Item) -> Iterator[Fault]:
     )
     if not found:
         other = f", nor {' or '.join(item.words)}" if item.words else ""
-        yield Fault(What.VALUE, value.span, f"{quoted(text)} is not {kind}{other}", path=item.path)
+        yield CycloneFault(
+            CycloneFaultKind.VALUE, value.span, f"{quoted(text)} is not {kind}{other}", path=item.path
+        )
         return
     number, factor = float(found[1] if units else text), 1.0
     unit = found[2] if units else ""
     if units and unit:
         if unit not in units:
             advice = did_you_mean(unit, tuple(units)) or f"units are {', '.join(units)}"
-            yield Fault(What.VALUE, value.span, f"{quoted(unit)} is not a unit", advice, item.path)
+            yield CycloneFault(
+                CycloneFaultKind.VALUE, value.span, f"{quoted(unit)} is not a unit", advice, item.path
+            )
             return
         factor = units[unit]
     elif units and number:
         advice = f"units are {', '.join(units)}"
-        what = What.VALUE if "inf" in item.words or item.occurrence == "unit" else What.UNIT
-        yield Fault(what, value.span, f"{quoted(text)} has no unit", advice, item.path)
+        what = (
+            CycloneFaultKind.VALUE
+            if "inf" in item.words or item.occurrence == "unit"
+            else CycloneFaultKind.UNIT
+        )
+        yield CycloneFault(what, value.span, f"{quoted(text)} has no unit", advice, item.path)
         if item.high == 1.0:
             factor = 1e-9  # the usual unit of short durations is not the second
     low, high = item.low or 0.0 if units else item.low, item.high
     if (low is not None and number * factor < low) or (high is not None and number * factor > high):
-        yield Fault(What.VALUE, value.span, f"{quoted(text)} is not between {_range(item)}", path=item.path)
+        yield CycloneFault(
+            CycloneFaultKind.VALUE,
+            value.span,
+            f"{quoted(text)} is not between {_range(item)}",
+            path=item.path,
+        )
 
 
-def size_of(node: Node) -> int | None:
+def size_of(node: XmlElement) -> int | None:
     """Return the bytes in a text such as 64 kB; None if it is none."""
     found = _NUMBER.fullmatch(node.text.strip()[:_LONGEST_NUMBER])
     factor = _UNITS["memory"].get(found[2] or "B") if found else None
     return int(float(found[1]) * factor) if found and factor else None
 
 
-def _range(item: Item) -> str:
+def _range(item: CycloneItem) -> str:
     low, high = item.low or 0, item.high or 0
     if item.type == "duration":
         return f"{low:g} s and {high:g} s"

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from engine.config import Document, Node, Span
+from engine.config import ByteRange, Document, XmlElement
 from engine.config.problems import quoted
 from engine.config.values import did_you_mean
 
@@ -131,7 +131,7 @@ ENTITIES: Final[Mapping[str, tuple[str, ...]]] = {
 """The policies of each kind of entity. The content of data_representation is not compared."""
 
 
-class What(enum.Enum):
+class ProfileFaultKind(enum.Enum):
     """The kinds of faults, one for each rule."""
 
     UNKNOWN = "unknown"
@@ -140,11 +140,11 @@ class What(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Fault:
+class ProfileFault:
     """A part of a file that the QosProvider of Cyclone DDS 11 refuses."""
 
-    what: What
-    span: Span
+    what: ProfileFaultKind
+    span: ByteRange
     message: str
     advice: str = ""
 
@@ -155,12 +155,12 @@ def is_profiles(document: Document) -> bool:
     return root.name == ROOT and any(child.name in (LIBRARY, PROFILE) for child in root.children)
 
 
-def of_opensplice(document: Document) -> list[Node]:
+def of_opensplice(document: Document) -> list[XmlElement]:
     """Return the profiles that belong to no library, as only OpenSplice has them."""
     return document.root.named(PROFILE)
 
 
-def faults(document: Document) -> Iterator[Fault]:
+def faults(document: Document) -> Iterator[ProfileFault]:
     """Find everything in libraries of profiles that the QosProvider refuses, in document order."""
     for library in document.root.named(LIBRARY):
         yield from _named(library)
@@ -177,51 +177,57 @@ def faults(document: Document) -> Iterator[Fault]:
                 yield from _policies(entity)
 
 
-def _named(node: Node) -> Iterator[Fault]:
+def _named(node: XmlElement) -> Iterator[ProfileFault]:
     name = node.attribute("name")
     if name is None:
-        yield Fault(What.VALUE, node.name_span, f"<{node.name}> lacks the attribute 'name'")
+        yield ProfileFault(
+            ProfileFaultKind.VALUE, node.name_span, f"<{node.name}> lacks the attribute 'name'"
+        )
     elif not name.text.replace("_", "a").isalnum() and not name.value.is_broken:
         message = f"{quoted(name.text)} is not a name; it has letters, digits and underscores"
-        yield Fault(What.VALUE, name.value.span, message)
+        yield ProfileFault(ProfileFaultKind.VALUE, name.value.span, message)
     yield from _attributes(node)
 
 
-def _attributes(node: Node) -> Iterator[Fault]:
+def _attributes(node: XmlElement) -> Iterator[ProfileFault]:
     for attribute in node.attributes:
         if attribute.name in _REFUSED_ATTRIBUTES:
             message = (
                 f"Cyclone DDS has no {_REFUSED_ATTRIBUTES[attribute.name]}, and refuses '{attribute.name}'"
             )
-            yield Fault(What.VALUE, attribute.name_span, message)
+            yield ProfileFault(ProfileFaultKind.VALUE, attribute.name_span, message)
         elif attribute.name != "name":
             message = f"<{node.name}> has no attribute {quoted(attribute.name)}"
-            yield Fault(What.UNKNOWN, attribute.name_span, message, did_you_mean(attribute.name, ["name"]))
+            yield ProfileFault(
+                ProfileFaultKind.UNKNOWN, attribute.name_span, message, did_you_mean(attribute.name, ["name"])
+            )
 
 
-def _unknown(node: Node, parent: Node, known: tuple[str, ...]) -> Fault:
+def _unknown(node: XmlElement, parent: XmlElement, known: tuple[str, ...]) -> ProfileFault:
     message = f"<{parent.name}> has no element {quoted(node.name)}"
     hint = did_you_mean(node.name, known)
     if not hint and len(known) <= _MAX_LISTED:
         hint = f"it has {', '.join(known)}"
-    return Fault(What.UNKNOWN, node.name_span, message, hint)
+    return ProfileFault(ProfileFaultKind.UNKNOWN, node.name_span, message, hint)
 
 
-def _policies(entity: Node) -> Iterator[Fault]:
+def _policies(entity: XmlElement) -> Iterator[ProfileFault]:
     seen: set[str] = set()
     for policy in entity.children:
         if policy.name not in ENTITIES[entity.name]:
             yield _unknown(policy, entity, ENTITIES[entity.name])
             continue
         if policy.name in seen:
-            yield Fault(What.VALUE, policy.name_span, f"<{entity.name}> has two elements '{policy.name}'")
+            yield ProfileFault(
+                ProfileFaultKind.VALUE, policy.name_span, f"<{entity.name}> has two elements '{policy.name}'"
+            )
         seen.add(policy.name)
         members = POLICIES.get(policy.name)
         if members is not None:
             yield from _members(policy, members)
 
 
-def _members(policy: Node, members: Mapping[str, str | tuple[str, ...]]) -> Iterator[Fault]:
+def _members(policy: XmlElement, members: Mapping[str, str | tuple[str, ...]]) -> Iterator[ProfileFault]:
     known = {name.rstrip("!"): kind for name, kind in members.items()}
     for member in policy.children:
         if member.name not in known:
@@ -234,15 +240,17 @@ def _members(policy: Node, members: Mapping[str, str | tuple[str, ...]]) -> Iter
             )
             if member.value is not None:
                 message = f"<{member.name}> is a list: put each of its values into <element>"
-                yield Fault(What.VALUE, member.value.span, message)
+                yield ProfileFault(ProfileFaultKind.VALUE, member.value.span, message)
         else:
             yield from _value(member, known[member.name])
     for name in members:
         if name.endswith("!") and policy.find(name[:-1]) is None:
-            yield Fault(What.VALUE, policy.name_span, f"<{policy.name}> lacks '{name[:-1]}'")
+            yield ProfileFault(
+                ProfileFaultKind.VALUE, policy.name_span, f"<{policy.name}> lacks '{name[:-1]}'"
+            )
 
 
-def _duration(node: Node) -> Iterator[Fault]:
+def _duration(node: XmlElement) -> Iterator[ProfileFault]:
     infinite = {"sec": "DURATION_INFINITE_SEC", "nanosec": "DURATION_INFINITE_NSEC"}
     for part in node.children:
         if part.name not in infinite:
@@ -250,10 +258,10 @@ def _duration(node: Node) -> Iterator[Fault]:
         elif part.text not in (infinite[part.name], "DURATION_INFINITY"):
             yield from _value(part, _INTEGER)
     if not node.children:
-        yield Fault(What.VALUE, node.name_span, f"<{node.name}> lacks 'sec' and 'nanosec'")
+        yield ProfileFault(ProfileFaultKind.VALUE, node.name_span, f"<{node.name}> lacks 'sec' and 'nanosec'")
 
 
-def _value(node: Node, kind: str | tuple[str, ...]) -> Iterator[Fault]:
+def _value(node: XmlElement, kind: str | tuple[str, ...]) -> Iterator[ProfileFault]:
     """Find the faults of a value; an empty one is as if it were not there."""
     value = node.value
     if value is None or value.is_broken or kind == _TEXT:
@@ -262,13 +270,13 @@ def _value(node: Node, kind: str | tuple[str, ...]) -> Iterator[Fault]:
     if isinstance(kind, tuple):
         if text not in kind:
             message = f"{quoted(text)} is none of {', '.join(kind)}"
-            yield Fault(What.VALUE, value.span, message, did_you_mean(text, kind))
+            yield ProfileFault(ProfileFaultKind.VALUE, value.span, message, did_you_mean(text, kind))
         elif text in UNSUPPORTED:
             message = f"the QosProvider of Cyclone DDS 11 refuses {text}, and with it the whole file"
             advice = "set this durability in the application, after the profile was read"
-            yield Fault(What.DURABILITY, value.span, message, advice)
+            yield ProfileFault(ProfileFaultKind.DURABILITY, value.span, message, advice)
     elif not _is_integer(text) and not (kind == _LENGTH and text == "LENGTH_UNLIMITED"):
-        yield Fault(What.VALUE, value.span, f"{quoted(text)} is not a whole number")
+        yield ProfileFault(ProfileFaultKind.VALUE, value.span, f"{quoted(text)} is not a whole number")
 
 
 def _is_integer(text: str) -> bool:

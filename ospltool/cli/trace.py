@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ospltool.analytics.contract import Detail
     from ospltool.forensics.attachments import Attachment
     from ospltool.forensics.evidence import RawEvidence
-    from ospltool.trace.case.load import LoadCounts
+    from ospltool.trace.case.local_load import LoadCounts
     from ospltool.trace.reading.sources import SourceSet
 
     Command = Any  # Typer does not show its class

@@ -25,7 +25,7 @@ _COMMON_NAMES: Final = frozenset({"ospl", "durability", "config", "configuration
 _RECORDING: Final = re.compile(rb'\A\{"format_version": ?\d+, ?"kind": ?"recording"')
 
 
-class What(enum.StrEnum):
+class AttachmentKind(enum.StrEnum):
     """Kind of an attachment."""
 
     STORE = "store"
@@ -46,7 +46,7 @@ class Attachment:
         damage: (set number, damaged records, first of them) from when the snapshot was made.
     """
 
-    what: What
+    what: AttachmentKind
     node: str
     path: Path
     name: str
@@ -69,16 +69,16 @@ def find_attachments(names: Iterable[str], nodes: Iterable[str]) -> list[Attachm
     for name in names:
         node, path = named_path(name)
         for what, place in _below(path):
-            owner = "" if what is What.RECORDING else node or _owner(place, path, known)
+            owner = "" if what is AttachmentKind.RECORDING else node or _owner(place, path, known)
             found.setdefault(place, Attachment(what, owner, place, str(place)))
     return sorted(found.values(), key=lambda one: (one.what, one.node, one.name))
 
 
-def what_is(path: Path) -> What | None:
+def what_is(path: Path) -> AttachmentKind | None:
     """Return the kind of a file or directory; None if it is not an attachment."""
     try:
         if is_store(path):
-            return What.STORE
+            return AttachmentKind.STORE
         if path.is_dir():
             return None
         with path.open("rb") as stream:
@@ -86,15 +86,15 @@ def what_is(path: Path) -> What | None:
     except OSError:
         return None  # the reader of traces reports it
     if _RECORDING.match(head):
-        return What.RECORDING
-    return What.CONFIGURATION if path.suffix == ".xml" and _CONFIGURATION.search(head) else None
+        return AttachmentKind.RECORDING
+    return AttachmentKind.CONFIGURATION if path.suffix == ".xml" and _CONFIGURATION.search(head) else None
 
 
-def _below(path: Path) -> Iterator[tuple[What, Path]]:
+def _below(path: Path) -> Iterator[tuple[AttachmentKind, Path]]:
     if not path.is_dir():
         what = what_is(path)
         if what is not None:
-            yield what, path.parent if what is What.STORE else path
+            yield what, path.parent if what is AttachmentKind.STORE else path
         return
     waiting, count = [path], 0
     while waiting:
@@ -102,7 +102,7 @@ def _below(path: Path) -> Iterator[tuple[What, Path]]:
         if is_case_directory(directory):
             continue  # attachments of a case were found when it was loaded
         if is_store(directory):
-            yield What.STORE, directory
+            yield AttachmentKind.STORE, directory
             continue
         for one in sorted(directory.iterdir()):
             count += 1

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ospltool.check.commands import UsageFault, check, choice, deployments
-from ospltool.forensics.attachments import What
+from ospltool.forensics.attachments import AttachmentKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ def findings(attachments: Iterable[Attachment]) -> tuple[tuple[Diagnostic, ...] 
 
     The findings show the paths that the user gave.
     """
-    given = [one for one in attachments if one.what is What.CONFIGURATION]
+    given = [one for one in attachments if one.what is AttachmentKind.CONFIGURATION]
     files = {str(one.path): one.name for one in given}
     if not files:
         return None, ()

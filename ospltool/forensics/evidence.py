@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Protocol
 
-from ospltool.forensics.attachments import Attachment, What, find_attachments, what_is
+from ospltool.forensics.attachments import Attachment, AttachmentKind, find_attachments, what_is
 from ospltool.forensics.passing import facts_through_a_case, is_worth_a_case
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.merge import merged
@@ -105,7 +105,9 @@ class RawEvidence:
             cause = error
         self.nodes = tuple(sorted({source.node for source in self.sources}))
         self.attachments = tuple(find_attachments(names, self.nodes))
-        if cause is not None and not any(one.what is not What.CONFIGURATION for one in self.attachments):
+        if cause is not None and not any(
+            one.what is not AttachmentKind.CONFIGURATION for one in self.attachments
+        ):
             raise cause
 
     def first_ns(self) -> int | None:

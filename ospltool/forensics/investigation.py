@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from ospltool.forensics.attachments import What
+from ospltool.forensics.attachments import AttachmentKind
 from ospltool.forensics.story import Story, stories
 from ospltool.forensics.verdict import DataVerdict, verdict
 from ospltool.trace.reading import damage
@@ -67,7 +67,7 @@ def investigate(
     facts = evidence.facts(window, skews, with_waits=False)
     found = anomalies(facts)
     stored = None
-    beside = [one for one in evidence.attachments if one.what is not What.CONFIGURATION]
+    beside = [one for one in evidence.attachments if one.what is not AttachmentKind.CONFIGURATION]
     unknown = [f"{one}; later records are unknown" for one in damage.noted()]
     if beside and with_stores:
         from ospltool.forensics.stored import look

@@ -16,7 +16,7 @@ from engine.core import plain
 from engine.store.interface import DamageLog
 from ospltool.analytics.case import CaseError, write_table
 from ospltool.analytics.contract import Table, schema
-from ospltool.forensics.attachments import Attachment, What
+from ospltool.forensics.attachments import Attachment, AttachmentKind
 from ospltool.output import envelope
 from ospltool.stores.describe import count_sets
 from ospltool.stores.model import StoreUnreadable
@@ -52,7 +52,7 @@ class KeptAttachments:
 class _Entry:
     """What the list of attachments says of one of them."""
 
-    what: What
+    what: AttachmentKind
     node: str
     place: str
     name: str
@@ -134,7 +134,7 @@ def _state_of(path: Path) -> list[dict[str, object]]:
 
 def _kept(one: Attachment, place: Path) -> dict[str, Any]:
     entry: dict[str, Any] = {"what": one.what.value, "node": one.node, "name": one.name}
-    if one.what is not What.STORE:
+    if one.what is not AttachmentKind.STORE:
         target = place.with_name(f"{place.name}{one.path.suffix}")
         shutil.copyfile(one.path, target)
         target.chmod(0o600)

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ospltool.forensics.attachments import What
+from ospltool.forensics.attachments import AttachmentKind
 from ospltool.forensics.conclusion import Conclusion, SetFate
 from ospltool.stores.describe import count_sets
 from ospltool.stores.diff.causes import Cause
@@ -128,7 +128,7 @@ def look(attachments: Iterable[Attachment]) -> StoredEvidence:
     unknown: list[str] = []
     shown: list[SetSize] = []
     for one in attachments:
-        if one.what is What.RECORDING:
+        if one.what is AttachmentKind.RECORDING:
             from ospltool.forensics.recorded import sizes_of
 
             recorded, problems = sizes_of(one.path)

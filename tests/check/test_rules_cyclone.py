@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ospltool.check import cyclone, profiles
-from ospltool.check.cyclone import Item
+from ospltool.check.cyclone import CycloneItem
 from ospltool.check.inputs import DeploymentInput, NodeInput
 from ospltool.check.registry import Scope, all_rules
 from ospltool.check.runner import Choice, examine, run
@@ -168,7 +168,7 @@ def test_every_rule_has_its_cases() -> None:
     assert {case[0] for case in CASES} == {code for code, each in all_rules().items() if each.scope in scopes}
 
 
-def put(item: Item, value: str) -> str:
+def put(item: CycloneItem, value: str) -> str:
     """A file with one setting."""
     element, _, attribute = item.path.partition("@")
     *above, last = element.split("/") if element else ["", ""]
@@ -226,7 +226,7 @@ UNCHECKED = {"Compatibility/IgnoreTypeInformation", "Discovery/DefaultMulticastA
 """Texts of a form that the table does not know."""
 
 
-def tried() -> Iterator[tuple[Item, str]]:
+def tried() -> Iterator[tuple[CycloneItem, str]]:
     """Every setting of Cyclone DDS 11 with its words, its bounds, numbers beyond them, and other values."""
     for item in cyclone.table().items.values():
         if item.versions not in ("", "11") or item.instead or item.path in UNCHECKED:

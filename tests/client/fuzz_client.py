@@ -9,7 +9,7 @@ import tempfile
 from typing import TYPE_CHECKING, Final
 
 from engine.client_service.storage import StorageQuestion
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.content import Expression, ExpressionFault, Undecodable
 from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from engine.core import messages, plain
-from engine.core.events import Target as StreamTarget
+from engine.core.events import AligneeRequest
 from engine.core.messages import Epoch, Outgoing
-from engine.core.namespaces import Group
+from engine.core.name_spaces import Group
 from engine.dataset.blocks import Block, pack_samples
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
@@ -192,7 +192,7 @@ def _batches() -> list[bytes]:
             status = DATA if number % 3 else DATA | DISPOSE
             part.apply(make_sample(1_000 + number, b"w" * 16, status, bytes([number]), b"payload", number))
         groups.append((stream.GroupBegin(_description(group), part.floor_ns), part.samples()))
-    begin = stream.StreamBegin("all", "aligner", Epoch(3, "a"), (StreamTarget(_NODE, 7, "initial"),), 0, 0)
+    begin = stream.StreamBegin("all", "aligner", Epoch(3, "a"), (AligneeRequest(_NODE, 7, "initial"),), 0, 0)
     whole = list(stream.batches(_NUMBER, begin, groups))
     difference = dataclasses.replace(begin, is_difference=True)
     removed = stream.Removed(bytes(range(16)), stream.StreamEnd(8, 5))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import engine
 from engine.config import ConfigError, load_fleet, persistence
 from engine.core import plain
-from engine.core.namespaces import Element
+from engine.core.name_spaces import Element
 from engine.dataset.sample import make_sample
 from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.settings import SynchronizationSettings

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.config import Node
+from engine.config import XmlElement
 from ospltool.check import cyclone
-from ospltool.check.cyclone import What
+from ospltool.check.cyclone import CycloneFaultKind
 from ospltool.check.findings import Finding
 from ospltool.check.machine import has_address
 from ospltool.check.registry import OSPLTOOL, Scope, rule
@@ -14,7 +14,7 @@ from ospltool.check.views import FileView
 from ospltool.diagnostics.model import Place, Severity
 
 
-def _of(file: FileView, *kinds: What) -> Iterator[Finding]:
+def _of(file: FileView, *kinds: CycloneFaultKind) -> Iterator[Finding]:
     if file.cyclone is not None:
         for each in cyclone.faults(file.cyclone):
             if each.what in kinds:
@@ -26,7 +26,7 @@ def _subject(path: str) -> str:
     return f"//CycloneDDS/Domain/{path}" if path else ""
 
 
-def _found(file: FileView, node: Node, path: str, message: str, advice: str = "") -> Finding:
+def _found(file: FileView, node: XmlElement, path: str, message: str, advice: str = "") -> Finding:
     assert file.cyclone is not None
     span = node.value.span if node.value else node.tag_span
     return Finding(message, Place.of(file.cyclone.source, span), advice=advice, subject=_subject(path))
@@ -53,7 +53,7 @@ def cyclone_unknown_element(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: Cyclone DDS, configuration guide; observed with 11.0.1
     """
-    return _of(file, What.UNKNOWN)
+    return _of(file, CycloneFaultKind.UNKNOWN)
 
 
 @rule(
@@ -78,7 +78,7 @@ def cyclone_bad_value(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: Cyclone DDS, configuration guide; observed with 11.0.1
     """
-    return _of(file, What.VALUE)
+    return _of(file, CycloneFaultKind.VALUE)
 
 
 @rule(
@@ -102,7 +102,7 @@ def cyclone_set_twice(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: observed with Cyclone DDS 11.0.1
     """
-    return _of(file, What.REPEATED)
+    return _of(file, CycloneFaultKind.REPEATED)
 
 
 @rule(
@@ -125,7 +125,7 @@ def cyclone_removed_setting(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: observed with Cyclone DDS 0.10.2 and 11.0.1
     """
-    return _of(file, What.REMOVED)
+    return _of(file, CycloneFaultKind.REMOVED)
 
 
 @rule("DUR754", "cyclone-new-setting", Severity.INFO, scope=Scope.CYCLONE, targets=OSPLTOOL)
@@ -141,7 +141,7 @@ def cyclone_new_setting(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: observed with Cyclone DDS 0.10.2 and 11.0.1
     """
-    return _of(file, What.NEW)
+    return _of(file, CycloneFaultKind.NEW)
 
 
 @rule("DUR755", "cyclone-deprecated-setting", Severity.WARNING, scope=Scope.CYCLONE, targets=OSPLTOOL)
@@ -157,7 +157,7 @@ def cyclone_deprecated_setting(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: observed with Cyclone DDS 11.0.1
     """
-    return _of(file, What.DEPRECATED)
+    return _of(file, CycloneFaultKind.DEPRECATED)
 
 
 @rule("DUR756", "cyclone-shortened-name", Severity.INFO, scope=Scope.CYCLONE, targets=OSPLTOOL)
@@ -174,7 +174,7 @@ def cyclone_shortened_name(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: observed with Cyclone DDS 11.0.1
     """
-    return _of(file, What.SPELLING)
+    return _of(file, CycloneFaultKind.SPELLING)
 
 
 @rule("DUR757", "cyclone-number-without-unit", Severity.WARNING, scope=Scope.CYCLONE, targets=OSPLTOOL)
@@ -191,7 +191,7 @@ def cyclone_number_without_unit(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: observed with Cyclone DDS 11.0.1
     """
-    return _of(file, What.UNIT)
+    return _of(file, CycloneFaultKind.UNIT)
 
 
 @rule("DUR758", "cyclone-several-domains", Severity.INFO, scope=Scope.CYCLONE, targets=OSPLTOOL)
@@ -210,7 +210,7 @@ def cyclone_several_domains(file: FileView) -> Iterator[Finding]:
     """
     if file.cyclone is None:
         return
-    earlier: dict[str, Node] = {}
+    earlier: dict[str, XmlElement] = {}
     for domain in cyclone.domains(file.cyclone):
         id_ = next(
             (each.text.strip() for each in domain.attributes if each.name.lower() == "id"), "any"

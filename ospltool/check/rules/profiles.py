@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from ospltool.check import profiles
 from ospltool.check.findings import Finding
-from ospltool.check.profiles import What
+from ospltool.check.profiles import ProfileFaultKind
 from ospltool.check.registry import OSPLTOOL, Scope, rule
 from ospltool.check.views import FileView
 from ospltool.diagnostics.model import Place, Severity
 
 
-def _of(file: FileView, *kinds: What) -> Iterator[Finding]:
+def _of(file: FileView, *kinds: ProfileFaultKind) -> Iterator[Finding]:
     if file.profiles is not None:
         source = file.profiles.source
         for each in profiles.faults(file.profiles):
@@ -35,7 +35,7 @@ def profile_unknown_element(file: FileView) -> Iterator[Finding]:
     OpenSplice: Has a reader of its own for QoS profiles.
     Reference: Cyclone DDS, QoS Provider; OMG DDS-XML 1.0
     """
-    return _of(file, What.UNKNOWN)
+    return _of(file, ProfileFaultKind.UNKNOWN)
 
 
 @rule("DUR771", "profile-bad-value", Severity.ERROR, scope=Scope.PROFILES, targets=OSPLTOOL)
@@ -52,7 +52,7 @@ def profile_bad_value(file: FileView) -> Iterator[Finding]:
     OpenSplice: Has a reader of its own for QoS profiles.
     Reference: Cyclone DDS, QoS Provider; OMG DDS-XML 1.0
     """
-    return _of(file, What.VALUE)
+    return _of(file, ProfileFaultKind.VALUE)
 
 
 @rule("DUR772", "profile-durability", Severity.ERROR, scope=Scope.PROFILES, targets=OSPLTOOL)
@@ -69,7 +69,7 @@ def profile_durability(file: FileView) -> Iterator[Finding]:
     OpenSplice: Knows all kinds of durability.
     Reference: Cyclone DDS 11.0.1, QoS Provider
     """
-    return _of(file, What.DURABILITY)
+    return _of(file, ProfileFaultKind.DURABILITY)
 
 
 @rule("DUR773", "profile-of-opensplice", Severity.INFO, scope=Scope.PROFILES, targets=OSPLTOOL)

@@ -29,14 +29,14 @@ from ospltool.trace.reading.sources import TraceFormat
 if TYPE_CHECKING:
     import pathlib
 
-    from ospltool.trace.case.load import Job, Loaded
+    from ospltool.trace.case.local_load import Job, Loaded
     from ospltool.trace.reading.ranges import Range
     from ospltool.trace.reading.sources import TraceFile
 
 LOCK_FILE: Final = ".lock"
 
 
-Plan = Callable[["Source", list[dict[str, Any]]], "tuple[list[dict[str, Any]], list[Range]]"]
+Plan = Callable[["TraceFile", list[dict[str, Any]]], "tuple[list[dict[str, Any]], list[Range]]"]
 """Tells of a file that grew, and its parts in the case, which of these stay and what is to be read."""
 
 Work = Callable[[list["Job"]], "Iterator[tuple[str, Range, Loaded]]"]

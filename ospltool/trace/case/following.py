@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ospltool.analytics.case import files_of, is_case_directory, keep_private, open_case
 from ospltool.trace.case.adding import add_to_locked, locked
-from ospltool.trace.case.load import LoadedParts, key_of, make_case, work
+from ospltool.trace.case.local_load import LoadedParts, key_of, make_case, work
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.headers import last_on_line
 from ospltool.trace.reading.ranges import RANGE_BYTES, Range, ranges
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ospltool.analytics.contract import Detail
     from ospltool.trace.case.adding import Work
-    from ospltool.trace.case.load import LoadCounts
+    from ospltool.trace.case.local_load import LoadCounts
     from ospltool.trace.reading.sources import TraceFile
 
 EVERY_S: Final = 1.0

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from ospltool.analytics.case import CaseError
 from ospltool.analytics.spark import ship_package
-from ospltool.trace.case.load import load_range
+from ospltool.trace.case.local_load import load_range
 from ospltool.trace.case.spark_load import for_workers
 from ospltool.trace.reading.sources import SourceError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from ospltool.trace.case.adding import Work
-    from ospltool.trace.case.load import Job, Loaded
+    from ospltool.trace.case.local_load import Job, Loaded
     from ospltool.trace.reading.ranges import Range
 
 _ATTEMPT: Final = "attempt-"
@@ -37,7 +37,7 @@ _JOB: Final = "job"
 
 
 def spark_work(opened: SparkSession) -> Work:
-    """Return a worker that does jobs in a session (see `ospltool.trace.case.load.work`).
+    """Return a worker that does jobs in a session (see `ospltool.trace.case.local_load.work`).
 
     It raises SourceError if a file cannot be read, and CaseError if Spark failed.
     """
