@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import ast
 import collections
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
+
+from tests.integration import hanging
 
 if TYPE_CHECKING:
     import pathlib
@@ -42,3 +47,16 @@ def test_a_second_class_is_found_with_its_places() -> None:
         "b.py": "class Sheet:\n    class Entry: ...\nclass _Row: ...",
     }
     assert named_again(sources) == {"Entry": ["a.py:1", "b.py:2"]}
+
+
+def test_the_places_at_which_tests_make_threads_hang_exist(tmp_path: pathlib.Path) -> None:
+    """They are named in a text, which a renamed class leaves behind: processes would run without them."""
+    ended = subprocess.run(
+        [sys.executable, "-c", ""],
+        env={**os.environ, **hanging.environ(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
