@@ -22,6 +22,7 @@ from typing import Final
 from engine.config import Attribute, ByteRange, Document, Value, XmlElement
 from engine.config.problems import quoted
 from engine.config.values import did_you_mean
+from ospltool.check.foreign import MAX_NAMED, ForeignFault, hint
 
 ROOT: Final = "CycloneDDS"
 _DOMAIN: Final = "Domain"
@@ -41,7 +42,6 @@ _UNITS: Final[dict[str, dict[str, float]]] = {
 _NUMBER: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z]*)")
 _INTEGER: Final = re.compile(r"[+-]?\d+")
 _LONGEST_NUMBER: Final = 64
-_MAX_NAMED: Final = 8
 
 
 class CycloneFaultKind(enum.Enum):
@@ -55,17 +55,6 @@ class CycloneFaultKind(enum.Enum):
     SPELLING = "spelling"
     UNIT = "unit"
     REPEATED = "repeated"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class CycloneFault:
-    """A part of a file that Cyclone DDS refuses or warns of."""
-
-    what: CycloneFaultKind
-    span: ByteRange
-    message: str
-    advice: str = ""
-    path: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -151,7 +140,7 @@ def settings(document: Document, path: str) -> Iterator[XmlElement]:
         yield from found
 
 
-def faults(document: Document) -> Iterator[CycloneFault]:
+def faults(document: Document) -> Iterator[ForeignFault]:
     """Find everything that Cyclone DDS refuses or warns of, in document order."""
     root = document.root
     sections = table().children("")
@@ -167,12 +156,23 @@ def faults(document: Document) -> Iterator[CycloneFault]:
             yield from _element(child, table().items[""], {})
         else:
             message = f"<{child.name}> outside of <Domain> is deprecated"
-            yield CycloneFault(CycloneFaultKind.DEPRECATED, child.name_span, message, "put it into <Domain>")
+            yield _fault(CycloneFaultKind.DEPRECATED, child.name_span, message, "put it into <Domain>")
             if name in sections:
                 yield from _element(child, sections[name], {})
 
 
-def _element(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -> Iterator[CycloneFault]:
+def subject(path: str) -> str:
+    """Return a path below Domain as findings name it."""
+    return f"//CycloneDDS/Domain/{path}"
+
+
+def _fault(
+    kind: CycloneFaultKind, span: ByteRange, message: str, advice: str = "", path: str = ""
+) -> ForeignFault:
+    return ForeignFault(kind, span, message, advice, subject(path) if path else "")
+
+
+def _element(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -> Iterator[ForeignFault]:
     """Find the faults of an element and all below it; `seen` has the values of this Domain by path."""
     yield from _attributes(node, item, seen)
     if item.type == "element":
@@ -192,7 +192,7 @@ def _element(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -
             yield from _element(child, known[name], {} if is_new else seen)
 
 
-def _attributes(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -> Iterator[CycloneFault]:
+def _attributes(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]) -> Iterator[ForeignFault]:
     known = table().attributes(item.path)
     found = set()
     for attribute in node.attributes:
@@ -207,7 +207,7 @@ def _attributes(node: XmlElement, item: CycloneItem, seen: dict[str, XmlElement]
         yield from _value(attribute.value, known[name])
     for name, each in known.items():
         if each.occurrence == "required" and name not in found:
-            yield CycloneFault(
+            yield _fault(
                 CycloneFaultKind.VALUE,
                 node.name_span,
                 f"<{node.name}> lacks the attribute '{name}'",
@@ -228,58 +228,52 @@ def _resolved(written: str, known: tuple[str, ...]) -> tuple[str, bool]:
     return (begun[0], True) if len(begun) == 1 else ("", False)
 
 
-def _unknown(thing: XmlElement | Attribute, message: str, known: tuple[str, ...]) -> CycloneFault:
+def _unknown(thing: XmlElement | Attribute, message: str, known: tuple[str, ...]) -> ForeignFault:
     begun = [name for name in known if name.lower().startswith(thing.name.lower())]
-    hint = (
-        f"this may be {' or '.join(begun[:_MAX_NAMED])}"
-        if len(begun) > 1
-        else did_you_mean(thing.name, known)
-    )
-    if not hint and known and len(known) <= _MAX_NAMED:
-        hint = f"it has {', '.join(known)}"
-    return CycloneFault(CycloneFaultKind.UNKNOWN, thing.name_span, message, hint)
+    advice = f"this may be {' or '.join(begun[:MAX_NAMED])}" if len(begun) > 1 else hint(thing.name, known)
+    return _fault(CycloneFaultKind.UNKNOWN, thing.name_span, message, advice)
 
 
-def _judged(span: ByteRange, shown: str, item: CycloneItem, spelling: bool) -> Iterator[CycloneFault]:
+def _judged(span: ByteRange, shown: str, item: CycloneItem, spelling: bool) -> Iterator[ForeignFault]:
     """What is to be said of a name that is known."""
     name = re.split("[/@]", item.path)[-1]
     if item.versions == "0.10":
         message = f"Cyclone DDS 11 has no {shown}; 0.10 has it"
-        yield CycloneFault(CycloneFaultKind.REMOVED, span, message, path=item.path)
+        yield _fault(CycloneFaultKind.REMOVED, span, message, path=item.path)
     elif item.versions == "build":
         message = f"the Cyclone DDS of a node is built without {item.path.split('/')[0]}, and refuses {shown}"
-        yield CycloneFault(CycloneFaultKind.REMOVED, span, message, path=item.path)
+        yield _fault(CycloneFaultKind.REMOVED, span, message, path=item.path)
     elif item.versions == "11":
-        yield CycloneFault(
+        yield _fault(
             CycloneFaultKind.NEW, span, f"Cyclone DDS 0.10 has no {shown}; 11 has it", path=item.path
         )
     if item.instead:
         advice = "" if item.instead == "-" else f"use {item.instead}"
         effect = "is deprecated, and has no effect" if item.instead == "-" else "is deprecated"
-        yield CycloneFault(CycloneFaultKind.DEPRECATED, span, f"{shown} {effect}", advice, item.path)
+        yield _fault(CycloneFaultKind.DEPRECATED, span, f"{shown} {effect}", advice, item.path)
     elif spelling:
-        yield CycloneFault(
+        yield _fault(
             CycloneFaultKind.SPELLING, span, f"{shown} is taken for {name}", f"write {name}", item.path
         )
 
 
-def _stray(node: XmlElement) -> Iterator[CycloneFault]:
+def _stray(node: XmlElement) -> Iterator[ForeignFault]:
     if node.value is not None:
         message = f"<{node.name}> has no text of its own: {quoted(node.value.raw)}"
-        yield CycloneFault(CycloneFaultKind.VALUE, node.value.span, message)
+        yield _fault(CycloneFaultKind.VALUE, node.value.span, message)
 
 
 def _once(
     thing: XmlElement | Attribute, item: CycloneItem, node: XmlElement, seen: dict[str, XmlElement]
-) -> Iterator[CycloneFault]:
+) -> Iterator[ForeignFault]:
     first = seen.setdefault(item.path, node)
     if first is not node:
         name = item.path.rpartition("/")[2].replace("@", " ")
         message = f"{name} is set twice in one Domain, first in line {first.line}"
-        yield CycloneFault(CycloneFaultKind.REPEATED, thing.name_span, message, path=item.path)
+        yield _fault(CycloneFaultKind.REPEATED, thing.name_span, message, path=item.path)
 
 
-def _value(value: Value, item: CycloneItem) -> Iterator[CycloneFault]:
+def _value(value: Value, item: CycloneItem) -> Iterator[ForeignFault]:
     """Find the faults of a text or of the value of an attribute. An empty one stands for the default."""
     is_exact = "@" in item.path and item.type in ("enum", "list")
     text = value.text if is_exact else value.text.strip()
@@ -296,18 +290,18 @@ def _value(value: Value, item: CycloneItem) -> Iterator[CycloneFault]:
             other = "0.10" if item.words[word] == "11" else "11"
             what = CycloneFaultKind.NEW if other == "0.10" else CycloneFaultKind.REMOVED
             message = f"Cyclone DDS {other} does not take {quoted(part)} here; {item.words[word]} does"
-            yield CycloneFault(what, value.span, message, path=item.path)
+            yield _fault(what, value.span, message, path=item.path)
 
 
-def _no_word(value: Value, part: str, item: CycloneItem) -> Iterator[CycloneFault]:
+def _no_word(value: Value, part: str, item: CycloneItem) -> Iterator[ForeignFault]:
     advice = did_you_mean(part, tuple(item.words))
     message = f"{quoted(part)} is none of {', '.join(item.words)}"
     if part != part.strip():
         advice = "no blanks between the words"
-    yield CycloneFault(CycloneFaultKind.VALUE, value.span, message, advice, item.path)
+    yield _fault(CycloneFaultKind.VALUE, value.span, message, advice, item.path)
 
 
-def _number(value: Value, text: str, item: CycloneItem) -> Iterator[CycloneFault]:
+def _number(value: Value, text: str, item: CycloneItem) -> Iterator[ForeignFault]:
     """Find the faults of a number, with a unit where there are units."""
     units = _UNITS.get(item.type)
     pattern = _NUMBER if units else _INTEGER
@@ -317,7 +311,7 @@ def _number(value: Value, text: str, item: CycloneItem) -> Iterator[CycloneFault
     )
     if not found:
         other = f", nor {' or '.join(item.words)}" if item.words else ""
-        yield CycloneFault(
+        yield _fault(
             CycloneFaultKind.VALUE, value.span, f"{quoted(text)} is not {kind}{other}", path=item.path
         )
         return
@@ -326,7 +320,7 @@ def _number(value: Value, text: str, item: CycloneItem) -> Iterator[CycloneFault
     if units and unit:
         if unit not in units:
             advice = did_you_mean(unit, tuple(units)) or f"units are {', '.join(units)}"
-            yield CycloneFault(
+            yield _fault(
                 CycloneFaultKind.VALUE, value.span, f"{quoted(unit)} is not a unit", advice, item.path
             )
             return
@@ -338,12 +332,12 @@ def _number(value: Value, text: str, item: CycloneItem) -> Iterator[CycloneFault
             if "inf" in item.words or item.occurrence == "unit"
             else CycloneFaultKind.UNIT
         )
-        yield CycloneFault(what, value.span, f"{quoted(text)} has no unit", advice, item.path)
+        yield _fault(what, value.span, f"{quoted(text)} has no unit", advice, item.path)
         if item.high == 1.0:
             factor = 1e-9  # the usual unit of short durations is not the second
     low, high = item.low or 0.0 if units else item.low, item.high
     if (low is not None and number * factor < low) or (high is not None and number * factor > high):
-        yield CycloneFault(
+        yield _fault(
             CycloneFaultKind.VALUE,
             value.span,
             f"{quoted(text)} is not between {_range(item)}",

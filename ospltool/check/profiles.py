@@ -6,14 +6,14 @@ they are recognised by that.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from engine.config import ByteRange, Document, XmlElement
+from engine.config import Document, XmlElement
 from engine.config.problems import quoted
 from engine.config.values import did_you_mean
+from ospltool.check.foreign import ForeignFault, hint
 
 ROOT: Final = "dds"
 LIBRARY: Final = "qos_library"
@@ -21,7 +21,6 @@ PROFILE: Final = "qos_profile"
 UNSUPPORTED: Final = ("TRANSIENT_DURABILITY_QOS", "PERSISTENT_DURABILITY_QOS")
 """Kinds of durability that the QosProvider of Cyclone DDS 11 refuses."""
 _REFUSED_ATTRIBUTES: Final = {"base_name": "inheritance", "topic_filter": "a filter of topics"}
-_MAX_LISTED: Final = 8
 
 _DURATION: Final = "duration"
 _INTEGER: Final = "integer"
@@ -139,16 +138,6 @@ class ProfileFaultKind(enum.Enum):
     DURABILITY = "durability"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ProfileFault:
-    """A part of a file that the QosProvider of Cyclone DDS 11 refuses."""
-
-    what: ProfileFaultKind
-    span: ByteRange
-    message: str
-    advice: str = ""
-
-
 def is_profiles(document: Document) -> bool:
     """Tell whether a document has QoS profiles, of Cyclone DDS or of OpenSplice."""
     root = document.root
@@ -160,7 +149,7 @@ def of_opensplice(document: Document) -> list[XmlElement]:
     return document.root.named(PROFILE)
 
 
-def faults(document: Document) -> Iterator[ProfileFault]:
+def faults(document: Document) -> Iterator[ForeignFault]:
     """Find everything in libraries of profiles that the QosProvider refuses, in document order."""
     for library in document.root.named(LIBRARY):
         yield from _named(library)
@@ -177,48 +166,45 @@ def faults(document: Document) -> Iterator[ProfileFault]:
                 yield from _policies(entity)
 
 
-def _named(node: XmlElement) -> Iterator[ProfileFault]:
+def _named(node: XmlElement) -> Iterator[ForeignFault]:
     name = node.attribute("name")
     if name is None:
-        yield ProfileFault(
+        yield ForeignFault(
             ProfileFaultKind.VALUE, node.name_span, f"<{node.name}> lacks the attribute 'name'"
         )
     elif not name.text.replace("_", "a").isalnum() and not name.value.is_broken:
         message = f"{quoted(name.text)} is not a name; it has letters, digits and underscores"
-        yield ProfileFault(ProfileFaultKind.VALUE, name.value.span, message)
+        yield ForeignFault(ProfileFaultKind.VALUE, name.value.span, message)
     yield from _attributes(node)
 
 
-def _attributes(node: XmlElement) -> Iterator[ProfileFault]:
+def _attributes(node: XmlElement) -> Iterator[ForeignFault]:
     for attribute in node.attributes:
         if attribute.name in _REFUSED_ATTRIBUTES:
             message = (
                 f"Cyclone DDS has no {_REFUSED_ATTRIBUTES[attribute.name]}, and refuses '{attribute.name}'"
             )
-            yield ProfileFault(ProfileFaultKind.VALUE, attribute.name_span, message)
+            yield ForeignFault(ProfileFaultKind.VALUE, attribute.name_span, message)
         elif attribute.name != "name":
             message = f"<{node.name}> has no attribute {quoted(attribute.name)}"
-            yield ProfileFault(
+            yield ForeignFault(
                 ProfileFaultKind.UNKNOWN, attribute.name_span, message, did_you_mean(attribute.name, ["name"])
             )
 
 
-def _unknown(node: XmlElement, parent: XmlElement, known: tuple[str, ...]) -> ProfileFault:
+def _unknown(node: XmlElement, parent: XmlElement, known: tuple[str, ...]) -> ForeignFault:
     message = f"<{parent.name}> has no element {quoted(node.name)}"
-    hint = did_you_mean(node.name, known)
-    if not hint and len(known) <= _MAX_LISTED:
-        hint = f"it has {', '.join(known)}"
-    return ProfileFault(ProfileFaultKind.UNKNOWN, node.name_span, message, hint)
+    return ForeignFault(ProfileFaultKind.UNKNOWN, node.name_span, message, hint(node.name, known))
 
 
-def _policies(entity: XmlElement) -> Iterator[ProfileFault]:
+def _policies(entity: XmlElement) -> Iterator[ForeignFault]:
     seen: set[str] = set()
     for policy in entity.children:
         if policy.name not in ENTITIES[entity.name]:
             yield _unknown(policy, entity, ENTITIES[entity.name])
             continue
         if policy.name in seen:
-            yield ProfileFault(
+            yield ForeignFault(
                 ProfileFaultKind.VALUE, policy.name_span, f"<{entity.name}> has two elements '{policy.name}'"
             )
         seen.add(policy.name)
@@ -227,7 +213,7 @@ def _policies(entity: XmlElement) -> Iterator[ProfileFault]:
             yield from _members(policy, members)
 
 
-def _members(policy: XmlElement, members: Mapping[str, str | tuple[str, ...]]) -> Iterator[ProfileFault]:
+def _members(policy: XmlElement, members: Mapping[str, str | tuple[str, ...]]) -> Iterator[ForeignFault]:
     known = {name.rstrip("!"): kind for name, kind in members.items()}
     for member in policy.children:
         if member.name not in known:
@@ -240,17 +226,17 @@ def _members(policy: XmlElement, members: Mapping[str, str | tuple[str, ...]]) -
             )
             if member.value is not None:
                 message = f"<{member.name}> is a list: put each of its values into <element>"
-                yield ProfileFault(ProfileFaultKind.VALUE, member.value.span, message)
+                yield ForeignFault(ProfileFaultKind.VALUE, member.value.span, message)
         else:
             yield from _value(member, known[member.name])
     for name in members:
         if name.endswith("!") and policy.find(name[:-1]) is None:
-            yield ProfileFault(
+            yield ForeignFault(
                 ProfileFaultKind.VALUE, policy.name_span, f"<{policy.name}> lacks '{name[:-1]}'"
             )
 
 
-def _duration(node: XmlElement) -> Iterator[ProfileFault]:
+def _duration(node: XmlElement) -> Iterator[ForeignFault]:
     infinite = {"sec": "DURATION_INFINITE_SEC", "nanosec": "DURATION_INFINITE_NSEC"}
     for part in node.children:
         if part.name not in infinite:
@@ -258,10 +244,10 @@ def _duration(node: XmlElement) -> Iterator[ProfileFault]:
         elif part.text not in (infinite[part.name], "DURATION_INFINITY"):
             yield from _value(part, _INTEGER)
     if not node.children:
-        yield ProfileFault(ProfileFaultKind.VALUE, node.name_span, f"<{node.name}> lacks 'sec' and 'nanosec'")
+        yield ForeignFault(ProfileFaultKind.VALUE, node.name_span, f"<{node.name}> lacks 'sec' and 'nanosec'")
 
 
-def _value(node: XmlElement, kind: str | tuple[str, ...]) -> Iterator[ProfileFault]:
+def _value(node: XmlElement, kind: str | tuple[str, ...]) -> Iterator[ForeignFault]:
     """Find the faults of a value; an empty one is as if it were not there."""
     value = node.value
     if value is None or value.is_broken or kind == _TEXT:
@@ -270,13 +256,13 @@ def _value(node: XmlElement, kind: str | tuple[str, ...]) -> Iterator[ProfileFau
     if isinstance(kind, tuple):
         if text not in kind:
             message = f"{quoted(text)} is none of {', '.join(kind)}"
-            yield ProfileFault(ProfileFaultKind.VALUE, value.span, message, did_you_mean(text, kind))
+            yield ForeignFault(ProfileFaultKind.VALUE, value.span, message, did_you_mean(text, kind))
         elif text in UNSUPPORTED:
             message = f"the QosProvider of Cyclone DDS 11 refuses {text}, and with it the whole file"
             advice = "set this durability in the application, after the profile was read"
-            yield ProfileFault(ProfileFaultKind.DURABILITY, value.span, message, advice)
+            yield ForeignFault(ProfileFaultKind.DURABILITY, value.span, message, advice)
     elif not _is_integer(text) and not (kind == _LENGTH and text == "LENGTH_UNLIMITED"):
-        yield ProfileFault(ProfileFaultKind.VALUE, value.span, f"{quoted(text)} is not a whole number")
+        yield ForeignFault(ProfileFaultKind.VALUE, value.span, f"{quoted(text)} is not a whole number")
 
 
 def _is_integer(text: str) -> bool:

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from engine.config import ConfigError, ProblemKind, SourceFile, interpret, parse, persistence
 from engine.config.reader import MAX_BYTES, MAX_LINES, path_of_uri, read_bytes
-from ospltool.check.cyclone import is_cyclone
+from ospltool.check import cyclone, profiles
 from ospltool.check.findings import Finding
 from ospltool.check.inputs import DeploymentInput, NodeInput
-from ospltool.check.profiles import is_profiles
 from ospltool.check.registry import Rule, Scope, all_rules
 from ospltool.check.suppressions import Suppressor
 from ospltool.check.views import FileView, FleetView, NodeView
@@ -80,10 +79,12 @@ def _read(given: NodeInput, contents: Mapping[str, bytes]) -> NodeView | FileVie
         document = parse(data, path, given.environ)
         if persistence.is_persistence_service(document):
             return FileView(path, document.source, (), given.name, persistence.interpret(document))
-        if is_cyclone(document):
-            return FileView(path, document.source, (), given.name, cyclone=document)
-        if is_profiles(document):
-            return FileView(path, document.source, (), given.name, profiles=document)
+        if cyclone.is_cyclone(document):
+            faults = tuple(cyclone.faults(document))
+            return FileView(path, document.source, (), given.name, cyclone=document, faults=faults)
+        if profiles.is_profiles(document):
+            faults = tuple(profiles.faults(document))
+            return FileView(path, document.source, (), given.name, profiles=document, faults=faults)
         return NodeView(given.name, document, interpret(document, role=given.role), given.environ)
     except ConfigError as error:
         return FileView(error.path, source_of(given.uri), error.problems, given.name)

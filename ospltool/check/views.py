@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
@@ -24,6 +25,7 @@ from engine.config.schema import documented
 from engine.core import expressions
 from engine.core.name_spaces import NameSpace, Policy
 from ospltool.check.findings import Finding
+from ospltool.check.foreign import ForeignFault
 from ospltool.diagnostics.model import Fix, Place, Severity, Target
 
 Thing: TypeAlias = XmlElement | Attribute | Value | ByteRange
@@ -35,6 +37,7 @@ class FileView:
 
     `persistence` has the settings of a file of persistence services, `cyclone` a file with settings of
     Cyclone DDS itself, and `profiles` one with QoS profiles: none of them is a configuration of a node.
+    `faults` are those of the last two.
     """
 
     path: str
@@ -44,6 +47,15 @@ class FileView:
     persistence: InterpretedServices | None = None
     cyclone: Document | None = None
     profiles: Document | None = None
+    faults: tuple[ForeignFault, ...] = ()
+
+    def findings(self, kind: enum.Enum) -> Iterator[Finding]:
+        """Yield the faults of a kind as findings."""
+        for each in self.faults:
+            if each.kind is kind:
+                assert self.source is not None
+                place = Place.of(self.source, each.span)
+                yield Finding(each.message, place, advice=each.advice, subject=each.subject)
 
     @property
     def is_known(self) -> bool:

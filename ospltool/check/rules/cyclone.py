@@ -14,22 +14,10 @@ from ospltool.check.views import FileView
 from ospltool.diagnostics.model import Place, Severity
 
 
-def _of(file: FileView, *kinds: CycloneFaultKind) -> Iterator[Finding]:
-    if file.cyclone is not None:
-        for each in cyclone.faults(file.cyclone):
-            if each.what in kinds:
-                place = Place.of(file.cyclone.source, each.span)
-                yield Finding(each.message, place, advice=each.advice, subject=_subject(each.path))
-
-
-def _subject(path: str) -> str:
-    return f"//CycloneDDS/Domain/{path}" if path else ""
-
-
-def _found(file: FileView, node: XmlElement, path: str, message: str, advice: str = "") -> Finding:
+def _found(file: FileView, node: XmlElement, path: str, message: str) -> Finding:
     assert file.cyclone is not None
     span = node.value.span if node.value else node.tag_span
-    return Finding(message, Place.of(file.cyclone.source, span), advice=advice, subject=_subject(path))
+    return Finding(message, Place.of(file.cyclone.source, span), subject=cyclone.subject(path))
 
 
 @rule(
@@ -53,7 +41,7 @@ def cyclone_unknown_element(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: Cyclone DDS, configuration guide; observed with 11.0.1
     """
-    return _of(file, CycloneFaultKind.UNKNOWN)
+    return file.findings(CycloneFaultKind.UNKNOWN)
 
 
 @rule(
@@ -78,7 +66,7 @@ def cyclone_bad_value(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: Cyclone DDS, configuration guide; observed with 11.0.1
     """
-    return _of(file, CycloneFaultKind.VALUE)
+    return file.findings(CycloneFaultKind.VALUE)
 
 
 @rule(
@@ -102,7 +90,7 @@ def cyclone_set_twice(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: observed with Cyclone DDS 11.0.1
     """
-    return _of(file, CycloneFaultKind.REPEATED)
+    return file.findings(CycloneFaultKind.REPEATED)
 
 
 @rule(
@@ -125,7 +113,7 @@ def cyclone_removed_setting(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: observed with Cyclone DDS 0.10.2 and 11.0.1
     """
-    return _of(file, CycloneFaultKind.REMOVED)
+    return file.findings(CycloneFaultKind.REMOVED)
 
 
 @rule("DUR754", "cyclone-new-setting", Severity.INFO, scope=Scope.CYCLONE, targets=OSPLTOOL)
@@ -141,7 +129,7 @@ def cyclone_new_setting(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: observed with Cyclone DDS 0.10.2 and 11.0.1
     """
-    return _of(file, CycloneFaultKind.NEW)
+    return file.findings(CycloneFaultKind.NEW)
 
 
 @rule("DUR755", "cyclone-deprecated-setting", Severity.WARNING, scope=Scope.CYCLONE, targets=OSPLTOOL)
@@ -157,7 +145,7 @@ def cyclone_deprecated_setting(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: observed with Cyclone DDS 11.0.1
     """
-    return _of(file, CycloneFaultKind.DEPRECATED)
+    return file.findings(CycloneFaultKind.DEPRECATED)
 
 
 @rule("DUR756", "cyclone-shortened-name", Severity.INFO, scope=Scope.CYCLONE, targets=OSPLTOOL)
@@ -174,7 +162,7 @@ def cyclone_shortened_name(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: observed with Cyclone DDS 11.0.1
     """
-    return _of(file, CycloneFaultKind.SPELLING)
+    return file.findings(CycloneFaultKind.SPELLING)
 
 
 @rule("DUR757", "cyclone-number-without-unit", Severity.WARNING, scope=Scope.CYCLONE, targets=OSPLTOOL)
@@ -191,7 +179,7 @@ def cyclone_number_without_unit(file: FileView) -> Iterator[Finding]:
     OpenSplice: Does not read this file.
     Reference: observed with Cyclone DDS 11.0.1
     """
-    return _of(file, CycloneFaultKind.UNIT)
+    return file.findings(CycloneFaultKind.UNIT)
 
 
 @rule("DUR758", "cyclone-several-domains", Severity.INFO, scope=Scope.CYCLONE, targets=OSPLTOOL)
@@ -249,7 +237,7 @@ def cyclone_interface_not_here(file: FileView) -> Iterator[Finding]:
             if each is not None and each.text.strip() and not has_address(each.text.strip()):
                 place = Place.of(file.cyclone.source, each.value.span)
                 message = f"this machine has no interface and no address {each.text.strip()!r}"
-                yield Finding(message, place, subject=_subject(f"{path}@{key}"))
+                yield Finding(message, place, subject=cyclone.subject(f"{path}@{key}"))
 
 
 @rule("DUR760", "cyclone-nobody-to-ask", Severity.WARNING, scope=Scope.CYCLONE, targets=OSPLTOOL)

@@ -12,14 +12,6 @@ from ospltool.check.views import FileView
 from ospltool.diagnostics.model import Place, Severity
 
 
-def _of(file: FileView, *kinds: ProfileFaultKind) -> Iterator[Finding]:
-    if file.profiles is not None:
-        source = file.profiles.source
-        for each in profiles.faults(file.profiles):
-            if each.what in kinds:
-                yield Finding(each.message, Place.of(source, each.span), advice=each.advice)
-
-
 @rule("DUR770", "profile-unknown-element", Severity.ERROR, scope=Scope.PROFILES, targets=OSPLTOOL)
 def profile_unknown_element(file: FileView) -> Iterator[Finding]:
     """A QoS profile has an element or attribute that the QosProvider of Cyclone DDS does not know there.
@@ -35,7 +27,7 @@ def profile_unknown_element(file: FileView) -> Iterator[Finding]:
     OpenSplice: Has a reader of its own for QoS profiles.
     Reference: Cyclone DDS, QoS Provider; OMG DDS-XML 1.0
     """
-    return _of(file, ProfileFaultKind.UNKNOWN)
+    return file.findings(ProfileFaultKind.UNKNOWN)
 
 
 @rule("DUR771", "profile-bad-value", Severity.ERROR, scope=Scope.PROFILES, targets=OSPLTOOL)
@@ -52,7 +44,7 @@ def profile_bad_value(file: FileView) -> Iterator[Finding]:
     OpenSplice: Has a reader of its own for QoS profiles.
     Reference: Cyclone DDS, QoS Provider; OMG DDS-XML 1.0
     """
-    return _of(file, ProfileFaultKind.VALUE)
+    return file.findings(ProfileFaultKind.VALUE)
 
 
 @rule("DUR772", "profile-durability", Severity.ERROR, scope=Scope.PROFILES, targets=OSPLTOOL)
@@ -69,7 +61,7 @@ def profile_durability(file: FileView) -> Iterator[Finding]:
     OpenSplice: Knows all kinds of durability.
     Reference: Cyclone DDS 11.0.1, QoS Provider
     """
-    return _of(file, ProfileFaultKind.DURABILITY)
+    return file.findings(ProfileFaultKind.DURABILITY)
 
 
 @rule("DUR773", "profile-of-opensplice", Severity.INFO, scope=Scope.PROFILES, targets=OSPLTOOL)
