@@ -183,7 +183,7 @@ class Health:
     def _is_anybody_heard(self) -> bool:
         """Whether a node or a persistence service is heard."""
         model, now_ns = self.model, self._updated_ns
-        return any(node.presence(now_ns) is Presence.HEARD for node in model.nodes.values()) or any(
+        return any(not node.is_stale(now_ns) for node in model.nodes.values()) or any(
             not service.is_stale(now_ns) for service in model.persistence.ordered()
         )
 

@@ -66,7 +66,7 @@ class View:
     def is_heard(self, node_id: str) -> bool:
         """Return whether the node with this id is heard."""
         node = self.model.nodes.get(node_id)
-        return node is not None and node.presence(self.now_ns) is Presence.HEARD
+        return node is not None and not node.is_stale(self.now_ns)
 
     @property
     def is_anybody_heard(self) -> bool:

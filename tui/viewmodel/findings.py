@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ospltool.diagnostics.model import Diagnostic, Severity
-from ospltool.live.nodes import Presence
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, single
 from tui.viewmodel.base import View, plural
@@ -67,7 +66,7 @@ def finding_lines(view: View, one: Diagnostic, width: int) -> list[Line]:
 
 def title(view: View, found: Sequence[Diagnostic], hidden: int, *, running: bool) -> str:
     """Return the title with the numbers of findings by severity."""
-    heard = sum(1 for node in view.model.nodes.values() if node.presence(view.now_ns) is Presence.HEARD)
+    heard = sum(map(view.is_heard, view.model.nodes))
     if not heard:
         return "no node is heard, so nothing can be compared"
     if running:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ospltool.live.nodes import Node, Presence
+from ospltool.live.nodes import Node
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
 from tui.viewmodel.base import View, node_mark
@@ -47,7 +47,7 @@ def _keeps(view: View, node: Node) -> bool:
 def _cell(view: View, node: Node, key: str) -> Cell:
     snapshot, store = node.snapshot, node.snapshot.store
     if key == "mark":
-        if store.problem or node.presence(view.now_ns) is not Presence.HEARD:
+        if store.problem or node.is_stale(view.now_ns):
             return (node_mark(view, node),)
         return (Span(view.glyphs.ok, Tone.DIM),)
     if key == "problem":

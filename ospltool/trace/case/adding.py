@@ -40,7 +40,7 @@ Plan = Callable[["TraceFile", list[dict[str, Any]]], "tuple[list[dict[str, Any]]
 """Tells of a file that grew, and its parts in the case, which of these stay and what is to be read."""
 
 Work = Callable[[list["Job"]], "Iterator[tuple[str, Range, Loaded]]"]
-"""Does jobs (see `load.work`)."""
+"""Does jobs (see `local_load.work`)."""
 
 
 def add(
