@@ -97,35 +97,35 @@ class Terminal:
     """
 
     def __init__(self, program: str, rounds: int) -> None:
-        self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", SIZE[1], SIZE[0], 0, 0))
+        self._near, far = pty.openpty()
+        fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", SIZE[1], SIZE[0], 0, 0))
         environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LC_ALL": "C.UTF-8"}
         environment.pop("NO_COLOR", None)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.terminal", program, str(rounds)],
             cwd=ROOT,
             env=environment,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
+            stdin=far,
+            stdout=far,
+            stderr=far,
             start_new_session=True,
         )
-        os.close(slave)
+        os.close(far)
         self._shown: dict[re.Pattern[bytes], bytes] = {}
         self._pending = b""
 
     def frames(self, until_s: float) -> Iterator[tuple[float, bytes]]:
         """Each frame that arrives until then, without colours, with the moment of its last byte."""
         while (left_s := until_s - time.perf_counter()) > 0:
-            if not select.select([self._master], [], [], left_s)[0]:
+            if not select.select([self._near], [], [], left_s)[0]:
                 return
             try:
-                data = os.read(self._master, 1 << 16)
+                data = os.read(self._near, 1 << 16)
             except OSError:
                 raise AssertionError(f"the program has ended: {self._pending[-2000:]!r}") from None
             moment = time.perf_counter()
             if ASKS_FOR_FRAMES in data:
-                os.write(self._master, HAS_FRAMES)
+                os.write(self._near, HAS_FRAMES)
             *whole, self._pending = (self._pending + data).split(END)
             for frame in whole:
                 yield moment, COLOURS.sub(b"", frame.rpartition(BEGIN)[2])
@@ -153,7 +153,7 @@ class Terminal:
 
     def type(self, key: str) -> None:
         """Press a key."""
-        os.write(self._master, KEYS.get(key, key.encode()))
+        os.write(self._near, KEYS.get(key, key.encode()))
 
     def waited_s(self) -> float:
         """How long the program was ready, and other processes had the processors."""
@@ -173,7 +173,7 @@ class Terminal:
         """End the program."""
         self._process.kill()
         self._process.wait()
-        os.close(self._master)
+        os.close(self._near)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,6 +240,7 @@ class Empty(App[None]):
 
 def main(program: str, rounds: int) -> int:
     """Run what is measured. The updates are worked out first: their cost is not the console's."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that it ends with its terminal
     if program == "empty":
         Empty().run()
         return 0
