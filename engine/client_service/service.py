@@ -12,7 +12,7 @@ from engine.client_service.answers import Answers
 from engine.client_service.client_view import ClientView
 from engine.client_service.followers import Followers
 from engine.client_service.lines import PREFIX_BYTES, TopicWriters
-from engine.client_service.questions import HeldRequest, Question, Way, way_of
+from engine.client_service.questions import HeldRequest, Question, Way, parse_pending, way_of
 from engine.client_service.storage import Storage, StorageQuestion
 from engine.core.interest import Interest
 from engine.dataset.captured import CapturedSample
@@ -301,6 +301,8 @@ class ClientService:
             self._delete(client, request, added["delete"])
         elif "stored" in added:
             self._asked(client, request, StorageQuestion.parse(added["stored"], request.extensions))
+        elif "pending" in added:
+            self._is_pending(request, added["pending"])
         elif "keep" in added:
             self._keep(client, request, added["keep"])
         else:
@@ -361,6 +363,7 @@ class ClientService:
         if question.names:
             verdicts = storage.verdicts(question, states, places) if places else []
             blocks[naming.VERDICTS] = bytes(verdicts)
+            added["forgotten_ns"] = storage.forgotten_ns(places)
         elif places:
             captured, refused = storage.tally(question.writer)
             added |= {"captured": captured, "refused": refused, "content": question.content}
@@ -368,6 +371,14 @@ class ClientService:
             added["deleted"] = storage.is_deleted(question.writer, places)
         self._send_state(one.client, request, blocks, **added)
         return True
+
+    def _is_pending(self, request: StateRequest, values: Any) -> None:
+        """Note that a durable writer may still hand over samples, or will not; nothing is answered."""
+        writer = parse_pending(request, values)
+        if writer.since_ns < 0:
+            self._runtime.pending.ended(writer.id)
+        else:
+            self._runtime.pending.heard(writer)
 
     def _keep(self, client: bytes, request: StateRequest, values: Any) -> None:
         """Take in samples that this node missed and a client hands over, as if captured.

@@ -335,6 +335,11 @@ class Storage:
                     )
         return ""
 
+    def forgotten_ns(self, places: Sequence[_Place]) -> int:
+        """Return the latest source time of a purged instance of these groups; 0 if there is none."""
+        forgotten = self._runtime.housekeeping.forgotten_ns
+        return max((forgotten.get(group, 0) for place in places for group, _, _ in place.groups), default=0)
+
     # The parts.
 
     def _is_past(self, barrier: int | None) -> bool:

@@ -86,6 +86,17 @@ class RollUp:
         return self.count == other.count and self.digest == other.digest
 
 
+class Pending(NamedTuple):
+    """Groups to which durable writers of clients may still hand over samples (`engine.runtime.pending`)."""
+
+    partition: str
+    """Name of a partition, or an expression."""
+    topic: str
+    """Name of a topic, or an expression."""
+    since_ns: int
+    """Source time of the earliest sample that may come, nanoseconds since 1970 UTC."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Status:
     """The heartbeat (d_status)."""
@@ -122,6 +133,8 @@ class Status:
     """Addresses of the node's other network interfaces."""
     unstored_s: float = 0.0
     """Seconds since the moment as of which the sender's disk has everything; 0 if it has everything now."""
+    pending: tuple[Pending, ...] = ()
+    """What durable writers of clients may still hand over, by what the sender knows."""
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -135,7 +148,7 @@ class Status:
         ] == [(roll.name_space, roll.complete) for roll in other.roll_ups]
 
 
-_CHANGING = ("serial", "wall_ns", "roll_ups", "unstored_s")
+_CHANGING = ("serial", "wall_ns", "roll_ups", "unstored_s", "pending")
 _stated = operator.attrgetter(*(f.name for f in dataclasses.fields(Status) if f.name not in _CHANGING))
 
 

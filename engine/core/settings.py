@@ -35,6 +35,25 @@ class StoredSet:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class PendingWriter:
+    """A durable writer of a client that may still hand over samples.
+
+    Attributes:
+        id: identity that a journal keeps over runs of the application, hexadecimal digits.
+        topic: name of its topic.
+        partitions: names of its partitions.
+        since_ns: source time of the earliest sample that it may hand over, nanoseconds since 1970 UTC.
+        wait_s: seconds for which it is waited for after it was last heard.
+    """
+
+    id: str
+    topic: str
+    partitions: tuple[str, ...]
+    since_ns: int
+    wait_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class CoreSettings:
     """One node's identity, configuration and memory. Times that end in `_s` are seconds."""
 
@@ -82,6 +101,8 @@ class CoreSettings:
     """Addresses of the other network interfaces."""
     filtered: tuple[tuple[Element, str], ...] = ()
     """Groups with a content filter (//OpenSplice/Domain/Filters), each with its place in the file."""
+    pending: tuple[PendingWriter, ...] = ()
+    """Durable writers of clients that could still hand over samples at the end of the last run."""
     learned: tuple[NameSpace, ...] = ()
     """Name-spaces learned from fellows in former runs (5.2.3.6)."""
 

@@ -29,6 +29,8 @@ RETRY_S: Final = 1.0
 _BLOCK_BYTES: Final = 512  # of st_blocks, whatever the file system's own blocks are
 GATHER_S: Final = 0.02
 """Time that a change may wait for others to share its transaction, if nobody waits for it."""
+CHECK_S: Final = 2.0
+"""Seconds after which an idle store looks whether its file is still there."""
 MEASURE_S: Final = 1.0
 """Time from a change to the next measurement of the store's size, which is the least time between two."""
 
@@ -178,7 +180,8 @@ class Disk:
                 self._stopping.wait(RETRY_S)
             else:
                 due_s = self._measure_due_s
-                self._wake.wait(None if due_s is None else max(0.0, due_s - time.monotonic()))
+                self._wake.wait(CHECK_S if due_s is None else max(0.0, due_s - time.monotonic()))
+                self.persistence.check()
             self._wake.clear()
 
     def _gather(self) -> None:

@@ -17,6 +17,7 @@ from engine.dataset.settling import border_before
 if TYPE_CHECKING:
     from engine.core.fellows import Fellow
     from engine.core.messages import Message, Outgoing
+    from engine.runtime.pending import PendingWriters
     from engine.runtime.sets import NameSpaceData
     from engine.runtime.shared import SharedState
 
@@ -27,18 +28,24 @@ SETTLING_NS: Final = 1_000_000_000
 class Agreement:
     """The comparison of settled sets with each heartbeat."""
 
-    def __init__(self, shared: SharedState) -> None:
+    def __init__(self, shared: SharedState, pending: PendingWriters) -> None:
         self._shared = shared
+        self._pending = pending
         self._heard: dict[str, Status] = {}
 
     def announced(self, outgoing: Outgoing) -> Outgoing:
-        """Return an outgoing message; add to a heartbeat what has settled and how far the disk is behind."""
+        """Return an outgoing message; complete a heartbeat.
+
+        It states what has settled, how far the disk is behind, and what clients may still hand over.
+        """
         message = outgoing.message
         if not isinstance(message, Status):
             return outgoing
         roll_ups = tuple(map(self._with_settled, message.roll_ups))
         unstored_s = self._shared.persistence.unstored_s(self._shared.clock.monotonic())
-        message = dataclasses.replace(message, roll_ups=roll_ups, unstored_s=round(unstored_s, 3))
+        message = dataclasses.replace(
+            message, roll_ups=roll_ups, unstored_s=round(unstored_s, 3), pending=self._pending.told()
+        )
         return dataclasses.replace(outgoing, message=message)
 
     def _with_settled(self, roll_up: RollUp) -> RollUp:

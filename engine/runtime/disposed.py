@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import operator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from engine.core.name_spaces import Group
     from engine.dataset.group_set import GroupSet
@@ -18,6 +20,32 @@ class _Found:
 
     group_set: GroupSet
     since_s: dict[bytes, float] = dataclasses.field(default_factory=dict)
+    """Those that have not been looked at, in the order of their times."""
+    looked_at: dict[bytes, float] = dataclasses.field(default_factory=dict)
+    """Those that have been, the longest ago first."""
+
+    def update(self, now: float) -> None:
+        """Note the changes in the set."""
+        for key in sorted(self.group_set.touched):
+            self.since_s.pop(key, None)
+            self.looked_at.pop(key, None)
+            self.since_s[key] = now
+        for times in (self.since_s, self.looked_at):
+            if len(self.since_s) + len(self.looked_at) > len(self.group_set.disposed):
+                for key in times.keys() - self.group_set.disposed:
+                    del times[key]
+        self.group_set.touched.clear()
+
+    def take(self, until_s: float, most: int) -> list[bytes]:
+        """Return some instances that were found by a time, and put them last."""
+        again = list(itertools.islice(self.looked_at.items(), most))
+        new = itertools.takewhile(lambda one: one[1] <= until_s, self.since_s.items())
+        first = list(itertools.islice(new, most))
+        for key, since in (*again, *first):
+            self.looked_at.pop(key, None)
+            self.since_s.pop(key, None)
+            self.looked_at[key] = since
+        return [key for key, since in (*again, *first) if since <= until_s]
 
 
 class DisposedInstances:
@@ -44,18 +72,20 @@ class DisposedInstances:
     @staticmethod
     def _of(found: _Found | None, group_set: GroupSet, now: float) -> _Found:
         if found is None or found.group_set is not group_set:
-            known = found.since_s if found is not None else {}
-            found = _Found(group_set, {key: known.get(key, now) for key in group_set.disposed})
-        else:
-            found.since_s.update(dict.fromkeys(group_set.touched, now))
-            if len(found.since_s) > len(group_set.disposed):
-                for key in found.since_s.keys() - group_set.disposed:
-                    del found.since_s[key]
-        group_set.touched.clear()
+            known = found.since_s | found.looked_at if found is not None else {}
+            times = {key: known.get(key, now) for key in sorted(group_set.disposed)}
+            found = _Found(group_set, dict(sorted(times.items(), key=operator.itemgetter(1))))
+            group_set.touched.clear()
+        found.update(now)
         return found
 
-    def until(self, group: Group, until_s: float) -> Iterator[bytes]:
-        """Return the instances of a group that were found by `until_s`, in the order of their keys."""
+    def until(self, group: Group, until_s: float, most: int) -> list[bytes]:
+        """Return instances of a group that were found by `until_s`; in the end each of them has its turn.
+
+        Args:
+            group: the group.
+            until_s: time on the monotonic clock, seconds.
+            most: how many to look at of those that are new, and of those that were returned before.
+        """
         found = self._found.get(group)
-        since_s = found.since_s if found is not None else {}
-        return iter(sorted(key for key, since in since_s.items() if since <= until_s))
+        return found.take(until_s, most) if found is not None else []

@@ -9,7 +9,6 @@ revive the instance. The master decides and tells the others, so that all sets s
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Final
 
 from engine.core.expressions import matches
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
+    from engine.runtime.pending import PendingWriters
     from engine.runtime.sets import NameSpaceData
     from engine.runtime.shared import SharedState
 
@@ -35,8 +35,8 @@ MAX_REMEMBERED: Final = 100_000
 """Lost writers remembered with the time of their loss; older ones share one time."""
 SAY_REJECTED_S: Final = 60.0
 """Seconds between two trace lines on samples of a group that were rejected or lost."""
-MAX_PURGED: Final = 5_000
-"""Instances of a group purged in one period at most."""
+MAX_LOOKED_AT: Final = 5_000
+"""Limit for the instances of a group looked at in one period, and for those looked at again."""
 INFINITE: Final = -1
 FOREVER_S: Final = float("inf")
 
@@ -51,16 +51,19 @@ class Housekeeping:
 
     Attributes:
         registered: writers with instances registered, besides the writers of the kept samples.
+        forgotten_ns: latest source time of an instance that was purged in this run, by group.
     """
 
-    def __init__(self, shared: SharedState) -> None:
+    def __init__(self, shared: SharedState, pending: PendingWriters) -> None:
         self._shared = shared
+        self._pending = pending
         self._writers: dict[bytes, tuple[Group, ...]] = {}
         self._gone_s: dict[bytes, float] = {}
         self._others_gone_s = shared.clock.monotonic()
         self._due_s = 0.0
         self._disposed = DisposedInstances()
         self.registered = Registered()
+        self.forgotten_ns: dict[Group, int] = {}
         self._lost: dict[Group, int] = {}
         self._tell_lost_s = 0.0
         self._rejected: dict[Group, tuple[GroupSet, int, int, float]] = {}
@@ -94,6 +97,7 @@ class Housekeeping:
         if now < self._due_s:
             return
         self._due_s = now + PERIOD_S
+        self._pending.work(now)
         self._tell_rejected(now)
         self._tell_lost(now)
         self._disposed.look(self._purgeable_groups(), now)
@@ -166,17 +170,17 @@ class Housekeeping:
             if description is None:
                 continue
             over_s = now - description.qos.cleanup_delay_ns / 1e9
-            found = self._disposed.until(group, min(settled_s, stored_s, over_s))
-            forgettable = (
-                key for key in found if not self._is_written(group, key, group_set.instance(key), over_s)
-            )
-            instances = tuple(
-                PurgedInstance(key, group_set.instance(key)[-1].digest)
-                for key in itertools.islice(forgettable, MAX_PURGED)
-            )
+            found = self._disposed.until(group, min(settled_s, stored_s, over_s), MAX_LOOKED_AT)
+            pending_ns = self._pending.since_ns(group) if found else FOREVER_NS
+            instances = []
+            for key in found:
+                history = group_set.instance(key)
+                is_awaited = history[-1].source_time_ns >= pending_ns
+                if not is_awaited and not self._is_written(group, key, history, over_s):
+                    instances.append(PurgedInstance(key, history[-1].digest))
             if instances:
-                self.purged(group, instances)
-                self._shared.core.purge(group, instances)
+                self.purged(group, tuple(instances))
+                self._shared.core.purge(group, tuple(instances))
 
     def _is_written(self, group: Group, key: bytes, history: Sequence[Sample], until_s: float) -> bool:
         """Whether an instance has, or had at `until_s`, a writer that did not unregister it."""
@@ -192,6 +196,10 @@ class Housekeeping:
         data, description = self._find(group)
         if data is None or description is None:
             return
+        group_set = data.working.groups.get(group)
+        if group_set is not None:
+            times = [one.source_time_ns for key, _ in instances for one in group_set.instance(key)[-1:]]
+            self.forgotten_ns[group] = max((*times, self.forgotten_ns.get(group, 0)))
         changes = [change for key, last in instances for change in data.purge(description, key, last)]
         for key, _ in instances:
             self.registered.forget(group, key)

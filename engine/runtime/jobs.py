@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import SampleRows
     from engine.store.backups import Replaced
-    from engine.store.interface import GroupChange, RememberedFellow
+    from engine.store.interface import GroupChange, Marks, RememberedFellow
 
 
 @dataclasses.dataclass(slots=True)
@@ -70,7 +70,7 @@ class MarksJob:
     """Marks of a stored set, such as its lineage."""
 
     name_space: str
-    marks: Mapping[str, str]
+    marks: Marks
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

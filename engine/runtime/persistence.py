@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from engine.runtime.backups import Report
     from engine.runtime.jobs import Job, Result
     from engine.store.backups import Replaced
-    from engine.store.interface import SetInfo, SetWriter, Store
+    from engine.store.interface import Marks, SetInfo, SetWriter, Store
 
 MAX_QUEUED_CHANGES: Final = 500_000
 BATCH_CHANGES: Final = 20_000
@@ -232,7 +232,7 @@ class Persistence:
             self._handed_over += 1
             self._jobs.append(SetJob(name_space, list(groups), wanted, mark, marks or {}, conversion, keeps))
 
-    def mark(self, name_space: str, marks: Mapping[str, str]) -> None:
+    def mark(self, name_space: str, marks: Marks) -> None:
         """Queue marks of a name-space."""
         with self._lock:
             self._handed_over += 1
@@ -281,6 +281,16 @@ class Persistence:
         self._backups.went_well()
         self._done(job, result)
         return True
+
+    def check(self) -> None:
+        """Notice that the store was taken away while there was nothing to do, and write all of it again."""
+        if not self._problem and self.is_idle:
+            try:
+                self._store.check_in_place()
+            except StoreError as error:
+                name = next(iter(self._store.name_spaces()), "")
+                if not (isinstance(error, StoreDamaged) and self._begin_anew(name, error)):
+                    self._refused(name, str(error))
 
     def _carry_out(self, job: Job, batch: list[GroupChange]) -> Result | None:
         match job:
@@ -440,7 +450,8 @@ class Persistence:
             self._jobs = left
             lost |= {job.name_space for job in left}
             self._overflowed |= lost
-            cause = f"{damage}; the file was put aside as {aside}, and all sets are rewritten"
+            aside = f"it was put aside as {aside}, and " if aside else ""
+            cause = f"{damage}; {aside}all sets are rewritten"
             self._results.append(Degraded(name_space, cause))
             self._results.extend(Recovered(name, rewrite=True) for name in sorted(lost))
             self._problem = ""

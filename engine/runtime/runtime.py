@@ -19,6 +19,7 @@ from engine.runtime.agreement import Agreement
 from engine.runtime.capture import CapturePath
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.jobs import Degraded, Recovered, SetStored, StoredGroups
+from engine.runtime.pending import PendingWriters
 from engine.runtime.ports import NoFilters
 from engine.runtime.serving import Serving
 from engine.runtime.shared import LEARNED, SharedState
@@ -89,9 +90,10 @@ class Runtime:
         self._injecting: dict[str, int] = {}
         self._away = set(settings.away)
         self.serving = Serving(shared)
-        self.housekeeping = Housekeeping(shared)
+        self.pending = PendingWriters(shared)
+        self.housekeeping = Housekeeping(shared, self.pending)
         self._capture = CapturePath(shared, self.serving, self.housekeeping.registered)
-        self.agreement = Agreement(shared)
+        self.agreement = Agreement(shared, self.pending)
         self._telling = Telling(shared)
         self.transfers = Transfers(
             shared, self.serving, self.housekeeping, self._telling, secret or os.urandom(16)

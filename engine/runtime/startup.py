@@ -12,6 +12,7 @@ from engine.core.settings import CoreSettings, StoredSet
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
 from engine.runtime.housekeeping import floor_mark
+from engine.runtime.pending import pending_writers
 from engine.runtime.shared import APART, ELEMENTS, LEARNED, LINE, LINEAGE, PART, ROLE, WANTED, WHOLE
 from engine.store.backups import REPLACED_MARK
 from engine.store.interface import DamageLog
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from engine.config.settings import Configuration
+    from engine.core.settings import PendingWriter
     from engine.dataset.groups import GroupDescription
     from engine.store.interface import OpenReport, Store
 
@@ -48,6 +50,8 @@ class StoredContent:
     """Fellows away at the end of the last run, by id, with the nanoseconds without them."""
     learned: tuple[NameSpace, ...] = ()
     """Name-spaces learned from fellows."""
+    pending: tuple[PendingWriter, ...] = ()
+    """Durable writers of clients that could still hand over samples."""
     replaced: dict[str, str] = dataclasses.field(default_factory=dict)
     """Notes of commands that replaced a set, those that have not been traced."""
     wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
@@ -61,11 +65,13 @@ def read_store(store: Store) -> StoredContent:
     stored: dict[str, StoredSet] = {}
     damage: dict[str, str] = {}
     away: dict[str, int] = {}
+    pending: dict[str, PendingWriter] = {}
     learned: list[NameSpace] = []
     replaced: dict[str, str] = {}
     wanted: dict[str, tuple[Element, ...]] = {}
     for name in store.name_spaces():
         away.update(_away(store.marks(name)))
+        pending |= {writer.id: writer for writer in pending_writers(store.marks(name))}
         learned += _learned(name, store.marks(name))
         wanted[name] = _elements(store.marks(name).get(WANTED, ""))
         writer = store.filling(name)
@@ -100,7 +106,18 @@ def read_store(store: Store) -> StoredContent:
             damage[name] = f"{log.count} damaged, first: {log.first[0]}"
         elif store.report.is_damaged:
             stored[name] = dataclasses.replace(stored[name], quality_ns=DAMAGED)
-    return StoredContent(store.report, sets, parts, stored, damage, away, tuple(learned), replaced, wanted)
+    return StoredContent(
+        store.report,
+        sets,
+        parts,
+        stored,
+        damage,
+        away,
+        tuple(learned),
+        tuple(pending.values()),
+        replaced,
+        wanted,
+    )
 
 
 def _learned(name: str, marks: Mapping[str, str]) -> list[NameSpace]:
@@ -167,6 +184,7 @@ def core_settings(
         away=found.away,
         stored={**lost, **found.stored},
         learned=found.learned,
+        pending=found.pending,
         wanted=found.wanted,
     )
 

@@ -128,6 +128,7 @@ class SimulatedNode:
             stored=found.stored,
             away=found.away,
             learned=found.learned,
+            pending=found.pending,
             wanted=found.wanted,
         )
         self.tracer = Tracer(self.clock.wall_ns, self.cluster.outputs_for(self), recent_level=Level.NONE)

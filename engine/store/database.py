@@ -22,7 +22,7 @@ _MAX_SET_ASIDE: Final = 100
 """Limit for damaged files that are kept under another name; then opening fails."""
 
 
-def open_database(path: Path, findings: list[str]) -> sqlite3.Connection:
+def open_database(path: Path, findings: list[str]) -> schema.Connection:
     """Connect; put aside a file that is not a readable database, because a fellow has the data."""
     try:
         return _probe(path)
@@ -31,7 +31,7 @@ def open_database(path: Path, findings: list[str]) -> sqlite3.Connection:
         return _probe(path)
 
 
-def _probe(path: Path) -> sqlite3.Connection:
+def _probe(path: Path) -> schema.Connection:
     connection = None
     try:
         connection = schema.connect(path)
@@ -52,12 +52,14 @@ def _probe(path: Path) -> sqlite3.Connection:
 
 
 def put_aside(path: Path) -> str:
-    """Rename a damaged database, which is not open, and its log; return the new name.
+    """Rename a damaged database, which is not open, and its log; return the new name, "" if it is gone.
 
     Raises:
         StoreFull: there is no space for another name.
         StoreFailed: it cannot be renamed, or too many were put aside before.
     """
+    if not path.exists():
+        return ""
     for number in range(1, _MAX_SET_ASIDE + 1):
         aside = path.with_name(f"{DAMAGED}{number}")
         if aside.exists():

@@ -356,13 +356,17 @@ class Store(Protocol):
         """Return the values remembered with `mark`."""
         ...
 
+    def check_in_place(self) -> None:
+        """Raise `StoreDamaged` if the medium was taken away while it was in use."""
+        ...
+
     def begin_anew(self) -> str:
         """Put a damaged medium aside and continue with one without sets; remembered values stay.
 
         Until each name-space has a complete set again, the next opening reports the loss.
 
         Returns:
-            The name of the damaged medium from now on.
+            The name of the damaged medium from now on; empty if it is gone.
 
         Raises:
             StoreError: it cannot be put aside, or this happened once since the opening.

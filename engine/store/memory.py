@@ -355,6 +355,9 @@ class MemoryStore:
         """Return the values remembered with `mark`."""
         return dict(self._medium.marks.get(name_space, {}))
 
+    def check_in_place(self) -> None:
+        """Do nothing: memory is not taken away."""
+
     def begin_anew(self) -> str:
         """Refuse: a medium in memory is never damaged as a whole."""
         raise StoreFailed("memory medium: it cannot be damaged as a whole")

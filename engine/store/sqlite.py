@@ -174,6 +174,7 @@ class SqliteStore:
             self._connection.execute("BEGIN IMMEDIATE")
             yield
             self._connection.execute("UPDATE node SET commits = commits + 1")
+            self.check_in_place()
             room = room_on_disk(self._connection, self._path)
             if not room.is_enough:
                 raise StoreFull(f"{self._path}: {room.free_bytes} bytes of space are too few")
@@ -182,20 +183,20 @@ class SqliteStore:
             with contextlib.suppress(sqlite3.Error):
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
-            known: StoreError | None = error if isinstance(error, StoreFull) else None
-            if isinstance(error, sqlite3.Error):
-                known = schema.typed(error, self._path)
-            if known is None:
-                raise
-            if isinstance(known, StoreFull):
+            known = schema.typed(error, self._path) if isinstance(error, sqlite3.Error) else None
+            if isinstance(known or error, StoreFull):
                 self._make_room()
-            if known is error:
+            if known is None:
                 raise
             raise known from error
         self._commits += 1
         self._ledger.write(StoreProgress(self._node_id, self._incarnation, self._commits))
         if not room.is_ample:
             self._make_room()
+
+    def check_in_place(self) -> None:
+        """Raise `StoreDamaged` if the file was removed or replaced."""
+        self._connection.check_in_place(self._path)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -427,7 +428,7 @@ class SqliteStore:
                 "UPDATE node SET incarnation = ?, commits = ?, closed = 0",
                 (self._incarnation, self._commits),
             )
-            for space, key, value in [*marks, *((space, MISSING, aside) for space in lost)]:
+            for space, key, value in [*marks, *((space, MISSING, aside or "the file") for space in lost)]:
                 write_marks(self._connection, space, {key: value})
             write_fellows(self._connection, fellows)
         return aside

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+import types
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.dds.client_protocol import extensions
@@ -10,7 +12,7 @@ from engine.dds.client_protocol.messages import RequestId, StateRequest, Time
 from engine.dds.errors import DdsTimeout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from engine.dds.client_protocol.messages import StateAnswer
     from ospltool.client.session import Session
@@ -20,6 +22,8 @@ HOLD_S: Final = 1.0
 GRACE_S: Final = 1.5
 """Further seconds in which an answer may come."""
 PAUSE_S: Final = 0.1
+
+_NOTHING: Final[Mapping[str, Any]] = types.MappingProxyType({})
 
 Answers = dict[bytes, "StateAnswer"]
 """Answers by the service's GUID prefix."""
@@ -65,17 +69,9 @@ def ask(
         blocks: binary additions to the request.
         values: additions to the request.
     """
-
-    def make(request: RequestId) -> StateRequest:
-        return StateRequest(
-            request,
-            topic,
-            tuple(partitions) or ("",),
-            servers,
-            Time.of_ns(round(hold_s * 1e9)),
-            {**extensions.pack(**(values or {})), **(blocks or {})},
-        )
-
+    make = state_request(
+        topic, partitions, hold_s=hold_s, servers=servers, blocks=blocks or {}, values=values or {}
+    )
     with session.lock:
         session.check()
         try:
@@ -98,6 +94,30 @@ def ask(
     finally:
         with session.lock:
             session.forget(number)
+
+
+def state_request(
+    topic: str,
+    partitions: Sequence[str],
+    *,
+    hold_s: float = 0.0,
+    servers: tuple[bytes, ...] = (),
+    blocks: Mapping[str, bytes] = _NOTHING,
+    values: Mapping[str, object] = _NOTHING,
+) -> Callable[[RequestId], StateRequest]:
+    """Return a function that makes a state request with its id; the arguments are those of `ask`."""
+
+    def make(request: RequestId) -> StateRequest:
+        return StateRequest(
+            request,
+            topic,
+            tuple(partitions) or ("",),
+            servers,
+            Time.of_ns(round(hold_s * 1e9)),
+            {**extensions.pack(**values), **blocks},
+        )
+
+    return make
 
 
 def pause(session: Session, deadline_s: float) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from cyclonedds.qos import Policy
 
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
 from engine.dds import abi
 from engine.dds.client_protocol import naming
 from engine.dds.client_protocol.naming import SampleName, SampleVerdict
@@ -21,6 +21,7 @@ from ospltool.client.asking import added, ask, name_of
 from ospltool.client.errors import Missing, Reason, counted
 from ospltool.client.journal import Journal, Recovery
 from ospltool.client.ledger import PendingQueue, PendingSample
+from ospltool.client.pending import JOURNAL_WAIT_S, MEMORY_WAIT_S, PendingNotice
 from ospltool.client.surveys import NamedQuestion, may_count, uncounted
 
 if TYPE_CHECKING:
@@ -155,6 +156,13 @@ class DurableWriter(Generic[_T]):
         if self.recovery.damaged_bytes or self.recovery.torn_bytes:
             _log.warning("journal %r: %s", str(journal), self.recovery)
         self._ledger = PendingQueue(self._partitions, wanted, max_samples, max_bytes, self._journal)
+        self._notice = PendingNotice(
+            client.session,
+            self._topic,
+            self._partitions,
+            self._journal.identity if self._journal else self._guid.hex(),
+            JOURNAL_WAIT_S if self._journal else MEMORY_WAIT_S,
+        )
         self._thread = threading.Thread(target=self._run, name="ospltool.durable", daemon=True)
         self._thread.start()
 
@@ -205,6 +213,9 @@ class DurableWriter(Generic[_T]):
                 if left_s <= 0:
                     raise self._not_stored()
                 self._changed.wait(left_s)
+            since_ns = self._since_ns()
+        self._notice.tell(since_ns)  # the application may end now, without closing this
+        with self._changed:
             self._tell_deleted()
 
     @property
@@ -357,18 +368,27 @@ class DurableWriter(Generic[_T]):
         try:
             while True:
                 with self._changed:
-                    while not (entries := self._ledger.first()) and not self._is_closing:
-                        self._changed.wait()
+                    while not ((entries := self._ledger.first()) or self._is_closing or self._notice.is_due):
+                        self._changed.wait(self._notice.left_s)
                     if self._is_closing:
-                        return
-                if not self._round(entries):
+                        break
+                    since_ns = self._since_ns()
+                if self._notice.is_due:
+                    self._notice.tell(since_ns)
+                if entries and not self._round(entries):
                     with self._changed:
                         if not self._is_closing:
                             self._changed.wait(PAUSE_S)
+            if not self._journal or not self._ledger:
+                self._notice.end()
         except Exception as error:  # callers of `write` must hear of it
             with self._changed:
                 self._fault = error
                 self._changed.notify_all()
+
+    def _since_ns(self) -> int:
+        """Return the source time of the earliest sample that is pending, or will be."""
+        return self._ledger.earliest_ns or time.time_ns()
 
     def _round(self, entries: Sequence[PendingSample]) -> bool:
         """Ask about the oldest samples and hand over missing ones; return whether that had any effect."""
@@ -432,7 +452,7 @@ class DurableWriter(Generic[_T]):
     def _hand_over(self, server: bytes, entries: Sequence[PendingSample]) -> int:
         """Give a node the samples that it missed; return how many it took."""
         taken = 0
-        for samples in _pieces([entry.sample for entry in entries]):
+        for samples in naming.pieces([entry.sample for entry in entries]):
             answers = ask(
                 self._session,
                 self._topic,
@@ -467,16 +487,3 @@ def _blocking_s(qos: Any) -> float:
     reliability = qos[Policy.Reliability]
     is_reliable = isinstance(reliability, Policy.Reliability.Reliable)
     return float(reliability.max_blocking_time) / 1e9 if is_reliable else 0.0
-
-
-def _pieces(samples: Sequence[Sample]) -> list[list[Sample]]:
-    """Split samples into pieces that fit into one message, or have one sample."""
-    pieces: list[list[Sample]] = []
-    size = 0
-    for sample in samples:
-        size += len(sample.payload) + len(sample.key)
-        if not pieces or size > naming.MAX_BLOCK_BYTES:
-            pieces.append([])
-            size = len(sample.payload) + len(sample.key)
-        pieces[-1].append(sample)
-    return pieces

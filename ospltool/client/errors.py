@@ -59,7 +59,8 @@ class Reason(enum.StrEnum):
     """Fewer nodes than wanted keep the topic and partition at all."""
     CANNOT_TELL = "the node cannot tell"
     """The writer's samples have no names, and no node has captured all of them since its start, or the node
-    has too many samples to compare. They may all be stored. A DurableWriter can tell."""
+    has too many samples to compare. They may all be stored. A DurableWriter can tell. Or they have names, and
+    the node has forgotten disposed instances of their topic that were as new: it may have had them."""
     UNDECIDED = "undecided"
     """The writer wrote while the nodes answered, so that counts cannot be compared. A DurableWriter can."""
 

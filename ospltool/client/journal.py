@@ -1,8 +1,9 @@
 """The journal of a DurableWriter: a file with the pending samples, which survives the process.
 
 Records with checksums are appended to the file: a head that names its owner, the samples, and marks of stored
-samples. When most of it is obsolete, a new file replaces it atomically. A torn record at the end is cut off;
-after damage in the middle the intact records count, and a copy of the file is kept. Both are reported.
+samples. When most of it is obsolete, a new file replaces it atomically; on a full disk the file is emptied
+where it is, if all of it is obsolete. A torn record at the end is cut off; after damage in the middle the
+intact records count, and a copy of the file is kept. Both are reported.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import secrets
 import struct
 import zlib
 from pathlib import Path
@@ -23,7 +25,7 @@ from engine.dds.client_protocol.naming import pack_samples, unpack_samples
 from ospltool.client.errors import JournalError, JournalInUse, JournalMismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from engine.dataset.sample import Sample
 
@@ -34,7 +36,8 @@ _WORTH: Final = 3
 _MAGIC: Final = b"\xa5DWJ"
 _FRAME: Final = struct.Struct("<4sIIc")
 _CHECKED: Final = struct.Struct("<Ic")
-_HEAD, _SAMPLE, _STORED = b"H", b"W", b"S"
+_HEAD, _IDENTITY, _SAMPLE, _STORED = b"H", b"I", b"W", b"S"
+_IDENTITY_BYTES: Final = 8
 _VERSION: Final = 1
 _MAX_RECORD: Final = 1 << 30
 
@@ -72,6 +75,7 @@ class Journal:
     Attributes:
         found: contents when it was opened.
         size: size of the file in bytes.
+        identity: names this journal to nodes, in every run.
 
     Raises:
         JournalInUse: another writer has it open.
@@ -82,6 +86,7 @@ class Journal:
     def __init__(self, path: Path, owner: dict[str, Any], *, sync: bool) -> None:
         self.path = path
         self._owner = {"version": _VERSION, **owner}
+        self.identity = secrets.token_hex(_IDENTITY_BYTES)
         self._sync = sync
         self.size = self._live_bytes = 0
         self._sizes: dict[bytes, int] = {}
@@ -128,7 +133,9 @@ class Journal:
         """
         new = self.path.with_name(self.path.name + ".new")
         frames = [(one.digest, _frame(_SAMPLE, pack_samples([one]))) for one in samples]
-        head = _frame(_HEAD, json.dumps(self._owner).encode())
+        head = _frame(_HEAD, json.dumps(self._owner).encode()) + _frame(
+            _IDENTITY, bytes.fromhex(self.identity)
+        )
         try:
             file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
@@ -137,9 +144,13 @@ class Journal:
                 new.replace(self.path)
             except BaseException:
                 os.close(file)
+                new.unlink(missing_ok=True)
                 raise
             _sync_directory(self.path.parent)
         except OSError as error:
+            if self._file >= 0 and not frames:
+                self._empty(head)
+                return
             raise JournalError(f"journal {self.path} cannot be written: {error.strerror}") from error
         if self._file >= 0:
             os.close(self._file)
@@ -147,6 +158,18 @@ class Journal:
         self._sizes, self._live_bytes = {}, 0
         for digest, frame in frames:
             self._add(digest, len(frame))
+
+    def _empty(self, head: bytes) -> None:
+        """Empty the file, of which nothing counts any more; that works on a full disk, too."""
+        os.ftruncate(self._file, 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        self.size, self._sizes, self._live_bytes = 0, {}, 0
+        self._write(head, sync=True)
+
+    @property
+    def has_room_inside(self) -> bool:
+        """Whether compacting gains at least as much room as it needs."""
+        return self.size > 2 * self._live_bytes
 
     def close(self) -> None:
         """Close the file and release its lock. Idempotent."""
@@ -167,6 +190,7 @@ class Journal:
             raise JournalMismatch(f"{self.path} is not a journal")
         if content and not read.records:
             raise JournalMismatch(f"{self.path} is not a journal: it has no readable record")
+        self.identity = read.identity or self.identity
         if read.owner and read.owner != self._owner:
             raise JournalMismatch(f"journal {self.path} belongs to {json.dumps(read.owner)}")
         copy = None
@@ -176,8 +200,32 @@ class Journal:
                 with contextlib.suppress(OSError):
                     copy.write_bytes(content)
         samples = list(read.samples.values())
-        self.compact(samples)
+        try:
+            self.compact(samples)
+        except JournalError:
+            if not content:
+                raise
+            self._go_on(samples, len(content) - read.torn_bytes)
         return samples, Recovery(len(samples), read.torn_bytes, read.damaged_bytes, copy)
+
+    def _go_on(self, samples: Sequence[Sample], size: int) -> None:
+        """Use the present file, because the disk has no room for a new one.
+
+        Args:
+            samples: its samples that are not stored.
+            size: bytes up to the end of its last intact record.
+        """
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            os.ftruncate(self._file, size)
+            os.lseek(self._file, size, os.SEEK_SET)
+        except OSError as error:
+            raise JournalError(f"journal {self.path} cannot be opened: {error.strerror}") from error
+        self.size = size
+        for sample in samples:
+            self._add(sample.digest, len(_frame(_SAMPLE, pack_samples([sample]))))
+        if not samples:
+            self.compact(samples)
 
     def _add(self, digest: bytes, size: int) -> None:
         self._sizes[digest] = size
@@ -201,6 +249,7 @@ class _Content:
     """The contents of a file."""
 
     owner: dict[str, Any] = dataclasses.field(default_factory=dict)
+    identity: str = ""
     samples: dict[bytes, Sample] = dataclasses.field(default_factory=dict)
     records: int = 0
     torn_bytes: int = 0
@@ -229,6 +278,8 @@ def _read(content: bytes) -> _Content:
 def _take(found: _Content, kind: bytes, body: bytes) -> None:
     if kind == _HEAD:
         found.owner = json.loads(body)
+    elif kind == _IDENTITY:
+        found.identity = body.hex() if len(body) == _IDENTITY_BYTES else ""
     elif kind == _SAMPLE:
         found.samples |= {sample.digest: sample for sample in unpack_samples(body)}
     elif kind == _STORED:

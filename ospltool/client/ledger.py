@@ -72,6 +72,8 @@ class PendingQueue:
         self.bytes = self.written = self.settled = 0
         self.last = 0
         self.deleted = 0
+        self._newest_ns = 0
+        self._is_ordered = True
         self._untold = 0
         self._untold_names: list[SampleName] = []
         for sample in journal.samples if journal else ():
@@ -79,6 +81,13 @@ class PendingQueue:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def earliest_ns(self) -> int | None:
+        """Earliest source time of a pending sample, nanoseconds since 1970 UTC; None without one."""
+        if self._is_ordered:
+            return next((entry.sample.source_time_ns for entry in self._entries.values()), None)
+        return min(entry.sample.source_time_ns for entry in self._entries.values())
 
     def has_room(self, size: int) -> bool:
         """Return whether a sample of a size may be added; a single one always may."""
@@ -98,12 +107,22 @@ class PendingQueue:
         if sample.digest in self._entries:
             return None
         if self._journal is not None:
-            self._journal.append(sample)
+            try:
+                self._journal.append(sample)
+            except JournalError:
+                if not self._journal.has_room_inside:
+                    raise
+                self._journal.compact([entry.sample for entry in self._entries.values()])
+                self._journal.append(sample)
         return self._put(sample)
 
     def _put(self, sample: Sample) -> PendingSample:
         self.written += 1
         self.last += 1
+        self._is_ordered = not self._entries or (
+            self._is_ordered and sample.source_time_ns >= self._newest_ns
+        )
+        self._newest_ns = sample.source_time_ns
         entry = self._entries[sample.digest] = PendingSample(sample, self.last)
         self.bytes += entry.size
         return entry

@@ -41,6 +41,8 @@ _REASONS: Final = {
     SampleVerdict.DELETED: Reason.DELETED,
 }
 
+_FORGOTTEN: Final = "they never arrived, or were disposed and forgotten"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Written:
@@ -109,17 +111,24 @@ class NamedQuestion:
         return {service: list(self._missing_at(state)) for service, state in answers.items()}
 
     def _missing_at(self, state: StateAnswer) -> Iterator[Missing]:
-        by_verdict: dict[SampleVerdict, list[SampleName]] = collections.defaultdict(list)
+        by_reason: dict[Reason, list[SampleName]] = collections.defaultdict(list)
+        values = added(state)
+        forgotten_ns = values.get("forgotten_ns")
+        forgotten_ns = forgotten_ns if isinstance(forgotten_ns, int) else 0
         for name, verdict in zip(self.names, self.verdicts(state), strict=True):
             if not verdict.is_kept:
-                by_verdict[verdict].append(name)
-        detail = printable(added(state).get("reason", ""))
-        for verdict, names in sorted(by_verdict.items()):
-            reason = _REASONS[verdict]
-            if not added(state).get("complete") and verdict is not SampleVerdict.DELETED:
-                reason = Reason.NOT_COMPLETE
-            first = tuple(sorted(names)[:MAX_SAID])
-            yield Missing(self.topic, name_of(state), reason, len(names), first, detail)
+                reason = _REASONS[verdict]
+                if not values.get("complete") and verdict is not SampleVerdict.DELETED:
+                    reason = Reason.NOT_COMPLETE
+                elif verdict is SampleVerdict.MISSING and name.source_time_ns <= forgotten_ns:
+                    reason = Reason.CANNOT_TELL
+                by_reason[reason].append(name)
+        detail = printable(values.get("reason", ""))
+        for reason, names in sorted(by_reason.items()):
+            said = _FORGOTTEN if reason is Reason.CANNOT_TELL else detail
+            yield Missing(
+                self.topic, name_of(state), reason, len(names), tuple(sorted(names)[:MAX_SAID]), said
+            )
 
 
 class CountedQuestion:

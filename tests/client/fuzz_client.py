@@ -8,7 +8,9 @@ import pathlib
 import tempfile
 from typing import TYPE_CHECKING, Final
 
+from engine.client_service.questions import parse_pending
 from engine.client_service.storage import StorageQuestion
+from engine.core import plain
 from engine.core.name_spaces import Group
 from engine.dataset.content import Expression, ExpressionFault, Undecodable
 from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
@@ -119,6 +121,13 @@ def _storage(data: bytes) -> None:
     StorageQuestion.parse(said, {})
 
 
+def _pending(data: bytes) -> None:
+    said = extensions.unpack({extensions.NAME: data})
+    request = StateRequest(_REQUEST, "T", ("p",), (), Time(0, 0), {})
+    writer = parse_pending(request, said)
+    json.dumps(plain.to_plain(writer))
+
+
 def _protocol() -> list[Target]:
     names = [naming.SampleName.of(each) for each in _SAMPLES]
     request = HistoryRequest(
@@ -177,6 +186,13 @@ def _protocol() -> list[Target]:
             "client-storage",
             [json.dumps({"version": 2, "writer": "77" * 16, "count": 3}).encode()],
             refusing(_storage, Malformed),
+            CHEAP,
+            damaged_json,
+        ),
+        Target(
+            "client-pending",
+            [json.dumps({"id": "77" * 16, "since_ns": 3, "wait_s": 86_400.0}).encode()],
+            refusing(_pending, Malformed),
             CHEAP,
             damaged_json,
         ),

@@ -11,6 +11,13 @@ import pytest
 from engine.dds.uri import cyclone_uri
 from tests.client.applications import ClientProgram, done
 from tests.client.places import ClientLab
+from tests.client.test_disposed_meanwhile import (
+    AT_ONCE,
+    COUNT,
+    check_none_alive,
+    dispose,
+    wait_until_forgotten,
+)
 from tests.integration.configurations import Settings
 from tests.integration.conftest import own_domain
 from tests.integration.lab import LEASE_S
@@ -43,18 +50,20 @@ class Hosts(ClientLab):
         self.network = network
         self.prefixes = {name: network.on(host) for name, host in NODES.items()}
 
-    def start_both(self, **options: Any) -> ClientProgram:
-        """Both nodes are complete, and match the writer of an application."""
+    def start_both(self, hears: tuple[str, ...] = tuple(NODES), **options: Any) -> ClientProgram:
+        """Both nodes are complete, and those that an application can hear match its writer."""
+        for name in NODES.keys() - set(hears):
+            self.network.part(NODES[name], WRITER)
         for name, priority in zip(NODES, (200, 100), strict=True):
             self.configure(name, Settings().with_priority(priority))
         self.start(*NODES)
         eyes = self.program("watch", prefix=self.prefixes["n2"])
         eyes.answer("ready")
-        self.eyes = Watch(ProgramSource(eyes))
-        self.eyes.check = self.check
-        self.eyes.wait_for("both are complete", lambda: self.eyes.are_complete(*NODES))
+        self.watch = Watch(ProgramSource(eyes))
+        self.watch.check = self.check
+        self.seen.wait_for("both are complete", lambda: self.seen.are_complete(*NODES))
         keeper = self.client_program("keeper", prefix=self.network.on(WRITER), **options)
-        done(keeper, matched=2)
+        done(keeper, matched=len(hears))
         return keeper
 
     def held(self, name: str) -> list[bytes]:
@@ -129,3 +138,22 @@ def test_a_writer_that_one_node_cannot_hear_is_confirmed_by_the_other_and_later_
     assert done(keeper, flush=30) == {}
     hosts.stop("n1", "n2")
     assert [len(set(hosts.held(name))) for name in NODES] == [20, 20]
+
+
+@pytest.mark.parametrize("hears", [("n1", "n2"), ("n2",)], ids=["both", "not_the_master"])
+def test_what_others_dispose_during_a_cut_does_not_come_back(hosts: Hosts, hears: tuple[str, ...]) -> None:
+    keeper = hosts.start_both(hears, nodes=len(hears), **AT_ONCE)
+    done(keeper, write=[0, COUNT])
+    assert done(keeper, flush=20) == {}
+    hosts.seen.wait_for("both have it", lambda: [hosts.seen.stored(name) for name in NODES] == [COUNT] * 2)
+    for name in hears:
+        hosts.network.part(NODES[name], WRITER)
+    done(keeper, write=[0, COUNT], value=7)
+    done(keeper, matched=0)
+    dispose(hosts, prefix=hosts.prefixes["n2"])
+    wait_until_forgotten(hosts, "n1", "n2", prefix=hosts.prefixes["n2"])
+    for name in hears:
+        hosts.network.reunite(NODES[name], WRITER)
+    done(keeper, matched=len(hears))
+    assert done(keeper, flush=30) == {}
+    check_none_alive(hosts, prefix=hosts.prefixes["n1"])

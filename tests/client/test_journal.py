@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -13,9 +16,12 @@ from hypothesis import strategies as st
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import naming
+from engine.dds.client_protocol.naming import SampleVerdict
 from ospltool.client import JournalError, JournalInUse, JournalMismatch
 from ospltool.client import journal as journal_module
 from ospltool.client.journal import Journal
+from ospltool.client.ledger import PendingQueue
+from tests.machine import small_disk
 
 OWNER = {"topic": "Reading", "type": "depot.Reading", "partitions": ["stock"]}
 
@@ -147,7 +153,7 @@ try:
     for number in range(1_000):
         journal.append(sample(number))
         kept += 1
-except JournalError as error:
+except JournalError:
     assert "cannot be written" in str(error)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 journal.append(sample(5_000))
@@ -168,6 +174,46 @@ def test_a_sample_that_the_disk_refuses_is_not_in_the_journal_and_harms_none_tha
     assert again.samples == [*(sample(number) for number in range(kept)), sample(5_000)]
     assert again.found.torn_bytes == again.found.damaged_bytes == 0
     again.close()
+
+
+def taken(journal: Journal) -> Iterator[Sample]:
+    """The samples that a journal takes until its disk is full."""
+    for number in range(1_000):
+        try:
+            journal.append(sample(number, 1_000))
+        except JournalError:
+            return
+        yield sample(number, 1_000)
+
+
+@pytest.mark.parametrize("stored", [0, 1, None], ids=["none", "one", "all"])
+def test_a_journal_on_a_full_disk_opens_and_takes_samples_again_when_it_can(
+    tmp_path: Path, stored: int | None
+) -> None:
+    """If all of it is obsolete its own room is enough; else it needs some room on the disk."""
+    with small_disk(tmp_path, "256k") as disk:
+        path = disk / "journal"
+        made = Journal(path, OWNER, sync=True)
+        kept = list(taken(made))
+        gone = kept[:stored]
+        made.stored([one.digest for one in gone])
+        identity = made.identity
+        made.close()
+        with contextlib.suppress(OSError):
+            (disk / "ballast").write_bytes(bytes(256 << 10))
+        assert shutil.disk_usage(disk).free == 0
+        again = Journal(path, OWNER, sync=True)  # the marks of what is stored did not all fit either
+        assert again.identity == identity
+        assert again.samples[-len(kept[len(gone) :]) or len(again.samples) :] == kept[len(gone) :]
+        queue = PendingQueue(("stock",), 1, 10_000, 1 << 20, again)
+        while first := queue.first():
+            queue.judge(first, [("n1", ("stock",), True, [SampleVerdict.STORED] * len(first))])
+        for number in range(2_000, 2_050):
+            queue.add(sample(number, 1_000))
+        again.close()
+        last = Journal(path, OWNER, sync=True)
+        assert last.samples == [sample(number, 1_000) for number in range(2_000, 2_050)]
+        last.close()
 
 
 names = st.builds(

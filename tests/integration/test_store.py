@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -224,6 +225,40 @@ def test_what_was_stored_before_the_disk_was_full_survives_a_kill(
     lab.kill("n1")
     assert shown >= 500
     assert len(disk_digests(lab, "n1")) >= shown
+
+
+# A store that is taken away.
+
+
+@pytest.mark.parametrize("taken", ["the file", "all files", "replaced"])
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+def test_a_store_that_is_taken_away_under_a_node_is_noticed_and_written_again(
+    lab: Lab, taken: str, *, busy: bool
+) -> None:
+    start_alone(lab)
+    lab.write({"count": 20, "time": 1_000})
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == 20)
+    store = lab.home("n1") / "store"
+    file = store / "store.sqlite"
+    if taken == "all files":
+        for one in list(store.iterdir()):
+            one.unlink()
+    elif taken == "the file":
+        file.unlink()
+    else:
+        copy = store / "copy"
+        shutil.copy(file, copy)
+        copy.replace(file)
+    count = 20
+    if busy:
+        count = 40
+        lab.write({"count": 20, "first": 20, "time": 2_000})
+    said = "the file was removed or replaced while it was in use"
+    trace = lab.home("n1") / "trace.log"
+    lab.seen.wait_for("it is told", lambda: said in trace.read_text(encoding="utf-8"))
+    lab.seen.wait_for("all is stored again", lambda: file.exists() and len(disk_digests(lab, "n1")) == count)
+    lab.kill("n1")
+    assert len(disk_digests(lab, "n1")) == count
 
 
 # No free disk at a start. Only a full file system will do: beyond a limit of the file size, writing fails as

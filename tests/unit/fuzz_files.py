@@ -18,6 +18,7 @@ import engine
 from engine.config import ConfigError, load_fleet, persistence
 from engine.core import plain
 from engine.core.name_spaces import Element
+from engine.core.settings import PendingWriter
 from engine.dataset.sample import make_sample
 from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.settings import SynchronizationSettings
@@ -28,6 +29,7 @@ from engine.persistence.service.store import DATABASE, connect
 from engine.runtime import startup
 from engine.runtime.monitor import NodePast
 from engine.runtime.past import Past
+from engine.runtime.pending import pending_writers
 from engine.store.backups import Replaced, replaced
 from engine.store.files import DATABASE as STORE
 from engine.store.files import LEDGER, LOCK, Lock, lock_holder
@@ -124,6 +126,7 @@ def _stores(scratch: pathlib.Path) -> list[Target]:
             [
                 Replaced("n1", 5, "why", 1, 2, "mark").to_mark().encode(),
                 json.dumps([plain.to_plain(Element("p*", "T"))]).encode(),
+                json.dumps(plain.to_plain(PendingWriter("7f", "T", ("p",), 7, 1.0))).encode(),
             ],
             _marks,
             CHEAP,
@@ -172,6 +175,7 @@ def _open_service(data: bytes) -> None:
 def _marks(data: bytes) -> None:
     mark = data.decode(errors="replace")
     replaced(mark)
+    pending_writers({"pending 7f": mark})
     with contextlib.suppress(plain.PlainFault):
         plain.from_json(tuple[Element, ...], mark)
 

@@ -150,6 +150,19 @@ def unpack_samples(block: bytes) -> list[Sample]:
     return found
 
 
+def pieces(samples: Sequence[Sample]) -> list[list[Sample]]:
+    """Split samples into pieces that fit into one message, or have one sample."""
+    pieces: list[list[Sample]] = []
+    size = 0
+    for sample in samples:
+        size += len(sample.payload) + len(sample.key)
+        if not pieces or size > MAX_BLOCK_BYTES:
+            pieces.append([])
+            size = len(sample.payload) + len(sample.key)
+        pieces[-1].append(sample)
+    return pieces
+
+
 def first_names(names: Sequence[SampleName]) -> int:
     """Return how many of the names fit into one question, at least one."""
     size = 0

@@ -20,8 +20,8 @@ from engine.store.backups import Replaced, replaced
 from engine.store.interface import MAX_BACKUPS, DamageLog, GroupChange, SetState
 from engine.store.memory import Medium, MemoryStore
 from engine.store.sqlite import SqliteStore
+from tests.machine import small_disk
 from tests.unit.store.making import description, sample, samples
-from tests.unit.store.test_store_faults import small_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

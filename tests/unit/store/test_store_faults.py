@@ -18,6 +18,7 @@ from engine.store.files import DATABASE
 from engine.store.interface import DamageLog, GroupChange, StoreFailed, StoreFull
 from engine.store.memory import Medium, MemoryStore
 from engine.store.opening import open_store
+from tests.machine import small_disk
 from tests.unit.store.making import description, sample, samples
 from tests.unit.store.writer_process import SPACE, content_after
 
@@ -69,21 +70,6 @@ def test_after_kill_9_the_acknowledged_state_or_the_next_is_there_whole(tmp_path
         next_was_there += found == content_after(acknowledged + 1)
         step = acknowledged + 1 + (found == content_after(acknowledged + 1))
     assert step > KILLS
-
-
-@contextlib.contextmanager
-def small_disk(directory: Path, size: str) -> Iterator[Path]:
-    """A file system that is soon full.
-
-    Mounting needs permission; without it the test is skipped, and the file-size limit below stands in.
-    """
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("mounting a small file system is not permitted here")
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", str(directory)], check=True)
 
 
 def append_until_refused(store: Store, start: int) -> int:
