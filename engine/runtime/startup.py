@@ -65,13 +65,11 @@ def read_store(store: Store) -> StoredContent:
     stored: dict[str, StoredSet] = {}
     damage: dict[str, str] = {}
     away: dict[str, int] = {}
-    pending: dict[str, PendingWriter] = {}
     learned: list[NameSpace] = []
     replaced: dict[str, str] = {}
     wanted: dict[str, tuple[Element, ...]] = {}
     for name in store.name_spaces():
         away.update(_away(store.marks(name)))
-        pending |= {writer.id: writer for writer in pending_writers(store.marks(name))}
         learned += _learned(name, store.marks(name))
         wanted[name] = _elements(store.marks(name).get(WANTED, ""))
         writer = store.filling(name)
@@ -107,17 +105,13 @@ def read_store(store: Store) -> StoredContent:
         elif store.report.is_damaged:
             stored[name] = dataclasses.replace(stored[name], quality_ns=DAMAGED)
     return StoredContent(
-        store.report,
-        sets,
-        parts,
-        stored,
-        damage,
-        away,
-        tuple(learned),
-        tuple(pending.values()),
-        replaced,
-        wanted,
+        store.report, sets, parts, stored, damage, away, tuple(learned), _pending(store), replaced, wanted
     )
+
+
+def _pending(store: Store) -> tuple[PendingWriter, ...]:
+    found = {one.id: one for name in store.name_spaces() for one in pending_writers(store.marks(name))}
+    return tuple(found.values())
 
 
 def _learned(name: str, marks: Mapping[str, str]) -> list[NameSpace]:
