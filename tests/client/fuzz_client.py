@@ -129,7 +129,6 @@ def _pending(data: bytes) -> None:
 
 
 def _protocol() -> list[Target]:
-    names = [naming.SampleName.of(each) for each in _SAMPLES]
     request = HistoryRequest(
         _REQUEST,
         "Observation",
@@ -182,6 +181,19 @@ def _protocol() -> list[Target]:
             refusing(_state, Malformed),
             CHEAP,
         ),
+        *_additions(),
+        Target(
+            "condition",
+            [each.encode() for each in CONDITIONS],
+            refusing(_condition, ExpressionFault),
+            CHEAP,
+        ),
+    ]
+
+
+def _additions() -> list[Target]:
+    names = [naming.SampleName.of(each) for each in _SAMPLES]
+    return [
         Target(
             "client-storage",
             [json.dumps({"version": 2, "writer": "77" * 16, "count": 3}).encode()],
@@ -198,12 +210,6 @@ def _protocol() -> list[Target]:
         ),
         Target("sample-names", [naming.pack_names(names)], refusing(naming.unpack_names, Malformed), CHEAP),
         Target("samples", [naming.pack_samples(_SAMPLES)], refusing(naming.unpack_samples, Malformed), CHEAP),
-        Target(
-            "condition",
-            [each.encode() for each in CONDITIONS],
-            refusing(_condition, ExpressionFault),
-            CHEAP,
-        ),
     ]
 
 
