@@ -149,7 +149,7 @@ def _protocol() -> list[Target]:
     )
     question = {
         **extensions.pack(version=2, writer="77" * 16, count=3),
-        naming.NAMES: naming.pack_names(names[:2]),
+        naming.NAMES: naming.pack_names(map(naming.SampleName.of, _SAMPLES[:2])),
         naming.SAMPLES: naming.pack_samples(_SAMPLES[:2]),
     }
     answer = {**extensions.pack(version=2, count=[1]), naming.VERDICTS: b"\1\6"}
