@@ -28,6 +28,8 @@ MAX_WRITERS: Final = 10_000
 """Limit for the known writers; further ones are not waited for."""
 MAX_TOLD: Final = 50
 """Limit for the groups that a heartbeat names; beyond it one entry stands for all."""
+SILENT_S: Final = 10.0
+"""Seconds after which a writer, which tells of itself each second, is silent."""
 STORED_NS: Final = 60_000_000_000
 """Change of a writer's time that is stored; a stored time that is too early keeps tombstones for longer."""
 _MARK: Final = "pending "
@@ -54,6 +56,7 @@ class PendingWriters:
         self._known = {writer.id: writer for writer in shared.settings.pending}
         self._stored = dict(self._known)
         self._heard_s = dict.fromkeys(self._known, now)
+        self._silent: set[str] = set()
 
     def heard(self, writer: PendingWriter) -> None:
         """Take what a writer tells of itself."""
@@ -61,6 +64,7 @@ class PendingWriters:
             return
         self._known[writer.id] = writer
         self._heard_s[writer.id] = self._shared.clock.monotonic()
+        self._silent.discard(writer.id)
         stored = self._stored.get(writer.id)
         if stored is None or not 0 <= writer.since_ns - stored.since_ns < STORED_NS:
             self._store(writer, json.dumps(plain.to_plain(writer)))
@@ -70,6 +74,7 @@ class PendingWriters:
         """Forget a writer that has nothing to hand over any more."""
         known = self._known.pop(writer, None)
         self._heard_s.pop(writer, None)
+        self._silent.discard(writer)
         if known is not None and self._stored.pop(writer, None) is not None:
             self._store(known, None)
 
@@ -81,12 +86,17 @@ class PendingWriters:
             self._shared.persistence.mark(name, {f"{_MARK}{writer.id}": text})
 
     def work(self, now: float) -> None:
-        """Give up writers that were silent for too long."""
+        """Tell of writers that have fallen silent, and give up those that were silent for too long."""
         for writer, heard_s in list(self._heard_s.items()):
-            if now - heard_s > self._known[writer].wait_s:
-                known = self._known[writer]
+            known, silent_s = self._known[writer], now - heard_s
+            if silent_s > known.wait_s:
                 self._shared.tracer.event("pending.given-up", writer=writer, topic=known.topic)
                 self.ended(writer)
+            elif silent_s > SILENT_S and writer not in self._silent:
+                self._silent.add(writer)
+                self._shared.tracer.event(
+                    "pending.silent", writer=writer, topic=known.topic, wait_ns=int(known.wait_s * 1e9)
+                )
 
     def told(self) -> tuple[Pending, ...]:
         """Return what heartbeats tell of them."""

@@ -153,7 +153,7 @@ try:
     for number in range(1_000):
         journal.append(sample(number))
         kept += 1
-except JournalError:
+except JournalError as error:
     assert "cannot be written" in str(error)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 journal.append(sample(5_000))

@@ -87,4 +87,5 @@ def test_a_silent_writer_is_waited_for_as_long_as_it_said() -> None:
     check_known(scenario, 2, 3)
     scenario.run(WAIT_S)
     check_known(scenario, 3)
-    assert [each["writer"] for each in scenario.traced("pending.given-up", "b")] == ["7f"]
+    for event in ("pending.silent", "pending.given-up"):
+        assert [each["writer"] for each in scenario.traced(event, "b")] == ["7f"]
