@@ -37,7 +37,7 @@ from engine.core.messages import (
 )
 from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import Alignee
-from engine.core.readers import choose_server, servers_of
+from engine.core.readers import choose_server
 from engine.core.states import LocalFault, Phase, ServiceState, Trigger, service_state
 
 if TYPE_CHECKING:
@@ -483,7 +483,7 @@ class DurabilityNode:
         state = self._context.states.get(reader.name_space)
         if state is None:
             return None
-        server = choose_server(servers_of(self._context, state), hosts)
+        server = choose_server(self._context.servers_of(state), hosts)
         is_ours = server == self._context.node
         return None if is_ours and not state.has(reader.elements) else server
 
