@@ -10,8 +10,7 @@ from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.simulator.network import Party
-from engine.simulator.node import SAMPLE
-from engine.simulator.wire import TAP_LEAST_S
+from engine.simulator.node import SAMPLE, TAP_LEAST_S
 
 if TYPE_CHECKING:
     import random
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 
     from engine.core.messages import ReaderKey
     from engine.dataset.sample import Sample
-    from engine.simulator.cluster import Cluster
-    from engine.simulator.node import SimulatedNode
+    from engine.simulator.node import SimulatedNode, Surroundings
     from engine.simulator.options import TopicPlan
 
 KEY_PREFIX: Final = b"\0\1\0\0key"
@@ -41,7 +39,7 @@ def describe(plan: TopicPlan) -> GroupDescription:
 class Application:
     """An application's process on one of the hosts."""
 
-    def __init__(self, cluster: Cluster, name: str, host: str) -> None:
+    def __init__(self, cluster: Surroundings, name: str, host: str) -> None:
         self.cluster = cluster
         self.name = name
         self.host = host
@@ -86,7 +84,7 @@ class Writer(Application):
     more.
 
     Args:
-        cluster: the cluster.
+        cluster: the system that it belongs to.
         name: name of the process.
         host: its host.
         rng: draws its random choices.
@@ -96,7 +94,7 @@ class Writer(Application):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Surroundings,
         name: str,
         host: str,
         rng: random.Random,
@@ -126,7 +124,7 @@ class Writer(Application):
             payload = b"\0\1\0\0" + guid[8:] + self._count.to_bytes(4) + bytes(size)
         wall_ns = self.cluster.clocks[self.host].wall_ns()
         record = CapturedSample(wall_ns, guid, status, key, payload)
-        self.cluster.written(self, description, record)
+        self.cluster.written(description, record)
         self._send(description, record)
         return record
 
@@ -231,7 +229,7 @@ class Reader(Application):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Surroundings,
         name: str,
         host: str,
         topic: str,

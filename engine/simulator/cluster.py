@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Final
 from engine.core.states import Phase, ServiceState
 from engine.simulator.applications import RandomWriter, Reader, Writer
 from engine.simulator.checkers import make_checkers
-from engine.simulator.checkers.base import Standing, Violation
+from engine.simulator.checkers.base import Standing
 from engine.simulator.faults import Faults
 from engine.simulator.ledger import WriteLedger
 from engine.simulator.log import ShortLog
 from engine.simulator.network import Network
 from engine.simulator.node import SimulatedNode
 from engine.simulator.options import Fault
-from engine.simulator.result import RunResult, Statistics
+from engine.simulator.result import RunResult, Statistics, Violation
 from engine.simulator.schedule import Schedule, SimulatedClock
 from engine.simulator.settling import difference, unsettled
 from engine.simulator.shared_codec import SharedCodec
+from engine.simulator.wire import SimulatedWire
 from engine.store.memory import Medium
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from engine.runtime.startup import StoredContent
     from engine.simulator.checkers.base import Checker
     from engine.simulator.options import SimulationOptions
+    from engine.store.interface import StoreError
     from engine.tracing.record import EventRecord
     from engine.tracing.tracer import Output
 
@@ -79,7 +81,7 @@ class Cluster:
         self.readers: dict[str, Reader] = {}
         self._whole_sets = 0
         self.all_readers: list[Reader] = []
-        self.log = ShortLog(self, show)
+        self.log = ShortLog(self.schedule, self.nodes, show)
         self._outputs = outputs
         self.ledger = WriteLedger()
         self._standings: dict[tuple[SimulatedNode, str], Standing] = {}
@@ -96,6 +98,10 @@ class Cluster:
     def outputs_for(self, node: SimulatedNode) -> Sequence[Output]:
         """Return the outputs for the trace of a run."""
         return self._outputs(node) if self._outputs else ()
+
+    def wire_for(self, node: SimulatedNode) -> SimulatedWire:
+        """Make the wire of a run."""
+        return SimulatedWire(self, node)
 
     def _make_nodes(self) -> None:
         rng, options = self.rng("nodes"), self.options
@@ -307,6 +313,10 @@ class Cluster:
 
     # Events of nodes.
 
+    def not_opened(self, node: SimulatedNode, error: StoreError) -> None:
+        """Take in that a node could not open its store; it tries again."""
+        self.log.line(node.name, "!", f"cannot start: {error}")
+
     def opened(self, node: SimulatedNode, found: StoredContent) -> None:
         """Take in that a node opened its store."""
         self.statistics.starts += 1
@@ -321,6 +331,11 @@ class Cluster:
         """Take in the loss of a node's disk."""
         for checker in self.checkers:
             checker.destroyed(node)
+
+    def rotted(self, node: SimulatedNode, name_space: str, digest: bytes) -> None:
+        """Take in a flipped bit of a sample on a node's disk."""
+        for checker in self.checkers:
+            checker.rotted(node, name_space, digest)
 
     def ended(self, node: SimulatedNode) -> None:
         """Take in the end of a node's run."""
@@ -381,7 +396,7 @@ class Cluster:
         for checker in self.checkers:
             checker.captured(node, records)
 
-    def written(self, writer: Writer, description: GroupDescription, record: CapturedSample) -> None:
+    def written(self, description: GroupDescription, record: CapturedSample) -> None:
         """Take in a sample that an application wrote."""
         self.statistics.written += 1
         self.statistics.written_bytes += len(record.payload)
