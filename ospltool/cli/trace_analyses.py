@@ -168,7 +168,7 @@ def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[E
         raise CommandError(f"--engine {engine!r}: choose duckdb or spark", Exit.USAGE)
     with errors():
         from ospltool.forensics.case import CaseEvidence, is_case
-        from ospltool.forensics.evidence import RawEvidence
+        from ospltool.forensics.raw import RawEvidence
 
         cases = [name for name in names if is_case(name)]
         if not cases and engine == "spark":
@@ -183,7 +183,7 @@ def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[E
             )
         with needs_analytics():
             from ospltool.analytics.case import open_case
-            from ospltool.analytics.engines import open_engine
+            from ospltool.analytics.opening import open_engine
             from ospltool.forensics.keeping import kept_in
 
             case = open_case(pathlib.Path(cases[0]))

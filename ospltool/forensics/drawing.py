@@ -13,7 +13,7 @@ from ospltool.trace.views.times import clock
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ospltool.trace.meaning.sizes import SetSize
+    from ospltool.trace.meaning.fact_kinds import SetSize
     from ospltool.trace.views.conversation import Conversation
 
 WIDTH: Final = 960

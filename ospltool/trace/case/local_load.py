@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from ospltool.analytics.case import CaseError, RecordWriter, is_case_directory, write_meta, write_table
+from ospltool.analytics.case import CaseError, RecordWriter, write_meta, write_table
 from ospltool.analytics.contract import Detail, Table, schema
 from ospltool.trace.case.columnar import ColumnarPart, piece_of_records, piece_of_trace
 from ospltool.trace.meaning.catalogue import Product, catalogue, pattern_text
@@ -74,34 +74,6 @@ class LoadCounts:
     def total(self) -> Loaded:
         """Counts of all sources together."""
         return sum((loaded for _, loaded in self.sources), Loaded())
-
-
-def load(
-    sources: Sequence[TraceFile],
-    target: pathlib.Path,
-    detail: Detail = Detail.FULL,
-    *,
-    processes: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> LoadCounts:
-    """Load sources into a new case, or add their new records to a case (see `adding`).
-
-    Args:
-        sources: files to load.
-        target: directory of the case; a case is added to, otherwise it must not exist.
-        detail: columns to fill.
-        processes: number of processes; by default one for each core.
-        progress: called with the bytes done and the bytes of all files.
-
-    Raises:
-        CaseError: the target exists and is not a case, or cannot be written.
-        SourceError: a source cannot be read.
-    """
-    if is_case_directory(target):
-        from ospltool.trace.case.adding import add
-
-        return add(sources, target, detail, processes=processes, progress=progress)
-    return make_case(sources, target, detail, processes=processes, progress=progress)
 
 
 def make_case(

@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.meaning.catalogue import Template, catalogue
+from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Template, catalogue
 from ospltool.trace.meaning.matcher import Matcher, matcher
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.headers import LONGEST, RecordHeader, headers, is_time
 from ospltool.trace.reading.record import (
     LEVELS,
     NO_FIELDS,
-    UNKNOWN_LEVEL,
     RecordKind,
     TimeBase,
     TraceRecord,

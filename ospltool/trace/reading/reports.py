@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from typing import IO, TYPE_CHECKING, Final
 
+from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL
 from ospltool.trace.reading.headers import is_time
-from ospltool.trace.reading.record import UNKNOWN_LEVEL, RecordKind, TimeBase, TraceRecord
+from ospltool.trace.reading.record import RecordKind, TimeBase, TraceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
