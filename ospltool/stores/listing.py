@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from engine.dataset.sample import Sample
-    from ospltool.stores.copying import CopyReport
     from ospltool.stores.counting import GroupCount
     from ospltool.stores.describe import Counted, DescribedInstance, DescribedSample
     from ospltool.stores.model import GroupFacts, SetFacts, StoreFacts
@@ -235,14 +234,3 @@ def shown_value(one: DescribedSample) -> dict[str, Any]:
         "problem": one.problem,
         "payload": one.sample.payload,
     }
-
-
-def copied_text(report: CopyReport) -> Iterator[str]:
-    """Render the result of copying a set."""
-    yield f"name-space {visible(report.name_space)}: set {report.version} of {visible(report.target)}"
-    rows = [(f"{g.partition}.{g.topic}", g.read, g.stored, g.beyond_depth) for g in report.groups]
-    header = ("GROUP", "READ", "STORED", "BEYOND DEPTH")
-    yield from (f"  {line}" for line in table(header, rows).splitlines())
-    yield from (f"  left out, damaged: {visible(damage)}" for damage in report.damage)
-    if report.kept:
-        yield "  the set of before is kept"
