@@ -64,7 +64,9 @@ class ConsoleApp(Console):
     """The console over one feed.
 
     `on_idle` is called at every tick in the thread of the console; when it returns False the console ends.
-    Without `timer`, nothing moves until `tick` is called: tests decide what time it is.
+    Without `timer`, nothing moves until `tick` is called: tests decide what time it is. `title` is that of
+    the console, `theme` a name of `themes.ALL`, and `notify` a command that runs for every new severe
+    incident; empty for none.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

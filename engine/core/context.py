@@ -22,7 +22,10 @@ MAX_QUEUED: Final = 100_000
 
 
 class Context:
-    """The shared state of one node's core."""
+    """The shared state of one node's core.
+
+    `wall_offset_ns` is the wall clock minus the monotonic clock, in nanoseconds.
+    """
 
     def __init__(self, settings: CoreSettings, wall_offset_ns: int, now: float) -> None:
         self.settings = settings

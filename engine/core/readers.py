@@ -90,6 +90,7 @@ class ReaderTable:
 
         A process that returns from a network cut counts as served if it was served before. `not_before_s` is
         set if fellows that are coming back may know who serves the reader: it waits for them until then.
+        `hosts` are the unicast addresses of its host.
         """
         known = reader in self._hosts
         self._hosts[reader] = hosts

@@ -77,7 +77,7 @@ class Texts:
     __slots__ = ("begin", "ends", "size")
 
     def __init__(self, begin: int, count: int, lengths: Sequence[int]) -> None:
-        """Take the lengths of all, or one length for all."""
+        """Take the lengths of all `count` strings, or one length for all."""
         self.begin = begin
         self.size = lengths[0] if len(lengths) == 1 else -1
         self.ends: Sequence[int] = ()

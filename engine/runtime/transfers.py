@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Transfers:
-    """The streams of a runtime, in both directions.
+    """The streams of a runtime, in both directions. The secret of this node makes the salts of comparisons.
 
     Attributes:
         steps: comparisons under way.
@@ -146,7 +146,7 @@ class Transfers:
         return number + self._sent.to_bytes(4)
 
     def sent(self, name_space: str, fellows: tuple[str, ...], samples: int, bytes_sent: int) -> None:
-        """Take the result of `Wire.send_stream`; no bytes mean that it broke off."""
+        """Take the result of `Wire.send_stream` to some fellows; 0 `bytes_sent` mean that it broke off."""
         for target in self._joint.pop((name_space, fellows), ()):
             if not bytes_sent:
                 fellow = self._shared.core.name_of(target.node)

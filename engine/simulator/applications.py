@@ -37,7 +37,7 @@ def describe(plan: TopicPlan) -> GroupDescription:
 
 
 class Application:
-    """An application's process on one of the hosts."""
+    """An application's process on one of the hosts. The name is in the log, too."""
 
     def __init__(self, cluster: Surroundings, name: str, host: str) -> None:
         self.cluster = cluster
@@ -116,7 +116,10 @@ class Writer(Application):
         self._taps: dict[SimulatedNode, tuple[int, float]] = {}
 
     def write(self, topic: int, status: int, number: int, size: int = 0) -> CapturedSample:
-        """Write, dispose or unregister the instance `number`, up to 65,535, of the planned topic `topic`."""
+        """Write, dispose or unregister the instance `number`, up to 65,535, of the planned topic `topic`.
+
+        The payload of a write is `size` bytes longer than the least.
+        """
         guid, description = self._endpoints[topic]
         self._count += 1
         key = payload = KEY_PREFIX + number.to_bytes(1 if number < 256 else 2)
@@ -221,6 +224,8 @@ class RandomWriter(Writer):
 
 class Reader(Application):
     """A process with one durable reader, a late joiner.
+
+    Its name and host are those of the process, `participant` is its id.
 
     Attributes:
         seen_by: the nodes that see it, with their runs.

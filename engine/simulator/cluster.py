@@ -277,7 +277,10 @@ class Cluster:
         return (rng.randrange(len(plan.topics)),) if rng.random() < plan.narrow else ()
 
     def open_writer(self, host: str, depth: int = 0, topics: Sequence[int] = ()) -> Writer:
-        """Start another process on a host, which need not be a node's; it writes on request."""
+        """Start another process on a host, which need not be a node's; it writes on request.
+
+        `depth` and `topics` are as for `Writer`.
+        """
         rng = self._next_writer()
         self.clocks.setdefault(host, SimulatedClock(self.schedule))
         writer = Writer(self, f"app{self._started_writers}", host, rng, depth, topics)
@@ -297,7 +300,7 @@ class Cluster:
         self._begin_reader(rng.choice(self.nodes).name, topic.topic, partitions, participant)
 
     def open_reader(self, host: str, topic: str, *partitions: str) -> Reader:
-        """Start a process with a durable reader on a host."""
+        """Start a process with a durable reader on a host. Its partitions may be expressions."""
         return self._begin_reader(host, topic, partitions, self._next_reader().randbytes(16).hex())
 
     def _next_reader(self) -> random.Random:
@@ -418,7 +421,7 @@ class Cluster:
                 checker.committed(node, transaction)
 
     def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], samples: int) -> None:
-        """Take in that a node begins to send a set."""
+        """Take in that a node begins to send a set to fellows."""
         assert node.runtime is not None
         data = node.runtime.spaces[name_space].working
         size = sum(group.payload_bytes for group in data.groups.values())
@@ -431,7 +434,7 @@ class Cluster:
             checker.streaming(node, name_space, fellows, size)
 
     def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
-        """Take in that a node begins to serve a late joiner."""
+        """Take in that a node begins to serve a late joiner. It gets the whole set, or a difference."""
         self.statistics.deliveries += 1
         for checker in self.checkers:
             checker.serving(node, reader, whole=whole)

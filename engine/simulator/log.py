@@ -74,7 +74,7 @@ class ShortLog:
         self._put(f"#   virtual s  UTC              nodes ({names})")
 
     def line(self, who: str, sign: str, text: str) -> None:
-        """Add a line."""
+        """Add a line: who did something, the sign for its kind, and the text."""
         schedule = self._schedule
         seconds, nanoseconds = divmod(schedule.true_ns, 1_000_000_000)
         utc = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC)

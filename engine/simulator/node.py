@@ -308,7 +308,10 @@ class SimulatedNode:
                 self._be_busy()
 
     def run_later(self, delay_s: float, task: Callable[..., None], *arguments: object) -> None:
-        """Add an input after a delay, if this run still lasts then."""
+        """Add an input after a delay, if this run still lasts then.
+
+        The input calls `task` with the arguments.
+        """
         self.cluster.schedule.after(delay_s, self._later, self.run, task, arguments)
 
     def _later(self, run: int, task: Callable[..., None], arguments: tuple[object, ...]) -> None:

@@ -50,7 +50,7 @@ class SimulatedSystem(Surroundings, Protocol):
         """Take in a flipped bit of a sample on a node's disk."""
 
     def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], samples: int) -> None:
-        """Take in that a node begins to send a set."""
+        """Take in that a node begins to send a set to fellows."""
 
     def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
-        """Take in that a node begins to serve a late joiner."""
+        """Take in that a node begins to serve a late joiner. It gets the whole set, or a difference."""

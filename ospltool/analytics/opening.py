@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def open_engine(case: Case, engine: str, master: str) -> Engine:
-    """Open the engine with a name (`duckdb` or `spark`) for a case.
+    """Open the engine with a name (`duckdb` or `spark`) for a case. Spark runs on `master`.
 
     Raises:
         AnalyticsMissingError: it is not installed.

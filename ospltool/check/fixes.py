@@ -44,7 +44,7 @@ class Outcome:
 def fix(deployments: Iterable[DeploymentInput], choice: Choice, *, unsafe: bool) -> Outcome:
     """Compute all fixes of the chosen rules, without writing files.
 
-    A fix that would break its file is skipped.
+    A fix that would break its file is skipped, and without `unsafe` one that may change the meaning.
     """
     inputs = list(deployments)
     contents: dict[str, bytes] = {}

@@ -157,7 +157,10 @@ def anomalies(
 
 @contextlib.contextmanager
 def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[Evidence]:
-    """Open a case (with a query engine) or files for an analysis; turn their faults into command errors."""
+    """Open a case (with a query engine) or files for an analysis; turn their faults into command errors.
+
+    `names` are those of a case or of files; Spark runs on `master`.
+    """
     from ospltool.cli.sql import needs_analytics
     from ospltool.trace.reading import damage
 

@@ -75,6 +75,12 @@ class Evidence(Protocol):
 def window_of(evidence: Evidence, since: str | None, until: str | None, nodes: Sequence[str]) -> Window:
     """Return the window that a user names.
 
+    Args:
+        evidence: where nodes and the first record are looked up.
+        since: earliest time, absolute or relative to the first record; None for the beginning.
+        until: latest time; None for the end.
+        nodes: names of nodes; empty for all.
+
     Raises:
         TimeError: a time is malformed.
         SourceError: there is no such node.

@@ -107,6 +107,8 @@ def facts_through_a_case(
 ) -> TraceFacts:
     """Collect the facts from files through a case that is deleted afterwards.
 
+    Window, `skews` and `with_waits` are as for `Evidence.facts`.
+
     Raises:
         SourceError: a source cannot be read, or there is no room for the case.
     """

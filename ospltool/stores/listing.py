@@ -113,7 +113,10 @@ def _count_value(count: GroupCount) -> dict[str, Any]:
 
 
 def verified_text(name: str, one: Counted, problems: Sequence[str]) -> Iterator[str]:
-    """Render the text of `store verify` for a set."""
+    """Render the text of `store verify` for a set.
+
+    `name` is that of the store, `problems` are what the check found besides damaged samples.
+    """
     sound = "NOT SOUND" if problems or one.damage.count else "sound"
     where = f"{name}, set {one.facts.number} ({one.facts.name_space or '?'})"
     yield f"{visible(where)}: {sound}, {one.samples} samples"
@@ -124,7 +127,10 @@ def verified_text(name: str, one: Counted, problems: Sequence[str]) -> Iterator[
 
 
 def instances_text(found: Sequence[DescribedInstance], total: int, *, samples: bool) -> Iterator[str]:
-    """Render the text of `store ls`."""
+    """Render the text of `store ls`.
+
+    `total` is the number of instances before the limit; with `samples` every sample has a line.
+    """
     yield from (_sample_lines(found) if samples else _instance_lines(found))
     if total > len(found):
         yield f"... and {total - len(found)} more instances; --limit shows more"
@@ -189,7 +195,7 @@ def sample_value(sample: Sample) -> dict[str, Any]:
 
 
 def whole_value(sample: Sample, fields: object, problem: str) -> dict[str, Any]:
-    """Convert a sample with its content (fields, or why there are none) to JSON values, as in exports."""
+    """Convert a sample with its content (fields, or the problem with them) to JSON values, as in exports."""
     return {
         "key": sample.key,
         "source_time_ns": sample.source_time_ns,

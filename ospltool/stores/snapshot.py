@@ -263,7 +263,7 @@ def _table(
 def write_description(
     directory: Path, facts: StoreFacts, sets: list[SetFacts], written: SnapshotResult
 ) -> None:
-    """Write the description of a snapshot."""
+    """Write the description of a snapshot into its directory."""
     described: dict[str, Any] = {
         "path": facts.path,
         "format": facts.format.value,

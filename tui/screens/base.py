@@ -112,7 +112,7 @@ class OpsScreen(Screen[None]):
             self.set_focus(next(others, here))
 
     def fill(self, selector: str, lines: list[Line], height: int | None = None) -> None:
-        """Show lines in a part of this screen that is as high as they are, or as `height` says."""
+        """Show lines in the part of this screen at `selector`, as high as they are, or as `height` says."""
         widget = self.query_one(selector, Lines)
         set_height(widget, len(lines) if height is None else height)
         widget.show(lines)

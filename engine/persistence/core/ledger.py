@@ -100,7 +100,10 @@ class SubscriptionLedger:
         return number in self._done.get(writer, ())
 
     def has(self, member: str, writer: str, number: int) -> bool:
-        """Whether a member, or the quorum, has acknowledged a sample, so that the member need not get it."""
+        """Whether a member, or the quorum, has acknowledged a sample, so that the member need not get it.
+
+        The sample is the one with this number of its writer.
+        """
         return self.is_done(writer, number) or number in self._members.get(member, {}).get(writer, ())
 
     def members(self) -> dict[str, int]:

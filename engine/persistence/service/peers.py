@@ -256,7 +256,7 @@ class Peers:
         return peer.link.restart()
 
     def send(self, guid: bytes, kind: str, body: bytes) -> None:
-        """Send a message if the link is up."""
+        """Send a message of a kind to the service `guid` if the link is up; a too large body is counted."""
         peer = self._peers.get(guid)
         if len(body) > MAX_MESSAGE_BYTES:
             self.oversized += 1

@@ -125,7 +125,7 @@ class LackingSamples:
         self._known: dict[tuple[str, str], tuple[float, bytes, Words]] = {}
 
     def keep(self, name_space: str, fellow: str, salt: bytes, lacking: Words) -> None:
-        """Keep identities that a fellow has and this node lacks."""
+        """Keep identities that a fellow has and this node lacks. The identities were computed with `salt`."""
         self._known.pop((name_space, fellow), None)
         if 0 < len(lacking) <= MAX_LACKING_IDENTITIES:
             self._known[name_space, fellow] = self._clock.monotonic(), salt, lacking

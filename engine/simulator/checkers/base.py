@@ -90,7 +90,7 @@ class Checker:
         """Take in that a node begins to send `size` bytes of samples to each of some fellows."""
 
     def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
-        """Take in that a node begins a delivery to a late joiner."""
+        """Take in that a node begins a delivery to a late joiner. It gets the whole set, or a difference."""
 
     def destroyed(self, node: SimulatedNode) -> None:
         """Take in the loss of the disk of a node that is down."""

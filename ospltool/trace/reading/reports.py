@@ -61,7 +61,7 @@ def read_reports(stream: IO[bytes], source: TraceFile) -> Iterator[TraceRecord]:
 
 
 def read_report(raw: bytes, source: TraceFile, offset: int) -> TraceRecord:
-    """Parse one report: the bytes from its line of `=` to the next."""
+    """Parse one report: the raw bytes from its line of `=` to the next."""
     text = raw.replace(b"\0", b"").decode("utf-8", "surrogateescape").replace("\r\n", "\n")
     body = text.partition("\n")[2] if text.startswith("====") else text
     sections = _SECTION.split(body)
