@@ -10,7 +10,7 @@ from engine.core.states import Phase, ServiceState
 from engine.simulator.applications import RandomWriter, Reader, Writer
 from engine.simulator.checkers import make_checkers
 from engine.simulator.checkers.base import Standing
-from engine.simulator.faults import Faults
+from engine.simulator.faults import FaultInjector
 from engine.simulator.ledger import WriteLedger
 from engine.simulator.log import ShortLog
 from engine.simulator.network import Network
@@ -88,7 +88,7 @@ class Cluster:
         self._started_writers = 0
         self._is_over = False
         self._make_nodes()
-        self.faults = Faults(self, self.rng("faults"))
+        self.faults = FaultInjector(self, self.rng("faults"))
         self.checkers: list[Checker] = make_checkers(self)
 
     def rng(self, purpose: str) -> random.Random:

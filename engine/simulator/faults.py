@@ -27,7 +27,7 @@ ROLL_PATIENCE_S: Final = 15.0
 _DELICATE: Final = (Phase.INJECT, Phase.COLLECT, Phase.ALIGN, Phase.MERGE, Phase.COMPLETE)
 
 
-class Faults:
+class FaultInjector:
     """Chooses faults at random and carries them out."""
 
     def __init__(self, cluster: SimulatedSystem, rng: random.Random) -> None:

@@ -24,7 +24,7 @@ Numbers = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Terms:
+class SubscriptionTerms:
     """The registration of a name; a higher one replaces a lower one with all its acknowledgements.
 
     Attributes:
@@ -54,7 +54,7 @@ class LedgerState:
     """
 
     name: str
-    terms: Terms
+    terms: SubscriptionTerms
     quorum: int
     done: Numbers = ()
     members: tuple[tuple[str, Numbers], ...] = ()
@@ -76,12 +76,12 @@ class SubscriptionLedger:
         refused: acknowledgements of members beyond the bound.
     """
 
-    def __init__(self, name: str, quorum: int, terms: Terms | None = None) -> None:
+    def __init__(self, name: str, quorum: int, terms: SubscriptionTerms | None = None) -> None:
         if quorum < 1:
             raise ValueError(f"the quorum of durable subscription '{name}' is {quorum}; the least is 1")
         self.name = name
         self.quorum = quorum
-        self.terms = terms or Terms()
+        self.terms = terms or SubscriptionTerms()
         self.forgotten = 0
         self.refused = 0
         self._done: dict[str, set[int]] = {}
