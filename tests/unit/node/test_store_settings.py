@@ -13,7 +13,7 @@ import pytest
 from engine.dataset.dataset import DataSet
 from engine.dataset.rows import SampleRows
 from engine.dds.activity import ThreadActivities
-from engine.node.capture import CaptureDrain
+from engine.node.capture_drain import CaptureDrain
 from engine.node.disk import Disk, Pace
 from engine.store.files import DATABASE
 from engine.store.interface import GroupChange
