@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
 from textual import events
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from ospltool.health.health import Health
 from ospltool.health.system import Source, System
-from ospltool.live.feed import Feed, TimeTravel
+from ospltool.live.feed import Feed
 from ospltool.live.model import SystemModel
 from tui import commands, confirmation, export, glyphs, themes
 from tui.alarm import Alarm
 from tui.cells import Line, Span, Tone
+from tui.console import Command, CommandFault, Console
 from tui.glyphs import Glyphs
 from tui.operator import Operator
 from tui.screens.base import OpsScreen
@@ -54,17 +54,19 @@ MESSAGE_TICKS: Final = 40
 
 
 EXPORT: Final = (
-    commands.Command(
+    Command(
         "export", "FORMAT [FILE]", "json or csv of the system, svg of the screen, to a new file", export.run
     ),
 )
 
 
-class ConsoleApp(App[int]):
+class ConsoleApp(Console):
     """The console over one feed.
 
     `on_idle` is called at every tick in the thread of the console; when it returns False the console ends.
-    Without `timer`, nothing moves until `tick` is called: tests decide what time it is.
+    Without `timer`, nothing moves until `tick` is called: tests decide what time it is. `title` is that of
+    the console, `theme` a name of `themes.ALL`, and `notify` a command that runs for every new severe
+    incident; empty for none.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -137,21 +139,6 @@ class ConsoleApp(App[int]):
         self.push_screen("overview")
         if self._ticking:
             self.set_interval(TICK_S, self.tick)
-
-    @property
-    def feed(self) -> Feed:
-        """The feed of the shown system."""
-        return self.systems.shown.feed
-
-    @property
-    def model(self) -> SystemModel:
-        """The model of the shown system."""
-        return self.systems.shown.model
-
-    @property
-    def health(self) -> Health:
-        """The health of the shown system."""
-        return self.systems.shown.health
 
     def tick(self) -> None:
         """Poll once and show what changed, a large system less often; ages move on once a second."""
@@ -304,7 +291,7 @@ class ConsoleApp(App[int]):
         """Carry out a line of the command line."""
         try:
             commands.run(self, line)
-        except commands.CommandFault as fault:
+        except CommandFault as fault:
             self.say(str(fault))
 
     def on_key(self, event: events.Key) -> None:
@@ -334,11 +321,6 @@ class ConsoleApp(App[int]):
         self.refresh_all()
 
     # Time travel, where the feed can.
-
-    @property
-    def travel(self) -> TimeTravel | None:
-        """The feed, if the console controls its time."""
-        return self.feed if isinstance(self.feed, TimeTravel) else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Allow keys for winding only in recordings and simulations."""

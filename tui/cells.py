@@ -66,6 +66,7 @@ def fit_line(line: Line, width: int, *, right: bool = False, glyphs: Glyphs = UN
     """Fit the line into exactly `width` cells, with every control character made visible.
 
     All drawn text passes through here, so no control sequence from a file or a network reaches the terminal.
+    With `right`, a short line goes to the right.
     """
     line = tuple(Span(text.visible(span.text, ascii_only=glyphs is ASCII), span.tone) for span in line)
     length = sum(cell_len(span.text) for span in line)

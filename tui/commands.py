@@ -2,55 +2,37 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from ospltool.live.moments import moment_of
 from ospltool.live.recording import RecordingFault
 from tui import themes
+from tui.console import Command, CommandFault, Console
 from tui.viewmodel.base import Subject
 
-if TYPE_CHECKING:
-    from tui.app import ConsoleApp
 
-
-class CommandFault(Exception):
-    """A command that cannot be carried out; the text is for the user."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Command:
-    """One command: `arguments` is how they are written in help; `run` gets the words after the name."""
-
-    name: str
-    arguments: str
-    help: str
-    run: Callable[[ConsoleApp, list[str]], None]
-    aliases: tuple[str, ...] = ()
-
-
-def _opens(screen: str) -> Callable[[ConsoleApp, list[str]], None]:
-    def run(app: ConsoleApp, words: list[str]) -> None:
+def _opens(screen: str) -> Callable[[Console, list[str]], None]:
+    def run(app: Console, words: list[str]) -> None:
         app.go(screen, app.subject)
         app.set_filter(" ".join(words))
 
     return run
 
 
-def _node(app: ConsoleApp, words: list[str]) -> None:
+def _node(app: Console, words: list[str]) -> None:
     app.go("node", Subject(find_node(app, words[0]), app.subject.name_space) if words else app.subject)
 
 
-def _name_space(app: ConsoleApp, words: list[str]) -> None:
+def _name_space(app: Console, words: list[str]) -> None:
     if words and words[0] not in app.model.name_space_names():
         raise CommandFault(f"no name-space {words[0]!r}")
     app.go("name-space", Subject(app.subject.node, words[0]) if words else app.subject)
 
 
-def _theme(app: ConsoleApp, words: list[str]) -> None:
+def _theme(app: Console, words: list[str]) -> None:
     known = list(themes.ALL)
     if not words:
         app.theme = known[(known.index(app.theme) + 1) % len(known)]
@@ -60,14 +42,14 @@ def _theme(app: ConsoleApp, words: list[str]) -> None:
         raise CommandFault(f"no theme {words[0]!r}; there are {', '.join(known)}")
 
 
-def _domain(app: ConsoleApp, words: list[str]) -> None:
+def _domain(app: Console, words: list[str]) -> None:
     if not app.systems.show(" ".join(words)):
         known = ", ".join(one.feed.title for one in app.systems.all)
         raise CommandFault(f"no such domain here; watched: {known}")
     app.show_system()
 
 
-def find_node(app: ConsoleApp, name: str) -> str:
+def find_node(app: Console, name: str) -> str:
     """Return the id of the node with a name or the first digits of an id.
 
     Raises:
@@ -81,14 +63,14 @@ def find_node(app: ConsoleApp, name: str) -> str:
     return found[0]
 
 
-def _bell(app: ConsoleApp, words: list[str]) -> None:
+def _bell(app: Console, words: list[str]) -> None:
     if words not in (["on"], ["off"]):
         raise CommandFault("say `bell on` or `bell off`")
     app.alarm.is_on = words == ["on"]
     app.say(f"bell and notification are {words[0]}")
 
 
-def _mark(app: ConsoleApp, words: list[str]) -> None:
+def _mark(app: Console, words: list[str]) -> None:
     if app.travel is None:
         raise CommandFault("only a recording or a simulation has marks")
     try:
@@ -98,7 +80,7 @@ def _mark(app: ConsoleApp, words: list[str]) -> None:
     app.say("marked")
 
 
-def _at(app: ConsoleApp, words: list[str]) -> None:
+def _at(app: Console, words: list[str]) -> None:
     if app.travel is None:
         raise CommandFault("only a recording or a simulation can be wound")
     timeline = app.travel.timeline
@@ -108,7 +90,7 @@ def _at(app: ConsoleApp, words: list[str]) -> None:
         raise CommandFault(str(error)) from error
 
 
-def _speed(app: ConsoleApp, words: list[str]) -> None:
+def _speed(app: Console, words: list[str]) -> None:
     if app.travel is None:
         raise CommandFault("only a recording or a simulation has a speed")
     try:
@@ -166,7 +148,7 @@ def by_name(commands: tuple[Command, ...]) -> dict[str, Command]:
     return {name: command for command in commands for name in (command.name, *command.aliases)}
 
 
-def run(app: ConsoleApp, line: str) -> None:
+def run(app: Console, line: str) -> None:
     """Carry out a line. A name may be shortened if it stays unique.
 
     Raises:
@@ -184,7 +166,7 @@ def run(app: ConsoleApp, line: str) -> None:
     known[found.pop()].run(app, words[1:])
 
 
-def suggestions(app: ConsoleApp) -> Iterator[str]:
+def suggestions(app: Console) -> Iterator[str]:
     """Yield whole command lines, for completion and for the palette."""
     for command in app.commands:
         yield command.name
@@ -220,10 +202,8 @@ class ConsoleCommands(Provider):
                 yield Hit(score, matcher.highlight(line), self._runner(line), help=helps.get(line.split()[0]))
 
     @property
-    def _console(self) -> ConsoleApp:
-        from tui.app import ConsoleApp  # the application imports this module
-
-        assert isinstance(self.app, ConsoleApp)
+    def _console(self) -> Console:
+        assert isinstance(self.app, Console)
         return self.app
 
     def _runner(self, line: str) -> Callable[[], None]:

@@ -11,13 +11,14 @@ from textual.screen import ModalScreen
 
 from tui import text
 from tui.cells import Line, Span, Tone
-from tui.commands import Command, CommandFault, find_node
+from tui.commands import find_node
+from tui.console import Command, CommandFault
 from tui.operator import Operation, OperationFault, Operator
 from tui.widgets.lines import Lines
 
 if TYPE_CHECKING:
     from ospltool.live.nodes import Node
-    from tui.app import ConsoleApp
+    from tui.console import Console
 
 WIDTH: Final = 68
 
@@ -74,7 +75,7 @@ def commands() -> tuple[Command, ...]:
     )
 
 
-def _ask(app: ConsoleApp, verb: str, make: Callable[[Operator, Node], Operation], words: list[str]) -> None:
+def _ask(app: Console, verb: str, make: Callable[[Operator, Node], Operation], words: list[str]) -> None:
     operator = app.operator
     if operator is None or app.feed.mode != "live":
         raise CommandFault("this console only watches; start it with --operate")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from ospltool.health import export as health
 from ospltool.live import export
-from tui.commands import CommandFault
+from tui.console import CommandFault
 
 if TYPE_CHECKING:
-    from tui.app import ConsoleApp
+    from tui.console import Console
 
 FORMATS: Final = ("json", "csv", "svg")
 
 
-def run(app: ConsoleApp, words: list[str]) -> None:
+def run(app: Console, words: list[str]) -> None:
     """Carry out `export FORMAT [FILE]`. An existing file is never overwritten.
 
     Raises:
@@ -35,7 +35,7 @@ def run(app: ConsoleApp, words: list[str]) -> None:
     app.say(f"written to {path}")
 
 
-def content(app: ConsoleApp, wanted: str) -> str:
+def content(app: Console, wanted: str) -> str:
     """Return the content of the file."""
     now_ns = app.view().now_ns
     if wanted == "json":
@@ -45,7 +45,7 @@ def content(app: ConsoleApp, wanted: str) -> str:
     return app.export_screenshot(title=app.title, simplify=True)
 
 
-def default_name(app: ConsoleApp, wanted: str) -> str:
+def default_name(app: Console, wanted: str) -> str:
     """Return a file name with the moment of the picture."""
     seconds = app.view().now_ns // 1_000_000_000
     moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)

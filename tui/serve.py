@@ -24,7 +24,8 @@ class ConsoleServer(Server):
     """A server of one command for at most `max_clients` browsers on this machine.
 
     There is no password: every user of this machine may watch. Pages of other sites cannot: requests must
-    name this host, and websockets must come from the served page.
+    name this host, and websockets must come from the served page. The port is one of the loopback interface;
+    the title is that of the page.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ def require_loopback(host: str) -> None:
 
 
 def serve(command: Sequence[str], *, port: int, title: str) -> None:
-    """Serve `command` on a port of the loopback interface until interrupted.
+    """Serve `command` on a port of the loopback interface until interrupted. The title is that of the page.
 
     Raises:
         ServeFault: the port is taken or out of range.

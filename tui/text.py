@@ -42,7 +42,10 @@ def _escape(character: str) -> str:
 
 
 def fit(text: str, width: int, *, right: bool = False, ellipsis: str = "…") -> str:
-    """Return visible `text` in exactly `width` cells, cut with an ellipsis if it is longer."""
+    """Return visible `text` in exactly `width` cells, cut with an ellipsis if it is longer.
+
+    With `right`, a short text goes to the right.
+    """
     text = visible(text)
     if width <= 0:
         return ""
@@ -54,7 +57,10 @@ def fit(text: str, width: int, *, right: bool = False, ellipsis: str = "…") ->
 
 
 def wrap(text: str, width: int, max_lines: int, *, ellipsis: str = "…") -> list[str]:
-    """Break `text` at blanks into at most `max_lines` lines; the last one shows if text was cut."""
+    """Break `text` at blanks into at most `max_lines` lines; the last one shows if text was cut.
+
+    The ellipsis is the sign for that.
+    """
     lines: list[str] = []
     line = ""
     for word in visible(" ".join(text.split())).split():
@@ -158,7 +164,7 @@ def distinct(names: Sequence[str], width: int, *, ellipsis: str = "…") -> list
     """Return the names in at most `width` cells each, cut where that leaves them different.
 
     A name is cut at its end; where several then look the same, each keeps its end, or its middle where only
-    that differs.
+    that differs. The ellipsis stands for what is cut.
     """
     if all(cell_len(name) <= width for name in names):
         return list(names)

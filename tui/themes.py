@@ -152,7 +152,13 @@ ALL: Final = {theme.name: theme for theme in (DARK, LIGHT, ANSI, MONO)}
 
 
 def choose(name: str | None, *, no_color: bool, term: str) -> str:
-    """Return the theme to start with: the one asked for, or what the terminal can show."""
+    """Return the theme to start with: the one asked for, or what the terminal can show.
+
+    Args:
+        name: wish of the user; None for none.
+        no_color: the user wants no colours (NO_COLOR).
+        term: value of TERM.
+    """
     if name:
         return name
     if no_color:

@@ -90,7 +90,8 @@ class Directed:
     ) -> Delivered:
         """Deliver samples to the readers of a process, group by group; the result names any problem.
 
-        No writer stays: instances without another writer become NOT_ALIVE_NO_WRITERS.
+        No writer stays: instances without another writer become NOT_ALIVE_NO_WRITERS. `participant` is the
+        GUID of the process's participant, `addresses` are its unicast locators.
         """
         try:
             with self.open(participant, addresses) as session:

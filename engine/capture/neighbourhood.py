@@ -55,7 +55,7 @@ class Offer:
 
 
 @dataclasses.dataclass(slots=True)
-class Changes:
+class DiscoveryChanges:
     """The changes for the node from one batch of discovery."""
 
     unresolved: list[EndpointSeen] = dataclasses.field(default_factory=list)
@@ -116,12 +116,12 @@ class Neighbourhood:
         """Return the participant of a fellow."""
         return next((guid for guid in self.participants if self.node_of(guid) == node), None)
 
-    def topics_seen(self, topics: Sequence[TopicSeen]) -> Changes:
+    def topics_seen(self, topics: Sequence[TopicSeen]) -> DiscoveryChanges:
         """Take in topics with their QoS; for one name and type, the first with the highest durability counts.
 
         The changes contain the groups of known writers of these topics.
         """
-        found = Changes()
+        found = DiscoveryChanges()
         for each in topics:
             topic = each.topic, each.type_name
             known = self._topics.get(topic)
@@ -161,13 +161,13 @@ class Neighbourhood:
             topic.of_group(), representations=endpoint.qos.representations, requested=topic.durability
         )
 
-    def take(self, changes: Sequence[Change | PeerAttached | PeerDetached]) -> Changes:
+    def take(self, changes: Sequence[Change | PeerAttached | PeerDetached]) -> DiscoveryChanges:
         """Take in changes from discovery and the channel.
 
         Those of one participant may come in either order, and the channel may overlook that a participant
         was lost and came back.
         """
-        found = Changes()
+        found = DiscoveryChanges()
         for change in changes:
             match change:
                 case ParticipantSeen():
@@ -190,9 +190,11 @@ class Neighbourhood:
                     self._endpoint_gone(change, found)
         return found
 
-    def resolved(self, reference: TypeRef, description: TypeDescription | None, reason: str = "") -> Changes:
+    def resolved(
+        self, reference: TypeRef, description: TypeDescription | None, reason: str = ""
+    ) -> DiscoveryChanges:
         """Take in a type that was looked up; None as `description` gives up on its writers, for `reason`."""
-        found = Changes()
+        found = DiscoveryChanges()
         for endpoint in self._waiting.pop(reference, []):
             if description is None:
                 self.routes[endpoint.guid] = ()
@@ -208,18 +210,18 @@ class Neighbourhood:
             self._gone.clear()
         return found
 
-    def _fellow_attached(self, participant: bytes, found: Changes) -> None:
+    def _fellow_attached(self, participant: bytes, found: DiscoveryChanges) -> None:
         node = self.node_of(participant)
         if node is not None and participant in self._attached and participant not in self._fellows:
             self._fellows[participant] = node
             found.fellows.append((node, participant, True))
 
-    def _fellow_detached(self, participant: bytes, found: Changes) -> None:
+    def _fellow_detached(self, participant: bytes, found: DiscoveryChanges) -> None:
         node = self._fellows.pop(participant, None)
         if node is not None:
             found.fellows.append((node, participant, False))
 
-    def _endpoint_seen(self, endpoint: EndpointSeen, found: Changes) -> None:
+    def _endpoint_seen(self, endpoint: EndpointSeen, found: DiscoveryChanges) -> None:
         participant = self.participants.get(endpoint.participant)
         if participant is None or participant.is_own or participant.is_ours:
             self.routes[endpoint.guid] = ()
@@ -244,12 +246,14 @@ class Neighbourhood:
             if len(waiting) == 1:
                 found.unresolved.append(endpoint)
 
-    def _not_kept(self, endpoint: EndpointSeen, why: Why, found: Changes, detail: str = "") -> None:
+    def _not_kept(self, endpoint: EndpointSeen, why: Why, found: DiscoveryChanges, detail: str = "") -> None:
         unkept = self.unkept.add(endpoint, why, detail)
         if unkept is not None:
             found.unkept.append(unkept)
 
-    def _writer_seen(self, endpoint: EndpointSeen, description: TypeDescription, found: Changes) -> None:
+    def _writer_seen(
+        self, endpoint: EndpointSeen, description: TypeDescription, found: DiscoveryChanges
+    ) -> None:
         """Note the groups of a writer; a sample of a writer in several partitions belongs to each."""
         type_id = description.type_id
         groups = tuple(Group(name, endpoint.topic, type_id) for name in endpoint.partitions or ("",))
@@ -266,7 +270,9 @@ class Neighbourhood:
         qos = self._qos_of(offer.endpoint)
         return [GroupDescription(group, offer.type, qos) for group in offer.groups]
 
-    def _reader_seen(self, endpoint: EndpointSeen, participant: ParticipantSeen, found: Changes) -> None:
+    def _reader_seen(
+        self, endpoint: EndpointSeen, participant: ParticipantSeen, found: DiscoveryChanges
+    ) -> None:
         if not participant.addresses or (participant.tag and participant.tag.role is TagRole.CLIENT):
             return  # the client library asks for what it needs
         partitions = tuple(each for each in endpoint.partitions or ("",) if each != BUILTIN_PARTITION)
@@ -282,7 +288,7 @@ class Neighbourhood:
         found.ends_seen.append((reader, endpoint.guid, is_further))
         guids.add(endpoint.guid)
 
-    def _endpoint_gone(self, change: EndpointGone, found: Changes) -> None:
+    def _endpoint_gone(self, change: EndpointGone, found: DiscoveryChanges) -> None:
         # The route of a writer stays: samples of it may still be queued in the tap.
         topic = self._writers.pop(change.guid, None)
         self.unkept.remove(change.guid)
@@ -305,13 +311,13 @@ class Neighbourhood:
                     del self._readers[reader]
                     self._reader_gone(reader, found)
 
-    def _forget_foreign_readers(self, found: Changes) -> None:
+    def _forget_foreign_readers(self, found: DiscoveryChanges) -> None:
         for guid, endpoint in list(self._endpoints.items()):
             if self._foreign.is_one(endpoint.participant):
                 self._endpoint_gone(EndpointGone(guid), found)
 
     @staticmethod
-    def _reader_gone(reader: HistoryReader, found: Changes) -> None:
+    def _reader_gone(reader: HistoryReader, found: DiscoveryChanges) -> None:
         if reader in found.readers_seen:  # it came and went within this batch
             found.readers_seen.remove(reader)
             found.ends_seen = [each for each in found.ends_seen if each[0] != reader]

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.capture.mailbox import Handler, Mailbox, ignore
-from engine.dds.activity import Activities
+from engine.dds.activity import ThreadActivities
 from engine.dds.discovery import Discovery, TopicDiscovery
 from engine.dds.pump import Pump
 
@@ -49,7 +49,7 @@ class Shell:
 
     def __init__(self, name: str, what: str, fault: type[Exception]) -> None:
         self.mailbox = Mailbox()
-        self.activities = Activities()
+        self.activities = ThreadActivities()
         self.work = self.activities.work(name)
         self.stack = contextlib.ExitStack()
         self.stop_reason: str | None = None

@@ -81,7 +81,10 @@ class UnkeptWriters:
         return len(self._writers)
 
     def add(self, endpoint: EndpointSeen, why: Why, detail: str = "") -> Unkept | None:
-        """Note a writer that is not kept; return None if it was noted with the same reason before."""
+        """Note a writer that is not kept; return None if it was noted with the same reason before.
+
+        `detail` explains the reason further.
+        """
         unkept = Unkept(
             endpoint.guid.hex(), endpoint.topic, endpoint.type_name, endpoint.partitions, why, detail
         )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.dds.activity import Activities, Work
+    from engine.dds.activity import ThreadActivities, Work
 
 
 class Watchdog:
@@ -31,7 +31,7 @@ class Watchdog:
 
     def __init__(
         self,
-        activities: Activities,
+        activities: ThreadActivities,
         tell: Callable[..., None],
         renew: Callable[[], None],
         period_s: float,

@@ -80,7 +80,10 @@ class Followers:
         return known.name_spaces if known else frozenset()
 
     def begin(self, client: bytes, request: HistoryRequest, sets: Mapping[str, Samples]) -> None:
-        """Begin updates for a reader that is about to get these sets, by name-space."""
+        """Begin updates for a reader that is about to get these sets, by name-space.
+
+        Its `client` is the sender of the request.
+        """
         given = {name: _digests(samples for _, samples in groups) for name, groups in sets.items()}
         names = self.name_spaces(request).union(given)
         tail_s = self._clock.monotonic() + TAIL_S

@@ -15,7 +15,7 @@ from engine.dds.errors import DdsError, DdsTimeout
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from engine.dds.activity import Activities
+    from engine.dds.activity import ThreadActivities
     from engine.dds.channel import Announced
     from engine.dds.participant import NodeParticipant
     from engine.dds.topics import Topic
@@ -70,7 +70,7 @@ class TopicWriters:
     """
 
     def __init__(
-        self, participant: NodeParticipant, topic: Topic, announced: Announced, activities: Activities
+        self, participant: NodeParticipant, topic: Topic, announced: Announced, activities: ThreadActivities
     ) -> None:
         self._participant = participant
         self._announced = announced

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from engine.core.name_spaces import Element, Group
     from engine.dataset.captured import CapturedRun
     from engine.dataset.sample import Sample
-    from engine.dds.activity import Activities
+    from engine.dds.activity import ThreadActivities
     from engine.dds.channel import Announced
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal
@@ -76,7 +76,7 @@ class ClientService:
         living: Callable[[Group], Iterable[bytes]],
         is_sound: Callable[[Group, Sample], bool | None],
         announced: Announced,
-        activities: Activities,
+        activities: ThreadActivities,
         *,
         has_disk: bool = True,
     ) -> None:

@@ -270,7 +270,7 @@ class Storage:
     def verdicts(
         self, question: StorageQuestion, states: Sequence[NameSpaceState], places: Sequence[_Place]
     ) -> list[SampleVerdict]:
-        """Return the verdict on each name at this moment."""
+        """Return the verdict on each name at this moment. `places` are the partitions of the question."""
         weak = self.why_not(states, places)
         is_past = not weak and self._is_past(question.barrier)
         return [

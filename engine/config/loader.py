@@ -60,6 +60,8 @@ def load(
 def interpret(document: Document, *, role: str | None = None, service: str = "durability") -> Interpreted:
     """Interpret a document for the node that runs `service`, and collect all problems.
 
+    `role` replaces the one in the document.
+
     Raises:
         ConfigError: the root element is not OpenSplice, or the expressions exceed the bounds.
     """

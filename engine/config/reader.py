@@ -114,7 +114,7 @@ def _whole_file(kind: ProblemKind, path: str, message: str) -> ConfigError:
 
 
 def parse(data: bytes, path: str, environ: Mapping[str, str]) -> Document:
-    """Parse the bytes of a file; `path` is for messages only.
+    """Parse the data of a file; `path` is for messages only.
 
     Raises:
         ConfigError: the bytes are not well-formed XML, have an unknown encoding or a document type, or exceed

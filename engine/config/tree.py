@@ -23,7 +23,11 @@ def position_by_counting(data: bytes, offset: int) -> Position:
 
 
 class SourceFile:
-    """The bytes of one file, with the line and column of each offset."""
+    """The bytes of one file, with the line and column of each offset.
+
+    `path` is the name in messages, `data` the bytes as read, `encoding` the one that the XML declaration
+    names.
+    """
 
     def __init__(self, path: str, data: bytes, encoding: str = "utf-8") -> None:
         self.path = path

@@ -137,7 +137,7 @@ def _value_problems(document: Document, known: Schema, node: XmlElement) -> Iter
 def value_problems(document: Document, item: Item, value: Value, name: str) -> Iterator[Problem]:
     """Check one value; the result is at most one problem.
 
-    A failed expansion is reported elsewhere.
+    A failed expansion is reported elsewhere. `name` is what the message calls it.
     """
     if value.is_broken:
         return

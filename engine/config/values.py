@@ -19,7 +19,10 @@ _LONGEST_NUMBER = 64
 
 
 class ValueFault(ValueError):
-    """A text is not a value of its item."""
+    """A text is not a value of its item.
+
+    The message says what is wrong with it, the hint what to write instead.
+    """
 
     def __init__(self, kind: ProblemKind, message: str, hint: str = "") -> None:
         super().__init__(message)

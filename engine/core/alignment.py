@@ -128,7 +128,10 @@ def _may_be_delayed(context: Context, state: NameSpaceState) -> bool:
 
 
 def asked(context: Context, message: SampleRequest, sender: str, now: float, *, is_operational: bool) -> None:
-    """Refuse a fellow's request, or queue it to answer several at once (5.3.4 RequestCombinePeriod)."""
+    """Refuse a fellow's request, or queue it to answer several at once (5.3.4 RequestCombinePeriod).
+
+    A node that is not operational yet refuses.
+    """
     state = context.states.get(message.name_space)
     fellow = context.fellows.get(sender)
     reason = ""
@@ -213,7 +216,10 @@ def complete(context: Context, state: NameSpaceState, lineage: Epoch, giver: str
 
 
 def received(context: Context, state: NameSpaceState, number: int, lineage: Epoch, now: float) -> str:
-    """Take a requested set that has arrived, whole and verified; return the purpose of the request."""
+    """Take a requested set that has arrived, whole and verified; return the purpose of the request.
+
+    `number` is that of the request, from `Context.next_request`.
+    """
     outstanding = state.outstanding.pop(number, None)
     if outstanding is None:
         return ""
@@ -245,7 +251,10 @@ def refused(context: Context, refusal: Refusal, sender: str, now: float) -> None
 
 
 def give_up(context: Context, state: NameSpaceState, number: int, now: float) -> None:
-    """Drop a request that its aligner will not answer, and leave the phase that waited for it."""
+    """Drop a request that its aligner will not answer, and leave the phase that waited for it.
+
+    `number` is that of the request, from `Context.next_request`.
+    """
     item = state.outstanding.pop(number, None)
     if item is None:
         return

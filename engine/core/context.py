@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core.events import Event, Note
 from engine.core.fellows import Fellow, FellowTable
-from engine.core.messages import JOINS, NO_EPOCH, Epoch, Outgoing
-from engine.core.readers import ReaderTable
+from engine.core.messages import JOINS, NO_EPOCH, PARTS, Epoch, Outgoing
+from engine.core.readers import ReaderTable, Server
 from engine.core.requests import RequestQueue
 from engine.core.states import Phase
 
@@ -22,7 +22,10 @@ MAX_QUEUED: Final = 100_000
 
 
 class Context:
-    """The shared state of one node's core."""
+    """The shared state of one node's core.
+
+    `wall_offset_ns` is the wall clock minus the monotonic clock, in nanoseconds.
+    """
 
     def __init__(self, settings: CoreSettings, wall_offset_ns: int, now: float) -> None:
         self.settings = settings
@@ -128,6 +131,28 @@ class Context:
             and (report := fellow.report(name)) is not None
             and report.phase is not Phase.PASSIVE
         ]
+
+    def servers_of(self, state: NameSpaceState) -> list[Server]:
+        """Return the nodes with the complete set of a name-space, this one included."""
+        servers: list[Server] = []
+        if state.complete and not (state.is_lazy and self._is_unknown_part(state)):
+            is_master = state.is_master(self.node)
+            priority = state.policy.master_priority
+            servers.append(Server(self.node, self.settings.hosts, is_master, priority, state.is_lazy))
+        for fellow in self.fellows.approved():
+            report = fellow.report(state.name)
+            if report and (report.complete or report.part) and fellow.status:
+                is_master = report.following is not None and report.following.node == fellow.node
+                priority = report.master_priority
+                servers.append(Server(fellow.node, fellow.status.hosts, is_master, priority, report.part))
+        return servers
+
+    def _is_unknown_part(self, state: NameSpaceState) -> bool:
+        """Whether a complete fellow of an earlier release would serve the readers of a part, too."""
+        return any(
+            not fellow.can(PARTS) and (report := fellow.report(state.name)) is not None and report.complete
+            for fellow in self.fellows.approved()
+        )
 
     def line_of(self, state: NameSpaceState, node: str) -> tuple[Epoch, ...]:
         """Return the line of a fellow's set, or that of the whole domain if the fellow tells none."""

@@ -201,7 +201,10 @@ def _refuse(context: Context, fellow: Fellow, conflict: DefinitionConflict) -> N
 
 
 def lose(context: Context, fellow: Fellow, now: float, reason: str) -> None:
-    """Remove a fellow that left or was lost, and give up its requests and deliveries."""
+    """Remove a fellow that left or was lost, and give up its requests and deliveries.
+
+    The reason is for the trace.
+    """
     context.fellows.remove(fellow.node, now)
     _give_up(context, fellow, now, reason)
 

@@ -373,7 +373,10 @@ def surplus_found(context: Context, state: NameSpaceState) -> tuple[str, ...]:
 
 
 def takes_gift(context: Context, state: NameSpaceState, node: str, lineage: Epoch) -> bool:
-    """Whether this set takes samples that a fellow gives because it found them missing here."""
+    """Whether this set takes samples that a fellow gives because it found them missing here.
+
+    `node` is the id of the giver.
+    """
     fellow = context.fellows.get(node)
     is_talked_to = fellow is not None and fellow.approved
     return is_talked_to and state.complete and not state.apart and lineage == state.lineage

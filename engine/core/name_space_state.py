@@ -460,7 +460,16 @@ def lengthened(line: tuple[Epoch, ...], lineage: Epoch) -> tuple[Epoch, ...]:
 def stand_of(
     report: NameSpaceReport, node: str, name: str, heard: Collection[str], newest: int, run: int = 0
 ) -> Stand:
-    """Return a report as the election sees it; the fields of `Stand` explain the arguments."""
+    """Return a report as the election sees it; the fields of `Stand` explain the arguments.
+
+    Args:
+        report: of the node, on the name-space.
+        node: its id.
+        name: its name, for the trace.
+        heard: nodes that it hears.
+        newest: highest counter of an epoch or lineage that it knows.
+        run: its incarnation.
+    """
     return Stand(
         node=node,
         name=name,

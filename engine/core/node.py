@@ -37,7 +37,7 @@ from engine.core.messages import (
 )
 from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import Alignee
-from engine.core.readers import choose_server, servers_of
+from engine.core.readers import choose_server
 from engine.core.states import LocalFault, Phase, ServiceState, Trigger, service_state
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ class DurabilityNode:
 
     def __init__(self, settings: CoreSettings, now: float, wall_ns: int) -> None:
         """Begin a run; the first messages and events are ready at once.
+
+        `wall_ns` is the wall clock at `now`, in nanoseconds since 1970.
 
         Raises:
             LocalFault: a name-space has no policy, which the configuration checks exclude.
@@ -298,7 +300,7 @@ class DurabilityNode:
         return merging.surplus_found(self._context, self._context.states[name_space])
 
     def takes_gift(self, name_space: str, giver: str, lineage: Epoch) -> bool:
-        """Whether this set takes samples that a fellow gives without a request."""
+        """Whether this set takes samples that a fellow, `giver`, gives without a request, of its lineage."""
         state = self._context.states.get(name_space)
         return state is not None and merging.takes_gift(self._context, state, giver, lineage)
 
@@ -354,7 +356,7 @@ class DurabilityNode:
         self._evaluate(now)
 
     def refuse(self, name_space: str, target: AligneeRequest, reason: str) -> None:
-        """Refuse the request of a target, which then asks again."""
+        """Refuse the request of a target, which then asks again. The reason is for its trace."""
         self._context.send(Refusal(target.request, name_space, reason), target.node)
 
     def set_progress(self, name_space: str, request: int, now: float) -> None:
@@ -483,7 +485,7 @@ class DurabilityNode:
         state = self._context.states.get(reader.name_space)
         if state is None:
             return None
-        server = choose_server(servers_of(self._context, state), hosts)
+        server = choose_server(self._context.servers_of(state), hosts)
         is_ours = server == self._context.node
         return None if is_ours and not state.has(reader.elements) else server
 

@@ -15,15 +15,13 @@ import dataclasses
 import operator
 from typing import TYPE_CHECKING, Final
 
-from engine.core.messages import PARTS, Deliveries, Delivery
+from engine.core.messages import Deliveries, Delivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from engine.core.context import Context
     from engine.core.messages import ReaderKey
-    from engine.core.name_space_state import NameSpaceState
 
     ServerFor: TypeAlias = Callable[[ReaderKey, frozenset[str]], str | None]
     HostsOf: TypeAlias = Callable[[str], frozenset[str]]
@@ -68,31 +66,6 @@ def choose_server(servers: list[Server], hosts: frozenset[str]) -> str | None:
     return best.node if best else None
 
 
-def servers_of(context: Context, state: NameSpaceState) -> list[Server]:
-    """Return the nodes with the complete set of a name-space, this one included."""
-    servers: list[Server] = []
-    if state.complete and not (state.is_lazy and _is_unknown_part(context, state)):
-        settings = context.settings
-        is_master = state.is_master(settings.node)
-        priority = state.policy.master_priority
-        servers.append(Server(settings.node, settings.hosts, is_master, priority, state.is_lazy))
-    for fellow in context.fellows.approved():
-        report = fellow.report(state.name)
-        if report and (report.complete or report.part) and fellow.status:
-            is_master = report.following is not None and report.following.node == fellow.node
-            priority = report.master_priority
-            servers.append(Server(fellow.node, fellow.status.hosts, is_master, priority, report.part))
-    return servers
-
-
-def _is_unknown_part(context: Context, state: NameSpaceState) -> bool:
-    """Whether a complete fellow of an earlier release would serve the readers of a part, too."""
-    return any(
-        not fellow.can(PARTS) and (report := fellow.report(state.name)) is not None and report.complete
-        for fellow in context.fellows.approved()
-    )
-
-
 class ReaderTable:
     """The living durable readers, and the nodes that serve them.
 
@@ -117,6 +90,7 @@ class ReaderTable:
 
         A process that returns from a network cut counts as served if it was served before. `not_before_s` is
         set if fellows that are coming back may know who serves the reader: it waits for them until then.
+        `hosts` are the unicast addresses of its host.
         """
         known = reader in self._hosts
         self._hosts[reader] = hosts

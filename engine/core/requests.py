@@ -33,7 +33,10 @@ class RequestQueue:
         self._waiting = 0
 
     def add(self, name_space: str, target: AligneeRequest, now: float, combine_s: float) -> bool:
-        """Queue a request; False if the queue is full. A newer request of a node replaces its older one."""
+        """Queue a request; False if the queue is full. A newer request of a node replaces its older one.
+
+        The first request of a name-space waits `combine_s` seconds for others.
+        """
         batch = self._batches.get(name_space)
         if batch is None:
             batch = self._batches[name_space] = _Batch(now + combine_s)

@@ -37,7 +37,7 @@ class BlockFault(ValueError):
     """Bytes that are not a block."""
 
 
-class Columns(NamedTuple):
+class SampleColumns(NamedTuple):
     """One or more samples, column by column; see `engine.dataset.sample.Sample`."""
 
     times_ns: Sequence[int]
@@ -65,7 +65,7 @@ def _fitting(samples: Sequence[Sample], limit_bytes: int) -> Iterator[Sequence[S
         yield from _fitting(samples[middle:], limit_bytes)
 
 
-class Texts:
+class TextColumn:
     """A column of byte strings in the bytes of a block.
 
     Attributes:
@@ -77,7 +77,7 @@ class Texts:
     __slots__ = ("begin", "ends", "size")
 
     def __init__(self, begin: int, count: int, lengths: Sequence[int]) -> None:
-        """Take the lengths of all, or one length for all."""
+        """Take the lengths of all `count` strings, or one length for all."""
         self.begin = begin
         self.size = lengths[0] if len(lengths) == 1 else -1
         self.ends: Sequence[int] = ()
@@ -161,9 +161,9 @@ class Block:
         at += count if flags & _STATUSES else 0
         key_lengths, at = _lengths(data, at, count if flags & _KEY_LENGTHS else 1)
         payload_lengths, at = _lengths(data, at, count if flags & _PAYLOAD_LENGTHS else 1)
-        self.key_texts = Texts(at, count, key_lengths)
+        self.key_texts = TextColumn(at, count, key_lengths)
         at = self.key_texts.end(count)
-        self.payload_texts = Texts(at, count, payload_lengths)
+        self.payload_texts = TextColumn(at, count, payload_lengths)
         self.payload_bytes = self.payload_texts.end(count) - at
         self.is_plain = not flags & _STATUSES
         if self.payload_texts.end(count) > len(data):
@@ -233,10 +233,10 @@ class Block:
         """Return the writers, 16 bytes each; only one entry if one writer wrote all."""
         return b"".join(self._writer_of() if self._writer_of_at else self._writers)
 
-    def columns(self) -> Columns:
+    def columns(self) -> SampleColumns:
         """Return all columns."""
         digests, size = self.digests, DIGEST_BYTES
-        return Columns(
+        return SampleColumns(
             self.times_ns(),
             self._writer_of(),
             self.sequences(),
@@ -314,7 +314,7 @@ def _lengths(data: bytes, at: int, count: int) -> tuple[Sequence[int], int]:
     return struct.unpack_from(f"<{count}I", data, at), at + 4 * count
 
 
-def pack(columns: Columns) -> Block:
+def pack(columns: SampleColumns) -> Block:
     """Make a block of 1 to `MAX_SAMPLES` samples with correct digests."""
     times, writers, sequences, digests, statuses, keys, payloads = columns
     count = len(times)
@@ -342,4 +342,4 @@ def pack(columns: Columns) -> Block:
 
 def pack_samples(samples: Sequence[Sample]) -> Block:
     """Make a block of 1 to `MAX_SAMPLES` samples."""
-    return pack(Columns(*zip(*samples, strict=True)))
+    return pack(SampleColumns(*zip(*samples, strict=True)))

@@ -44,7 +44,10 @@ class DataSet:
         self._present = TIMELESS
 
     def open_group(self, group: Group, depth: int, limits: GroupLimits = NO_LIMITS) -> GroupSet:
-        """Return the set of a group; make an empty one if there is none."""
+        """Return the set of a group; make an empty one if there is none.
+
+        The history `depth` of a new set is the number of samples of each instance; 0 keeps all.
+        """
         existing = self.groups.get(group)
         if existing is None:
             existing = self.groups[group] = make_set(depth, limits, self._present)

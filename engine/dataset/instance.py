@@ -338,6 +338,7 @@ class Instance:
 
         The reader acts as if the writer had unregistered the instance, and had disposed it if its
         WRITER_DATA_LIFECYCLE has `autodispose_unregistered_instances`. `time_ns` is the time of the loss.
+        `autodispose` is that setting of the writer.
         """
         if writer not in self._newest or writer in self._absent:
             return False

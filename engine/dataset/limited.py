@@ -67,7 +67,10 @@ class _Room(NamedTuple):
 
 
 class LimitedSet(GroupSet):
-    """A group with at least one limit."""
+    """A group with at least one limit.
+
+    `depth` is the number of samples to keep of each instance; 0 keeps all.
+    """
 
     __slots__ = ("_by_age", "_keys", "_room", "_writes")
 

@@ -58,7 +58,10 @@ def is_written(history: Sequence[Sample], living: Set[bytes]) -> bool:
 
 
 def depends_on(history: Sequence[Sample], writer: bytes, living: Set[bytes]) -> bool:
-    """Whether an instance is written with this writer and not without it."""
+    """Whether an instance is written with this writer and not without it.
+
+    `living` are the GUIDs of all living writers.
+    """
     others = living - {writer}
     return not is_written(history, others) and is_written(history, others | {writer})
 
@@ -95,7 +98,10 @@ def whole(
 
 
 def returning(samples: Iterable[Sample], writer: bytes, living: Set[bytes]) -> Iterator[DeliveryStep]:
-    """Yield the newest write of each instance that depends on a writer that came back."""
+    """Yield the newest write of each instance that depends on a writer that came back.
+
+    `living` are the GUIDs of all living writers.
+    """
     for history in instances(samples):
         if depends_on(history, writer, living):
             yield from _newest(history)
@@ -126,7 +132,7 @@ def unregistered(
 
 
 def ends(samples: Iterable[Sample], writer: bytes, living: Set[bytes]) -> Iterator[InstanceEnd]:
-    """Yield the instances that depended on a lost writer."""
+    """Yield the instances that depended on a lost writer. `living` are the GUIDs of all living writers."""
     for history in instances(samples):
         if depends_on(history, writer, living):
             yield InstanceEnd(history[0].key, history[-1].source_time_ns)

@@ -116,7 +116,7 @@ class Symbols:
 
     @staticmethod
     def from_bytes(data: bytes, first: int, length: int, count: int) -> Symbols:
-        """Return the symbols that `to_bytes` wrote.
+        """Return the symbols that `to_bytes` wrote. The data begins with the symbol numbered `first`.
 
         Raises:
             ValueError: the bytes are not `length` symbols, or `count` is more than any set has.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from engine.dataset.blocks import Block, Columns, pack, pack_samples, pieces
+from engine.dataset.blocks import Block, SampleColumns, pack, pack_samples, pieces
 from engine.dataset.sample import DIGEST_BYTES, Sample, sum_of_digests
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ class Partial:
         """Digests, 16 bytes each."""
         return b"".join(self.columns().digests)
 
-    def columns(self) -> Columns:
+    def columns(self) -> SampleColumns:
         """Return the samples left, column by column."""
         columns: Any = self.block.columns()
-        return Columns(*(list(itertools.compress(column, self.alive)) for column in columns))
+        return SampleColumns(*(list(itertools.compress(column, self.alive)) for column in columns))
 
     def times_ns(self) -> Sequence[int]:
         """Return the source times."""

@@ -109,7 +109,10 @@ class Recent:
         self._begin_ns = self._end_ns = 0
 
     def add(self, time_ns: int, writer: bytes, count: int, digest: int) -> None:
-        """Note a change caused by a sample: the growth of the number and of the sum of digests."""
+        """Note a change caused by a sample: the growth of the number and of the sum of digests.
+
+        `count` is the growth of the number of samples, `digest` that of the sum of digests.
+        """
         present = self.present
         if present.skews:
             time_ns += present.skews.get(writer, 0)

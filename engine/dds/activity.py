@@ -61,13 +61,13 @@ _current = threading.local()
 
 
 def moved() -> None:
-    """Call `Work.moved` for this thread's job (see `Activities.job`), if it has one."""
+    """Call `Work.moved` for this thread's job (see `ThreadActivities.job`), if it has one."""
     work: Work | None = getattr(_current, "work", None)
     if work is not None:
         work.moved()
 
 
-class Activities:
+class ThreadActivities:
     """The activities of a process. Safe to call from any thread.
 
     Args:

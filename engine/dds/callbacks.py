@@ -37,8 +37,9 @@ _keep_thread_state: Callable[[], int] = ctypes.pythonapi.PyGILState_Ensure
 class CallbackQueue:
     """A bounded queue of captured samples; the same face as `Ring`, which see.
 
-    It is bounded by records and by bytes; of the bytes it looks at what was drained last, because asking
-    each sample for its size would cost more than all the rest.
+    It is bounded by records and by bytes; of the bytes it looks at what was drained last, because asking each
+    sample for its size would cost more than all the rest. Its limit is a number of records, its capacity a
+    number of bytes.
     """
 
     def __init__(self, signal: Signal, limit: int, capacity_bytes: int) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from engine.dds.activity import Activities, Work
+from engine.dds.activity import ThreadActivities, Work
 from engine.dds.participant import NodeParticipant
 from engine.dds.waiting import Signal
 
@@ -45,11 +45,11 @@ class Pump:
     """
 
     def __init__(
-        self, participant: NodeParticipant, sink: Sink, activities: Activities | None = None
+        self, participant: NodeParticipant, sink: Sink, activities: ThreadActivities | None = None
     ) -> None:
         self.signal = Signal(participant)
         self._sink = sink
-        self._activities = activities or Activities()
+        self._activities = activities or ThreadActivities()
         self._sources: dict[str, _Source] = {}
         self._lock = threading.Lock()
         self._stopping = False

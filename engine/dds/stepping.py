@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def match(writers: Iterable[RawWriter], willing: set[bytes], timeout_s: float) -> str:
-    """Wait until the readers match all writers; return the problem, or nothing."""
+    """Wait until the readers match all writers; return the problem, or nothing.
+
+    `willing` are the GUIDs of the readers to wait for.
+    """
     deadline = time.monotonic() + timeout_s
     for writer in writers:
         if not writer.wait_for_readers(willing, deadline - time.monotonic()):

@@ -69,7 +69,7 @@ class Topic:
 
     @classmethod
     def of_class(cls, participant: NodeParticipant, topic_name: str, class_: type) -> Topic:
-        """Open a topic of one of our own IDL classes."""
+        """Open the topic `topic_name`, whose type is a class that was made from our IDL."""
         return open_topic(participant, topic_name, description_of(class_))
 
     def close(self) -> None:

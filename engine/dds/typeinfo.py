@@ -103,7 +103,8 @@ def resolve_type(
     """Request a type from the network. This blocks; call it in a worker thread.
 
     It repeats the request up to `attempts` times if the owner dies or does not answer; another participant
-    that uses the type may answer instead.
+    that uses the type may answer instead. An attempt lasts up to `attempt_timeout_s` seconds; `pause_s`
+    seconds pass between two.
     """
     error: DdsError | None = None
     for attempt in range(attempts):

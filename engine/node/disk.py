@@ -19,7 +19,7 @@ from engine.store.opening import open_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.dds.activity import Activities
+    from engine.dds.activity import ThreadActivities
     from engine.runtime.startup import StoredContent
     from engine.store.interface import Store
     from engine.tracing.tracer import Tracer
@@ -74,7 +74,7 @@ class Disk:
         directory: Path | None,
         node: str,
         on_result: Callable[[], None],
-        activities: Activities,
+        activities: ThreadActivities,
         pace: Pace = Pace(),  # a value that never changes
     ) -> None:
         self._pace = pace

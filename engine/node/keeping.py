@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from engine.capture.delivery import Directed
-    from engine.capture.neighbourhood import Changes, Neighbourhood
+    from engine.capture.neighbourhood import DiscoveryChanges, Neighbourhood
     from engine.core.messages import ReaderKey
     from engine.core.name_spaces import Group
     from engine.dataset.captured import CapturedSample
@@ -231,7 +231,7 @@ class Keeping:
         is_unheard = writer not in self._writers and sample.source_time_ns > self._began_ns
         return is_unheard or writer in self._lost or writer in self._back
 
-    def changed(self, changes: Changes) -> None:
+    def changed(self, changes: DiscoveryChanges) -> None:
         """Take in writers that came and went."""
         autodispose = {each.endpoint.guid: each.endpoint.endpoint_qos.autodispose for each in changes.offers}
         for writer, groups in changes.writers:

@@ -25,10 +25,10 @@ from engine.dds.participant import NodeParticipant
 from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import domain_tag
 from engine.node import showing
-from engine.node.capture import CaptureDrain
+from engine.node.capture_drain import CaptureDrain
 from engine.node.disk import Disk, Pace, trace_found
 from engine.node.filters import ContentFilters
-from engine.node.incoming import NodeIntake
+from engine.node.intake import NodeIntake
 from engine.node.pulse import Pulse
 from engine.node.roaming import Carried, InterfaceWatch
 from engine.node.streams import Streams

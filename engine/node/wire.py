@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.capture.delivery import Directed
 from engine.capture.tap_registry import TapRegistry
-from engine.dds.activity import Activities, moved
+from engine.dds.activity import ThreadActivities, moved
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkSender
 from engine.dds.errors import DdsError, DdsTimeout
@@ -91,7 +91,7 @@ class DdsWire:
         tag: str,
         pulse: Pulse,
         announced: Announced,
-        activities: Activities,
+        activities: ThreadActivities,
     ) -> None:
         self._participant = participant
         self._channel = channel

@@ -100,7 +100,10 @@ class Serving:
         self.tails.returned(writer, self._shared.clock.monotonic())
 
     def reader_keys(self, participant: str, topic: str, partitions: tuple[str, ...]) -> list[ReaderKey]:
-        """Return one key for each name-space that a reader's partitions and topic touch."""
+        """Return one key for each name-space that a reader's partitions and topic touch.
+
+        `participant` is the id of the reader's process.
+        """
         wanted = partitions or ("",)
         return [
             ReaderKey(participant, topic, wanted, state.name)
@@ -330,7 +333,7 @@ class Serving:
             self._shared.tracer.event("align.rejected", group=group, code="V_REJECTED")
 
     def delivered(self, reader: ReaderKey, result: Delivered, *, whole: bool) -> None:
-        """Take the result of `Wire.deliver`."""
+        """Take the result of `Wire.deliver`. `whole` is repeated from there."""
         shared = self._shared
         self.tails.ended(reader, shared.clock.monotonic())
         self._next(reader)

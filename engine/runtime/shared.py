@@ -132,14 +132,20 @@ class SharedState:
         return self.core.wall_ns(self.clock.monotonic())
 
     def tell_future(self, group: Group, writer: bytes, ahead_ns: int) -> None:
-        """Trace a writer with samples in the future, once."""
+        """Trace a writer with samples in the future, once.
+
+        Its clock is `ahead_ns` nanoseconds ahead of this node's.
+        """
         if writer in self._ahead or len(self._ahead) >= MAX_AHEAD:
             return
         self._ahead.add(writer)
         self.tracer.event("capture.future", group=group, writer=writer.hex(), ahead_ns=ahead_ns)
 
     def malformed(self, topic: str, sender: str, cause: str, count: int = 1) -> None:
-        """Count and trace an invalid message, which is ignored."""
+        """Count and trace an invalid message, which is ignored.
+
+        The cause goes to the trace, cut after MAX_CAUSE characters.
+        """
         self.counters["malformed"] += count
         self.tracer.event("message.malformed", topic=topic, sender=sender, cause=cause[:MAX_CAUSE])
 
@@ -282,7 +288,10 @@ class SharedState:
         self.core.group_found(description.group, json.dumps(plain.to_plain(description)).encode())
 
     def raise_group(self, group: Group, qos: GroupQos, *, announce: bool) -> None:
-        """Raise the durability of a kept group if its topic requests more; see `GroupQos.raised_by`."""
+        """Raise the durability of a kept group if its topic requests more; see `GroupQos.raised_by`.
+
+        With `announce`, fellows learn of it.
+        """
         known = self.descriptions[group]
         raised = dataclasses.replace(known, qos=known.qos.raised_by(qos))
         if raised == known:
@@ -304,7 +313,10 @@ class SharedState:
             self.write_set(data)
 
     def refuse_writer(self, group: Group, writer: str, policies: Sequence[str]) -> None:
-        """Trace a writer that does not match the built-in reader, so is not captured (DDS 1.4, 2.2.3.4)."""
+        """Trace a writer that does not match the built-in reader, so is not captured (DDS 1.4, 2.2.3.4).
+
+        `policies` are the names of those that differ.
+        """
         self.counters["refused_writers"] += 1
         cause = f"writer {writer} and the built-in reader: {', '.join(policies)}: it is not captured"
         self.tracer.event("group.qos-mismatch", group=group, endpoint=f"writer {writer}", cause=cause)

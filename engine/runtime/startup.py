@@ -160,7 +160,10 @@ def _lineage(mark: str) -> Epoch:
 def core_settings(
     configuration: Configuration, name: str, hosts: tuple[str, ...], found: StoredContent
 ) -> CoreSettings:
-    """Make the settings of the core; `hosts` are the addresses of the interfaces, the main one first."""
+    """Make the settings of the core; `hosts` are the addresses of the interfaces, the main one first.
+
+    `name` is the node's name for people.
+    """
     fellows = {fellow.id for known in found.report.fellows.values() for fellow in known}
     configured = configured_settings(configuration, name, hosts[0])
     # A store that lost something may have lost a whole set: an empty one must not win then.
@@ -184,7 +187,10 @@ def core_settings(
 
 
 def configured_settings(configuration: Configuration, name: str, host: str) -> CoreSettings:
-    """Make the settings that the configuration determines; the store adds identity and sets."""
+    """Make the settings that the configuration determines; the store adds identity and sets.
+
+    `name` is the node's name for people, `host` its main address.
+    """
     network, alignment = configuration.network, configuration.alignment
     spaces = tuple(
         NameSpace(space.name, tuple(sorted(set(space.elements))))

@@ -14,7 +14,7 @@ from engine.runtime.incoming import IncomingStream, IncomingStreams
 from engine.runtime.placing import EXTEND, GIVE, Placing
 from engine.runtime.reconciling import messages, resume
 from engine.runtime.reconciling.alignee import AligneeComparisons
-from engine.runtime.reconciling.aligner import AlignerComparisons, Answer, LackingSamples, sent_part
+from engine.runtime.reconciling.aligner import AlignerComparisons, LackingSamples, SetDifference, sent_part
 from engine.runtime.steps import Steps
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Transfers:
-    """The streams of a runtime, in both directions.
+    """The streams of a runtime, in both directions. The secret of this node makes the salts of comparisons.
 
     Attributes:
         steps: comparisons under way.
@@ -97,11 +97,15 @@ class Transfers:
             elif target.elements:
                 self._send_set(event.name_space, event.lineage, (target,), None)
 
-    def _send_to(self, name_space: str, target: AligneeRequest, answer: Answer | None) -> None:
+    def _send_to(self, name_space: str, target: AligneeRequest, answer: SetDifference | None) -> None:
         self._send_set(name_space, self._shared.spaces[name_space].state.lineage, (target,), answer)
 
     def _send_set(
-        self, name_space: str, lineage: Epoch, targets: tuple[AligneeRequest, ...], answer: Answer | None
+        self,
+        name_space: str,
+        lineage: Epoch,
+        targets: tuple[AligneeRequest, ...],
+        answer: SetDifference | None,
     ) -> None:
         shared = self._shared
         data = shared.spaces[name_space]
@@ -146,7 +150,7 @@ class Transfers:
         return number + self._sent.to_bytes(4)
 
     def sent(self, name_space: str, fellows: tuple[str, ...], samples: int, bytes_sent: int) -> None:
-        """Take the result of `Wire.send_stream`; no bytes mean that it broke off."""
+        """Take the result of `Wire.send_stream` to some fellows; 0 `bytes_sent` mean that it broke off."""
         for target in self._joint.pop((name_space, fellows), ()):
             if not bytes_sent:
                 fellow = self._shared.core.name_of(target.node)

@@ -70,7 +70,10 @@ def snapshot(
     disk_bytes: int = 0,
     unkept: tuple[UnkeptView, ...] = (),
 ) -> NodeSnapshot:
-    """Return the present snapshot; `disk_bytes` is the size of the store, 0 if unknown."""
+    """Return the present snapshot; `disk_bytes` is the size of the store, 0 if unknown.
+
+    `wall_ns` is the wall clock, in nanoseconds since 1970.
+    """
     settings = runtime.settings
     groups = [view for data in runtime.spaces.values() for view in _groups(runtime, data, identity)]
     return NodeSnapshot(

@@ -10,8 +10,7 @@ from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.simulator.network import Party
-from engine.simulator.node import SAMPLE
-from engine.simulator.wire import TAP_LEAST_S
+from engine.simulator.node import SAMPLE, TAP_LEAST_S
 
 if TYPE_CHECKING:
     import random
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 
     from engine.core.messages import ReaderKey
     from engine.dataset.sample import Sample
-    from engine.simulator.cluster import Cluster
-    from engine.simulator.node import SimulatedNode
+    from engine.simulator.node import SimulatedNode, Surroundings
     from engine.simulator.options import TopicPlan
 
 KEY_PREFIX: Final = b"\0\1\0\0key"
@@ -39,9 +37,9 @@ def describe(plan: TopicPlan) -> GroupDescription:
 
 
 class Application:
-    """An application's process on one of the hosts."""
+    """An application's process on one of the hosts. The name is in the log, too."""
 
-    def __init__(self, cluster: Cluster, name: str, host: str) -> None:
+    def __init__(self, cluster: Surroundings, name: str, host: str) -> None:
         self.cluster = cluster
         self.name = name
         self.host = host
@@ -86,7 +84,7 @@ class Writer(Application):
     more.
 
     Args:
-        cluster: the cluster.
+        cluster: the system that it belongs to.
         name: name of the process.
         host: its host.
         rng: draws its random choices.
@@ -96,7 +94,7 @@ class Writer(Application):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Surroundings,
         name: str,
         host: str,
         rng: random.Random,
@@ -118,7 +116,10 @@ class Writer(Application):
         self._taps: dict[SimulatedNode, tuple[int, float]] = {}
 
     def write(self, topic: int, status: int, number: int, size: int = 0) -> CapturedSample:
-        """Write, dispose or unregister the instance `number`, up to 65,535, of the planned topic `topic`."""
+        """Write, dispose or unregister the instance `number`, up to 65,535, of the planned topic `topic`.
+
+        The payload of a write is `size` bytes longer than the least.
+        """
         guid, description = self._endpoints[topic]
         self._count += 1
         key = payload = KEY_PREFIX + number.to_bytes(1 if number < 256 else 2)
@@ -126,7 +127,7 @@ class Writer(Application):
             payload = b"\0\1\0\0" + guid[8:] + self._count.to_bytes(4) + bytes(size)
         wall_ns = self.cluster.clocks[self.host].wall_ns()
         record = CapturedSample(wall_ns, guid, status, key, payload)
-        self.cluster.written(self, description, record)
+        self.cluster.written(description, record)
         self._send(description, record)
         return record
 
@@ -224,6 +225,8 @@ class RandomWriter(Writer):
 class Reader(Application):
     """A process with one durable reader, a late joiner.
 
+    Its name and host are those of the process, `participant` is its id.
+
     Attributes:
         seen_by: the nodes that see it, with their runs.
         served: the deliveries in order: reader key, node and samples.
@@ -231,7 +234,7 @@ class Reader(Application):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Surroundings,
         name: str,
         host: str,
         topic: str,

@@ -171,7 +171,10 @@ def _seldom_collecting() -> Iterator[None]:
 
 
 def summary(outcomes: Sequence[SeedOutcome], jobs: int, elapsed_s: float) -> str:
-    """Summarise a campaign, which took `elapsed_s` seconds of real time, in one line."""
+    """Summarise a campaign, which took `elapsed_s` seconds of real time, in one line.
+
+    `jobs` is the number of processes that shared the seeds.
+    """
     bad = sum(bool(outcome.violation) for outcome in outcomes)
     virtual_s = sum(outcome.virtual_s for outcome in outcomes)
     cpu_s = sum(outcome.cpu_s for outcome in outcomes)

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Final
 from engine.core.states import Phase, ServiceState
 from engine.simulator.applications import RandomWriter, Reader, Writer
 from engine.simulator.checkers import make_checkers
-from engine.simulator.checkers.base import Standing, Violation
-from engine.simulator.faults import Faults
+from engine.simulator.checkers.base import Standing
+from engine.simulator.faults import FaultInjector
 from engine.simulator.ledger import WriteLedger
 from engine.simulator.log import ShortLog
 from engine.simulator.network import Network
 from engine.simulator.node import SimulatedNode
 from engine.simulator.options import Fault
-from engine.simulator.result import RunResult, Statistics
+from engine.simulator.result import RunResult, Statistics, Violation
 from engine.simulator.schedule import Schedule, SimulatedClock
 from engine.simulator.settling import difference, unsettled
 from engine.simulator.shared_codec import SharedCodec
+from engine.simulator.wire import SimulatedWire
 from engine.store.memory import Medium
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from engine.runtime.startup import StoredContent
     from engine.simulator.checkers.base import Checker
     from engine.simulator.options import SimulationOptions
+    from engine.store.interface import StoreError
     from engine.tracing.record import EventRecord
     from engine.tracing.tracer import Output
 
@@ -79,14 +81,14 @@ class Cluster:
         self.readers: dict[str, Reader] = {}
         self._whole_sets = 0
         self.all_readers: list[Reader] = []
-        self.log = ShortLog(self, show)
+        self.log = ShortLog(self.schedule, self.nodes, show)
         self._outputs = outputs
         self.ledger = WriteLedger()
         self._standings: dict[tuple[SimulatedNode, str], Standing] = {}
         self._started_writers = 0
         self._is_over = False
         self._make_nodes()
-        self.faults = Faults(self, self.rng("faults"))
+        self.faults = FaultInjector(self, self.rng("faults"))
         self.checkers: list[Checker] = make_checkers(self)
 
     def rng(self, purpose: str) -> random.Random:
@@ -96,6 +98,10 @@ class Cluster:
     def outputs_for(self, node: SimulatedNode) -> Sequence[Output]:
         """Return the outputs for the trace of a run."""
         return self._outputs(node) if self._outputs else ()
+
+    def wire_for(self, node: SimulatedNode) -> SimulatedWire:
+        """Make the wire of a run."""
+        return SimulatedWire(self, node)
 
     def _make_nodes(self) -> None:
         rng, options = self.rng("nodes"), self.options
@@ -271,7 +277,10 @@ class Cluster:
         return (rng.randrange(len(plan.topics)),) if rng.random() < plan.narrow else ()
 
     def open_writer(self, host: str, depth: int = 0, topics: Sequence[int] = ()) -> Writer:
-        """Start another process on a host, which need not be a node's; it writes on request."""
+        """Start another process on a host, which need not be a node's; it writes on request.
+
+        `depth` and `topics` are as for `Writer`.
+        """
         rng = self._next_writer()
         self.clocks.setdefault(host, SimulatedClock(self.schedule))
         writer = Writer(self, f"app{self._started_writers}", host, rng, depth, topics)
@@ -291,7 +300,7 @@ class Cluster:
         self._begin_reader(rng.choice(self.nodes).name, topic.topic, partitions, participant)
 
     def open_reader(self, host: str, topic: str, *partitions: str) -> Reader:
-        """Start a process with a durable reader on a host."""
+        """Start a process with a durable reader on a host. Its partitions may be expressions."""
         return self._begin_reader(host, topic, partitions, self._next_reader().randbytes(16).hex())
 
     def _next_reader(self) -> random.Random:
@@ -307,6 +316,10 @@ class Cluster:
 
     # Events of nodes.
 
+    def not_opened(self, node: SimulatedNode, error: StoreError) -> None:
+        """Take in that a node could not open its store; it tries again."""
+        self.log.line(node.name, "!", f"cannot start: {error}")
+
     def opened(self, node: SimulatedNode, found: StoredContent) -> None:
         """Take in that a node opened its store."""
         self.statistics.starts += 1
@@ -321,6 +334,11 @@ class Cluster:
         """Take in the loss of a node's disk."""
         for checker in self.checkers:
             checker.destroyed(node)
+
+    def rotted(self, node: SimulatedNode, name_space: str, digest: bytes) -> None:
+        """Take in a flipped bit of a sample on a node's disk."""
+        for checker in self.checkers:
+            checker.rotted(node, name_space, digest)
 
     def ended(self, node: SimulatedNode) -> None:
         """Take in the end of a node's run."""
@@ -381,7 +399,7 @@ class Cluster:
         for checker in self.checkers:
             checker.captured(node, records)
 
-    def written(self, writer: Writer, description: GroupDescription, record: CapturedSample) -> None:
+    def written(self, description: GroupDescription, record: CapturedSample) -> None:
         """Take in a sample that an application wrote."""
         self.statistics.written += 1
         self.statistics.written_bytes += len(record.payload)
@@ -403,7 +421,7 @@ class Cluster:
                 checker.committed(node, transaction)
 
     def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], samples: int) -> None:
-        """Take in that a node begins to send a set."""
+        """Take in that a node begins to send a set to fellows."""
         assert node.runtime is not None
         data = node.runtime.spaces[name_space].working
         size = sum(group.payload_bytes for group in data.groups.values())
@@ -416,7 +434,7 @@ class Cluster:
             checker.streaming(node, name_space, fellows, size)
 
     def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
-        """Take in that a node begins to serve a late joiner."""
+        """Take in that a node begins to serve a late joiner. It gets the whole set, or a difference."""
         self.statistics.deliveries += 1
         for checker in self.checkers:
             checker.serving(node, reader, whole=whole)

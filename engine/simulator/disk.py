@@ -157,6 +157,8 @@ def _each(samples: dict[tuple[Group, bytes], Sample]) -> tuple[tuple[Group, Samp
 class SimulatedDisk:
     """Carries out what a runtime hands to its persistence, one transaction after the other.
 
+    A transaction takes `delay_s` seconds on average, times the slowness; `on_result` is called after each.
+
     Attributes:
         slowness: factor on the time of a transaction, for slow disks.
     """

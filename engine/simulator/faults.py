@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.simulator.checkers.base import Standing
-    from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
+    from engine.simulator.system import SimulatedSystem
 
 DURATIONS: Final = ((0.01, 0.5), (0.5, 4.0), (4.0, 25.0))
 """Ranges for the duration of faults, equally likely."""
@@ -27,10 +27,10 @@ ROLL_PATIENCE_S: Final = 15.0
 _DELICATE: Final = (Phase.INJECT, Phase.COLLECT, Phase.ALIGN, Phase.MERGE, Phase.COMPLETE)
 
 
-class Faults:
+class FaultInjector:
     """Chooses faults at random and carries them out."""
 
-    def __init__(self, cluster: Cluster, rng: random.Random) -> None:
+    def __init__(self, cluster: SimulatedSystem, rng: random.Random) -> None:
         self._cluster = cluster
         self._rng = rng
         self._is_over = False
@@ -354,8 +354,7 @@ class Faults:
             if node.medium.flip(name_space, digest):
                 self._cluster.statistics.rotten += 1
                 self._line(node.name, f"a stored sample of {name_space} rots")
-                for checker in self._cluster.checkers:
-                    checker.rotted(node, name_space, digest)
+                self._cluster.rotted(node, name_space, digest)
 
     # The end of the first phase.
 

@@ -71,7 +71,7 @@ class WriteLedger:
                 self._disposes.setdefault((group, record.key), []).append(entry)
 
     def met(self, one: str, other: str, now: float) -> None:
-        """Record that two nodes talk to each other."""
+        """Record that one node and the other talk to each other."""
         pair = frozenset((one, other))
         if pair not in self._pairs:
             self._pairs.add(pair)

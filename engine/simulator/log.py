@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, Final
 from engine.core.states import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
+    from engine.simulator.schedule import Schedule
 
 SIGNS: Final = {
     Phase.DISCOVER: "d",
@@ -52,24 +52,33 @@ _ORDER: Final = list(SIGNS.values())
 
 
 class ShortLog:
-    """Collects the lines of a run, and passes each to `show`."""
+    """Collects the lines of a run, and passes each to `show`.
 
-    def __init__(self, cluster: Cluster, show: Callable[[str], None] | None = None) -> None:
-        self._cluster = cluster
+    Args:
+        schedule: the time of the run.
+        nodes: the nodes, one for each column; the caller may still add some.
+        show: called with each line.
+    """
+
+    def __init__(
+        self, schedule: Schedule, nodes: Sequence[SimulatedNode], show: Callable[[str], None] | None = None
+    ) -> None:
+        self._schedule = schedule
+        self._nodes = nodes
         self._show = show
         self.lines: list[str] = []
 
     def header(self) -> None:
         """Write the names of the columns."""
-        names = " ".join(node.name for node in self._cluster.nodes)
+        names = " ".join(node.name for node in self._nodes)
         self._put(f"#   virtual s  UTC              nodes ({names})")
 
     def line(self, who: str, sign: str, text: str) -> None:
-        """Add a line."""
-        schedule = self._cluster.schedule
+        """Add a line: who did something, the sign for its kind, and the text."""
+        schedule = self._schedule
         seconds, nanoseconds = divmod(schedule.true_ns, 1_000_000_000)
         utc = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC)
-        columns = "".join(map(sign_of, self._cluster.nodes))
+        columns = "".join(map(sign_of, self._nodes))
         clock = f"{utc:%H:%M:%S}.{nanoseconds // 1000:06d}Z"
         self._put(f"{schedule.now:13.6f}  {clock}  {columns}  {who:<6} {sign} {text}")
 

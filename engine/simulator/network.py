@@ -240,7 +240,7 @@ class Network:
     # What is sent.
 
     def broadcast(self, sender: Party, topic: str, item: object, *, is_state: bool) -> None:
-        """Send to all nodes that the sender has matched."""
+        """Send an item to all nodes that the sender has matched; the last state also reaches later ones."""
         if is_state:
             sender.states[topic] = item
         for other in sender.matched:
@@ -248,7 +248,7 @@ class Network:
                 self.send(sender, other, topic, item)
 
     def send(self, sender: Party, receiver: Party, topic: str, item: object) -> bool:
-        """Send to one participant; return False if the two do not know each other."""
+        """Send an item to one participant; return False if the two do not know each other."""
         if receiver not in sender.matched or sender not in receiver.matched:
             return False
         pipe = self._pipe(sender, receiver)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.dataset.captured import CapturedSample
+from engine.runtime.ports import Wire
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import read_store
 from engine.simulator.disk import SimulatedDisk
 from engine.simulator.network import CROWD, GATHER_S, Party
-from engine.simulator.wire import BATCH, SimulatedWire
 from engine.store.interface import StoreError
 from engine.store.memory import Medium
 from engine.tracing.levels import Level
@@ -19,20 +19,93 @@ from engine.tracing.tracer import Tracer
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from engine.core.name_spaces import Group
+    from engine.dataset.groups import GroupDescription
     from engine.runtime.startup import StoredContent
-    from engine.simulator.applications import Application
-    from engine.simulator.cluster import Cluster
-    from engine.simulator.options import NodePlan
-    from engine.simulator.schedule import SimulatedClock
+    from engine.simulator.network import Network
+    from engine.simulator.options import NodePlan, SimulationOptions
+    from engine.simulator.schedule import Schedule, SimulatedClock
+    from engine.simulator.shared_codec import SharedCodec
+    from engine.tracing.tracer import Output
 
 RESTART_S: Final = 1.0
 """Pause before the next attempt to open a store."""
 CAPTURE_S: Final = 0.003
 """Period in which a node drains its taps."""
 SAMPLE: Final = "sample"
+TAP_LEAST_S: Final = 0.001
+"""Shortest time from opening a tap, or discovering a writer, to the first sample."""
+BATCH: Final = "batch"
+"""The topic of streams."""
+
+
+class Surroundings(Protocol):
+    """What a process needs of the system around it, and tells it."""
+
+    options: SimulationOptions
+    schedule: Schedule
+    network: Network
+    codec: SharedCodec
+    clocks: dict[str, SimulatedClock]
+
+    def outputs_for(self, node: SimulatedNode) -> Sequence[Output]:
+        """Return the outputs for the trace of a run."""
+
+    def wire_for(self, node: SimulatedNode) -> NodeWire:
+        """Make the wire of a run."""
+
+    def not_opened(self, node: SimulatedNode, error: StoreError) -> None:
+        """Take in that a node could not open its store; it tries again."""
+
+    def opened(self, node: SimulatedNode, found: StoredContent) -> None:
+        """Take in that a node opened its store."""
+
+    def ended(self, node: SimulatedNode) -> None:
+        """Take in the end of a node's run."""
+
+    def destroyed(self, node: SimulatedNode) -> None:
+        """Take in the loss of a node's disk."""
+
+    def turned(self, node: SimulatedNode) -> None:
+        """Take in a turn of a node."""
+
+    def committed(self, node: SimulatedNode) -> None:
+        """Take in transactions that may have reached a node's disk."""
+
+    def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
+        """Take in samples that a node captured."""
+
+    def written(self, description: GroupDescription, record: CapturedSample) -> None:
+        """Take in a sample that an application wrote."""
+
+
+class NodeWire(Wire, Protocol):
+    """The output of one run of a node.
+
+    Attributes:
+        taps: when samples of each (topic, type) can be seen first.
+        bytes_sent: of all streams, counted once for each target.
+        messages: protocol messages, each counted once, as by multicast.
+    """
+
+    taps: dict[tuple[str, str], float]
+    bytes_sent: int
+    messages: int
+
+    def close(self) -> None:
+        """End the run's streams."""
+
+
+class Discovered(Protocol):
+    """What a node does when it discovers or loses an application's process."""
+
+    def discovered_by(self, node: SimulatedNode) -> None:
+        """Tell the node what the process has."""
+
+    def lost_by(self, node: SimulatedNode) -> None:
+        """Tell the node that the process is gone."""
 
 
 class SimulatedNode:
@@ -51,7 +124,7 @@ class SimulatedNode:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Surroundings,
         plan: NodePlan,
         medium: Medium,
         clock: SimulatedClock,
@@ -67,7 +140,7 @@ class SimulatedNode:
         self.runtime: Runtime | None = None
         self.disk: SimulatedDisk
         self.tracer: Tracer
-        self.wire: SimulatedWire
+        self.wire: NodeWire
         self.party: Party
         self.incarnation = 0
         self.run = 0
@@ -99,7 +172,7 @@ class SimulatedNode:
             disk = SimulatedDisk(schedule, self.medium, self.rng, options.disk_delay_s, self._disk_result)
             found = read_store(disk.store)
         except StoreError as error:
-            self.cluster.log.line(self.name, "!", f"cannot start: {error}")
+            self.cluster.not_opened(self, error)
             schedule.after(RESTART_S, self.start)
             return
         self.disk = disk
@@ -117,7 +190,7 @@ class SimulatedNode:
         self._captured.clear()
         self._timer_at = float("inf")
         self.party = Party(f"{self.id} {self.run}", self.name, self.name, self, self.id)
-        self.wire = SimulatedWire(self)
+        self.wire = self.cluster.wire_for(self)
         fellows = frozenset(fellow.id for known in report.fellows.values() for fellow in known)
         settings = dataclasses.replace(
             self.plan.settings,
@@ -235,7 +308,10 @@ class SimulatedNode:
                 self._be_busy()
 
     def run_later(self, delay_s: float, task: Callable[..., None], *arguments: object) -> None:
-        """Add an input after a delay, if this run still lasts then."""
+        """Add an input after a delay, if this run still lasts then.
+
+        The input calls `task` with the arguments.
+        """
         self.cluster.schedule.after(delay_s, self._later, self.run, task, arguments)
 
     def _later(self, run: int, task: Callable[..., None], arguments: tuple[object, ...]) -> None:
@@ -317,7 +393,7 @@ class SimulatedNode:
     def appeared(self, peer: Party) -> None:
         """Take in a discovered participant; only applications matter."""
         if self.runtime is not None and not peer.node:
-            application: Application = peer.handler  # type: ignore[assignment]  # only nodes have an id
+            application: Discovered = peer.handler  # type: ignore[assignment]  # only nodes have an id
             self.post(application.discovered_by, self)
 
     def vanished(self, peer: Party) -> None:
@@ -327,7 +403,7 @@ class SimulatedNode:
         if peer.node:
             self.post(self.runtime.fellow_detached, peer.node, peer.id)
         else:
-            application: Application = peer.handler  # type: ignore[assignment]  # only nodes have an id
+            application: Discovered = peer.handler  # type: ignore[assignment]  # only nodes have an id
             self.post(application.lost_by, self)
 
 

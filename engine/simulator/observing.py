@@ -196,7 +196,10 @@ class Observer(Checker):
         self._add(Gone(node.id))
 
     def tell(self, who: str, level: str, text: str) -> None:
-        """Record an event of the simulation itself."""
+        """Record an event of the simulation itself.
+
+        `who` is the name of a node, or of another party, `level` as in a trace, `text` what happened.
+        """
         self._told += 1
         nodes = {node.name: node.id for node in self.cluster.nodes}
         self._add(

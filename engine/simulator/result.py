@@ -7,8 +7,19 @@ import hashlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.simulator.checkers.base import Violation
     from engine.simulator.options import SimulationOptions
+
+
+class Violation(Exception):
+    """A rule was violated.
+
+    Attributes:
+        invariant: code of the rule, as in `I1`.
+    """
+
+    def __init__(self, invariant: str, text: str) -> None:
+        super().__init__(f"{invariant}: {text}")
+        self.invariant = invariant
 
 
 @dataclasses.dataclass(slots=True)

@@ -34,12 +34,12 @@ class Schedule:
         return START_NS + round(self.now * 1e9)
 
     def at(self, when: float, action: Callable[..., None], *arguments: object) -> None:
-        """Plan an action; one in the past happens at once."""
+        """Plan an action with its arguments for `when`, in virtual seconds; at once if that is past."""
         self._count += 1
         heapq.heappush(self._heap, (max(when, self.now), self._count, action, arguments))
 
     def after(self, delay_s: float, action: Callable[..., None], *arguments: object) -> None:
-        """Plan an action after a delay."""
+        """Plan an action with its arguments after a delay."""
         self.at(self.now + delay_s, action, *arguments)
 
     def run_until(self, end: float) -> None:
@@ -57,7 +57,8 @@ class SimulatedClock:
     """The clocks of one host.
 
     Its monotonic clock runs a little fast or slow and began at any moment; its wall clock is off by
-    `offset_ns`, which faults may change at any time.
+    `offset_ns`, which faults may change at any time. Virtual time 0 is `origin_s` on the monotonic clock,
+    which advances by `rate` seconds a second.
     """
 
     __slots__ = ("_origin_s", "_rate", "_schedule", "offset_ns")

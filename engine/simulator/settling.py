@@ -12,17 +12,17 @@ from engine.simulator.checkers.base import describe, held, missing
 if TYPE_CHECKING:
     from engine.core.name_space_state import NameSpaceState
     from engine.runtime.sets import NameSpaceData
-    from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
+    from engine.simulator.system import SimulatedSystem
 
 HELD_WITHIN_NS: Final = round(1.5 * PART_PAUSE_S * 1e9)
 """Limit from a change, or a purge, to the comparison of a part with the master's set."""
 
 
-def difference(cluster: Cluster) -> str:
+def difference(cluster: SimulatedSystem) -> str:
     """Return the first violation of a quiet system; empty for none."""
     for node in cluster.nodes:
-        reason = _restless(node)
+        reason = _restless(node, len(cluster.nodes) - 1)
         if reason:
             return f"{node.name} {reason}"
     roles: dict[tuple[str, str], list[tuple[SimulatedNode, NameSpaceState]]] = {}
@@ -38,7 +38,7 @@ def difference(cluster: Cluster) -> str:
     return _unmet([member for members in roles.values() for member in members])
 
 
-def unsettled(cluster: Cluster, until_s: float) -> str:
+def unsettled(cluster: SimulatedSystem, until_s: float) -> str:
     """Return the first difference between running nodes, among samples captured until `until_s`.
 
     What is younger may be under way. Empty when all is well, also where sets need not be equal.
@@ -55,7 +55,7 @@ def unsettled(cluster: Cluster, until_s: float) -> str:
     return ""
 
 
-def _unsettled(cluster: Cluster, nodes: list[SimulatedNode], name: str, until_s: float) -> str:
+def _unsettled(cluster: SimulatedSystem, nodes: list[SimulatedNode], name: str, until_s: float) -> str:
     members: list[tuple[SimulatedNode, NameSpaceData]] = []
     for node in nodes:
         data = node.runtime.spaces.get(name) if node.runtime else None
@@ -91,7 +91,7 @@ def _unmet(members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
     return ""
 
 
-def _restless(node: SimulatedNode) -> str:
+def _restless(node: SimulatedNode, others: int) -> str:
     runtime = node.runtime
     if runtime is None:
         return "is down"
@@ -104,7 +104,6 @@ def _restless(node: SimulatedNode) -> str:
             return f"is in phase {state.phase} of '{state.name}'"
         if state.outstanding:
             return f"waits for an answer in '{state.name}'"
-    others = sum(1 for other in node.cluster.nodes if other is not node)
     if len(runtime.core.fellows) != others or not all(fellow.approved for fellow in runtime.core.fellows):
         approved = [fellow.name for fellow in runtime.core.fellows if fellow.approved]
         return f"talks to {', '.join(approved) or 'nobody'} only"
@@ -150,7 +149,7 @@ def _lacking(aligner: SimulatedNode, members: list[tuple[SimulatedNode, NameSpac
     return ""
 
 
-def _unlike(cluster: Cluster, role: str, members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
+def _unlike(cluster: SimulatedSystem, role: str, members: list[tuple[SimulatedNode, NameSpaceState]]) -> str:
     """Find a Lazy part that differs from the master's groups."""
     master = next((one for one in members if one[1].is_master(one[0].id)), None)
     if master is None or master[1].apart:

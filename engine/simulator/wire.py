@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from engine.runtime.codec import STATE_TOPICS
 from engine.runtime.ports import Again, Delivered, Instead
 from engine.simulator.network import LOOPBACK_S
+from engine.simulator.node import BATCH, TAP_LEAST_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,13 +18,10 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
     from engine.simulator.network import Party
     from engine.simulator.node import SimulatedNode
+    from engine.simulator.system import SimulatedSystem
 
 MATCH_TIMEOUT_S: Final = 5.0
 """Limit for matching the readers of a stream's targets; the same as on Cyclone DDS."""
-TAP_LEAST_S: Final = 0.001
-"""Shortest time from opening a tap, or discovering a writer, to the first sample."""
-BATCH: Final = "batch"
-"""The topic of streams."""
 
 
 class SimulatedWire:
@@ -36,9 +34,9 @@ class SimulatedWire:
         published: monitor messages.
     """
 
-    def __init__(self, node: SimulatedNode) -> None:
-        self._node = node
-        self._cluster = node.cluster
+    def __init__(self, system: SimulatedSystem, node: SimulatedNode) -> None:
+        self.node = node
+        self.system = system
         self._is_closed = False
         self.taps: dict[tuple[str, str], float] = {}
         self.bytes_sent = self.messages = 0
@@ -51,7 +49,7 @@ class SimulatedWire:
     def send(self, topic: str, payload: bytes) -> None:
         """Send a protocol message to all fellows."""
         self.messages += 1
-        self._cluster.network.broadcast(self._node.party, topic, payload, is_state=topic in STATE_TOPICS)
+        self.system.network.broadcast(self.node.party, topic, payload, is_state=topic in STATE_TOPICS)
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Ignore monitor messages."""
@@ -61,26 +59,26 @@ class SimulatedWire:
         """Open the tap of the group's topic and type, which matches a little later."""
         key = (description.group.topic, description.type.type_id)
         if key not in self.taps:
-            delay = self._node.rng.uniform(TAP_LEAST_S, self._cluster.options.tap_delay_s)
-            self.taps[key] = self._cluster.schedule.now + delay
+            delay = self.node.rng.uniform(TAP_LEAST_S, self.system.options.tap_delay_s)
+            self.taps[key] = self.system.schedule.now + delay
 
     def send_stream(
         self, name_space: str, fellows: tuple[str, ...], batches: Iterator[bytes], samples: int
     ) -> None:
         """Send the batches in order, at the planned speed."""
-        self._cluster.streaming(self._node, name_space, fellows, samples)
-        stream = _Stream(self._node, name_space, fellows, batches, samples)
-        self._cluster.schedule.after(self._node.rng.uniform(0.001, 0.02), stream.begin)
+        self.system.streaming(self.node, name_space, fellows, samples)
+        stream = _Stream(self, name_space, fellows, batches, samples)
+        self.system.schedule.after(self.node.rng.uniform(0.001, 0.02), stream.begin)
 
     def send_note(self, fellow: str, note: bytes) -> None:
         """Send a note to a fellow, if it is matched then."""
         self.bytes_sent += len(note)
-        self._node.run_later(self._node.rng.uniform(0.001, 0.02), self._send_note, fellow, note)
+        self.node.run_later(self.node.rng.uniform(0.001, 0.02), self._send_note, fellow, note)
 
     def _send_note(self, fellow: str, note: bytes) -> None:
-        for peer in list(self._node.party.matched):
+        for peer in list(self.node.party.matched):
             if peer.node == fellow:
-                self._cluster.network.send(self._node.party, peer, BATCH, note)
+                self.system.network.send(self.node.party, peer, BATCH, note)
 
     def deliver(
         self,
@@ -91,22 +89,22 @@ class SimulatedWire:
         how: Again | Instead | None = None,  # applications here have no states of instances
     ) -> None:
         """Deliver samples to the reader's process after a delay, if it can be reached then."""
-        self._cluster.serving(self._node, reader, whole=whole)
+        self.system.serving(self.node, reader, whole=whole)
         samples = tuple(sample for _, group in groups for sample in group)
-        delay = LOOPBACK_S + len(samples) * 1e-5 + self._node.rng.expovariate(20.0)
-        self._node.run_later(delay, self._give, reader, samples, whole)
+        delay = LOOPBACK_S + len(samples) * 1e-5 + self.node.rng.expovariate(20.0)
+        self.node.run_later(delay, self._give, reader, samples, whole)
 
     def _give(self, reader: ReaderKey, samples: tuple[Sample, ...], whole: bool) -> None:
-        network, host = self._cluster.network, self._node.name
-        process = self._cluster.readers.get(reader.participant)
+        network, host = self.system.network, self.node.name
+        process = self.system.readers.get(reader.participant)
         if process is None or not process.party.is_alive:
             result = Delivered(problem="its process is gone")
         elif not (network.reaches(host, process.host) and network.reaches(process.host, host)):
             result = Delivered(problem="its process does not answer")
         else:
-            process.take(reader, samples, self._node)
+            process.take(reader, samples, self.node)
             result = Delivered(samples=len(samples), elapsed_ns=1_000_000)
-        runtime = self._node.runtime
+        runtime = self.node.runtime
         if runtime is not None and not self._is_closed:
             runtime.serving.delivered(reader, result, whole=whole)
 
@@ -121,31 +119,31 @@ class _Stream:
 
     def __init__(
         self,
-        node: SimulatedNode,
+        wire: SimulatedWire,
         name_space: str,
         fellows: tuple[str, ...],
         batches: Iterator[bytes],
         samples: int,
     ) -> None:
-        self._node = node
-        self._wire = node.wire
-        self._cluster = node.cluster
+        self._wire = wire
+        self._node = wire.node
+        self._system = wire.system
         self._name_space = name_space
         self._fellows = fellows
         self._batches = batches
         self._samples = samples
         self._sent = 0
-        self._patience_until = self._cluster.schedule.now + MATCH_TIMEOUT_S
+        self._patience_until = self._system.schedule.now + MATCH_TIMEOUT_S
         self._targets: list[Party] = []
 
     def begin(self) -> None:
         """Wait, up to a limit, until the readers of all targets match: missing ones ask again."""
         if self._wire.is_closed:
             return
-        now = self._cluster.schedule.now
+        now = self._system.schedule.now
         matched = {peer.node: peer for peer in self._node.party.matched if peer.node}
         if any(fellow not in matched for fellow in self._fellows) and now < self._patience_until:
-            self._cluster.schedule.after(0.1, self.begin)
+            self._system.schedule.after(0.1, self.begin)
             return
         self._targets = [matched[fellow] for fellow in self._fellows if fellow in matched]
         self._next()
@@ -157,14 +155,14 @@ class _Stream:
         if batch is None:
             self._node.run_later(0.001, self._finished)
             return
-        pause = len(batch) / self._cluster.options.network.bytes_per_s
-        self._cluster.schedule.after(pause, self._send, batch)
+        pause = len(batch) / self._system.options.network.bytes_per_s
+        self._system.schedule.after(pause, self._send, batch)
 
     def _send(self, batch: bytes) -> None:
         if self._wire.is_closed:
             return
         for target in self._targets:
-            self._cluster.network.send(self._node.party, target, BATCH, batch)
+            self._system.network.send(self._node.party, target, BATCH, batch)
         self._sent += len(batch)
         self._wire.bytes_sent += len(batch) * len(self._targets)
         self._next()

@@ -169,7 +169,10 @@ def write_version(connection: sqlite3.Connection, version: SetVersion, state: st
 def write_group(
     connection: sqlite3.Connection, version: int, row: GroupRow | None, description: GroupDescription
 ) -> GroupRow:
-    """Write the description of a group, new or changed; `write_watermark` must follow."""
+    """Write the description of a group, new or changed; `write_watermark` must follow.
+
+    `version` is the id of the stored set.
+    """
     group = description.group
     type_ = description.type
     content = (type_.name, type_.information, type_.mapping, int(type_.keyed))
@@ -198,7 +201,10 @@ def write_group(
 
 
 def write_watermark(connection: sqlite3.Connection, version: int, row: GroupRow) -> None:
-    """Write the watermark of a group, with the check of the whole entry."""
+    """Write the watermark of a group, with the check of the whole entry.
+
+    `version` is the id of the stored set.
+    """
     stored = row.stored
     watermark = (stored.count, stored.digest.to_bytes(16), stored.newest_ns)
     check = row_check(row.id, version, *row.description.group, row.type_number, row.qos_text, *watermark)

@@ -12,7 +12,7 @@ import sqlite3
 import struct
 from typing import TYPE_CHECKING, Final
 
-from engine.dataset.blocks import Columns
+from engine.dataset.blocks import SampleColumns
 from engine.dataset.sample import DIGEST_BYTES, HEADER, sum_of_digests
 from engine.store.rows import raw_pages
 
@@ -28,11 +28,11 @@ ROWS: Final = 1024
 _MASK: Final = (1 << 128) - 1
 
 
-def in_columns(samples: Iterable[Sample]) -> Iterator[Columns]:
+def in_columns(samples: Iterable[Sample]) -> Iterator[SampleColumns]:
     """Put samples into columns."""
     left = iter(samples)
     while rows := list(itertools.islice(left, ROWS)):
-        yield Columns(*zip(*rows, strict=True))
+        yield SampleColumns(*zip(*rows, strict=True))
 
 
 def sound_columns(
@@ -40,7 +40,7 @@ def sound_columns(
     group_id: int,
     expected: Summary,
     one_by_one: Callable[[], Iterator[Sample]],
-) -> Iterator[Columns]:
+) -> Iterator[SampleColumns]:
     """Read the sound samples of a group.
 
     Args:
@@ -52,7 +52,7 @@ def sound_columns(
     passed = digest_sum = newest_ns = 0
     try:
         for rows in raw_pages(connection, group_id, ROWS):
-            columns = Columns(*zip(*rows, strict=True))
+            columns = SampleColumns(*zip(*rows, strict=True))
             if not _are_sound(columns):
                 break
             passed += len(rows)
@@ -67,7 +67,7 @@ def sound_columns(
     yield from in_columns(itertools.islice(one_by_one(), passed, None))
 
 
-def _are_sound(columns: Columns) -> bool:
+def _are_sound(columns: SampleColumns) -> bool:
     times_ns, writers, sequences, digests, statuses, keys, payloads = columns
     headers = map(HEADER.pack, times_ns, sequences, statuses, map(len, keys), map(len, payloads))
     contents = map(b"".join, zip(headers, writers, keys, payloads, strict=True))

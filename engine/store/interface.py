@@ -43,7 +43,10 @@ class StoreFailed(StoreError):
 
 
 def refused(path: Path, error: OSError, what: str = "") -> StoreFull | StoreFailed:
-    """Return the store error for an error of the operating system."""
+    """Return the store error for an error of the operating system.
+
+    The text has the path and `what` failed, such as `cannot be put aside: `.
+    """
     kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else StoreFailed
     return kind(f"{path}: {what}{error.strerror}")
 

@@ -105,7 +105,7 @@ def _pieces(samples: SampleRows) -> Iterator[Sequence[tuple[int, bytes]]]:
 def raw_pages(
     connection: sqlite3.Connection, group_id: int, size: int
 ) -> Iterator[list[tuple[int, bytes, int, bytes, int, bytes, bytes]]]:
-    """Read the rows of a group unverified, oldest first, in pages of `size`.
+    """Read the rows of the group `group_id` unverified, oldest first, in pages of `size` rows.
 
     Raises:
         sqlite3.DatabaseError: the rest of the table cannot be read.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.core.name_spaces import Group
-    from engine.dataset.blocks import Columns
+    from engine.dataset.blocks import SampleColumns
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
     from engine.store.catalog import GroupRow, SetVersion
@@ -165,7 +165,7 @@ class StoreView:
 
     def load_columns(
         self, version: int, damage: DamageLog
-    ) -> Iterator[tuple[GroupDescription, Iterator[Columns]]]:
+    ) -> Iterator[tuple[GroupDescription, Iterator[SampleColumns]]]:
         """Read and verify like `load`, with the samples in columns.
 
         Raises:

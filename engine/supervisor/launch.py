@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import engine
 from engine.core import plain
-from engine.supervisor.policy import Action, Rules
+from engine.supervisor.policy import Action, SupervisionRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,9 +55,9 @@ class Launch:
     """Domain/Report verbosity; None lets the environment decide."""
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> SupervisionRules:
         """The settings for the supervisor's decisions."""
-        return Rules(self.expiry_s, self.terminate_period_s, self.action)
+        return SupervisionRules(self.expiry_s, self.terminate_period_s, self.action)
 
     def to_json(self) -> str:
         """Return this launch as JSON."""

@@ -35,7 +35,11 @@ class LinkError(ValueError):
 
 
 class SupervisorLink:
-    """The duties of a supervised node towards its supervisor. Safe to call from any thread."""
+    """The duties of a supervised node towards its supervisor. Safe to call from any thread.
+
+    Its state goes to a file in `directory` and to `lease`; both `lease` and `supervisor` are file
+    descriptors.
+    """
 
     def __init__(self, directory: pathlib.Path, lease: int, supervisor: int) -> None:
         self._directory = directory

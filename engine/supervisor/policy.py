@@ -80,7 +80,7 @@ class SupervisorAction(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Rules:
+class SupervisionRules:
     """The supervisor's settings; times in seconds."""
 
     expiry_s: float
@@ -106,7 +106,7 @@ class SupervisionPolicy:
         exit_code: exit code of the supervisor, once the phase is final.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: SupervisionRules) -> None:
         self.rules = rules
         self.phase = NodePhase.STARTING
         self.reason = ""

@@ -114,7 +114,10 @@ class Tracer:
             self._catalogue[event_id]
 
     def event_with_lines(self, event_id: str, lines: Iterable[str], /, **fields: object) -> None:
-        """Trace an event with continuation lines, such as the configuration at the start."""
+        """Trace an event with continuation lines, such as the configuration at the start.
+
+        `event_id` names an event of the catalogue, `fields` are those of its text.
+        """
         kind = self._wanted.get(event_id)
         if kind is not None:
             self._publish(kind, fields, tuple(map(escape, lines)))

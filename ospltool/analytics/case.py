@@ -213,7 +213,7 @@ def _with_own_text(table: pa.Table) -> pa.Table:
 
 
 def write_table(directory: pathlib.Path, table: Table, rows: pa.Table) -> None:
-    """Write a small table of a case."""
+    """Write a small table of a case. `directory` is that of the case."""
     import pyarrow.parquet as pq  # only where tables are written
 
     target = directory / table

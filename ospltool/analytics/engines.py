@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ospltool.analytics.case import Case
-
 ROWS_AT_ONCE: Final = 5_000
 
 
@@ -54,24 +52,6 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Close the engine."""
-
-
-def open_engine(case: Case, engine: str, master: str) -> Engine:
-    """Open the engine with a name (`duckdb` or `spark`) for a case.
-
-    Raises:
-        AnalyticsMissingError: it is not installed.
-        CaseError: it cannot read this case.
-    """
-    if engine == "spark":
-        need("pyspark", "spark")
-        from ospltool.analytics.spark import SparkEngine
-
-        return SparkEngine(case, master)
-    need("duckdb", "sql")
-    from ospltool.analytics.duck import DuckEngine
-
-    return DuckEngine(case)
 
 
 def need(module: str, extra: str) -> None:

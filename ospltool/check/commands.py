@@ -43,6 +43,14 @@ def deployments(
 ) -> list[DeploymentInput]:
     """Return the deployments to check.
 
+    Args:
+        paths: files, directories, fleet files and URIs.
+        nodes: `NAME=FILE` texts, which make one deployment together.
+        variables: `VAR=VALUE` or `NODE:VAR=VALUE` texts.
+        environ: the environment that they add to.
+        together: all plain files are one deployment.
+        skip_others: skip XML that is no configuration among named files, too.
+
     Raises:
         UsageFault: no file is named, or an option is malformed.
     """
@@ -63,6 +71,13 @@ def choice(
     show: str,
 ) -> Choice:
     """Return the choice of rules.
+
+    Args:
+        select: codes, names or prefixes of the rules to run; none for all.
+        ignore: likewise, the rules to leave out.
+        severities: `RULES=LEVEL` texts.
+        targets: services to check for.
+        show: least severity to show.
 
     Raises:
         UsageFault: no rule or severity has such a name.
@@ -180,6 +195,8 @@ def statistics(report: Report, *, as_json: bool) -> str:
 
 def overview(inputs: Sequence[DeploymentInput], *, matrix: bool, as_json: bool) -> str:
     """Render the matrix or the effective settings of all readable files.
+
+    With `as_json`, it is a JSON document.
 
     Raises:
         UsageFault: a file cannot be read.

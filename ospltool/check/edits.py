@@ -18,7 +18,7 @@ def _edit(view: NodeView, span: ByteRange, text: str) -> Edit:
 
 
 def replace_value(view: NodeView, value: Value, text: str, *, is_safe: bool) -> Fix | None:
-    """Replace a value; None if it comes from variables, which are set elsewhere."""
+    """Replace a value by a text; None if it comes from variables, which are set elsewhere."""
     if value.uses:
         return None
     escaped = "".join(_ESCAPES.get(char, char) for char in text)
@@ -26,12 +26,12 @@ def replace_value(view: NodeView, value: Value, text: str, *, is_safe: bool) -> 
 
 
 def replace_span(view: NodeView, span: ByteRange, text: str, title: str, *, is_safe: bool) -> Fix:
-    """Replace a range by `text`, which is already XML."""
+    """Replace a range by `text`, which is already XML. The title says in a line what the fix does."""
     return Fix(title, is_safe, (_edit(view, span, text),))
 
 
 def rename_element(view: NodeView, node: XmlElement, name: str, *, is_safe: bool) -> Fix:
-    """Rename an element in its start tag and end tag."""
+    """Give an element another name in its start tag and end tag."""
     edits = [_edit(view, node.name_span, name)]
     if not node.is_empty_tag:
         end = view.source.data.rindex(b"</", node.span.start, node.span.end) + 2
@@ -40,7 +40,7 @@ def rename_element(view: NodeView, node: XmlElement, name: str, *, is_safe: bool
 
 
 def rename_attribute(view: NodeView, attribute: Attribute, name: str, *, is_safe: bool) -> Fix:
-    """Rename an attribute."""
+    """Give an attribute another name."""
     return Fix(f"Rename {attribute.name} to {name}", is_safe, (_edit(view, attribute.name_span, name),))
 
 
@@ -54,7 +54,7 @@ def remove_attribute(view: NodeView, attribute: Attribute, *, is_safe: bool) -> 
 
 
 def remove_range(view: NodeView, span: ByteRange, title: str, *, is_safe: bool) -> Fix:
-    """Remove a range, and its lines if they have nothing else."""
+    """Remove a range, and its lines if they have nothing else. The title says in a line what the fix does."""
     data = view.source.data
     start, end = span
     while start and data[start - 1 : start] in (b" ", b"\t"):
@@ -81,7 +81,7 @@ def remove_element(view: NodeView, node: XmlElement, *, is_safe: bool) -> Fix:
 
 
 def insert_attribute(view: NodeView, node: XmlElement, name: str, value: str, *, is_safe: bool) -> Fix:
-    """Insert an attribute after the last one."""
+    """Insert an attribute with a name and a value after the last one."""
     at = node.attributes[-1].span.end if node.attributes else node.name_span.end
     escaped = "".join(_ESCAPES.get(char, char) for char in value)
     return Fix(f'Add {name}="{value}"', is_safe, (_edit(view, ByteRange(at, at), f' {name}="{escaped}"'),))

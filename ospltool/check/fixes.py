@@ -24,7 +24,7 @@ class FixFault(Exception):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """The change of a file by fixes."""
 
     path: str
@@ -36,7 +36,7 @@ class Change:
 class Outcome:
     """All changes, the number of fixes in them, and the remaining report."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
     fixed: int
     report: Report
 
@@ -44,7 +44,7 @@ class Outcome:
 def fix(deployments: Iterable[DeploymentInput], choice: Choice, *, unsafe: bool) -> Outcome:
     """Compute all fixes of the chosen rules, without writing files.
 
-    A fix that would break its file is skipped.
+    A fix that would break its file is skipped, and without `unsafe` one that may change the meaning.
     """
     inputs = list(deployments)
     contents: dict[str, bytes] = {}
@@ -64,7 +64,7 @@ def fix(deployments: Iterable[DeploymentInput], choice: Choice, *, unsafe: bool)
             break
         fixed += applied
         report = _report(inputs, choice, contents)
-    changes = tuple(Change(path, originals[path], contents[path]) for path in sorted(contents))
+    changes = tuple(FileChange(path, originals[path], contents[path]) for path in sorted(contents))
     return Outcome(changes, fixed, report)
 
 
@@ -118,7 +118,7 @@ def _is_readable(data: bytes, path: str) -> bool:
     return True
 
 
-def diff_of(change: Change) -> str:
+def diff_of(change: FileChange) -> str:
     """Render a change as a unified diff, safe for a terminal."""
     before, after = (data.decode("utf-8", "replace").splitlines() for data in (change.before, change.after))
     name = visible(change.path)
@@ -126,7 +126,7 @@ def diff_of(change: Change) -> str:
     return "".join(f"{visible(line)}\n" for line in lines)
 
 
-def write(changes: Iterable[Change], read: Callable[[str], bytes]) -> None:
+def write(changes: Iterable[FileChange], read: Callable[[str], bytes]) -> None:
     """Replace each file in one step.
 
     Raises:

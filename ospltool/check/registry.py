@@ -146,7 +146,18 @@ def rule(
     alone: bool = False,
     since: str = "0.1",
 ) -> Callable[[Check], Check]:
-    """Register a function as a rule."""
+    """Register a function as a rule.
+
+    Args:
+        code: stable code, such as DUR201.
+        name: stable name in kebab-case.
+        severity: of its findings, unless one has its own.
+        scope: kind of view that it takes.
+        targets: services for which it matters.
+        blocks: services that refuse to start, unless a finding says otherwise.
+        alone: run it only if all services that the user checks for are among `targets`.
+        since: version of ospltool that introduced it.
+    """
 
     def register(check: Check) -> Check:
         assert code not in _RULES, f"{code} is taken"

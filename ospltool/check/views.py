@@ -71,7 +71,10 @@ class FileView:
 
 
 class NodeView:
-    """A node of a deployment, or a single file, with all that rules need."""
+    """A node of a deployment, or a single file, with all that rules need.
+
+    The name is that of the node; empty for a single file.
+    """
 
     def __init__(
         self, name: str, document: Document, interpreted: Interpreted, environ: Mapping[str, str]
@@ -223,7 +226,18 @@ class NodeView:
         blocks: frozenset[Target] | None = None,
         fix: Fix | None = None,
     ) -> Finding:
-        """Make a finding at a place of this node's file."""
+        """Make a finding at a place of this node's file.
+
+        Args:
+            thing: element, attribute, value or range to look at first.
+            message: one sentence about this case.
+            advice: remedy; empty without one.
+            related: further places.
+            subject: documentation path of the setting; by default that of an element.
+            severity: replaces that of the rule; None keeps it.
+            blocks: replaces the services that refuse to start; None keeps those of the rule.
+            fix: repair; None if there is none.
+        """
         if not subject and isinstance(thing, XmlElement):
             subject = thing.path
         nodes = (self.name,) if self.name else ()
@@ -244,7 +258,10 @@ class NodeView:
         severity: Severity | None = None,
         fix: Fix | None = None,
     ) -> Finding:
-        """Make a finding of a problem of the loader; `blocks` gets ospltool if its nodes refuse to start."""
+        """Make a finding of a problem of the loader; `blocks` gets ospltool if its nodes refuse to start.
+
+        The problem's own message and advice are shown unless others are given.
+        """
         assert problem.span is not None, "problems of a document have a range"
         related: tuple[Place, ...] = ()
         if problem.other:

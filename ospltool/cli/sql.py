@@ -75,7 +75,7 @@ def sql(
         raise CommandError(f"--output {output!r}: choose {', '.join(OUTPUTS)}", Exit.USAGE)
     with needs_analytics():
         from ospltool.analytics.case import open_case
-        from ospltool.analytics.engines import open_engine
+        from ospltool.analytics.opening import open_engine
 
         with contextlib.closing(open_engine(open_case(pathlib.Path(case)), engine, master)) as opened:
             _put_result(opened.query(text), "json" if as_json else output, limit)

@@ -99,7 +99,10 @@ def targets(
 def one_target(
     uri: str | None, environ: Mapping[str, str], *, role: str | None = None, node: str | None = None
 ) -> PlannedNode:
-    """Return the only node; for commands that take one (arguments as in `targets`)."""
+    """Return the only node; for commands that take one (arguments as in `targets`).
+
+    `uri`, `role` and `node` are as in `targets`.
+    """
     found = targets(uri, environ, role=role, node=node)
     if len(found) != 1:
         names = ", ".join(target.name for target in found)

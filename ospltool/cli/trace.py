@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ospltool.analytics.contract import Detail
     from ospltool.forensics.attachments import Attachment
-    from ospltool.forensics.evidence import RawEvidence
+    from ospltool.forensics.raw import RawEvidence
     from ospltool.trace.case.local_load import LoadCounts
     from ospltool.trace.reading.sources import SourceSet
 
@@ -395,7 +395,7 @@ def _follow(
 
 
 def _raw(names: list[str] | None) -> RawEvidence:
-    from ospltool.forensics.evidence import RawEvidence
+    from ospltool.forensics.raw import RawEvidence
     from ospltool.trace.reading import damage
 
     damage.take()  # what another command of this process has noted

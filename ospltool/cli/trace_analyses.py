@@ -157,7 +157,10 @@ def anomalies(
 
 @contextlib.contextmanager
 def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[Evidence]:
-    """Open a case (with a query engine) or files for an analysis; turn their faults into command errors."""
+    """Open a case (with a query engine) or files for an analysis; turn their faults into command errors.
+
+    `names` are those of a case or of files; Spark runs on `master`.
+    """
     from ospltool.cli.sql import needs_analytics
     from ospltool.trace.reading import damage
 
@@ -168,7 +171,7 @@ def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[E
         raise CommandError(f"--engine {engine!r}: choose duckdb or spark", Exit.USAGE)
     with errors():
         from ospltool.forensics.case import CaseEvidence, is_case
-        from ospltool.forensics.evidence import RawEvidence
+        from ospltool.forensics.raw import RawEvidence
 
         cases = [name for name in names if is_case(name)]
         if not cases and engine == "spark":
@@ -183,7 +186,7 @@ def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[E
             )
         with needs_analytics():
             from ospltool.analytics.case import open_case
-            from ospltool.analytics.engines import open_engine
+            from ospltool.analytics.opening import open_engine
             from ospltool.forensics.keeping import kept_in
 
             case = open_case(pathlib.Path(cases[0]))

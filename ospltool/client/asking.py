@@ -105,7 +105,10 @@ def state_request(
     blocks: Mapping[str, bytes] = _NOTHING,
     values: Mapping[str, object] = _NOTHING,
 ) -> Callable[[RequestId], StateRequest]:
-    """Return a function that makes a state request with its id; the arguments are those of `ask`."""
+    """Return a function that makes a state request with its id.
+
+    `topic`, `partitions`, `hold_s`, `servers`, `blocks` and `values` are as for `ask`.
+    """
 
     def make(request: RequestId) -> StateRequest:
         return StateRequest(

@@ -331,7 +331,10 @@ class SampleCache:
                     self.counters.again += len(again)
 
     def lost(self, writer: bytes, time_ns: int, *, autodispose: bool) -> None:
-        """Note that a writer is gone, which unregisters or disposes its instances."""
+        """Note that a writer is gone, which unregisters or disposes its instances.
+
+        `autodispose` is whether it disposes them.
+        """
         for name, keys in self.writers.lost(writer, autodispose=autodispose):
             for key in keys:
                 lose = self._instances[key].instance.writer_lost

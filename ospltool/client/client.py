@@ -84,9 +84,9 @@ class DurabilityClient:
     ) -> tuple[GroupCompleteness, ...]:
         """Ask every service for the completeness of a topic's groups (durabilityStateRequest, guide 5.5.24).
 
-        The topic may be an expression with `*` and `?`.
-        A service that does not answer in time is left out. Services of another product answer an expression
-        for one group only; they are asked for each discovered group.
+        The topic may be an expression with `*` and `?`. A service that does not answer in time is left out.
+        Services of another product answer an expression for one group only; they are asked for each
+        discovered group. No partitions means the default one.
 
         Raises:
             NoService: there is no service in time.
@@ -214,9 +214,10 @@ class DurabilityClient:
     def delete_durable_subscription(
         self, topic: str, name: str, *, partitions: Sequence[str] = (), timeout_s: float = 5.0
     ) -> None:
-        """Delete a durable subscription at every persistence service; close its readers first.
+        """Delete the durable subscription `name` at every persistence service; close its readers first.
 
-        They tell absent services later. Arguments and errors are as for `register_durable_subscription`.
+        They tell absent services later. Partitions, other arguments and errors are as for
+        `register_durable_subscription`.
         """
         self._run(topic, name, 1, partitions, timeout_s, deletes=True)
 

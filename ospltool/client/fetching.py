@@ -302,7 +302,11 @@ class HistoryFetch:
     def end(
         self, service: bytes, number: int, server: bytes, link: Link, added: dict[str, Any] | None
     ) -> None:
-        """Take in the end of an answer."""
+        """Take in the end of an answer.
+
+        `service` sent it as `server`, in answer to the request `number`; `added` are the extensions of
+        ospltool.
+        """
         exchange = self.exchange(number)
         living = (added or {}).get("living")
         if exchange and isinstance(living, list):

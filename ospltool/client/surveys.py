@@ -75,7 +75,10 @@ class StoredAt:
 
 
 class NamedQuestion:
-    """A question about samples by name, as many as fit into one question."""
+    """A question about samples by name, as many as fit into one question.
+
+    No partitions means the default one.
+    """
 
     def __init__(self, topic: str, partitions: Sequence[str], names: Sequence[SampleName]) -> None:
         self.topic = topic
@@ -235,7 +238,7 @@ class Survey:
     def of(
         cls, question: Question, services: frozenset[bytes], answers: Mapping[bytes, StateAnswer]
     ) -> Survey:
-        """Judge the answers.
+        """Judge the answers; `services` are all that were asked.
 
         Raises:
             OutdatedService: a node that must keep it is of an earlier version.

@@ -37,7 +37,10 @@ class ActResult:
 def play(
     domain_id: int | None, directory: pathlib.Path | None, told: Callable[[str | ActResult], None]
 ) -> list[ActResult]:
-    """Play the acts up to the first that does not hold; `told` gets captions and reports at once."""
+    """Play the acts up to the first that does not hold; `told` gets captions and reports at once.
+
+    The nodes get `domain_id`, or one of DOMAINS, and keep their files in a directory, or a temporary one.
+    """
     with _stage(domain_id, directory) as (stage, _):
         return list(_play(stage, told))
 

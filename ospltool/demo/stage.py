@@ -157,6 +157,8 @@ class Stage:
     def wait_for(self, what: str, condition: Callable[[], bool], timeout_s: float = 30.0) -> float:
         """Wait until the nodes' own snapshots show that `condition` holds; returns the seconds it took.
 
+        `what` is for the error.
+
         Raises:
             ActFailed: not in time, or a node ended by itself.
         """

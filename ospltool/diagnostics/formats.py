@@ -18,7 +18,7 @@ class _Renderer(Protocol):
 def render(report: Report, name: str, *, colour: bool = False) -> str:
     """Render a report in one of FORMATS; the text ends with a line end unless it is empty.
 
-    Only the formats for people use `colour`.
+    Only the formats for people use `colour`. `name` is that of the format.
     """
     assert name in FORMATS, f"{name} is no format"
     module = cast("_Renderer", importlib.import_module(f"ospltool.diagnostics.{name}"))

@@ -66,7 +66,7 @@ class Place:
 
     @classmethod
     def of(cls, source: SourceFile, span: ByteRange, label: str = "") -> Place:
-        """Make the place of a range of bytes."""
+        """Make the place of a range of bytes. The label is shown beside it."""
         line, column = source.position(span.start)
         end_line, end_column = source.position(span.end)
         return cls(source.path, line, column, end_line, end_column, span, source, label)

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeVar
 
+from engine.core import expressions
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dds.abi import INFINITE_NS
 from engine.dds.qos import incompatibilities
-from ospltool.doctor.meeting import meeting
 from ospltool.doctor.picture import DoctorCause, DoctorFinding, Endpoint, TopicView, Weight
 
 _TRANSIENT = DurabilityKind.TRANSIENT
 _PERIODIC = "; by its DEADLINE each instance is updated periodically, and the next update makes up for it"
 
 Key = TypeVar("Key", bound=Hashable)
+Endpoints = dict[str, Endpoint]
+"""By GUID."""
 
 
 def findings(topic: TopicView) -> Iterator[DoctorFinding]:
@@ -46,8 +48,8 @@ def _periodic(topic: TopicView) -> Callable[[Endpoint], bool]:
 
     A writer promises them itself; a reader needs the promise of every writer that it meets.
     """
-    _, promised = meeting([each for each in topic.writers if each.is_periodic], topic.readers)
-    _, others = meeting([each for each in topic.writers if not each.is_periodic], topic.readers)
+    _, promised = _meeting([each for each in topic.writers if each.is_periodic], topic.readers)
+    _, others = _meeting([each for each in topic.writers if not each.is_periodic], topic.readers)
 
     def is_periodic(endpoint: Endpoint) -> bool:
         if endpoint.is_writer:
@@ -133,7 +135,7 @@ def _pairs(topic: TopicView) -> Iterator[DoctorFinding]:
         for readers in _grouped(topic.readers, traits).values():
             refusals = tuple(_refusals(writers[0], readers[0]))
             if refusals:
-                met_writers, met_readers = meeting(writers, readers)
+                met_writers, met_readers = _meeting(writers, readers)
                 for refusal in refusals if met_writers else ():
                     found.setdefault(refusal, {}).update(met_writers | met_readers)
     for (cause, text), sides in found.items():
@@ -218,3 +220,42 @@ def _dies_with_writer(topic: TopicView) -> Iterator[DoctorFinding]:
         )
         advice = "autodispose_unregistered_instances FALSE where data must outlive its writer"
         yield DoctorFinding(DoctorCause.DIES_WITH_WRITER, Weight.INFO, topic.name, message, advice, writers)
+
+
+def _meeting(writers: Iterable[Endpoint], readers: Iterable[Endpoint]) -> tuple[Endpoints, Endpoints]:
+    """Return the writers that meet a reader, and the readers that meet a writer, without comparing all pairs.
+
+    Two expressions do not match each other (DDS 1.4, 2.2.3.13 PARTITION).
+    """
+    by_writer, by_reader = _by_partition(writers), _by_partition(readers)
+    literal, wild = _divided(by_reader)
+    met_writers: Endpoints = {}
+    met_readers: Endpoints = {}
+    for name, those in by_writer.items():
+        if expressions.is_literal(name):
+            others = [each for each in wild if expressions.matches(each, name)]
+            others += [name] if name in by_reader else []
+        else:
+            others = [each for each in literal if expressions.matches(name, each)]
+        if others:
+            met_writers.update((each.guid, each) for each in those)
+        for other in others:
+            met_readers.update((each.guid, each) for each in by_reader[other])
+    return met_writers, met_readers
+
+
+def _by_partition(endpoints: Iterable[Endpoint]) -> dict[str, list[Endpoint]]:
+    found: dict[str, list[Endpoint]] = {}
+    for endpoint in endpoints:
+        for name in endpoint.partitions or ("",):
+            found.setdefault(name, []).append(endpoint)
+    return found
+
+
+def _divided(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Separate names from expressions."""
+    every = list(names)
+    return (
+        [name for name in every if expressions.is_literal(name)],
+        [name for name in every if not expressions.is_literal(name)],
+    )

@@ -13,7 +13,7 @@ from ospltool.trace.views.times import clock
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ospltool.trace.meaning.sizes import SetSize
+    from ospltool.trace.meaning.fact_kinds import SetSize
     from ospltool.trace.views.conversation import Conversation
 
 WIDTH: Final = 960
@@ -40,7 +40,15 @@ def text_of(value: object) -> str:
 
 
 def note(x: float, y: float, text: object, anchor: str = "start", kind: str = "axis") -> str:
-    """Return a text in a picture."""
+    """Return a text in a picture.
+
+    Args:
+        x: horizontal position in the picture's units.
+        y: vertical position, from the top.
+        text: what to write; it is escaped.
+        anchor: the part of the text that is at `x`: start, middle or end.
+        kind: class in the style sheet.
+    """
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text_of(text)}</text>'
 
 
@@ -95,7 +103,13 @@ class Scale:
 
 
 def picture(height: int, label: str, parts: Iterable[str]) -> str:
-    """Return an SVG element."""
+    """Return an SVG element.
+
+    Args:
+        height: height; the width is WIDTH.
+        label: text for readers that do not see it.
+        parts: SVG elements in drawing order.
+    """
     body = "\n".join(parts)
     return (
         f'<svg role="img" aria-label="{text_of(label)}" viewBox="0 0 {WIDTH} {height}" '

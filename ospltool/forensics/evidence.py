@@ -5,22 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Protocol
 
-from ospltool.forensics.attachments import Attachment, AttachmentKind, find_attachments, what_is
-from ospltool.forensics.passing import facts_through_a_case, is_worth_a_case
+from ospltool.forensics.attachments import Attachment
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.reading.merge import merged
-from ospltool.trace.reading.sources import MOST_AT_ONCE, SourceError, find_sources, named_path
-from ospltool.trace.reading.watched import watched
-from ospltool.trace.views.selection import first_time
+from ospltool.trace.reading.sources import SourceError
 from ospltool.trace.views.times import parse_time
-from ospltool.trace.views.view import skews_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import TextIO
 
     from ospltool.trace.reading.record import TraceRecord
-    from ospltool.trace.reading.sources import TraceFile
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,69 +72,14 @@ class Evidence(Protocol):
         """Parse corrections of clocks; return nanoseconds to add, by node."""
 
 
-class RawEvidence:
-    """Files and directories as evidence.
-
-    Args:
-        names: files, directories, and `NODE=PATH`.
-        stream: shows the progress if it is a terminal.
-
-    Raises:
-        SourceError: a name leads to no readable file.
-    """
-
-    def __init__(self, names: Sequence[str], stream: TextIO) -> None:
-        self._stream = stream
-        paths = {name: named_path(name)[1] for name in names}
-        for name, path in paths.items():
-            if not path.exists():
-                raise SourceError(f"{name}: no such file or directory")
-        plain = [name for name, path in paths.items() if what_is(path) is None]
-        self.sources: tuple[TraceFile, ...] = ()
-        cause: SourceError | None = None
-        try:
-            self.sources = find_sources(plain).sources if plain else ()
-        except SourceError as error:
-            cause = error
-        self.nodes = tuple(sorted({source.node for source in self.sources}))
-        self.attachments = tuple(find_attachments(names, self.nodes))
-        if cause is not None and not any(
-            one.what is not AttachmentKind.CONFIGURATION for one in self.attachments
-        ):
-            raise cause
-
-    def first_ns(self) -> int | None:
-        """Return the time of the first record."""
-        return first_time(self.sources)
-
-    def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[TraceRecord]:
-        """Yield the records by time.
-
-        Raises:
-            SourceError: there are too many files.
-        """
-        if len(self.sources) > MOST_AT_ONCE:
-            raise SourceError(
-                f"{len(self.sources)} files cannot be read at once; load them into a case "
-                "(`ospltool trace load`)"
-            )
-        for record in watched(merged(self.sources, skews), self.sources, self._stream):
-            if window.has(record):
-                yield record
-
-    def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
-        """Collect the facts from the records; for large files through a temporary case."""
-        if len(self.sources) <= MOST_AT_ONCE and is_worth_a_case(self.sources):
-            return facts_through_a_case(self.sources, window, skews, self._stream, with_waits=with_waits)
-        return TraceFacts.of(self.records(window, skews), with_waits=with_waits)
-
-    def skews(self, wishes: Iterable[str]) -> dict[str, int]:
-        """Parse or estimate corrections of clocks."""
-        return skews_of(self.sources, wishes)
-
-
 def window_of(evidence: Evidence, since: str | None, until: str | None, nodes: Sequence[str]) -> Window:
     """Return the window that a user names.
+
+    Args:
+        evidence: where nodes and the first record are looked up.
+        since: earliest time, absolute or relative to the first record; None for the beginning.
+        until: latest time; None for the end.
+        nodes: names of nodes; empty for all.
 
     Raises:
         TimeError: a time is malformed.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from ospltool.forensics.conclusion import Conclusion, SetFate
 from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep
-from ospltool.trace.meaning.sizes import BUILT_IN, How, taken_set
+from ospltool.trace.meaning.fact_kinds import BUILT_IN, How
+from ospltool.trace.meaning.sizes import taken_set
 from ospltool.trace.rules import grouped, plural
 from ospltool.trace.views.times import SECOND_NS, clock, duration
 
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
-    from ospltool.trace.meaning.fact_kinds import Run, StoredReplaced
-    from ospltool.trace.meaning.sizes import SetSize
+    from ospltool.trace.meaning.fact_kinds import Run, SetSize, StoredReplaced
     from ospltool.trace.meaning.trace_facts import TraceFacts
     from ospltool.trace.rules import Anomaly
 

@@ -9,7 +9,7 @@ from ospltool.live.feed import ReceivedSnapshot
 from ospltool.live.patch import PatchFault
 from ospltool.live.recorder import parts_of
 from ospltool.live.recording import Delta, Of, RecordedState, RecordingFault, Snapshots, decode_line
-from ospltool.trace.meaning.sizes import BUILT_IN, How, SetSize
+from ospltool.trace.meaning.fact_kinds import BUILT_IN, How, SetSize
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from ospltool.stores.diff.report import Verdict as Compared
 from ospltool.stores.diff.sides import MAX_SIDES
 from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreUnreadable
 from ospltool.stores.opening import open_reader
-from ospltool.trace.meaning.sizes import BUILT_IN, How, SetSize
+from ospltool.trace.meaning.fact_kinds import BUILT_IN, How, SetSize
 from ospltool.trace.rules import grouped, plural
 from ospltool.trace.views.times import iso
 

@@ -12,7 +12,7 @@ from ospltool.trace.meaning.sizes import sizes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ospltool.trace.meaning.sizes import SetSize
+    from ospltool.trace.meaning.fact_kinds import SetSize
     from ospltool.trace.meaning.trace_facts import TraceFacts
     from ospltool.trace.rules import Anomaly
 

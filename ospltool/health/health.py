@@ -148,7 +148,7 @@ class Health:
         return found
 
     def mute(self, code: str, who: str, lasts_ns: int) -> Mute:
-        """Mute incidents of a code for a time: those of one subject `who`, or of all if it is empty."""
+        """Mute incidents of a code for `lasts_ns`: those of one subject `who`, or of all if it is empty."""
         made = self.mutes.add(code, who, self._updated_ns + lasts_ns, self._incidents.open)
         self._conclude()
         return made

@@ -75,7 +75,7 @@ class Mutes:
         )
 
     def add(self, code: str, who: str, until_ns: int, incidents: Sequence[Incident]) -> Mute:
-        """Mute a code, of one subject or of all; the mute ends when `incidents` get worse."""
+        """Mute a code, of the subject `who` or of all if empty; the mute ends when `incidents` get worse."""
         severity, weight = _level(Mute(code, who, until_ns), incidents)
         made = Mute(code, who, until_ns, severity, weight)
         with self._changing():

@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.runtime.monitor import FellowView, NodeSnapshot
 from ospltool.health.sign import SECOND_NS, Sign
-from ospltool.health.signs.data import of_capture, of_readers, of_store
+from ospltool.health.signs.of_snapshot import of_capture, of_readers, of_store
 
 MAX_SKEW_NS: Final = SECOND_NS
 """Tolerated difference between two clocks."""

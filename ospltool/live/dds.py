@@ -22,8 +22,8 @@ from engine.persistence.service.watching import WATCH_TOPICS
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from ospltool.live.feed import FeedNotice, HeardReplica, Inbox, NoticeKind, ReceivedSnapshot, Update
-from ospltool.live.past import SeenEvents
 from ospltool.live.recording import Of, Shown
+from ospltool.live.seen_events import SeenEvents
 
 _LONGEST_WAIT_S: Final = 0.5
 _RETRY_S: Final = 2.0

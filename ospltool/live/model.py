@@ -221,7 +221,10 @@ class SystemModel:
         return self._largest
 
     def history(self, node_id: str, name_space: str, fellow: str, direction: str) -> list[tuple[int, int]]:
-        """Return (time in ns, samples) points of a running alignment; empty if there is none."""
+        """Return (time in ns, samples) points of a running alignment; empty if there is none.
+
+        The node with `node_id` sends to the fellow or receives from it: `direction` is as in `AlignmentView`.
+        """
         return self._trackers.history((node_id, name_space, fellow, direction))
 
     def differing(self, node: Node) -> list[str]:

@@ -72,7 +72,10 @@ class Trackers:
         self._trackers: dict[tuple[str, str, str, str], Tracker] = {}
 
     def apply(self, node: str, aligning: Iterable[NameSpaceView], heard_ns: int) -> None:
-        """Take in the alignments of a node; forget those that it no longer reports."""
+        """Take in the alignments of a node; forget those that it no longer reports.
+
+        The report was `heard_ns`, by the clock of the feed.
+        """
         running = set()
         for view in aligning:
             for alignment in view.alignments:

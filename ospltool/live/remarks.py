@@ -102,7 +102,10 @@ class Remarks:
         self._note(Remark(event.node, topic, subject, event.time_ns, event.text))
 
     def restarted(self, node: str, time_ns: int, text: str) -> None:
-        """Note that a node runs in a new process although it had not announced its end."""
+        """Note that a node runs in a new process although it had not announced its end.
+
+        The text says how that was seen.
+        """
         self._note(Remark(node, RemarkSubject.RESTARTED, "", time_ns, text))
 
     def settle(self, snapshot: NodeSnapshot) -> None:

@@ -18,6 +18,7 @@ from engine.store.files import DATABASE
 from engine.store.interface import DamageLog, StoreError
 from engine.store.sqlite import SqliteStore
 from ospltool.output import envelope, progress
+from ospltool.output.text import table, visible
 from ospltool.stores.describe import fields_of
 from ospltool.stores.listing import whole_value
 from ospltool.stores.types import Undecodable, key_paths
@@ -61,6 +62,17 @@ class CopyReport:
     groups: tuple[CopyResult, ...]
     damage: tuple[str, ...]
     kept: bool
+
+
+def copied_text(report: CopyReport) -> Iterator[str]:
+    """Render the result of copying a set."""
+    yield f"name-space {visible(report.name_space)}: set {report.version} of {visible(report.target)}"
+    rows = [(f"{g.partition}.{g.topic}", g.read, g.stored, g.beyond_depth) for g in report.groups]
+    header = ("GROUP", "READ", "STORED", "BEYOND DEPTH")
+    yield from (f"  {line}" for line in table(header, rows).splitlines())
+    yield from (f"  left out, damaged: {visible(damage)}" for damage in report.damage)
+    if report.kept:
+        yield "  the set of before is kept"
 
 
 class CopyRefused(Exception):

@@ -78,7 +78,10 @@ class SampleTally:
             yield sample
 
     def result(self, set_number: int, code: int, damaged: int) -> GroupCount:
-        """Return the count so far."""
+        """Return the count so far as that of the group `code` of a set, with its number of damaged records.
+
+        `set_number` is the number of the set.
+        """
         return GroupCount(
             set_number,
             code,

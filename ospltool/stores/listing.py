@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from engine.dataset.sample import Sample
-    from ospltool.stores.copying import CopyReport
     from ospltool.stores.counting import GroupCount
     from ospltool.stores.describe import Counted, DescribedInstance, DescribedSample
     from ospltool.stores.model import GroupFacts, SetFacts, StoreFacts
@@ -114,7 +113,10 @@ def _count_value(count: GroupCount) -> dict[str, Any]:
 
 
 def verified_text(name: str, one: Counted, problems: Sequence[str]) -> Iterator[str]:
-    """Render the text of `store verify` for a set."""
+    """Render the text of `store verify` for a set.
+
+    `name` is that of the store, `problems` are what the check found besides damaged samples.
+    """
     sound = "NOT SOUND" if problems or one.damage.count else "sound"
     where = f"{name}, set {one.facts.number} ({one.facts.name_space or '?'})"
     yield f"{visible(where)}: {sound}, {one.samples} samples"
@@ -125,7 +127,10 @@ def verified_text(name: str, one: Counted, problems: Sequence[str]) -> Iterator[
 
 
 def instances_text(found: Sequence[DescribedInstance], total: int, *, samples: bool) -> Iterator[str]:
-    """Render the text of `store ls`."""
+    """Render the text of `store ls`.
+
+    `total` is the number of instances before the limit; with `samples` every sample has a line.
+    """
     yield from (_sample_lines(found) if samples else _instance_lines(found))
     if total > len(found):
         yield f"... and {total - len(found)} more instances; --limit shows more"
@@ -190,7 +195,7 @@ def sample_value(sample: Sample) -> dict[str, Any]:
 
 
 def whole_value(sample: Sample, fields: object, problem: str) -> dict[str, Any]:
-    """Convert a sample with its content (fields, or why there are none) to JSON values, as in exports."""
+    """Convert a sample with its content (fields, or the problem with them) to JSON values, as in exports."""
     return {
         "key": sample.key,
         "source_time_ns": sample.source_time_ns,
@@ -235,14 +240,3 @@ def shown_value(one: DescribedSample) -> dict[str, Any]:
         "problem": one.problem,
         "payload": one.sample.payload,
     }
-
-
-def copied_text(report: CopyReport) -> Iterator[str]:
-    """Render the result of copying a set."""
-    yield f"name-space {visible(report.name_space)}: set {report.version} of {visible(report.target)}"
-    rows = [(f"{g.partition}.{g.topic}", g.read, g.stored, g.beyond_depth) for g in report.groups]
-    header = ("GROUP", "READ", "STORED", "BEYOND DEPTH")
-    yield from (f"  {line}" for line in table(header, rows).splitlines())
-    yield from (f"  left out, damaged: {visible(damage)}" for damage in report.damage)
-    if report.kept:
-        yield "  the set of before is kept"

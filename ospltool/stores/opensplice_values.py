@@ -104,7 +104,7 @@ def problem_of(topic: StoredTopic) -> str:
 
 
 def writer_of(system: int, local: int, serial: int) -> bytes:
-    """Convert an OpenSplice global id to the 16 bytes of a writer."""
+    """Convert an OpenSplice global id (system, local and serial number) to the 16 bytes of a writer."""
     return struct.pack(">IIII", system, local, serial, 0)
 
 
@@ -112,6 +112,8 @@ def to_sample(
     state: int, time_ns: int, writer: bytes, sequence: int, value: Value, topic: StoredTopic
 ) -> Sample:
     """Convert a message to the sample that a node would capture.
+
+    `state` has the bits of OpenSplice's message state.
 
     Raises:
         Undecodable: the message is not a write, dispose or unregister.
@@ -317,6 +319,13 @@ def topic_from_xml(
     name: str, type_name: str, key_list: str, qos: Element | None, metadata: str
 ) -> StoredTopic:
     """Decode a topic from the XML of its QoS.
+
+    Args:
+        name: name of the topic.
+        type_name: name of its type, with scopes.
+        key_list: its key fields, separated by commas.
+        qos: element of its QoS; None gives the defaults.
+        metadata: XML description of its type.
 
     Raises:
         Undecodable: a number in it is malformed.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from engine.dataset.blocks import Columns
+    from engine.dataset.blocks import SampleColumns
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
     from engine.store.interface import DamageLog, SetInfo
@@ -75,7 +75,9 @@ class OurStore:
         for description, samples in self._view.load(number, damage):
             yield facts[description], samples
 
-    def read_columns(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Columns]]]:
+    def read_columns(
+        self, number: int, damage: DamageLog
+    ) -> Iterator[tuple[GroupFacts, Iterator[SampleColumns]]]:
         """Yield the same samples and damage as `read`, in columns and faster."""
         facts = {group.description: group for group in self.facts.set_of(number).groups}
         for description, columns in self._view.load_columns(number, damage):

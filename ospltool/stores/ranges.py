@@ -50,7 +50,7 @@ class RangesWriter:
         """Digests of the rows of the range that has not ended."""
 
     def add(self, code: int, times_ns: Numbers, highs: Numbers, lows: Numbers) -> None:
-        """Add the next rows of a group: their source times and the halves of their digests."""
+        """Add the next rows of the group with a code: their source times and the halves of their digests."""
         if not len(times_ns):
             return
         high, low = highs.view(np.uint64), lows.view(np.uint64)

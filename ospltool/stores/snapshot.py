@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from engine.dataset.blocks import Columns
+    from engine.dataset.blocks import SampleColumns
     from engine.store.interface import DamageLog
     from ospltool.stores.model import StoreReader
     from ospltool.stores.types import Value
@@ -151,7 +151,7 @@ def write_snapshot(
 
 def _columns(
     reader: StoreReader, number: int, damage: DamageLog
-) -> Iterator[tuple[GroupFacts, Iterator[Columns]]]:
+) -> Iterator[tuple[GroupFacts, Iterator[SampleColumns]]]:
     if isinstance(reader, OurStore):
         yield from reader.read_columns(number, damage)
         return
@@ -165,7 +165,7 @@ def _write_group(
     form: Form,
     number: int,
     group: GroupFacts,
-    found: Iterator[Columns],
+    found: Iterator[SampleColumns],
     damage: DamageLog,
 ) -> GroupCount:
     code = group_code(group.name)
@@ -236,7 +236,7 @@ def _table(
     form: Form,
     number: int,
     code: int,
-    columns: Columns,
+    columns: SampleColumns,
     times_ns: np.ndarray[Any, np.dtype[np.int64]],
     statuses: np.ndarray[Any, np.dtype[np.int32]],
     high: np.ndarray[Any, np.dtype[np.int64]],
@@ -263,7 +263,7 @@ def _table(
 def write_description(
     directory: Path, facts: StoreFacts, sets: list[SetFacts], written: SnapshotResult
 ) -> None:
-    """Write the description of a snapshot."""
+    """Write the description of a snapshot into its directory."""
     described: dict[str, Any] = {
         "path": facts.path,
         "format": facts.format.value,

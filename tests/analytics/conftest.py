@@ -21,7 +21,7 @@ def samples() -> pathlib.Path:
 def case(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A case of both sample traces of OpenSplice, loaded on this machine."""
     pytest.importorskip("pyarrow", reason="cases need the extra `sql`")
-    from ospltool.trace.case.local_load import load
+    from ospltool.trace.case.loading import load
     from ospltool.trace.reading.sources import find_sources
 
     target = tmp_path_factory.mktemp("case") / "both"

@@ -28,7 +28,7 @@ from ospltool.analytics.duck import DuckEngine
 from ospltool.cli.app import main
 from ospltool.trace.case.adding import locked
 from ospltool.trace.case.following import Following, follow
-from ospltool.trace.case.local_load import load
+from ospltool.trace.case.loading import load
 from ospltool.trace.case.records import WantedRecords, records_of
 from ospltool.trace.reading.sources import SourceError, find_sources
 

@@ -25,7 +25,7 @@ from ospltool.analytics.duck import DuckEngine
 from ospltool.analytics.engines import AnalyticsMissingError, Engine, QueryError
 from ospltool.analytics.named import named_queries
 from ospltool.analytics.spark import SparkEngine, package_archive, session
-from ospltool.trace.case.local_load import load
+from ospltool.trace.case.loading import load
 from ospltool.trace.case.records import WantedRecords, records_of
 from ospltool.trace.case.spark_load import load_with_spark
 from ospltool.trace.reading.sources import find_sources

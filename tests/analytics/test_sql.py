@@ -76,7 +76,7 @@ def test_runs_are_counted_in_sql_as_by_the_reader(engine: DuckEngine) -> None:
 @pytest.fixture(scope="module")
 def own(samples: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckEngine]:
     """A case of traces of our engine: a node is killed and comes back, then all are."""
-    from ospltool.trace.case.local_load import load
+    from ospltool.trace.case.loading import load
     from ospltool.trace.reading.sources import find_sources
 
     target = tmp_path_factory.mktemp("own") / "case"

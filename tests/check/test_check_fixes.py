@@ -10,7 +10,7 @@ import pytest
 
 from engine.config import ByteRange, parse
 from ospltool.check import fixes
-from ospltool.check.fixes import Change, FixFault
+from ospltool.check.fixes import FileChange, FixFault
 from ospltool.check.inputs import DeploymentInput, NodeInput, gather
 from ospltool.check.runner import Choice
 from ospltool.diagnostics.model import Report
@@ -122,7 +122,7 @@ def test_one_file_of_several_nodes_is_fixed_once(
 
 
 def test_a_diff_shows_the_change_and_is_safe_for_a_terminal() -> None:
-    change = Change("f.xml", b"<a>\n\x1b1\n</a>\n", b"<a>\n2\n</a>\n")
+    change = FileChange("f.xml", b"<a>\n\x1b1\n</a>\n", b"<a>\n2\n</a>\n")
     text = fixes.diff_of(change)
     assert text.splitlines()[:2] == ["--- a/f.xml", "+++ b/f.xml"]
     assert "+2\n" in text
@@ -133,7 +133,7 @@ def test_a_file_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "f.xml"
     path.write_text("new")
     with pytest.raises(FixFault, match="changed meanwhile"):
-        fixes.write([Change(str(path), b"old", b"fixed")], lambda name: Path(name).read_bytes())
+        fixes.write([FileChange(str(path), b"old", b"fixed")], lambda name: Path(name).read_bytes())
     assert path.read_text() == "new"
 
 
@@ -143,7 +143,7 @@ def test_mode_and_symbolic_links_stay(tmp_path: Path) -> None:
     target.chmod(0o640)
     link = tmp_path / "link.xml"
     link.symlink_to(target)
-    fixes.write([Change(str(link), b"old", b"fixed")], lambda name: Path(name).read_bytes())
+    fixes.write([FileChange(str(link), b"old", b"fixed")], lambda name: Path(name).read_bytes())
     assert link.is_symlink()
     assert target.read_text() == "fixed"
     assert target.stat().st_mode & 0o777 == 0o640
@@ -153,7 +153,7 @@ def test_mode_and_symbolic_links_stay(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_replaced_says_so(tmp_path: Path) -> None:
     missing = tmp_path / "no" / "f.xml"
     with pytest.raises(FixFault, match="cannot be written"):
-        fixes.write([Change(str(missing), b"x", b"y")], lambda _: b"x")
+        fixes.write([FileChange(str(missing), b"x", b"y")], lambda _: b"x")
 
 
 def test_spans_are_half_open() -> None:

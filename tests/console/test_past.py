@@ -14,9 +14,9 @@ from ospltool.health.health import Health
 from ospltool.live import export
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
-from ospltool.live.past import MAX_KNOWN, SeenEvents
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
+from ospltool.live.seen_events import MAX_KNOWN, SeenEvents
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tui.cells import plain

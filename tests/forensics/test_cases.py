@@ -79,8 +79,8 @@ def test_large_files_are_looked_at_through_a_case_and_alike(
     name, *options = analysis
     files = str(samples / "traces" / sample)
     expected = answer(capfd, name, files, *options)
-    monkeypatch.setattr("ospltool.forensics.passing.LARGE_BYTES", 0)
-    monkeypatch.setattr("ospltool.forensics.evidence.merged", None)  # reads record after record
+    monkeypatch.setattr("ospltool.forensics.raw.LARGE_BYTES", 0)
+    monkeypatch.setattr("ospltool.forensics.raw.merged", None)  # reads record after record
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert answer(capfd, name, files, *options) == expected
     assert list(tmp_path.iterdir()) == [], "the case is gone"
@@ -90,7 +90,7 @@ def test_no_room_for_the_case_of_large_files_is_said(
     samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("ospltool.forensics.passing.LARGE_BYTES", 0)
+    monkeypatch.setattr("ospltool.forensics.raw.LARGE_BYTES", 0)
     with monkeypatch.context() as patch:
         patch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
         assert main(["trace", "anomalies", str(samples / "traces" / "late-joiner")]) == 2

@@ -15,7 +15,7 @@ from ospltool.analytics.case import open_case
 from ospltool.analytics.duck import DuckEngine
 from ospltool.forensics.case import CaseEvidence
 from ospltool.forensics.evidence import Window
-from ospltool.trace.case.local_load import load
+from ospltool.trace.case.loading import load
 from ospltool.trace.case.records import WantedRecords, records_of
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.sources import find_sources

@@ -16,14 +16,14 @@ PATIENCE_S: Final = 0.3
 _HOOK: Final = f"""
 import importlib, os, pathlib, threading
 from engine.dds import activity, typeinfo
-activity.Activities.__init__.__defaults__ = ({PATIENCE_S},)
+activity.ThreadActivities.__init__.__defaults__ = ({PATIENCE_S},)
 typeinfo.LOOK_UP_S = 0.0
 for name, constant in (("engine.node.wire", "MARGIN_S"), ("engine.node.wire", "BATCH_TIMEOUT_S"),
         ("engine.node.keeping", "TIMEOUT_S"), ("engine.persistence.service.store", "WRITE_S"),
         ("engine.persistence.service.process", "WORK_S")):
     setattr(importlib.import_module(name), constant, 0.0)
 PLACES = {{
-    "look-up": ("engine.node.incoming", "resolve_type"),
+    "look-up": ("engine.node.intake", "resolve_type"),
     "delivery": ("engine.dds.directed", "DirectedSession.__init__"),
     "stream": ("engine.dds.bulk", "BulkSender.__init__"),
     "store": ("engine.runtime.persistence", "Persistence.work"),

@@ -15,6 +15,36 @@ from tests.integration.programs import Program
 from tests.integration.watching import Watch
 
 
+def lab_on(
+    directory: Path,
+    network: Network,
+    *,
+    multicast: str = "spdp",
+    interfaces: Sequence[str] = ("e0",),
+    lease_s: float = LEASE_S,
+    participants: int = 20,
+) -> Lab:
+    """A lab in which everyone uses these interfaces; nodes and programs need a prefix for their hosts.
+
+    Args:
+        multicast: as in General/AllowMulticast; without it everyone names all hosts as peers.
+        lease_s: after so long everyone takes for lost what is silent.
+        participants: so many can be on one host without multicast.
+    """
+    domain, tag = own_domain()
+    uri = cyclone_uri(
+        interfaces=interfaces,
+        multicast=multicast,
+        peers=network.addresses.values() if multicast == "false" else (),
+        max_auto_participant_index=participants,
+        lease_s=lease_s,
+        spdp_interval_ms=500,
+        tag=tag,
+        environment={},
+    )
+    return Lab(directory, domain, tag, uri, watched=False)
+
+
 class HostsLab:
     """One node on each host, n1 on host a and so on, watched from the first and the last of them.
 
@@ -33,19 +63,15 @@ class HostsLab:
         interfaces: Sequence[str] = ("e0",),
         lease_s: float = LEASE_S,
     ) -> None:
-        domain, tag = own_domain()
-        uri = cyclone_uri(
-            interfaces=interfaces,
-            multicast=multicast,
-            peers=network.addresses.values() if multicast == "false" else (),
-            max_auto_participant_index=40,
-            lease_s=lease_s,
-            spdp_interval_ms=500,
-            tag=tag,
-            environment={},
-        )
         self.network = network
-        self.lab = Lab(directory, domain, tag, uri, watched=False)
+        self.lab = lab_on(
+            directory,
+            network,
+            multicast=multicast,
+            interfaces=interfaces,
+            lease_s=lease_s,
+            participants=40,
+        )
         self.hosts = {f"n{number}": host for number, host in enumerate(network.addresses, 1)}
         self.names = tuple(self.hosts)
         self.lab.prefixes = {name: network.on(host) for name, host in self.hosts.items()}

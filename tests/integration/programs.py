@@ -25,6 +25,7 @@ class Program:
     """
 
     module = "tests.integration.applications"
+    patience_s = PATIENCE_S
 
     def __init__(
         self, role: str, options: dict[str, Any], environ: Mapping[str, str], prefix: Sequence[str] = ()
@@ -61,9 +62,10 @@ class Program:
         return line
 
     def expect(
-        self, wanted: Callable[[dict[str, Any]], Any], timeout_s: float = PATIENCE_S
+        self, wanted: Callable[[dict[str, Any]], Any], timeout_s: float | None = None
     ) -> dict[str, Any]:
         """The first line that is wanted; others before it are dropped."""
+        timeout_s = self.patience_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + timeout_s
         dropped: list[dict[str, Any]] = []
         while True:
@@ -75,7 +77,7 @@ class Program:
                 return line
             dropped.append(line)
 
-    def answer(self, key: str, timeout_s: float = PATIENCE_S) -> Any:
+    def answer(self, key: str, timeout_s: float | None = None) -> Any:
         """The value of the first line that has this key."""
         return self.expect(lambda line: key in line, timeout_s)[key]
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.dds.uri import cyclone_uri
-from tests.integration.conftest import own_domain
-from tests.integration.lab import LEASE_S, Lab, Reader
+from tests.integration.hosts import lab_on
+from tests.integration.lab import Reader
 from tests.integration.network import Network, network_of
 from tests.integration.programs import Program
 
@@ -21,19 +20,8 @@ class SplitLab:
     """Three nodes on three hosts, with eyes on two of them."""
 
     def __init__(self, directory: Path, network: Network, *, multicast: bool) -> None:
-        domain, tag = own_domain()
-        uri = cyclone_uri(
-            interfaces=["e0"],
-            multicast="spdp" if multicast else "false",
-            peers=[] if multicast else network.addresses.values(),
-            max_auto_participant_index=20,
-            lease_s=LEASE_S,
-            spdp_interval_ms=500,
-            tag=tag,
-            environment={},
-        )
         self.network = network
-        self.lab = Lab(directory, domain, tag, uri, watched=False)
+        self.lab = lab_on(directory, network, multicast="spdp" if multicast else "false")
         self.lab.prefixes = {name: network.on(host) for name, host in HOSTS.items()}
         self.lab.configure_three()
         self.views = {name: self.lab.watch_from(name) for name in ("n1", "n3")}

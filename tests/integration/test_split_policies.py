@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.dds.uri import cyclone_uri
 from tests.integration.configurations import Settings, Space
-from tests.integration.conftest import own_domain
-from tests.integration.lab import LEASE_S, Lab, Reader
+from tests.integration.hosts import lab_on
+from tests.integration.lab import Reader
 from tests.integration.network import Network, network_of
 from tests.integration.programs import Program
 from tests.integration.watching import Watch
@@ -31,19 +30,8 @@ class Halves:
     def __init__(
         self, directory: Path, network: Network, policies: dict[str, str], roles: dict[str, str]
     ) -> None:
-        domain, tag = own_domain()
-        uri = cyclone_uri(
-            interfaces=["e0"],
-            multicast="spdp",
-            peers=[],
-            max_auto_participant_index=20,
-            lease_s=LEASE_S,
-            spdp_interval_ms=500,
-            tag=tag,
-            environment={},
-        )
         self.network = network
-        self.lab = lab = Lab(directory, domain, tag, uri, watched=False)
+        self.lab = lab = lab_on(directory, network)
         lab.prefixes = {name: network.on(host) for name, host in HOSTS.items()}
         for name, priority in PRIORITIES.items():
             role = roles.get(name, "Depot")

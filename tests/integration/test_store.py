@@ -180,9 +180,8 @@ def disk(request: pytest.FixtureRequest, lab: Lab) -> Iterator[SmallDisk | Small
     made.close()
 
 
-def test_without_free_disk_a_node_goes_on_says_so_and_returns_by_itself(
-    lab: Lab, disk: SmallDisk | SmallFiles
-) -> None:
+def write_beyond(lab: Lab, disk: SmallDisk | SmallFiles) -> None:
+    """A node stores 500 samples; then its disk is full, and 2,000 more are written."""
     start_alone(lab)
     writer = lab.program("writer", steps=[{"count": 500, "time": 1_000}])
     writer.answer("done")
@@ -190,6 +189,12 @@ def test_without_free_disk_a_node_goes_on_says_so_and_returns_by_itself(
     disk.fill(lab.pid("n1"))
     writer.tell(steps=[{"first": 500, "count": 2_000, "time": 2_000}])
     writer.answer("done")
+
+
+def test_without_free_disk_a_node_goes_on_says_so_and_returns_by_itself(
+    lab: Lab, disk: SmallDisk | SmallFiles
+) -> None:
+    write_beyond(lab, disk)
 
     def problem() -> str:
         shown = lab.seen.node("n1")
@@ -213,13 +218,7 @@ def test_without_free_disk_a_node_goes_on_says_so_and_returns_by_itself(
 def test_what_was_stored_before_the_disk_was_full_survives_a_kill(
     lab: Lab, disk: SmallDisk | SmallFiles
 ) -> None:
-    start_alone(lab)
-    writer = lab.program("writer", steps=[{"count": 500, "time": 1_000}])
-    writer.answer("done")
-    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == 500)
-    disk.fill(lab.pid("n1"))
-    writer.tell(steps=[{"first": 500, "count": 2_000, "time": 2_000}])
-    writer.answer("done")
+    write_beyond(lab, disk)
     lab.seen.wait_for("it holds all", lambda: lab.seen.samples("n1") == 2_500)
     shown = lab.seen.stored("n1")
     lab.kill("n1")

@@ -31,7 +31,7 @@ from engine.dds.subscription_endpoints import unpack_state
 from engine.persistence.core import codec as replica_codec
 from engine.persistence.core import subscription_codec
 from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.ledger import LedgerState, Terms
+from engine.persistence.core.ledger import LedgerState, SubscriptionTerms
 from engine.persistence.core.link import ReplicaLink
 from engine.persistence.core.messages import (
     Announcement,
@@ -52,7 +52,7 @@ from engine.persistence.core.subscription_messages import (
     SubscriberState,
 )
 from engine.persistence.service import view
-from engine.persistence.service.groups import Groups
+from engine.persistence.service.groups import KnownGroups
 from engine.persistence.service.late_readers import SERVED, LateReaders
 from engine.persistence.service.lifespans import LIFESPANS, Lifespans
 from engine.persistence.service.peers import Hello
@@ -328,7 +328,7 @@ def _replicas() -> list[Target]:
             Inventory(1, ((b"key", (5, _WRITER, 6)),)),
         )
     ]
-    ledger = LedgerState("logger", Terms(3, True), 2, NUMBERS, (("m", NUMBERS), ("n", ())))
+    ledger = LedgerState("logger", SubscriptionTerms(3, True), 2, NUMBERS, (("m", NUMBERS), ("n", ())))
     group = bytes(range(8))
     books = [
         subscription_codec.encode(group, message)
@@ -391,7 +391,7 @@ def _links() -> list[Target]:
         Target(
             "replica-groups",
             [json.dumps([plain.to_plain(_description(Group("p", "T")))]).encode()],
-            refusing(Groups(()).decode, MessageFault),
+            refusing(KnownGroups(()).decode, MessageFault),
             CHEAP,
             damaged_json,
         ),
@@ -442,7 +442,7 @@ def _take_served(data: bytes) -> None:
     readers = LateReaders(
         "name",
         synchronizes=True,
-        groups=Groups(()),
+        groups=KnownGroups(()),
         kept=lambda _: [],
         is_expired=lambda *_: False,
         deliver=lambda *_: (_ for _ in ()).throw(AssertionError("nobody asked")),

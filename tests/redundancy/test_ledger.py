@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.persistence.core import ledger as ledger_module
-from engine.persistence.core.ledger import LedgerState, SubscriptionLedger, Terms
+from engine.persistence.core.ledger import LedgerState, SubscriptionLedger, SubscriptionTerms
 
 Act = tuple[str, str, int]
 ACTS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("vw"), st.integers(1, 6)), max_size=12)
@@ -15,7 +15,7 @@ ACTS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("vw"), st.inte
 
 @st.composite
 def ledgers(draw: st.DrawFn) -> SubscriptionLedger:
-    terms = Terms(draw(st.integers(1, 2)), draw(st.booleans()))
+    terms = SubscriptionTerms(draw(st.integers(1, 2)), draw(st.booleans()))
     made = SubscriptionLedger("s", draw(st.integers(1, 3)), terms)
     for member, writer, number in draw(ACTS):
         made.acknowledge(member, writer, [number])
@@ -69,10 +69,10 @@ def test_a_deletion_ends_what_was_acknowledged_and_the_next_registration_begins_
     ledger = SubscriptionLedger("s", 1)
     ledger.acknowledge("m", "w", [1, 2])
     old = ledger.state()
-    ledger.join(LedgerState("s", Terms(1, True), 1))
+    ledger.join(LedgerState("s", SubscriptionTerms(1, True), 1))
     assert ledger.state().done == ()
     assert ledger.join(old) is None, "what comes late of a deleted one counts no more"
-    ledger.join(LedgerState("s", Terms(2), 3))
+    ledger.join(LedgerState("s", SubscriptionTerms(2), 3))
     assert (ledger.quorum, ledger.is_done("w", 1)) == (3, False)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.capture.neighbourhood import Changes, HistoryReader
+from engine.capture.neighbourhood import DiscoveryChanges, HistoryReader
 from engine.config.persistence import load
 from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
@@ -19,7 +19,7 @@ from engine.dds.wiretypes import SenderState
 from engine.persistence.core.codec import MessageFault
 from engine.persistence.core.messages import OriginalSample
 from engine.persistence.service import late_readers as serving_module
-from engine.persistence.service.groups import Groups, group_id, writer_name
+from engine.persistence.service.groups import KnownGroups, group_id, writer_name
 from engine.persistence.service.late_readers import (
     FURTHER_S,
     MARGIN_NS,
@@ -62,7 +62,7 @@ class One:
     """A service that keeps three samples; what it delivers is written down, and done when it is told."""
 
     def __init__(self, name: str, *, synchronizes: bool = True) -> None:
-        groups = Groups(load(CONFIGURATION, {}).groups)
+        groups = KnownGroups(load(CONFIGURATION, {}).groups)
         groups.learn(DESCRIPTION)
         self.name = name
         self.kept = [sample(number) for number in (1, 2, 3)]
@@ -88,7 +88,7 @@ class One:
         )
 
     def sees(self, *ends: bytes, reader: HistoryReader = READER, is_further: bool = False) -> None:
-        self.part.discovered(Changes(ends_seen=[(reader, end, is_further) for end in ends]))
+        self.part.discovered(DiscoveryChanges(ends_seen=[(reader, end, is_further) for end in ends]))
 
     def finish(self) -> None:
         under_way, self._under_way = self._under_way, []
@@ -190,7 +190,7 @@ def test_an_end_that_was_served_elsewhere_before_it_was_seen_here_is_not_served(
     replica.part.disconnected("0")
     replica.sees(b"1")
     check_given(replica, clock)
-    replica.part.discovered(Changes(readers_gone=[READER]))
+    replica.part.discovered(DiscoveryChanges(readers_gone=[READER]))
     replica.sees(b"1")  # out of reach for a while: nobody knows what it missed
     check_given(replica, clock, 1, 2, 3)
 
@@ -310,7 +310,7 @@ def test_a_reader_that_went_is_forgotten_and_served_when_it_is_there_again(clock
     replica = alone(clock)
     replica.sees(b"1")
     check_given(replica, clock, 1, 2, 3)
-    replica.part.discovered(Changes(readers_gone=[READER]))
+    replica.part.discovered(DiscoveryChanges(readers_gone=[READER]))
     assert replica.part.readers(DESCRIPTION) == 0
     replica.sees(b"1")
     assert replica.part.readers(DESCRIPTION) == 1

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.ledger import LedgerState, Terms
+from engine.persistence.core.ledger import LedgerState, SubscriptionTerms
 from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.subscription_codec import (
     decode,
@@ -37,7 +37,7 @@ SAMPLES = (
     OriginalSample("a" * 32, 8, b"k", 1 << 62, b"x"),
 )
 NUMBERS = (("a" * 32, (1, 2, HIGH)), ("b" * 32, (5,)))
-LEDGER = LedgerState("logger", Terms(3, True), 2, NUMBERS, (("m", NUMBERS), ("n", ())))
+LEDGER = LedgerState("logger", SubscriptionTerms(3, True), 2, NUMBERS, (("m", NUMBERS), ("n", ())))
 STATE = SubscriberState("Topic", ("p", "q*"), "logger", 2, "m", 9, "ab", 4, True, NUMBERS, NUMBERS, True)
 ANSWER = SubscriberAnswer(5, 6, SAMPLES, True, 7)
 

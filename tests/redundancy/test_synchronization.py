@@ -27,7 +27,7 @@ from engine.persistence.core.positions import Positions
 from engine.persistence.core.sequences import Sequences
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.service import rows, synchronization
-from engine.persistence.service.groups import Groups, group_id, writer_name
+from engine.persistence.service.groups import KnownGroups, group_id, writer_name
 from engine.persistence.service.synchronization import GROUPS, Synchronization
 
 ON = SynchronizationSettings(enable=True)
@@ -43,7 +43,7 @@ class Cell:
     """A service's part with a group and samples of one writer."""
 
     def __init__(self, name: str, store: sqlite3.Connection | None = None) -> None:
-        self.groups = Groups(())
+        self.groups = KnownGroups(())
         self.part = Synchronization(name, ON, self.groups)
         if store is not None:
             self.part.restore(store)

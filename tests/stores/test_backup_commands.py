@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,13 +13,12 @@ from engine.runtime.shared import PART, WHOLE
 from engine.store.backups import Replaced
 from engine.store.files import DATABASE
 from engine.store.opening import open_store
-from ospltool.cli import app
+from tests.stores.conftest import Run, data
 from tests.stores.own_stores import NAME_SPACE, described, write_ours
 
 GROUP = described("part", "Topic")
 BASE_NS = 1_700_000_000_000_000_000
 HOSTILE = "\x1b]0;owned\x07\x1b[31m\u202e\r\n"
-Run = Callable[..., tuple[int, str, str]]
 
 
 def samples(*numbers: int) -> list[Sample]:
@@ -39,22 +35,6 @@ def replace(directory: Path, new: list[Sample], note: Replaced, name_space: str 
     writer.add(GROUP, new)
     store.commit_complete(writer, keep_previous=note.to_mark())
     store.close()
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    def running(*arguments: object) -> tuple[int, str, str]:
-        capfd.readouterr()
-        code = app.main(["store", *map(str, arguments)])
-        return int(code), *capfd.readouterr()
-
-    return running
-
-
-def data(text: str, kind: str) -> Any:
-    document = json.loads(text)
-    assert (document["format_version"], document["kind"]) == (1, kind)
-    return document["data"]
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from engine.dataset.sample import DISPOSE
 from engine.store.interface import GroupChange
 from engine.store.opening import open_store
 from engine.store.sqlite import SqliteStore
-from ospltool.cli import app
+from tests.stores.conftest import Run, data
 from tests.stores.making import BASE_NS, Held, Message, Version, write_kv, write_kvmt, write_xml
 from tests.stores.own_stores import NAME_SPACE, described, write_ours
 
@@ -33,25 +33,6 @@ WRITES = (
 )
 MORE = (*WRITES, Message(4, text="four", time_ns=BASE_NS + 9))
 HOSTILE = "\x1b]0;owned\x07\x1b[31m<script>alert(1)</script>\u202e\r\n"
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capfd: pytest.CaptureFixture[str]) -> Run:
-    def running(*arguments: object) -> tuple[int, str, str]:
-        capfd.readouterr()
-        code = app.main(["store", *map(str, arguments)])
-        return int(code), *capfd.readouterr()
-
-    return running
-
-
-def data(text: str, kind: str) -> Any:
-    """The data of one JSON answer."""
-    document = json.loads(text)
-    assert (document["format_version"], document["kind"]) == (1, kind)
-    return document["data"]
 
 
 @pytest.fixture

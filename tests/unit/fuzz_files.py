@@ -24,7 +24,7 @@ from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.core.subscriptions import Subscriptions
 from engine.persistence.service import rows, subscription_rows
-from engine.persistence.service.groups import Groups
+from engine.persistence.service.groups import KnownGroups
 from engine.persistence.service.store import DATABASE, connect
 from engine.runtime import startup
 from engine.runtime.monitor import NodePast
@@ -167,7 +167,7 @@ def _open_service(data: bytes) -> None:
         path = pathlib.Path(scratch) / DATABASE
         path.write_bytes(data)
         with contextlib.closing(connect(path)) as store:
-            Groups(()).restore(store)
+            KnownGroups(()).restore(store)
             rows.read(store)
             subscription_rows.read(store)
 

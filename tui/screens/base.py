@@ -22,7 +22,7 @@ from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
 if TYPE_CHECKING:
-    from tui.app import ConsoleApp
+    from tui.console import Console
 
 
 class OpsScreen(Screen[None]):
@@ -51,9 +51,9 @@ class OpsScreen(Screen[None]):
         self._filter_to_set = ""
 
     @property
-    def console(self) -> ConsoleApp:
+    def console(self) -> Console:
         """The console that this screen belongs to."""
-        return cast("ConsoleApp", self.app)
+        return cast("Console", self.app)
 
     def compose(self) -> ComposeResult:
         """Yield header and caption above, message, filter, command line and keys below."""
@@ -112,7 +112,7 @@ class OpsScreen(Screen[None]):
             self.set_focus(next(others, here))
 
     def fill(self, selector: str, lines: list[Line], height: int | None = None) -> None:
-        """Show lines in a part of this screen that is as high as they are, or as `height` says."""
+        """Show lines in the part of this screen at `selector`, as high as they are, or as `height` says."""
         widget = self.query_one(selector, Lines)
         set_height(widget, len(lines) if height is None else height)
         widget.show(lines)

@@ -17,7 +17,10 @@ WIDTH = 72
 
 
 class HelpScreen(ModalScreen[None]):
-    """Every key that works on the screen below, what the signs mean, and the commands; scrolls."""
+    """Every key that works on the screen below, what the signs mean, and the commands; scrolls.
+
+    The title is that of the screen below.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,q", "close", "close", show=False),

@@ -65,7 +65,10 @@ def finding_lines(view: View, one: Diagnostic, width: int) -> list[Line]:
 
 
 def title(view: View, found: Sequence[Diagnostic], hidden: int, *, running: bool) -> str:
-    """Return the title with the numbers of findings by severity."""
+    """Return the title with the numbers of findings by severity.
+
+    Of these the filter hides `hidden`; none is known yet while the check is running.
+    """
     heard = sum(map(view.is_heard, view.model.nodes))
     if not heard:
         return "no node is heard, so nothing can be compared"

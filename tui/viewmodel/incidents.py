@@ -83,7 +83,7 @@ def title(view: View, rows: Rows[Incident]) -> str:
 
 
 def about(view: View, one: Incident, width: int, most: int = MAX_LINES) -> list[Line]:
-    """Return observation, cause, effect and advice."""
+    """Return observation, cause, effect and advice, each in at most `most` lines."""
     lines: list[Line] = []
     for label, value in (("What", one.what), ("Why", one.why), ("Effect", one.effect), ("Next", one.next)):
         wrapped = text.wrap(value, max(10, width - LABEL - 2), most, ellipsis=view.glyphs.ellipsis)

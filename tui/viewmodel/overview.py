@@ -212,7 +212,10 @@ def nothing_shown(view: View) -> list[Line]:
 
 
 def detail(view: View, node: Node, name: str | None) -> list[Line]:
-    """Explain the cell under the cursor in two lines, the most important words first."""
+    """Explain the cell under the cursor in two lines, the most important words first.
+
+    `name` is the name-space of the cell, None for the node as a whole.
+    """
     snapshot = node.snapshot
     heard = text.ago(node.age_ns(view.now_ns))
     about = f"host {snapshot.host}  pid {snapshot.pid}  role {snapshot.role}"

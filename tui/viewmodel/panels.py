@@ -54,7 +54,10 @@ SECOND_NS: Final = 1_000_000_000
 
 
 def header(view: View, status: ConsoleStatus, screen: str, heading: str, width: int) -> list[Line]:
-    """Return the header: system, screen, and whether it is live, frozen or out of reach; below, the tabs."""
+    """Return the header: system, screen, and whether it is live, frozen or out of reach; below, the tabs.
+
+    `heading` is the screen's name for people.
+    """
     right = _mode(view, status)
     room = max(0, width - sum(len(span.text) for span in right))
     sign, tone = _verdict_sign(view, view.health.verdict)
@@ -268,7 +271,7 @@ def severe(view: View) -> dict[str, tuple[str, ...]]:
 
 
 def attention(view: View, every: Sequence[Notable], height: int, width: int) -> LineRows[Notable]:
-    """Return the table of what to look at, under a heading that counts what does not fit."""
+    """Return a table of what to look at, of `height` lines; its heading counts what does not fit."""
     left_out = len(every) - (height - 1)
     title = f"attention, {left_out} below" if left_out > 0 else "attention"
     return LineRows(plain(rule_line(view, title, width)), [(one.key, one.line, one) for one in every], width)
@@ -287,7 +290,7 @@ def delivery_line(view: View, node: Node, delivery: DeliveryView) -> Line:
 
 
 def event_line(view: View, one: Told, room: int = MOST_NAME) -> Line:
-    """Return one event: time of day, age, node, and text."""
+    """Return one event: time of day, age, node, and text. The node's name gets at most `room` cells."""
     event = one.event
     tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
     sign = {Tone.FAULT: view.glyphs.fault, Tone.WARN: view.glyphs.warn}.get(tone, " ")
@@ -373,7 +376,7 @@ def events_title(view: View) -> str:
 def titled(
     title: str, lines: list[Line], height: int, view: View, width: int, *, note: bool = True
 ) -> list[Line]:
-    """Return a rule with a title, and below it what fits in `height` lines; what does not is counted."""
+    """Return a rule with a title, and below it what fits in `height` lines; a note counts what does not."""
     if height < 1:
         return []
     left_out = len(lines) - (height - 1)
@@ -427,7 +430,7 @@ class Shares:
 def share_height(room: int, nodes: int, attention: int, *, events_only: bool) -> Shares:
     """Share `room` lines: attention gets what it needs up to a third, events four at least, nodes the rest.
 
-    Where there is room, the last hour gets three.
+    Where there is room, the last hour gets three. `events_only` gives the events everything.
     """
     if events_only:
         return Shares(0, 0, 0, 0, max(2, room))

@@ -165,7 +165,7 @@ def title(view: View, rows: Rows[WatchedReplica]) -> str:
 
 
 def none_lines(view: View, mode: str, width: int) -> list[Line]:
-    """Return the lines that replace an empty table."""
+    """Return the lines that replace an empty table. `mode` is that of the feed."""
     if view.model.persistence:
         return [(Span(f" no persistence service matches the filter {view.filter.text!r}"),)]
     told = text.wrap(providers.why_none(mode), max(20, width - 2), 3, ellipsis=view.glyphs.ellipsis)

@@ -12,7 +12,10 @@ T = TypeVar("T")
 
 
 class Rows(Generic[T]):
-    """A table of items. `render` makes the cell of an item under a column key; `fixed` columns stay."""
+    """A table of items. `render` makes the cell of an item under a column key; `fixed` columns stay.
+
+    `hidden` counts the items that a filter leaves out.
+    """
 
     def __init__(
         self,

@@ -150,7 +150,11 @@ def row_lines(view: View, row: TraceRow, width: int) -> list[Line]:
 
 
 def title(source: str, shown: int, every: int, left_out: int) -> str:
-    """Return the title with the numbers of shown, hidden and dropped rows."""
+    """Return the title with the numbers of shown, hidden and dropped rows.
+
+    `source` names what is shown, `shown` of `every` row pass the filter, and `left_out` older ones were
+    dropped.
+    """
     parts = [f"{source}: {shown:,} of {every:,}" if shown != every else f"{source}: {shown:,}"]
     if shown > MAX_SHOWN:
         parts.append(f"the newest {MAX_SHOWN:,} of them shown")

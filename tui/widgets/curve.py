@@ -46,7 +46,7 @@ class Curve(Vertical, can_focus=False):
         yield plot
 
     def show(self, title: str, points: Sequence[Point], now_ns: int) -> None:
-        """Show these points; nothing is drawn again when nothing moved."""
+        """Show these points under a title; nothing is drawn again when nothing moved."""
         second = now_ns // 1_000_000_000
         if not self.is_mounted or self._shown == (title, second, len(points)):
             return

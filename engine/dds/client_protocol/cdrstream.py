@@ -87,7 +87,10 @@ class CdrWriter:
         self._data = bytearray()
 
     def put(self, layout: str, alignment: int, *values: int) -> None:
-        """Write primitives without padding between them; `layout` as for `struct`, without byte order."""
+        """Write primitives without padding between them; `layout` as for `struct`, without byte order.
+
+        The first of the values begins at a multiple of `alignment` bytes.
+        """
         self._data += bytes(-len(self._data) % alignment)
         self._data += struct.pack("<" + layout, *values)
 

@@ -64,7 +64,10 @@ def encode_history_request(message: HistoryRequest) -> bytes:
 
 
 def encode_link(server: bytes, request: RequestId, link: Link, extensions: Mapping[str, bytes]) -> bytes:
-    """Encode the end of an answer as a sample of its topic."""
+    """Encode the end of an answer as a sample of its topic.
+
+    `server` is the id of the server that answers; `extensions` go behind the defined content, by name.
+    """
     writer = CdrWriter()
     put_answer_head(writer, server, (request,))
     writer.u16(1)

@@ -24,7 +24,7 @@ Numbers = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Terms:
+class SubscriptionTerms:
     """The registration of a name; a higher one replaces a lower one with all its acknowledgements.
 
     Attributes:
@@ -54,7 +54,7 @@ class LedgerState:
     """
 
     name: str
-    terms: Terms
+    terms: SubscriptionTerms
     quorum: int
     done: Numbers = ()
     members: tuple[tuple[str, Numbers], ...] = ()
@@ -76,12 +76,12 @@ class SubscriptionLedger:
         refused: acknowledgements of members beyond the bound.
     """
 
-    def __init__(self, name: str, quorum: int, terms: Terms | None = None) -> None:
+    def __init__(self, name: str, quorum: int, terms: SubscriptionTerms | None = None) -> None:
         if quorum < 1:
             raise ValueError(f"the quorum of durable subscription '{name}' is {quorum}; the least is 1")
         self.name = name
         self.quorum = quorum
-        self.terms = terms or Terms()
+        self.terms = terms or SubscriptionTerms()
         self.forgotten = 0
         self.refused = 0
         self._done: dict[str, set[int]] = {}
@@ -100,7 +100,10 @@ class SubscriptionLedger:
         return number in self._done.get(writer, ())
 
     def has(self, member: str, writer: str, number: int) -> bool:
-        """Whether a member, or the quorum, has acknowledged a sample, so that the member need not get it."""
+        """Whether a member, or the quorum, has acknowledged a sample, so that the member need not get it.
+
+        The sample is the one with this number of its writer.
+        """
         return self.is_done(writer, number) or number in self._members.get(member, {}).get(writer, ())
 
     def members(self) -> dict[str, int]:

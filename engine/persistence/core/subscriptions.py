@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from engine.persistence.core.held_samples import HeldRoom, HeldSample, Id, ids_of
-from engine.persistence.core.ledger import LedgerState, Numbers, SubscriptionLedger, Terms
+from engine.persistence.core.ledger import LedgerState, Numbers, SubscriptionLedger, SubscriptionTerms
 from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.core.subscription_exchange import GroupExchange
@@ -177,7 +177,11 @@ class Subscriptions:
                 )
             self.counters["subscriptions_refused"] += 1
             return
-        terms = Terms(known.terms.generation + known.terms.is_deleted) if known else Terms()
+        terms = (
+            SubscriptionTerms(known.terms.generation + known.terms.is_deleted)
+            if known
+            else SubscriptionTerms()
+        )
         if known and quorum != known.quorum and terms == known.terms:
             self.counters["quorum_conflicts"] += 1
             self._reports.append(
@@ -191,7 +195,7 @@ class Subscriptions:
         ledger = self._ledgers.get(name)
         if ledger is None or ledger.terms.is_deleted:
             return False
-        self._learn(LedgerState(name, Terms(ledger.terms.generation, True), ledger.quorum))
+        self._learn(LedgerState(name, SubscriptionTerms(ledger.terms.generation, True), ledger.quorum))
         return True
 
     def _learn(self, state: LedgerState, source: str = "") -> None:

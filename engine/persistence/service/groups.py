@@ -60,7 +60,7 @@ class WriterName:
         return cls(bytes.fromhex(found["guid"]), bytes.fromhex(found["group"]), name.endswith(LATE))
 
 
-class Groups:
+class KnownGroups:
     """The known groups by id, and the topics that the service keeps.
 
     Args:

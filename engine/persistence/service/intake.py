@@ -6,7 +6,7 @@ import collections
 from collections.abc import Sequence
 from typing import Any, Final
 
-from engine.capture.neighbourhood import Changes, Neighbourhood, Offer
+from engine.capture.neighbourhood import DiscoveryChanges, Neighbourhood, Offer
 from engine.capture.orphans import Orphans
 from engine.capture.tap_registry import TapRegistry
 from engine.dataset.captured import CapturedSample
@@ -17,7 +17,7 @@ from engine.dds.waiting import Signal
 from engine.dds.writer_names import WRITER_GONE
 from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.positions import Positions
-from engine.persistence.service.groups import Groups, group_id, writer_name
+from engine.persistence.service.groups import KnownGroups, group_id, writer_name
 from engine.persistence.service.lifespans import Lifespans
 from engine.persistence.service.ownership import Owners
 from engine.persistence.service.synchronization import Synchronization
@@ -47,7 +47,7 @@ class Intake:
         self,
         participant: NodeParticipant,
         signal: Signal,
-        groups: Groups,
+        groups: KnownGroups,
         synchronization: Synchronization,
         lifespans: Lifespans,
     ) -> None:
@@ -65,7 +65,7 @@ class Intake:
         self.neighbourhood = Neighbourhood()
         self.counters: collections.Counter[str] = collections.Counter()
 
-    def discovered(self, batch: Sequence[Any]) -> Changes:
+    def discovered(self, batch: Sequence[Any]) -> DiscoveryChanges:
         """Take changes of discovery; the result names types that must be looked up."""
         changes = self.neighbourhood.take(batch)
         self.changed(changes)
@@ -75,7 +75,7 @@ class Intake:
         """Take changes of topic discovery."""
         self.changed(self.neighbourhood.topics_seen(batch))
 
-    def changed(self, changes: Changes) -> None:
+    def changed(self, changes: DiscoveryChanges) -> None:
         """Open taps for new groups, and tell synchronization which writers came and went."""
         for description in changes.groups:
             if self._groups.covers(description.group.topic):

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
-from engine.capture.neighbourhood import Changes, HistoryReader
+from engine.capture.neighbourhood import DiscoveryChanges, HistoryReader
 from engine.dataset import sample as dataset_sample
 from engine.dataset.groups import GroupDescription, is_given
 from engine.persistence.core.codec import MessageFault
 from engine.persistence.core.messages import OriginalSample
-from engine.persistence.service.groups import ID_BYTES, Groups, WriterName
+from engine.persistence.service.groups import ID_BYTES, KnownGroups, WriterName
 from engine.persistence.service.parts import NEVER_S, ServicePart
 
 SERVED: Final = "served"
@@ -117,7 +117,7 @@ class LateReaders(ServicePart):
         name: str,
         *,
         synchronizes: bool,
-        groups: Groups,
+        groups: KnownGroups,
         kept: Callable[[bytes], list[OriginalSample]],
         is_expired: Callable[[OriginalSample, int], bool],
         deliver: DeliverTo,
@@ -140,7 +140,7 @@ class LateReaders(ServicePart):
 
     # Input.
 
-    def discovered(self, changes: Changes) -> None:
+    def discovered(self, changes: DiscoveryChanges) -> None:
         """Note readers that came and went."""
         for reader in changes.readers_gone:
             gone = self._readers.pop(reader, None)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from engine.dds.activity import Activities
+from engine.dds.activity import ThreadActivities
 from engine.dds.bulk import BulkReceiver, BulkSender, ReceivedBatch
 from engine.dds.errors import DdsTimeout
 from engine.dds.participant import NodeParticipant
@@ -87,7 +87,7 @@ class _Peer:
         replica_id: str,
         link: ReplicaLink,
         on_room: Callable[[], None],
-        activities: Activities,
+        activities: ThreadActivities,
     ) -> None:
         self.guid = guid
         self._activities = activities
@@ -195,14 +195,14 @@ class Peers:
         hello: Hello,
         signal: Signal,
         on_room: Callable[[], None],
-        activities: Activities | None = None,
+        activities: ThreadActivities | None = None,
     ) -> None:
         self._participant = participant
         self._hello = hello
         self._peers: dict[bytes, _Peer] = {}
         self.receiver = BulkReceiver(participant, receiver_partition(hello.id), signal=signal, topic=TOPIC)
         self._on_room = on_room
-        self._activities = activities or Activities()
+        self._activities = activities or ThreadActivities()
         self.malformed = 0
         self.oversized = 0
         self.refused = 0
@@ -256,7 +256,7 @@ class Peers:
         return peer.link.restart()
 
     def send(self, guid: bytes, kind: str, body: bytes) -> None:
-        """Send a message if the link is up."""
+        """Send a message of a kind to the service `guid` if the link is up; a too large body is counted."""
         peer = self._peers.get(guid)
         if len(body) > MAX_MESSAGE_BYTES:
             self.oversized += 1

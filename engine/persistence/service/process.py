@@ -27,7 +27,7 @@ from engine.dds.selfcheck import check_layouts
 from engine.dds.subscription_endpoints import PARTITION
 from engine.dds.typeinfo import resolve_type
 from engine.dds.uri import cyclone_uri, domain_tag
-from engine.persistence.service.groups import Groups
+from engine.persistence.service.groups import KnownGroups
 from engine.persistence.service.intake import Intake
 from engine.persistence.service.late_readers import Groupwise, LateReaders, ReaderDelivery
 from engine.persistence.service.lifespans import Lifespans
@@ -110,7 +110,7 @@ class Service:
         check_layouts()
         if native.absence():
             say(f"samples are captured in Python, without the compiled library: {native.absence()}")
-        self._groups = Groups(settings.groups)
+        self._groups = KnownGroups(settings.groups)
         self._synchronization = Synchronization(options.name, settings.synchronization, self._groups)
         self._lifespans = Lifespans()
         self._store = ReplicaStore(

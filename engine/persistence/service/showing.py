@@ -10,7 +10,7 @@ from engine.dataset.groups import GroupDescription
 from engine.dds.channel import ChannelTopic
 from engine.persistence.core.replica import Replica
 from engine.persistence.core.selection import ORIGINAL
-from engine.persistence.service.groups import ID_BYTES, Groups, WriterName
+from engine.persistence.service.groups import ID_BYTES, KnownGroups, WriterName
 from engine.persistence.service.late_readers import LateReaders
 from engine.persistence.service.links import Links
 from engine.persistence.service.subscribing import Subscribing
@@ -32,7 +32,7 @@ STATUS_TOPICS: Final = (
 """The topics on which a replica shows itself."""
 
 
-def group_views(groups: Groups, replica: Replica, serving: LateReaders) -> tuple[KeptGroupView, ...]:
+def group_views(groups: KnownGroups, replica: Replica, serving: LateReaders) -> tuple[KeptGroupView, ...]:
     """Return the views of all groups."""
     counts = collections.Counter(key[:ID_BYTES] for key in replica.instances())
     return tuple(
@@ -47,7 +47,7 @@ def group_views(groups: Groups, replica: Replica, serving: LateReaders) -> tuple
     )
 
 
-def writer_views(groups: Groups, replica: Replica) -> tuple[tuple[WriterView, ...], int]:
+def writer_views(groups: KnownGroups, replica: Replica) -> tuple[tuple[WriterView, ...], int]:
     """Return the views of writers, those in use before the others, and how many were left out."""
     names = replica.writers()
     if len(names) > MAX_WRITERS_SHOWN:
@@ -60,7 +60,7 @@ def _place(view: WriterView) -> tuple[str, str, str, bool]:
     return view.topic, view.partition, view.writer, view.late
 
 
-def _writers(names: list[str], groups: Groups, replica: Replica) -> Iterator[WriterView]:
+def _writers(names: list[str], groups: KnownGroups, replica: Replica) -> Iterator[WriterView]:
     for name in names:
         writer = WriterName.of(name)
         description = groups.get(writer.group) if writer is not None else None

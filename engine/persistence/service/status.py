@@ -17,7 +17,7 @@ from engine.config.persistence import PersistenceService
 from engine.dds.channel import Channel
 from engine.dds.errors import DdsTimeout
 from engine.persistence.service import showing, view
-from engine.persistence.service.groups import Groups
+from engine.persistence.service.groups import KnownGroups
 from engine.persistence.service.intake import Intake
 from engine.persistence.service.late_readers import LateReaders
 from engine.persistence.service.lifespans import Lifespans
@@ -51,7 +51,7 @@ class ViewedParts:
     """When it started, nanoseconds since 1970 UTC."""
     counters: Mapping[str, int]
     """Counts of the process itself."""
-    groups: Groups
+    groups: KnownGroups
     """The groups that it keeps."""
     synchronization: Synchronization
     """The last values, and their exchange."""

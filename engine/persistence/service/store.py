@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from engine.dds.activity import Activities
+from engine.dds.activity import ThreadActivities
 from engine.persistence.service.parts import ServicePart, Write
 from engine.store import schema
 from engine.store.files import LOCK, Lock
@@ -63,7 +63,7 @@ class ReplicaStore:
         name: str,
         new_id: Callable[[], str],
         on_written: Callable[[], None],
-        activities: Activities,
+        activities: ThreadActivities,
     ) -> None:
         self._directory = directory
         self._path = directory / DATABASE

@@ -25,7 +25,7 @@ from engine.persistence.core.subscription_messages import (
 )
 from engine.persistence.core.subscriptions import Subscriptions, SubscriptionStatus
 from engine.persistence.service import registrations, subscription_rows
-from engine.persistence.service.groups import ID_BYTES, Groups
+from engine.persistence.service.groups import ID_BYTES, KnownGroups
 from engine.persistence.service.parts import ServicePart, Write
 from engine.persistence.service.registrations import Registration
 
@@ -59,7 +59,7 @@ class Subscribing(ServicePart):
         name: str,
         settings: SynchronizationSettings,
         preconfigured: Sequence[DurableSubscriptionSettings],
-        groups: Groups,
+        groups: KnownGroups,
         values: Callable[[bytes], list[OriginalSample]],
         say: Callable[[str], None],
     ) -> None:

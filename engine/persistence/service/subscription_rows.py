@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from engine.persistence.core.ledger import LedgerState, Numbers, Terms
+from engine.persistence.core.ledger import LedgerState, Numbers, SubscriptionTerms
 from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.subscription_codec import NUMBER_BYTES
 from engine.persistence.core.subscription_messages import Change, Forgotten, Released, SavedSubscriptions
@@ -117,7 +117,7 @@ def read(store: sqlite3.Connection) -> tuple[dict[bytes, SavedSubscriptions], in
     ledgers: dict[bytes, list[LedgerState]] = collections.defaultdict(list)
     for group, name, generation, is_deleted, quorum in store.execute("SELECT * FROM subscription"):
         members = _members(store, group, name)
-        terms = Terms(generation, bool(is_deleted))
+        terms = SubscriptionTerms(generation, bool(is_deleted))
         done = members.pop(_QUORUM, ())
         ledgers[group].append(LedgerState(name, terms, quorum, done, tuple(sorted(members.items()))))
     groups = {*held, *ledgers}

@@ -14,7 +14,7 @@ from engine.persistence.core.replica import BATCH_SAMPLES, Replica
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.service import groups as groups_module
 from engine.persistence.service import rows
-from engine.persistence.service.groups import ID_BYTES, Groups
+from engine.persistence.service.groups import ID_BYTES, KnownGroups
 from engine.persistence.service.parts import ServicePart, Write
 
 GROUPS: Final = "groups"
@@ -40,7 +40,7 @@ class Synchronization(ServicePart):
     tables = rows.TABLES + groups_module.TABLES
     kinds = frozenset((*codec.KINDS, GROUPS))
 
-    def __init__(self, name: str, settings: SynchronizationSettings, groups: Groups) -> None:
+    def __init__(self, name: str, settings: SynchronizationSettings, groups: KnownGroups) -> None:
         self._name = name
         self._settings = settings
         self._groups = groups

@@ -105,7 +105,7 @@ class ComparedSet:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Answer:
+class SetDifference:
     """The difference between this set and an alignee's.
 
     `new` are the samples that the alignee lacks, `removed` the identities under its salt that it has too
@@ -125,7 +125,7 @@ class LackingSamples:
         self._known: dict[tuple[str, str], tuple[float, bytes, Words]] = {}
 
     def keep(self, name_space: str, fellow: str, salt: bytes, lacking: Words) -> None:
-        """Keep identities that a fellow has and this node lacks."""
+        """Keep identities that a fellow has and this node lacks. The identities were computed with `salt`."""
         self._known.pop((name_space, fellow), None)
         if 0 < len(lacking) <= MAX_LACKING_IDENTITIES:
             self._known[name_space, fellow] = self._clock.monotonic(), salt, lacking
@@ -151,7 +151,7 @@ class AlignerComparisons:
         self,
         shared: SharedState,
         steps: Steps,
-        send: Callable[[str, AligneeRequest, Answer | None], None],
+        send: Callable[[str, AligneeRequest, SetDifference | None], None],
         lacking: LackingSamples,
     ) -> None:
         self._shared = shared
@@ -233,7 +233,7 @@ class AlignerComparisons:
             if now >= question.since_s + FORGET_S and not question.is_compared:
                 del self._questions[key]
 
-    def _end(self, question: _Question, answer: Answer | None) -> None:
+    def _end(self, question: _Question, answer: SetDifference | None) -> None:
         target = question.target
         assert target is not None
         state = self._shared.spaces[question.name_space].state
@@ -266,7 +266,7 @@ class AlignerComparisons:
                 fellow=self._shared.core.name_of(sketch.node),
                 fellows=1,
             )
-            self._end(question, Answer({}, b"", root))
+            self._end(question, SetDifference({}, b"", root))
             return
         if question.symbols is None and question.identities is None:
             self._ask(question, min(FIRST_SYMBOLS, max(MIN_SYMBOLS, sketch.count)))
@@ -386,7 +386,9 @@ class AlignerComparisons:
             raise StreamFault(f"ranges: {error}") from error
         self._narrow(question, search)
 
-    def _found(self, question: _Question, ours: ComparedSet, found: Difference) -> Stepwise[Answer | None]:
+    def _found(
+        self, question: _Question, ours: ComparedSet, found: Difference
+    ) -> Stepwise[SetDifference | None]:
         """Return the answer that turns the alignee's set into this one."""
         from engine.dataset import reconciliation
 
@@ -397,7 +399,7 @@ class AlignerComparisons:
         if places is None:
             return None
         new = yield from reconciliation.samples_at(ours.groups, places)
-        answer = Answer(new, found.only_theirs.astype("<u8").tobytes(), ours.root)
+        answer = SetDifference(new, found.only_theirs.astype("<u8").tobytes(), ours.root)
         answer = self._brought_up_to_date(question, answer, ours.groups, found)
         self._shared.tracer.event(
             "align.difference",
@@ -412,10 +414,10 @@ class AlignerComparisons:
     def _brought_up_to_date(
         self,
         question: _Question,
-        answer: Answer,
+        answer: SetDifference,
         groups: list[tuple[Group, SampleRows]],
         found: Difference,
-    ) -> Answer:
+    ) -> SetDifference:
         """Add to an answer the changes of this set since the comparison began."""
         import numpy as np
 
@@ -450,7 +452,7 @@ class AlignerComparisons:
             kept = [sample for sample in new.get(group, ()) if sample.digest not in evicted]
             kept += [sample for sample, there in zip(arrived, is_there, strict=True) if not there]
             new[group] = kept
-        return Answer(new, removed.astype("<u8").tobytes(), root)
+        return SetDifference(new, removed.astype("<u8").tobytes(), root)
 
     def _ask(self, question: _Question, symbols: int) -> None:
         target = question.target

@@ -18,7 +18,7 @@ from engine.simulator.checkers.whole import Whole
 
 if TYPE_CHECKING:
     from engine.simulator.checkers.base import Checker
-    from engine.simulator.cluster import Cluster
+    from engine.simulator.system import SimulatedSystem
 
 CHECKERS: Final[tuple[type[Checker], ...]] = (
     Invented,
@@ -36,6 +36,6 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
 """All rules but I3, which `engine.simulator.settling` decides, and I8, which takes two runs."""
 
 
-def make_checkers(cluster: Cluster) -> list[Checker]:
+def make_checkers(cluster: SimulatedSystem) -> list[Checker]:
     """Make all checkers for a run."""
     return [kind(cluster) for kind in CHECKERS]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from engine.core.name_spaces import MergeType
 from engine.core.states import Phase
+from engine.simulator.result import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,24 +18,12 @@ if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription
     from engine.dataset.sample import Sample
     from engine.runtime.startup import StoredContent
-    from engine.simulator.cluster import Cluster
     from engine.simulator.disk import Committed
     from engine.simulator.node import SimulatedNode
+    from engine.simulator.system import SimulatedSystem
 
 Held = dict[tuple["Group", bytes], "Sample"]
 """Samples by group and digest."""
-
-
-class Violation(Exception):
-    """A rule was violated.
-
-    Attributes:
-        invariant: code of the rule, as in `I1`.
-    """
-
-    def __init__(self, invariant: str, text: str) -> None:
-        super().__init__(f"{invariant}: {text}")
-        self.invariant = invariant
 
 
 class Standing(NamedTuple):
@@ -62,7 +51,7 @@ class Checker:
     invariant: ClassVar[str]
     meaning: ClassVar[str]
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedSystem) -> None:
         self.cluster = cluster
 
     def fail(self, text: str) -> None:
@@ -101,7 +90,7 @@ class Checker:
         """Take in that a node begins to send `size` bytes of samples to each of some fellows."""
 
     def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
-        """Take in that a node begins a delivery to a late joiner."""
+        """Take in that a node begins a delivery to a late joiner. It gets the whole set, or a difference."""
 
     def destroyed(self, node: SimulatedNode) -> None:
         """Take in the loss of the disk of a node that is down."""

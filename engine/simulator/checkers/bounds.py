@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.runtime.runtime import Runtime
-    from engine.simulator.cluster import Cluster
+    from engine.simulator.system import SimulatedSystem
 
 BASE: Final = 100
 """Entries of a node that is alone: counters, history of masters, remembered fellows."""
@@ -50,7 +50,7 @@ class Bounds(Checker):
     invariant = "I7"
     meaning = "memory and queues are bounded by what there is, not by what there was"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedSystem) -> None:
         super().__init__(cluster)
         self._looks = 0
 

@@ -9,7 +9,7 @@ from engine.simulator.checkers.base import Checker, samples_of
 if TYPE_CHECKING:
     from engine.dataset.captured import CapturedSample
     from engine.dataset.groups import GroupDescription
-    from engine.simulator.cluster import Cluster
+    from engine.simulator.system import SimulatedSystem
 
 
 class Invented(Checker):
@@ -18,7 +18,7 @@ class Invented(Checker):
     invariant = "I0"
     meaning = "every sample is one that an application wrote, unchanged"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedSystem) -> None:
         super().__init__(cluster)
         self._written: set[tuple[object, ...]] = set()
 

@@ -28,9 +28,9 @@ from engine.simulator.checkers.base import Checker, Held, deletes, describe, hel
 if TYPE_CHECKING:
     from engine.runtime.startup import StoredContent
     from engine.simulator.checkers.base import Standing
-    from engine.simulator.cluster import Cluster
     from engine.simulator.disk import Committed
     from engine.simulator.node import SimulatedNode
+    from engine.simulator.system import SimulatedSystem
 
 Place = tuple["SimulatedNode", str]
 """A node and a name-space."""
@@ -44,7 +44,7 @@ class KeptSetsChecker(Checker):
     invariant = "I1"
     meaning = "no acknowledged sample is lost, and complete sets lose nothing"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedSystem) -> None:
         super().__init__(cluster)
         self._stored: dict[Place, Held] = {}
         self._held: dict[Place, Held] = {}

@@ -15,8 +15,8 @@ from engine.simulator.checkers.base import Checker
 if TYPE_CHECKING:
     from engine.core.messages import Epoch
     from engine.simulator.checkers.base import Standing
-    from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
+    from engine.simulator.system import SimulatedSystem
 
 
 class Masters(Checker):
@@ -25,7 +25,7 @@ class Masters(Checker):
     invariant = "I4"
     meaning = "at most one confirmed master for each role, name-space and epoch, and no epoch comes again"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedSystem) -> None:
         super().__init__(cluster)
         self._claims: dict[tuple[str, str, Epoch], tuple[SimulatedNode, int]] = {}
         self._lineages: dict[tuple[str, Epoch], tuple[SimulatedNode, int]] = {}

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
     from engine.runtime.startup import StoredContent
     from engine.simulator.checkers.base import Standing
-    from engine.simulator.cluster import Cluster
     from engine.simulator.disk import Committed
     from engine.simulator.ledger import WrittenSample
     from engine.simulator.node import SimulatedNode
+    from engine.simulator.system import SimulatedSystem
 
 JOINING: Final = frozenset({MergeType.MERGE, MergeType.REPLACE, MergeType.CATCHUP})
 WEAK: Final = frozenset({Durability.VOLATILE, Durability.TRANSIENT_LOCAL})
@@ -46,7 +46,7 @@ class Promised(Checker):
     invariant = "I11"
     meaning = "what one node captured or stored comes to all, and survives as long as one of its carriers"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedSystem) -> None:
         super().__init__(cluster)
         self._runs: dict[SimulatedNode, set[WrittenSample]] = {}
         self._disks: dict[SimulatedNode, set[WrittenSample]] = {}

@@ -19,7 +19,7 @@ class DeliveryChecker(Checker):
     meaning = "late joiners are served, and from complete sets only"
 
     def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
-        """Check a delivery at its start."""
+        """Check a delivery at its start. A whole set must be complete."""
         assert node.runtime is not None
         state = node.runtime.spaces[reader.name_space].state
         # A merge that began in the same turn has not changed the set yet, and its result follows.

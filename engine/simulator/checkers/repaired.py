@@ -15,8 +15,8 @@ from engine.simulator.settling import unsettled
 if TYPE_CHECKING:
     from engine.runtime.startup import StoredContent
     from engine.simulator.checkers.base import Standing
-    from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
+    from engine.simulator.system import SimulatedSystem
 
 REPAIRED_S: Final = 5.0
 PERIODS: Final = 5
@@ -29,7 +29,7 @@ class Repaired(Checker):
     invariant = "I12"
     meaning = "what has settled is equal within a bound, although writing goes on"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedSystem) -> None:
         super().__init__(cluster)
         self._disturbed_s = 0.0
         settings = [plan.settings for plan in cluster.options.nodes]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from engine.core.name_spaces import Group
     from engine.dataset.sample import Sample
     from engine.simulator.checkers.base import Standing
-    from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
+    from engine.simulator.system import SimulatedSystem
 
 Tombstones = dict[tuple["Group", bytes], "Sample"]
 
@@ -30,7 +30,7 @@ class Resurrection(Checker):
     invariant = "I2"
     meaning = "no disposed instance is alive again"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedSystem) -> None:
         super().__init__(cluster)
         self._tombstones: dict[Place, Tombstones] = {}
         self._pairs: set[frozenset[str]] = set()

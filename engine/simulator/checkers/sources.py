@@ -10,8 +10,8 @@ from engine.simulator.checkers.base import Checker, talk
 if TYPE_CHECKING:
     from engine.core.name_space_state import NameSpaceState
     from engine.simulator.checkers.base import Standing
-    from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
+    from engine.simulator.system import SimulatedSystem
 
 ALONE = "the only candidate"
 """The reason of an election without other known electors."""
@@ -23,7 +23,7 @@ class Sources(Checker):
     invariant = "I9"
     meaning = "persistent data is injected by exactly one source, the best that is present"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedSystem) -> None:
         super().__init__(cluster)
         self._electors: dict[tuple[SimulatedNode, str], set[tuple[str, int]]] = {}
 

@@ -14,8 +14,8 @@ from engine.simulator.checkers.base import Checker
 if TYPE_CHECKING:
     from engine.runtime.startup import StoredContent
     from engine.simulator.checkers.base import Standing
-    from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
+    from engine.simulator.system import SimulatedSystem
 
 SETS_FOR_A_REASON: Final = 1.5
 
@@ -26,7 +26,7 @@ class Traffic(Checker):
     invariant = "I6"
     meaning = "alignment traffic is bounded by the reasons for it"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedSystem) -> None:
         super().__init__(cluster)
         self._reasons: dict[str, float] = {}
         self._sets: dict[str, int] = {}

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
     from engine.runtime.startup import StoredContent
     from engine.simulator.checkers.base import Standing
-    from engine.simulator.cluster import Cluster
     from engine.simulator.node import SimulatedNode
+    from engine.simulator.system import SimulatedSystem
 
 Captured = tuple[int, bytes, int, bytes]
 MAX_SETS: Final = 4
@@ -45,7 +45,7 @@ class Whole(Checker):
     invariant = "I5"
     meaning = "COMPLETE is never announced on a partial set"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedSystem) -> None:
         super().__init__(cluster)
         self._given: dict[tuple[str, str], collections.deque[Held]] = {}
         self._captured: dict[SimulatedNode, set[Captured]] = {}

@@ -66,6 +66,8 @@ class RehearsedReader:
 class SubscribedCluster(ReplicaCluster):
     """Replicas with durable subscriptions, and applications that read with them.
 
+    There are `count` replicas; the seed determines all that is random.
+
     Attributes:
         stocks: the durable subscriptions of each replica.
         reader_answers: the side of each replica to which readers talk.
@@ -140,7 +142,10 @@ class SubscribedCluster(ReplicaCluster):
             self._at_stock(name, functools.partial(self.stocks[name].sample_arrived, sample))
 
     def register(self, name: str, subscription: str, quorum: int) -> None:
-        """Create a durable subscription at a replica, as its configuration does."""
+        """Create a durable subscription at the replica `name`, as its configuration does.
+
+        A sample that `quorum` of its readers have acknowledged is done.
+        """
         self._at_stock(name, lambda: self.stocks[name].register(subscription, quorum))
 
     def delete(self, name: str, subscription: str) -> None:
@@ -173,7 +178,10 @@ class SubscribedCluster(ReplicaCluster):
     # Applications.
 
     def come(self, subscription: str, quorum: int, member: str, *replicas: str) -> str:
-        """Start an application with a durable subscription, connected to `replicas`; return its name."""
+        """Start an application with a durable subscription, connected to `replicas`; return its name.
+
+        Its `member` name is part of the subscription, in which `quorum` members must acknowledge a sample.
+        """
         name = f"a{len(self.applications)}"
         period_s = self.settings.subscription_period_ms / 1000
         deciding = Subscriber("T", (), subscription, quorum, member, period_s)
@@ -213,7 +221,10 @@ class SubscribedCluster(ReplicaCluster):
         state.deciding.acknowledge((sample.writer, sample.sequence) for sample in samples)
 
     def publish(self, writer: str, key: bytes, time_ns: int | None = None) -> OriginalSample:
-        """Let an original writer write to replicas and to applications; as `write`."""
+        """Let an original writer write to replicas and to applications; as `write`.
+
+        `time_ns` is the source time, by default the present one.
+        """
         stamp = self.now_ms * 1_000_000 if time_ns is None else time_ns
         self.write(writer, key, stamp)
         payload = f"{writer}/{self.written[writer]}".encode()

@@ -170,8 +170,7 @@ def _copy(
     without_damaged: bool,
     as_json: bool,
 ) -> None:
-    from ospltool.stores.copying import CopyRefused, put_in_place
-    from ospltool.stores.listing import copied_text
+    from ospltool.stores.copying import CopyRefused, copied_text, put_in_place
 
     with opened(source) as reader:
         facts = reader.facts

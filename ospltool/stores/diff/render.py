@@ -19,7 +19,13 @@ BAR_WIDTH: Final = 40
 
 
 def text(report: ReportData, *, instances: bool, stat: bool) -> Iterator[str]:
-    """Yield lines for people."""
+    """Yield lines for people.
+
+    Args:
+        report: result of the comparison.
+        instances: whether instances were compared, not only counts.
+        stat: show a line of numbers for each group.
+    """
     for side in report.sides:
         sets = ", ".join(side.sets) or "no set"
         what = f"{side.format}, set {sets}"

@@ -24,7 +24,7 @@ class SparkDiff:
     """See `ospltool.stores.diff.contract.DiffEngine`."""
 
     def __init__(self, sides: Sequence[Side], master: str, settings: Mapping[str, str]) -> None:
-        """Start a session and open the snapshots of the sides.
+        """Start a session on `master` with settings of Spark, and open the snapshots of the sides.
 
         Raises:
             DiffError: there is no Spark, or it cannot read them.

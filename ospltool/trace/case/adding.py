@@ -54,7 +54,7 @@ def add(
     """Add files to a case; the result is the same as from loading all of them at once.
 
     Unchanged files are left alone. Of a plain trace that grew, the last part and the new bytes are read; any
-    other changed file replaces its old records.
+    other changed file replaces its old records. `target`, `processes` and `progress` are as for `load`.
 
     Raises:
         CaseError: the case has another detail, is of an older version, or is being written.

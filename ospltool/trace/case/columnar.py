@@ -58,7 +58,7 @@ class ColumnarPart:
 
 
 def piece_of_trace(data: bytes, source: TraceFile, offset: int, detail: Detail) -> ColumnarPart:
-    """Convert a piece of a durability trace from a record, or the file's beginning, to a record's end."""
+    """Convert a piece of a durability trace: data from a record, or the file's start, to a record's end."""
     found = split(data, untimed=source.untimed)
     endless = (found.end - found.start > LONGEST_RECORD).any()
     if not found.start.size or found.head or endless or not _is_text(data):

@@ -7,11 +7,12 @@ import pathlib
 import tempfile
 from typing import TYPE_CHECKING, Final
 
-from ospltool.analytics.case import Case, CaseError
+from ospltool.analytics.case import Case, CaseError, is_case_directory
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import need
 from ospltool.output.progress import ProgressLine
-from ospltool.trace.case.local_load import LoadCounts, load
+from ospltool.trace.case.adding import add
+from ospltool.trace.case.local_load import LoadCounts, make_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,6 +76,32 @@ def _load_directory(
     from ospltool.trace.case.spark_load import load_with_spark
 
     return load_with_spark(sources, target, detail, spark_master, progress)
+
+
+def load(
+    sources: Sequence[TraceFile],
+    target: pathlib.Path,
+    detail: Detail = Detail.FULL,
+    *,
+    processes: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> LoadCounts:
+    """Load sources into a new case, or add their new records to a case (see `adding`).
+
+    Args:
+        sources: files to load.
+        target: directory of the case; a case is added to, otherwise it must not exist.
+        detail: columns to fill.
+        processes: number of processes; by default one for each core.
+        progress: called with the bytes done and the bytes of all files.
+
+    Raises:
+        CaseError: the target exists and is not a case, or cannot be written.
+        SourceError: a source cannot be read.
+    """
+    if is_case_directory(target):
+        return add(sources, target, detail, processes=processes, progress=progress)
+    return make_case(sources, target, detail, processes=processes, progress=progress)
 
 
 def follow_case(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from ospltool.analytics.case import CaseError, RecordWriter, is_case_directory, write_meta, write_table
+from ospltool.analytics.case import CaseError, RecordWriter, write_meta, write_table
 from ospltool.analytics.contract import Detail, Table, schema
 from ospltool.trace.case.columnar import ColumnarPart, piece_of_records, piece_of_trace
 from ospltool.trace.meaning.catalogue import Product, catalogue, pattern_text
@@ -76,34 +76,6 @@ class LoadCounts:
         return sum((loaded for _, loaded in self.sources), Loaded())
 
 
-def load(
-    sources: Sequence[TraceFile],
-    target: pathlib.Path,
-    detail: Detail = Detail.FULL,
-    *,
-    processes: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> LoadCounts:
-    """Load sources into a new case, or add their new records to a case (see `adding`).
-
-    Args:
-        sources: files to load.
-        target: directory of the case; a case is added to, otherwise it must not exist.
-        detail: columns to fill.
-        processes: number of processes; by default one for each core.
-        progress: called with the bytes done and the bytes of all files.
-
-    Raises:
-        CaseError: the target exists and is not a case, or cannot be written.
-        SourceError: a source cannot be read.
-    """
-    if is_case_directory(target):
-        from ospltool.trace.case.adding import add
-
-        return add(sources, target, detail, processes=processes, progress=progress)
-    return make_case(sources, target, detail, processes=processes, progress=progress)
-
-
 def make_case(
     sources: Sequence[TraceFile],
     target: pathlib.Path,
@@ -113,7 +85,10 @@ def make_case(
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> LoadCounts:
-    """Load sources into a new case, perhaps none; see `load` and `new_directory`."""
+    """Load sources into a new case, perhaps none; see `load` and `new_directory`.
+
+    `target`, `processes` and `progress` are as for `load`; `is_shared` lets other users write, too.
+    """
     with new_directory(target, is_shared=is_shared) as directory:
         jobs = jobs_of([part for source in sources for part in ranges(source)], directory, detail)
         ledger = LoadedParts(sources)
@@ -141,7 +116,7 @@ class LoadedParts:
             self._files.setdefault(key, described(source))
 
     def note(self, name: str, part: Range, loaded: Loaded) -> None:
-        """Note a loaded part."""
+        """Note a loaded part, whose files begin with `name`."""
         key = key_of(part.source)
         counts = [loaded.bytes, loaded.records, loaded.unparsed_bytes, loaded.unmatched]
         self._files[key]["parts"].append({"name": name, "start": part.start, "counts": counts})
@@ -238,14 +213,20 @@ Job = tuple[Range, "pathlib.Path", str, Detail]
 
 
 def jobs_of(parts: Sequence[Range], directory: pathlib.Path, detail: Detail, first: int = 0) -> list[Job]:
-    """Return jobs that load each part into its own files, numbered from `first`."""
+    """Return jobs that load each part into its own files, numbered from `first`.
+
+    `directory` is that of the case.
+    """
     return [(part, directory, f"part-{number:05d}", detail) for number, part in enumerate(parts, first)]
 
 
 def work(
     jobs: list[Job], processes: int | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[tuple[str, Range, Loaded]]:
-    """Do the jobs; yield the name, the part and its counts as each job ends."""
+    """Do the jobs; yield the name, the part and its counts as each job ends.
+
+    It uses at most `processes`, by default one for each core; `progress` gets bytes done, and of all.
+    """
     size = sum(job[0].size for job in jobs)
     workers = min(processes or os.cpu_count() or 1, len(jobs)) if size > SMALL_BYTES else 1
     done = 0
@@ -273,7 +254,10 @@ def _work(jobs: list[Job], workers: int) -> Iterator[tuple[Job, Loaded]]:
 
 
 def load_range(part: Range, directory: pathlib.Path, name: str, detail: Detail) -> Loaded:
-    """Write the records of a part of a source; return its counts."""
+    """Write the records of a part of a source; return its counts.
+
+    The files are in `directory`, and begin with `name`.
+    """
     writer = RecordWriter(directory, part.source.node, name)
     total = Loaded()
     with no_collection():

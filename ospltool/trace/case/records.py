@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ospltool.analytics.contract import Detail
 from ospltool.trace.case.needed import BEGINS_RUN, SO_FAR, needed
-from ospltool.trace.meaning.catalogue import Product, catalogue
+from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, catalogue
 from ospltool.trace.meaning.detail_columns import OWN_COLUMNS
 from ospltool.trace.meaning.matcher import matcher
 from ospltool.trace.reading.merge import corrected
-from ospltool.trace.reading.record import NO_FIELDS, UNKNOWN_LEVEL, RecordKind, TimeBase, TraceRecord
+from ospltool.trace.reading.record import NO_FIELDS, RecordKind, TimeBase, TraceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -17,10 +17,11 @@ import string
 from typing import TYPE_CHECKING, Final
 
 from engine.tracing.catalogue import catalogue as engine_catalogue
-from ospltool.trace.reading.record import UNKNOWN_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+UNKNOWN_LEVEL: Final = "?"
 
 
 class Product(enum.StrEnum):

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ospltool.trace.meaning.catalogue import Product, pieces
+from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, pieces
 from ospltool.trace.meaning.matcher import Match, Shape, matcher, templates_with_digits
-from ospltool.trace.reading.record import UNKNOWN_LEVEL
 from ospltool.trace.reading.windows import rows_of, string_views
 
 if TYPE_CHECKING:

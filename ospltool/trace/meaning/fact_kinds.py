@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import enum
+from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.meaning.exchanges import RecordPlace, place
+from ospltool.trace.reading.whole import number
 
 if TYPE_CHECKING:
     from ospltool.trace.reading.record import TraceRecord
 
 Run = tuple[str, int]
 """A node and the number of its run."""
+
+BUILT_IN: Final = "__BUILT-IN PARTITION__."
+TOLD_BY: Final = frozenset({"store.namespace", "store.restored", "injection.started"})
+"""Events of ospltool with the number of samples of a name-space on the node."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -172,3 +178,53 @@ class Jump:
     after: RecordPlace
     is_mismatch: bool = False
     """The two timestamps of one line disagree."""
+
+
+class How(enum.StrEnum):
+    """Origin of a known size."""
+
+    SENT = "sent"
+    """The node sent its whole set."""
+    TAKEN = "taken"
+    """The node replaced its set with the whole set of another node."""
+    JOINED = "joined"
+    """The node joined another set with its own, so the size is a lower bound."""
+    EMPTIED = "emptied"
+    """Merge policy Delete discarded the set."""
+    TOLD = "told"
+    """The node reported its size."""
+    STORED = "stored"
+    """A store contains the set."""
+    RECORDED = "recorded"
+    """A console recorded the node's snapshot."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetSize:
+    """The number of samples with data in a set at one moment."""
+
+    node: str
+    """Name of the node."""
+    group: str
+    """Partition.topic; a name-space in ospltool traces."""
+    time_ns: int
+    """Time since 1970."""
+    samples: int
+    """Number of samples; only those with data if the trace counts by kind."""
+    how: How
+    """Origin of the size."""
+    place: RecordPlace | None = None
+    """Line that shows it; None for stores and recordings."""
+    source: str = ""
+    """Store or recording; empty for a line."""
+    disposes: int = 0
+    """Number of disposes in the set, whose instances vanish when they are purged."""
+
+
+def told(record: TraceRecord) -> SetSize | None:
+    """Return the size of a set in a line of ospltool; None if it has none."""
+    samples = number(record.fields.get("samples"))
+    namespace = record.fields.get("namespace")
+    if samples is None or not namespace or record.time_ns is None:
+        return None
+    return SetSize(record.node, namespace, record.time_ns, samples, How.TOLD, place(record))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ospltool.trace.meaning.exchanges import FOLLOWED, ExchangeBook, RecordPlace, place
 from ospltool.trace.meaning.fact_kinds import (
+    TOLD_BY,
     Activity,
     Described,
     Jump,
@@ -15,13 +16,14 @@ from ospltool.trace.meaning.fact_kinds import (
     Merge,
     MergeState,
     Run,
+    SetSize,
     StateSpan,
     StoredReplaced,
     TracedConflict,
     Wait,
+    told,
 )
 from ospltool.trace.meaning.names import TAUGHT_BY, Names
-from ospltool.trace.meaning.sizes import TOLD_BY, SetSize, told
 from ospltool.trace.reading.collection import no_collection
 from ospltool.trace.reading.headers import disagrees
 from ospltool.trace.reading.record import RecordKind, TimeBase

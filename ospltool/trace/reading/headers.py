@@ -145,7 +145,10 @@ def _glued(buffer: bytes, floor: int, stop: int, *, untimed: bool) -> Iterator[R
 def header_ending_at(
     buffer: bytes | bytearray, floor: int, end: int, *, untimed: bool
 ) -> RecordHeader | None:
-    """Return the header that begins at or after `floor` and ends at `end`, after `) -> `; else None."""
+    """Return the header that begins at or after `floor` and ends at `end`, after `) -> `; else None.
+
+    The numbers are offsets in the buffer; headers of an untimed trace have no time.
+    """
     start = max(floor, end - LONGEST)
     start = buffer.rfind(b"\n", start, end) + 1 or start
     pattern = _HEADER_ANYWHERE if untimed else _HEADER

@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.meaning.catalogue import Template, catalogue
+from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Template, catalogue
 from ospltool.trace.meaning.matcher import Matcher, matcher
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.headers import LONGEST, RecordHeader, headers, is_time
 from ospltool.trace.reading.record import (
     LEVELS,
     NO_FIELDS,
-    UNKNOWN_LEVEL,
     RecordKind,
     TimeBase,
     TraceRecord,
@@ -198,7 +197,7 @@ class TraceParser:
 
 
 def unparsed(source: TraceFile, offset: int, raw: bytes, run: int = 0) -> TraceRecord:
-    """Return bytes that belong to no record, as a record of kind `unparsed`."""
+    """Return raw bytes that belong to no record, as a record of kind `unparsed` in a run of the file."""
     text = raw.rstrip(_LINE_ENDS).decode("utf-8", "surrogateescape")
     return TraceRecord(
         RecordKind.UNPARSED, source.node, source.file, offset, None, TimeBase.NONE, "", "", text, raw, run
@@ -214,7 +213,7 @@ def damaged(source: TraceFile, found: damage.FileDamage) -> TraceRecord:
 
 
 def parse_events(data: bytes, source: TraceFile, offset: int) -> Iterator[TraceRecord]:
-    """Yield the records of whole lines of JSON, at an offset of the file."""
+    """Yield the records of the data, whole lines of JSON, at an offset of the file."""
     runs = RunCounter()
     for line in data.splitlines(keepends=True):
         yield _event(line, source, offset, catalogue().get, runs)

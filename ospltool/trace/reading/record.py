@@ -5,12 +5,13 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ospltool.trace.meaning.catalogue import Template
 
-UNKNOWN_LEVEL: Final = "?"
 LEVELS: Final = ("FINEST", "FINER", "FINE", "CONFIG", "INFO", "WARNING", "SEVERE")
 NO_FIELDS: Final[Mapping[str, str]] = {}
 _NAMED: Final = {9: "\\t", 10: "\\n", 13: "\\r"}

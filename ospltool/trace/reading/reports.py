@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from typing import IO, TYPE_CHECKING, Final
 
+from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL
 from ospltool.trace.reading.headers import is_time
-from ospltool.trace.reading.record import UNKNOWN_LEVEL, RecordKind, TimeBase, TraceRecord
+from ospltool.trace.reading.record import RecordKind, TimeBase, TraceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ def read_reports(stream: IO[bytes], source: TraceFile) -> Iterator[TraceRecord]:
 
 
 def read_report(raw: bytes, source: TraceFile, offset: int) -> TraceRecord:
-    """Parse one report: the bytes from its line of `=` to the next."""
+    """Parse one report: the raw bytes from its line of `=` to the next."""
     text = raw.replace(b"\0", b"").decode("utf-8", "surrogateescape").replace("\r\n", "\n")
     body = text.partition("\n")[2] if text.startswith("====") else text
     sections = _SECTION.split(body)

@@ -27,7 +27,10 @@ SMALL_BYTES: Final = 128 << 20
 
 
 def count_records(sources: Sequence[TraceFile], needle: bytes, processes: int | None = None) -> int:
-    """Count the records that contain `needle`, headers included."""
+    """Count the records that contain `needle`, headers included.
+
+    Up to `processes` of them work, by default one for each core.
+    """
     parts = [part for source in sources for part in ranges(source)]
     workers = min(processes or os.cpu_count() or 1, len(parts))
     if workers <= 1 or sum(part.size for part in parts) < SMALL_BYTES:
@@ -157,7 +160,10 @@ def matching_pieces(part: Range, needle: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def record_spans(data: bytes, needle: bytes, *, untimed: bool) -> Iterator[tuple[int, int]]:
-    """Yield beginning and end of the records that contain `needle`, in bytes that begin with a record."""
+    """Yield beginning and end of the records that contain `needle`, in data that begins with a record.
+
+    Headers of an untimed trace have no time.
+    """
     at = data.find(needle)
     while at >= 0:
         start = _begin(data, at, untimed=untimed)

@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ospltool.trace.meaning.exchanges import AlignmentEnd
-from ospltool.trace.meaning.sizes import BUILT_IN
+from ospltool.trace.meaning.fact_kinds import BUILT_IN
 from ospltool.trace.reading.whole import number
 from ospltool.trace.rules import end_ns, finding, grouped, rule
 from ospltool.trace.views.times import SECOND_NS, clock, duration

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.meaning.exchanges import AlignmentStep
+from ospltool.trace.meaning.fact_kinds import BUILT_IN
 from ospltool.trace.meaning.names import NOBODY
-from ospltool.trace.meaning.sizes import BUILT_IN
 from ospltool.trace.rules import finding, grouped, plural, rule
 from ospltool.trace.views.times import SECOND_NS
 

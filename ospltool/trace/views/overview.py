@@ -116,7 +116,10 @@ def normalised(text: str) -> str:
 
 
 def bar(span: _TimeSpan, most: int, width: int) -> str:
-    """Draw a span as a bar: `#` for records, `W` and `S` in front for warnings and severe ones."""
+    """Draw a span as a bar: `#` for records, `W` and `S` in front for warnings and severe ones.
+
+    A span with `most` records fills the width.
+    """
     length = -(-span.total * width // most) if most else 0
     severe = min(length, span.counts.get("SEVERE", 0))
     warning = min(length - severe, span.counts.get("WARNING", 0))

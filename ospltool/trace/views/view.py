@@ -90,7 +90,7 @@ class ViewOptions:
 
 
 def show(found: SourceSet, options: ViewOptions, environ: dict[str, str]) -> None:
-    """Show the wanted records on standard output.
+    """Show the wanted records on standard output; colours depend on `environ`, too.
 
     Raises:
         SourceError: a source cannot be read.
@@ -412,7 +412,10 @@ def follow_batch(
     skews: dict[str, int],
     as_text: Callable[[TraceRecord], str] | None,
 ) -> None:
-    """Show a batch: the records of all files by time, and notices on standard error."""
+    """Show a batch: the records of all files by time, and notices on standard error.
+
+    `skews` are the corrections of clocks in nanoseconds, by node; `as_text` renders a record.
+    """
     records: list[TraceRecord] = []
     for one in batch:
         if isinstance(one, FileNotice):

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import queue
 import signal
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,8 +14,8 @@ import pytest
 
 from engine.dds.uri import cyclone_uri
 from engine.native import absence
+from tests.integration.programs import Program
 
-ROOT = Path(__file__).parents[3]
 PATIENCE_S = 90.0
 """A machine that is busy with other tests takes this long now and then."""
 BOTH_QUEUES = pytest.mark.parametrize(
@@ -35,28 +30,11 @@ LEASE_S = 1.0
 """Short, so that what was killed is soon found to be gone."""
 
 
-class Peer:
+class Peer(Program):
     """A child process in a role of `peer.py`."""
 
-    def __init__(self, role: str, environment: dict[str, str], options: dict[str, Any]) -> None:
-        self.role = role
-        self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.dds.peer", role, json.dumps(options)],
-            cwd=ROOT,
-            env={**os.environ, **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(json.loads(line))
-        self._lines.put(None)
+    module = "tests.integration.dds.peer"
+    patience_s = 90.0
 
     @property
     def pid(self) -> int:
@@ -74,45 +52,16 @@ class Peer:
                 return
             yield line
 
-    def expect(
-        self, wanted: Callable[[dict[str, Any]], Any], timeout_s: float = PATIENCE_S
-    ) -> dict[str, Any]:
-        """The first thing said that is wanted; what was said before is dropped."""
-        deadline = time.monotonic() + timeout_s
-        dropped = []
-        while (left := deadline - time.monotonic()) > 0:
-            for line in self.heard(left):
-                if wanted(line):
-                    return line
-                dropped.append(line)
-                break
-            else:
-                break
-        raise AssertionError(f"the {self.role} did not say it in {timeout_s} s; it said {dropped}")
-
     def ready(self) -> dict[str, Any]:
         return self.expect(lambda line: line.get("ready"))
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait(10)
-
-    def end(self) -> None:
-        """Let it end in order; a frozen or stubborn one is killed."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        try:
-            self._process.send_signal(signal.SIGCONT)
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._thread.join(10)
-        self._process.stdout.close()
+    def end(self) -> int:
+        """Let it end in order, also while it is frozen."""
+        self.signal(signal.SIGCONT)
+        return super().end()
 
 
 class Arena:
@@ -128,7 +77,7 @@ class Arena:
 
     def start(self, role: str, **options: Any) -> Peer:
         """A process in a role; it is ended with the test."""
-        peer = Peer(role, {"CYCLONEDDS_URI": self.uri}, {"domain": self.domain, **options})
+        peer = Peer(role, {"domain": self.domain, **options}, {**os.environ, "CYCLONEDDS_URI": self.uri})
         self._peers.append(peer)
         return peer
 

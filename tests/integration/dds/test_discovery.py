@@ -20,7 +20,8 @@ from engine.dds.discovery import (
 )
 from engine.dds.participant import NodeParticipant, Tag, TagRole
 from engine.dds.waiting import Signal
-from tests.integration.dds.processes import ROOT, Arena, wait_until
+from tests.integration.dds.processes import Arena, wait_until
+from tests.integration.programs import ROOT
 
 pytestmark = pytest.mark.dds
 

@@ -12,7 +12,7 @@ import pytest
 from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, make_sample
-from engine.dds.activity import Activities
+from engine.dds.activity import ThreadActivities
 from engine.node.disk import Disk, trace_found
 from engine.runtime.persistence import MAX_GATHERED
 from engine.store.backups import REPLACED_MARK
@@ -45,7 +45,7 @@ def fill(directory: Path, *, complete: tuple[str, ...], parts: tuple[str, ...], 
 def said(directory: Path) -> list[tuple[str, object]]:
     """What a node that starts with the store says of name-spaces."""
     opened = threading.Event()
-    disk = Disk(directory, "n1", opened.set, Activities())
+    disk = Disk(directory, "n1", opened.set, ThreadActivities())
     disk.start()
     assert opened.wait(30)
     found = disk.found()
@@ -95,7 +95,7 @@ class Writing:
         fill(directory, complete=("a",), parts=())
         self._news = threading.Condition()
         self._calls = 0
-        self.disk = Disk(directory, "n1", self._count, Activities())
+        self.disk = Disk(directory, "n1", self._count, ThreadActivities())
         self.disk.start()
         self.await_transactions(0)
 

@@ -12,8 +12,8 @@ import pytest
 
 from engine.dataset.dataset import DataSet
 from engine.dataset.rows import SampleRows
-from engine.dds.activity import Activities
-from engine.node.capture import CaptureDrain
+from engine.dds.activity import ThreadActivities
+from engine.node.capture_drain import CaptureDrain
 from engine.node.disk import Disk, Pace
 from engine.store.files import DATABASE
 from engine.store.interface import GroupChange
@@ -35,7 +35,7 @@ class Written:
     def __init__(self, directory: Path, pace: Pace) -> None:
         self._news = threading.Event()
         self.file = directory / DATABASE
-        self.disk = Disk(directory, "n1", self._news.set, Activities(), pace)
+        self.disk = Disk(directory, "n1", self._news.set, ThreadActivities(), pace)
         self.disk.start()
         self.wait_for(lambda: self.disk.found() is not None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.capture.watch import Watchdog
-from engine.dds.activity import Activities, moved
+from engine.dds.activity import ThreadActivities, moved
 from engine.tracing.tracer import Tracer
 
 
@@ -13,7 +13,7 @@ class Watched:
     """A watch over activities that have no patience unless they ask for some."""
 
     def __init__(self, *, detects: bool = True) -> None:
-        self.activities = Activities(patience_s=-1.0)
+        self.activities = ThreadActivities(patience_s=-1.0)
         self.tracer = Tracer(lambda: 0)
         self.renewed = 0
         self.watch = Watchdog(self.activities, self.tracer.event, self.renew, 1.0, detects=detects)

@@ -16,8 +16,8 @@ from engine.supervisor.policy import (
     START_GRACE_S,
     Action,
     NodePhase,
-    Rules,
     SupervisionPolicy,
+    SupervisionRules,
     SupervisorAction,
 )
 
@@ -26,7 +26,7 @@ TERMINATE_S = 8.0
 
 
 def watch(action: Action) -> SupervisionPolicy:
-    made = SupervisionPolicy(Rules(EXPIRY_S, TERMINATE_S, action))
+    made = SupervisionPolicy(SupervisionRules(EXPIRY_S, TERMINATE_S, action))
     assert made.begin(0.0) == [SupervisorAction.START]
     return made
 
@@ -224,7 +224,7 @@ class Model:
     ),
 )
 def test_no_order_of_events_breaks_the_rules(action: Action, steps: list[tuple[float, str]]) -> None:
-    node, world, now = SupervisionPolicy(Rules(EXPIRY_S, TERMINATE_S, action)), Model(), 0.0
+    node, world, now = SupervisionPolicy(SupervisionRules(EXPIRY_S, TERMINATE_S, action)), Model(), 0.0
     starts: list[float] = []
 
     def obey(commands: list[SupervisorAction]) -> None:

@@ -10,7 +10,7 @@ from engine.dds.typeinfo import LOOK_UP_S, resolve_type
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from engine.capture.neighbourhood import Changes, HistoryReader, Neighbourhood, Offer
+    from engine.capture.neighbourhood import DiscoveryChanges, HistoryReader, Neighbourhood, Offer
     from engine.capture.unkept import Unkept
     from engine.core.messages import ReaderKey
     from engine.dds.discovery import EndpointSeen
@@ -88,7 +88,7 @@ class NodeIntake:
                 self._runtime.serving.joined(key, end)
         self._wire.keeping.processes_gone(changes.processes_gone)
 
-    def _writers_seen(self, changes: Changes) -> None:
+    def _writers_seen(self, changes: DiscoveryChanges) -> None:
         """Take in durable writers that came and went, and groups that are known better."""
         for description in changes.groups:
             self._runtime.group_seen(description)
