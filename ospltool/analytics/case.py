@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 1
+ROWS_TOGETHER: Final = 16_384
+"""Rows of a group. They come in the order of their templates, so a query by template reads few groups."""
 OPEN_FILES: Final = 4
 """Number of hours that a writer keeps open; threads write out of order, so an hour may come back."""
 
@@ -34,7 +36,8 @@ _REPEATED: Final = [
     "kind", "file", "clock", "state", "thread", "level", "template", "event", "fellow", "namespace",
     "group_name", "fields.key_value.key",
 ]  # fmt: skip
-_WITH_STATISTICS: Final = ["off", "time_ns", "state", "thread", "level", "template", "event"]
+_NUMBERS: Final = dict.fromkeys(["off", "length", "time_ns"], "DELTA_BINARY_PACKED")
+_WITH_STATISTICS: Final = ["off", "time_ns", "state", "thread", "edge", "level", "template", "event"]
 
 
 class CaseError(Exception):
@@ -166,11 +169,13 @@ class RecordWriter:
         if not len(hours):
             return
         if hours[0] == hours[-1] and (hours == hours[0]).all():
-            self._writer(int(hours[0]), table.schema).write_table(table)
+            self._writer(int(hours[0]), table.schema).write_table(table, row_group_size=ROWS_TOGETHER)
             return
         table = _with_own_text(table)
         for hour in sorted(set(hours.tolist())):
-            self._writer(hour, table.schema).write_table(table.filter(hours == hour))
+            self._writer(hour, table.schema).write_table(
+                table.filter(hours == hour), row_group_size=ROWS_TOGETHER
+            )
 
     def _writer(self, hour: int, schema: pa.Schema) -> pq.ParquetWriter:
         import pyarrow.parquet as pq  # only where tables are written
@@ -188,6 +193,7 @@ class RecordWriter:
                 compression=COMPRESSION,
                 compression_level=COMPRESSION_LEVEL,
                 use_dictionary=_REPEATED,
+                column_encoding=_NUMBERS,
                 write_statistics=_WITH_STATISTICS,
                 store_schema=False,
             )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 OLDEST_VERSION: Final = 1
 """Cases since this version are read; what they lack is null."""
 
@@ -39,7 +39,7 @@ class Table(enum.StrEnum):
     """What the stores of the case hold, by group."""
 
 
-SINCE: Final = {"stamp": 2, "stored": 2}
+SINCE: Final = {"stamp": 2, "stored": 2, "edge": 3}
 """Columns and tables that cases of older versions do not have, and since which version."""
 
 
@@ -67,6 +67,11 @@ RECORD_COLUMNS: Final = (
     ("text", "string", "the message"),
     ("terminated", "bool", "a line end followed the message"),
     ("stamp", "string", "the two times of the header, where they do not agree; null otherwise"),
+    (
+        "edge",
+        "bool",
+        "a run, thread or state may begin or end here, or a clock go back: analyses look at these",
+    ),
     ("level", "string", "level by the catalogue, ? where it is not certain"),
     ("template", "string", "id of the template, as in table templates; null when none matches"),
     ("event", "string", "event of the shared vocabulary, such as align.request"),
@@ -84,7 +89,7 @@ RECORD_COLUMNS: Final = (
 )
 """The columns of table records, besides the partition columns node and hour."""
 
-DETAILS: Final = 10
+DETAILS: Final = 11
 """How many of them are null in a case that was loaded with `Detail.RECORDS`: the last ones."""
 
 SOURCE_COLUMNS: Final = (

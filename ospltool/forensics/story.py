@@ -163,9 +163,15 @@ def _about(one: Anomaly) -> set[str]:
 
 def _roots(findings: Sequence[Anomaly]) -> list[Anomaly]:
     """Return the findings without a cause of another kind; the first finding, if each has one."""
+    of_rule = dict(grouped(findings, lambda one: one.rule))
     roots = [
         one
         for one in findings
-        if not any(other.rule != one.rule and _follows(one, other) for other in findings)
+        if not any(
+            _follows(one, other)
+            for rule in CAUSES.get(one.rule, ())
+            if rule != one.rule
+            for other in of_rule.get(rule, ())
+        )
     ]
     return roots or list(findings[:1])

@@ -16,6 +16,7 @@ from ospltool.analytics.duck import DuckEngine
 from ospltool.forensics.case import CaseEvidence
 from ospltool.forensics.evidence import Window
 from ospltool.trace.case.loading import load
+from ospltool.trace.case.needed import needed
 from ospltool.trace.case.records import WantedRecords, records_of
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.sources import find_sources
@@ -55,15 +56,16 @@ def _line(dice: random.Random, at_ns: int, node: str, state: str) -> str:
     return f"{local:%Y-%m-%dT%H:%M:%S+0000} {second}.{rest:09d} {who} -> {text}\n"
 
 
-def _write(dice: random.Random, path: pathlib.Path, node: str, begin_ns: int) -> int:
-    """Writes a trace with everything that may go wrong in one; returns when it ends."""
+def _write(dice: random.Random, path: pathlib.Path, node: str, begin_ns: int, *, calm: bool) -> int:
+    """Writes a trace with everything that may go wrong in one; returns when it ends. A calm clock runs on."""
     at, state, lines = begin_ns, "INIT", []
     for _ in range(dice.randrange(40, 120)):
         at += dice.choice((0, 1_000_000, 3_000_000, 20_000_000, 150_000_000))
         if dice.random() < 0.06:
             state = dice.choice(STATES)
         late = dice.choice((0, 0, 0, 0, 400_000, 600_000_000)) if dice.random() < 0.3 else 0
-        set_back = 5 * 10**9 if dice.random() < 0.01 else 0
+        late = min(late, 9_000_000) if calm else late
+        set_back = 5 * 10**9 if dice.random() < 0.01 and not calm else 0
         straggler = dice.choice(STATES) if dice.random() < 0.05 else state
         lines.append(_line(dice, at - late - set_back, node, straggler))
         if len(lines) == 1 and dice.random() < 0.3:  # the first one is the store's, which has no state
@@ -75,20 +77,37 @@ def _write(dice: random.Random, path: pathlib.Path, node: str, begin_ns: int) ->
     return at
 
 
+def is_calm(seed: int) -> bool:
+    return seed % 4 == 0
+
+
 @pytest.fixture
-def evidence(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[CaseEvidence]:
-    """A case of two nodes with several files each, by a seed; those of odd seeds lie over each other."""
+def evidence(
+    tmp_path: pathlib.Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[CaseEvidence]:
+    """A case of two nodes with several files each, in pieces of some lines, by a seed.
+
+    The files of odd seeds lie over each other, and the clocks of those with no remainder by 4 are calm.
+    """
     dice = random.Random(request.param)
+    monkeypatch.setattr("ospltool.trace.reading.ranges.pieces.__defaults__", (dice.randrange(300, 3_000),))
     for node in ("1001", "1002"):
         at = START_S * 10**9
         for number in range(dice.randrange(1, 4)):
-            end = _write(dice, tmp_path / "logs" / node / f"durability{number}.log", node, at)
+            end = _write(
+                dice,
+                tmp_path / "logs" / node / f"durability{number}.log",
+                node,
+                at,
+                calm=is_calm(request.param),
+            )
             at = end + 10**7 if request.param % 2 == 0 else at + dice.randrange(10**9)
     (tmp_path / "logs" / "1001" / "ospl-info.log").write_text(
         "=" * 92 + "\nReport      : WARNING\nDate        : 2026-11-21T01:03:21+0000\nDescription : one\n"
         "Node        : n\nProcess     : p <1>\nThread      : t 1\nInternals   : V6/x/y.c/1/0/1.5\n"
     )
-    load(find_sources([str(tmp_path / "logs")]).sources, tmp_path / "case", processes=1)
+    names = [f"{path.parent.name}={path}" for path in sorted((tmp_path / "logs").glob("*/*.log"))]
+    load(find_sources(names).sources, tmp_path / "case", processes=1)
     case = open_case(tmp_path / "case")
     with contextlib.closing(DuckEngine(case)) as opened:
         yield CaseEvidence(case, opened)
@@ -105,7 +124,7 @@ def told(facts: TraceFacts, *, with_waits: bool) -> dict[str, Any]:
     return said
 
 
-@pytest.mark.parametrize("evidence", range(8), indirect=True)
+@pytest.mark.parametrize("evidence", range(24), indirect=True)
 @pytest.mark.parametrize("with_waits", [True, False], ids=["waits", "rules"])
 def test_facts_of_the_needed_records_are_those_of_all(evidence: CaseEvidence, with_waits: bool) -> None:
     for window in WINDOWS:
@@ -113,6 +132,21 @@ def test_facts_of_the_needed_records_are_those_of_all(evidence: CaseEvidence, wi
             expected = TraceFacts.of(evidence.records(window, skews))
             found = evidence.facts(window, skews, with_waits=with_waits)
             assert told(found, with_waits=with_waits) == told(expected, with_waits=with_waits)
+
+
+@pytest.mark.parametrize("evidence", range(8), indirect=True)
+def test_marks_are_used_where_they_suffice(
+    evidence: CaseEvidence, tmp_path: pathlib.Path, request: pytest.FixtureRequest
+) -> None:
+    """They do if the clocks of the case are calm and its files lie one after the other; see `edges`."""
+    seed = request.node.callspec.params["evidence"]
+    with contextlib.closing(DuckEngine(open_case(tmp_path / "case"))) as opened:
+        query = needed(opened, "off", "time_ns", "", with_waits=False)
+    if is_calm(seed):
+        assert "edge or" in query
+    elif seed % 2:
+        assert "edge or" not in query
+    del evidence
 
 
 def test_records_that_tell_nothing_are_not_made(tmp_path: pathlib.Path) -> None:

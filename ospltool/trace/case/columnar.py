@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ospltool.analytics.contract import DETAILS, HOUR_NS, RECORD_COLUMNS, Detail, Table, schema
+from ospltool.trace.case.edges import edges
 from ospltool.trace.meaning.detail_columns import (
     INTEGERS,
     LONGEST_NUMBER,
@@ -27,7 +28,7 @@ from ospltool.trace.reading.headers import LONGEST, RELATIVE_LIMIT_S, SECOND_NS,
 from ospltool.trace.reading.reader import LONGEST_RECORD, TraceParser
 from ospltool.trace.reading.record import RecordKind, TimeBase, valid_text
 from ospltool.trace.reading.splitter import NO_TIME, Split, split
-from ospltool.trace.reading.windows import string_views
+from ospltool.trace.reading.windows import beginnings, bytes_at, string_views
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 
 _NAMES: Final = [name for name, _, _ in RECORD_COLUMNS]
 _CLOCKS: Final = list(TimeBase)
+
+INITIAL: Final = "INIT"
+RUN_HEAD: Final = "Configuration:"
+"""The beginning of a text of state INIT that only the beginning of a run has."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,6 +70,17 @@ def piece_of_trace(data: bytes, source: TraceFile, offset: int, detail: Detail) 
         parser = TraceParser(source, offset)
         return piece_of_records(itertools.chain(parser.feed(data), parser.finish()), detail)
     count = found.start.size
+    windows = beginnings(data)
+    details = None
+    if detail is Detail.FULL:
+        store = np.array([not state for state, _ in found.contexts])[found.context]
+        details = DetailColumns(
+            data, windows, found.body, found.stop, store, found.stop == found.end, source.origin
+        )
+        edge = _edges(data, found)
+        order = details.by_template()
+        found, edge = found.taken(order), edge[order]
+        details.take(order)
     columns: list[Any] = [
         _constant(RecordKind.TRACE, count),
         _constant(source.file, count),
@@ -74,24 +90,31 @@ def piece_of_trace(data: bytes, source: TraceFile, offset: int, detail: Detail) 
         coded(_clock_codes(found.time_ns), [clock.value for clock in _CLOCKS]),
         coded(found.context, [state for state, _ in found.contexts]),
         coded(found.context, [thread for _, thread in found.contexts]),
-        string_views(data, found.body, found.stop),
+        string_views(data, windows, found.body, found.stop),
         pa.array(found.stop < found.end),
         _stamps(data, found),
     ]
-    unmatched = 0
-    if detail is Detail.FULL:
-        store = np.array([not state for state, _ in found.contexts])[found.context]
-        details = DetailColumns(data, found.body, found.stop, store, found.stop == found.end, source.origin)
-        columns += details.columns()
-        unmatched = details.unmatched
-    else:
-        columns += _no_details(count)
+    columns += [pa.array(edge), *details.columns()] if details else _no_details(count)
+    unmatched = details.unmatched if details else 0
     return ColumnarPart(_table(columns), _hours(found.time_ns), 0, unmatched)
 
 
-def piece_of_records(records: Iterable[TraceRecord], detail: Detail) -> ColumnarPart:
-    """Convert records of any kind to columns."""
+def piece_of_records(
+    records: Iterable[TraceRecord], detail: Detail, *, in_order: bool = False
+) -> ColumnarPart:
+    """Convert records of any kind to columns.
+
+    Args:
+        records: records of one file, in its order.
+        detail: columns to fill.
+        in_order: keep their order, and mark none (see `edges`); they may be of many files.
+    """
     rows = list(records)
+    edge: list[bool | None] = [None] * len(rows)
+    if detail is Detail.FULL and not in_order:
+        marked = _edges_of(rows)
+        order = sorted(range(len(rows)), key=lambda at: rows[at].template_id or "")
+        rows, edge = [rows[at] for at in order], [marked[at] for at in order]
     columns: list[Any] = [
         [record.kind.value for record in rows],
         [valid_text(record.file) for record in rows],
@@ -105,7 +128,7 @@ def piece_of_records(records: Iterable[TraceRecord], detail: Detail) -> Columnar
         [record.terminated for record in rows],
         [_stamp(record.raw) if record.clock is TimeBase.ABSOLUTE else None for record in rows],
     ]
-    columns += _details_of(rows) if detail is Detail.FULL else _no_details(len(rows))
+    columns += [edge, *_details_of(rows)] if detail is Detail.FULL else _no_details(len(rows))
     unmatched = sum(record.kind is RecordKind.TRACE and record.template is None for record in rows)
     times = np.array([NO_TIME if record.time_ns is None else record.time_ns for record in rows], np.int64)
     unparsed = sum(record.length for record in rows if record.kind is RecordKind.UNPARSED)
@@ -133,6 +156,48 @@ def _details_of(rows: list[TraceRecord]) -> list[Any]:
             for one, record in zip(fields, rows, strict=True)
         ],
     ]
+
+
+def _edges(data: bytes, found: Split) -> Any:
+    """Return the marks of the records of a piece."""
+    states = [state for state, _ in found.contexts]
+    threads = [thread for _, thread in found.contexts]
+    is_initial = np.array([state == INITIAL for state in states], np.bool_)
+    heads = np.zeros(found.start.size, np.bool_)
+    initial = np.flatnonzero(is_initial[found.context])
+    if initial.size:
+        begins = bytes_at(np.frombuffer(data, np.uint8), found.body[initial], len(RUN_HEAD))
+        heads[initial] = (begins == np.frombuffer(RUN_HEAD.encode(), np.uint8)).all(axis=1)
+    return edges(
+        found.time_ns,
+        found.time_ns != NO_TIME,
+        _numbers(states)[found.context],
+        _numbers(threads)[found.context],
+        heads,
+    )
+
+
+def _edges_of(rows: list[TraceRecord]) -> list[bool | None]:
+    """Return the marks of records of any kind."""
+    traced = [record.kind is RecordKind.TRACE for record in rows]
+    heads = [record.state == INITIAL and record.text.startswith(RUN_HEAD) for record in rows]
+    times = [record.time_ns for record in rows]
+    marked = edges(
+        np.array([time or 0 for time in times], np.int64),
+        np.array(
+            [is_trace and time is not None for is_trace, time in zip(traced, times, strict=True)], np.bool_
+        ),
+        _numbers([record.state for record in rows]),
+        _numbers([record.thread for record in rows]),
+        np.array(heads, np.bool_),
+    )
+    return list(marked.tolist())
+
+
+def _numbers(texts: list[str]) -> Any:
+    """Return a number for each text, 0 for an empty one."""
+    numbers = {"": 0}
+    return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
 
 
 def _stamps(data: bytes, found: Split) -> Any:

@@ -2,7 +2,8 @@
 
 Of most records only time, state and thread matter, and only where they change: the first and the last record
 of a run and of a thread, another state, a clock that goes back. The engine finds these in narrow columns,
-where files, states and threads are numbers; it reads no text or field of the others.
+where files, states and threads are numbers; it reads no text or field of the others. A case that marks such
+records (see `ospltool.trace.case.edges`) needs no search, as long as no clock in it went back.
 `TraceFacts` are the same from these records as from all of them, except for waits, for which every record of
 the main threads is needed.
 """
@@ -18,6 +19,7 @@ from ospltool.trace.meaning.trace_facts import EVENTS, JUMP_BACK_NS, MAIN_THREAD
 if TYPE_CHECKING:
     from ospltool.analytics.engines import Engine
 
+_OF_FILE: Final = "partition by {0}node, {0}file order by {0}off asc nulls first"
 _IN_FILE: Final = "partition by source order by off asc nulls first"
 _IN_ORDER: Final = (
     "order by coalesce(place_ns, 0) asc nulls first, source asc nulls first, off asc nulls first"
@@ -112,6 +114,42 @@ from keys join records on key_node = node and key_file = file and key_off = off
 """
 
 
+_TELLING: Final = """edge or template in ({templates}) or level in ({levels}) or stamp is not null
+    or kind in ('report', 'damaged'){threads}"""
+_MARKED: Final = """
+with picked as (
+  select node as key_node, file as key_file, off as key_off, {time} as at_ns,
+    case when state = '' then 0 when state = 'INIT' then 2 else 1 end as phase,
+    case when state = 'INIT' and {begins_run} then 1 else 0 end as is_head
+  from records
+  where {telling}
+),
+placed as (
+  select *, max(at_ns) over ({in_file} {so_far}) as place_ns,
+    lag(phase) over (partition by key_node, key_file, case when phase > 0 then 1 else 0 end
+      order by key_off asc nulls first) as before_phase
+  from picked
+),
+counted as (
+  select *, cast(sum(case when phase = 2 and (before_phase is null or before_phase <> 2 or is_head = 1)
+    then 1 else 0 end) over ({in_file} {so_far}) as bigint) as run
+  from placed
+)
+select {names}, run
+from counted join (select * from records where {telling}) as told
+  on key_node = node and key_file = file and key_off = off
+order by coalesce(place_ns, 0) asc nulls first, node asc nulls first, file asc nulls first,
+  off asc nulls first
+"""
+_UNSUITABLE: Final = """
+select count(*)
+from (
+  select time_ns, edge, max(time_ns) over ({in_file} {so_far}) as latest_ns
+  from records
+  where edge is null or edge
+) as marked
+where edge is null or time_ns < latest_ns - {straggler_ns}
+"""
 _SPANS: Final = """
 select node, min(time_ns), max(time_ns)
 from records
@@ -138,9 +176,19 @@ def needed(engine: Engine, names: str, time: str, where: str, *, with_waits: boo
     """
     templates = [one.id for one in catalogue() if one.event in EVENTS]
     threads = f" or thread in ({_texts(sorted(MAIN_THREADS))})" if with_waits else ""
-    lane, order = (
-        ("node_number", _IN_ORDER) if _overlap(engine) else ("source", "order by off asc nulls first")
-    )
+    is_overlapping = _overlap(engine)
+    if not where and not is_overlapping and _is_marked(engine):
+        return _MARKED.format(
+            names=names,
+            time=time,
+            telling=_TELLING.format(
+                templates=_texts(templates), levels=_texts(sorted(REPORTED)), threads=threads
+            ),
+            in_file=_OF_FILE.format("key_"),
+            so_far=SO_FAR,
+            begins_run=BEGINS_RUN,
+        )
+    lane, order = ("node_number", _IN_ORDER) if is_overlapping else ("source", "order by off asc nulls first")
     return _SQL.format(
         names=names,
         time=time,
@@ -166,6 +214,12 @@ def _overlap(engine: Engine) -> bool:
         one[0] == other[0] and int(str(other[1])) <= int(str(one[2]))
         for one, other in itertools.pairwise(spans)
     )
+
+
+def _is_marked(engine: Engine) -> bool:
+    """Return whether all records are marked, and no clock went back so far that marks do not suffice."""
+    query = _UNSUITABLE.format(in_file=_OF_FILE.format(""), so_far=SO_FAR, straggler_ns=STRAGGLER_NS)
+    return next(iter(engine.query(query).rows))[0] == 0
 
 
 def _texts(texts: list[str]) -> str:

@@ -21,10 +21,11 @@ AT_ONCE: Final = 20_000
 
 def write_parquet(records: Iterable[TraceRecord], stream: IO[bytes]) -> None:
     """Write records with their node, and the columns of a case's table of records."""
-    columns = pa.schema([pa.field("node", pa.string()), *schema(Table.RECORDS)])
+    of_records = [field for field in schema(Table.RECORDS) if field.name != "edge"]
+    columns = pa.schema([pa.field("node", pa.string()), *of_records])
     rest = iter(records)
     with pq.ParquetWriter(stream, columns, compression="zstd", store_schema=False) as writer:
         while batch := list(itertools.islice(rest, AT_ONCE)):
-            table = piece_of_records(batch, Detail.FULL).table
+            table = piece_of_records(batch, Detail.FULL, in_order=True).table.drop_columns("edge")
             nodes = pa.array([record.node for record in batch], pa.string())
             writer.write_table(table.add_column(0, "node", nodes).cast(columns))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ospltool.trace.meaning.catalogue import Template
-    from ospltool.trace.reading.windows import Positions
+    from ospltool.trace.reading.windows import Bytes, Positions
 
 OWN_COLUMNS: Final = ("fellow", "namespace", "group", "conflict", "samples", "source")
 """Fields with a column of their own, in the order of the contract."""
@@ -59,6 +59,7 @@ class DetailColumns:
 
     Args:
         data: bytes of the piece, valid UTF-8.
+        windows: its beginnings (see `string_views`).
         body: beginning of each message.
         stop: end of each message.
         store: for each message, whether the store's printer wrote it.
@@ -69,13 +70,15 @@ class DetailColumns:
     def __init__(
         self,
         data: bytes,
+        windows: Bytes,
         body: Positions,
         stop: Positions,
         store: npt.NDArray[np.bool_],
         open_end: npt.NDArray[np.bool_],
         origin: Product = Product.OPENSPLICE,
     ) -> None:
-        self._data, self._body, self._stop = data, body, stop
+        self._data, self._windows = data, windows
+        self._body, self._stop = body, stop
         self._store, self._open_end = store, open_end
         self._matcher = matcher(origin)
         self._known = _known[origin]
@@ -100,6 +103,18 @@ class DetailColumns:
         """Number of records that no template matches."""
         missing = [number for number, shape in enumerate(self._shapes) if shape is None]
         return int(np.isin(self._codes, missing).sum())
+
+    def by_template(self) -> Positions:
+        """Return the order of the records by the id of their template, those of each in their order."""
+        ids = [shape.template.id if shape else "" for shape in self._shapes]
+        ranks = {one: rank for rank, one in enumerate(sorted(set(ids)))}
+        rank_of = np.array([ranks[one] for one in ids], np.int16)
+        return np.argsort(rank_of[self._codes], kind="stable") if ids else np.zeros(0, np.int64)
+
+    def take(self, order: Positions) -> None:
+        """Put the records into another order."""
+        self._body, self._stop = self._body[order], self._stop[order]
+        self._plan_of, self._codes = self._plan_of[order], self._codes[order]
 
     # ------------------------------------------------------------------ which messages are alike
 
@@ -207,7 +222,7 @@ class DetailColumns:
         stop[present] = self._body[present] + places[:, 1]
         if name in INTEGERS:
             present &= stop - start <= LONGEST_NUMBER
-        column = string_views(self._data, start, stop, present)
+        column = string_views(self._data, self._windows, start, stop, present)
         return column.cast(pa.string()).cast(pa.int64()) if name in INTEGERS else column
 
     def _fields(self) -> Any:
@@ -238,7 +253,7 @@ class DetailColumns:
         )
         places = self._places[self._plan_of[rows], flat[entry]]
         start, stop = self._body[rows] + places[:, 0], self._body[rows] + places[:, 1]
-        values = string_views(self._data, start, stop).cast(pa.string())
+        values = string_views(self._data, self._windows, start, stop).cast(pa.string())
         return pa.MapArray.from_arrays(
             pa.array(offsets.astype(np.int32)), names.take(pa.array(entry)), values
         )

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ospltool.trace.reading.sources import TraceFile
 
 RANGE_BYTES: Final = 64 << 20
-PIECE_BYTES: Final = 4 << 20
-"""Size of a piece; the columns of larger ones do not fit in the processor's caches."""
+PIECE_BYTES: Final = 16 << 20
+"""Size of a piece, whose records a case has in the order of their templates: the larger, the fewer bytes."""
 
 LARGEST_PIECE: Final = 64 << 20
 """Size at which a piece is cut if no record begins a line."""

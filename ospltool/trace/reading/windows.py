@@ -36,21 +36,28 @@ def rows_of(data: Bytes, at: Positions, width: int, lengths: Positions) -> npt.N
     return bytes_at(data, at, width).view(np.uint64) & _masks[width][lengths]
 
 
+def beginnings(data: bytes) -> Bytes:
+    """Return the bytes from each position of `data` that Arrow keeps inside a view, for `string_views`."""
+    return np.lib.stride_tricks.sliding_window_view(np.frombuffer(data + b"\0" * _INLINE, np.uint8), _INLINE)
+
+
 def string_views(
-    data: bytes, start: Positions, stop: Positions, present: npt.NDArray[np.bool_] | None = None
+    data: bytes,
+    windows: Bytes,
+    start: Positions,
+    stop: Positions,
+    present: npt.NDArray[np.bool_] | None = None,
 ) -> Any:
     """Return pieces of `data` as an Arrow column that points into it, without a copy.
 
     Args:
         data: valid UTF-8.
+        windows: its `beginnings`, which several columns share.
         start: beginning of each piece, between two characters.
         stop: end of each piece.
         present: whether each piece is not null; None for all.
     """
     lengths = stop - start
-    windows = np.lib.stride_tricks.sliding_window_view(
-        np.frombuffer(data + b"\0" * _INLINE, np.uint8), _INLINE
-    )
     views = np.zeros((start.size, 4), np.uint32)
     views[:, 0] = lengths
     long = np.flatnonzero(lengths > _INLINE)
