@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import json
@@ -15,6 +16,8 @@ import tempfile
 import threading
 import time
 from typing import IO, TYPE_CHECKING, Final
+
+import pyarrow.parquet as pq
 
 from benchmarks.rows import Bar, Is, Row
 from benchmarks.trace_data import make_trace
@@ -86,6 +89,8 @@ def _loading(
     lines: list[Ran] = []
     runs: dict[str, list[Ran]] = {"records": [], "full": []}
     lnav: list[Ran] = []
+    sizes: list[float] = []
+    touched: list[float] = []
     for _ in range(repeat):
         lines.append(_measured(["wc", "-l", str(trace)]))
         for detail, options in (("records", ["--records-only"]), ("full", [])):
@@ -96,6 +101,9 @@ def _loading(
             if loaded != records:
                 raise RuntimeError(f"{records} records were written, {loaded} were loaded")
             runs[detail].append(ran)
+            if detail == "full":
+                sizes.append(_size_mb(case) / size_mb * 100)
+                touched.append(_touched_by_a_template(case))
             shutil.rmtree(case)
         lnav += _lnav(directory, trace)
     reading = _speed("wc -l", lines, size_mb, remark="as fast as the file can be read at all")
@@ -120,8 +128,13 @@ def _loading(
                 remark="all processes",
             )
         )
-        cpu = tuple(one.cpu_s for one in runs[detail])
-        rows.append(Row(AREA, f"processor time of load, {name}", "s", cpu))
+        cpu = tuple(size_mb / one.cpu_s for one in runs[detail])
+        bar = Bar(Is.AT_LEAST, 250 if detail == "records" else 120)
+        rows.append(Row(AREA, f"load, {name}, by processor time", "MB/s a core", cpu, bar=bar))
+    rows.append(
+        Row(AREA, "the case, of the log", "%", tuple(sizes), bar=Bar(Is.AT_MOST, 5), remark="random numbers")
+    )
+    rows.append(Row(AREA, "rows that a query by a rare template reads, at most", "%", tuple(touched)))
     if lnav:
         other = _speed(
             "lnav, count of messages", lnav, size_mb, remark="headless; glued records are lost in it"
@@ -131,6 +144,26 @@ def _loading(
             dataclasses.replace(rows[1], name="load, record columns (again)", bar=None).against(other)
         )
     return rows
+
+
+def _size_mb(directory: pathlib.Path) -> float:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()) / MEGABYTE
+
+
+def _touched_by_a_template(case: pathlib.Path) -> float:
+    """Percent of the rows in groups of rows whose statistics do not rule out the template with the fewest."""
+    rows: collections.Counter[str] = collections.Counter()
+    spans = []
+    for path in (case / "records").rglob("*.parquet"):
+        with pq.ParquetFile(path) as file:
+            place = file.schema_arrow.names.index("template")
+            for number in range(file.num_row_groups):
+                group = file.metadata.row_group(number)
+                spans.append((group.column(place).statistics, group.num_rows))
+            rows.update(file.read(["template"]).column(0).drop_null().to_pylist())
+    rare = min(rows, key=rows.__getitem__)
+    read = sum(count for span, count in spans if span.has_min_max and span.min <= rare <= span.max)
+    return 100 * read / sum(count for _, count in spans)
 
 
 def _speed(name: str, runs: Sequence[Ran], size_mb: float, bar: Bar | None = None, remark: str = "") -> Row:

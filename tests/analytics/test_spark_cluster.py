@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import pathlib
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -28,6 +30,7 @@ from ospltool.analytics.spark import SparkEngine, session
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.spark_load import load_with_spark
 from ospltool.trace.reading.sources import find_sources
+from tests.analytics.growing import Writer, check_is_loaded, content_of, following
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +79,7 @@ class Daemon:
 
     def wait_ready(self) -> None:
         self._ready.wait(PATIENCE_S)
-        assert self._is_ready, "".join(self.said[-20:])
+        assert self._is_ready, "".join(line for line in self.said if not line.startswith("\tat "))[-4000:]
 
     def found(self, pattern: str) -> str:
         """What the first line that matches says."""
@@ -95,19 +98,24 @@ class Daemon:
 
 
 @pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A standalone master with two workers of one core each, on loopback."""
-    directory = tmp_path_factory.mktemp("cluster")
-    environ = {
+def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of the processes of the cluster."""
+    found = {
         "PATH": os.environ["PATH"],
-        "HOME": str(directory),
+        "HOME": str(tmp_path_factory.mktemp("home")),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "PYSPARK_PYTHON": sys.executable,
     }
     home = java_home(os.environ)
-    if home is not None:
-        environ["JAVA_HOME"] = home
+    return found if home is None else {**found, "JAVA_HOME": home}
+
+
+@pytest.fixture(scope="module")
+def master(environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A standalone master with two workers of one core each, on loopback."""
+    directory = tmp_path_factory.mktemp("cluster")
     with contextlib.ExitStack() as stack:
         listen = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         main = Daemon(
@@ -126,6 +134,29 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for worker in workers:
             worker.wait_ready()
         yield url
+
+
+@pytest.fixture
+def connect(environ: dict[str, str], master: str) -> Iterator[str]:
+    """A Connect server in front of the cluster."""
+    if importlib.util.find_spec("grpc") is None:
+        pytest.skip("Spark Connect needs pyspark[connect]")
+    settings = {
+        **SETTINGS,
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.ui.enabled": "false",
+    }
+    options = [one for name, value in settings.items() for one in ("--conf", f"{name}={value}")]
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    command = ["org.apache.spark.deploy.SparkSubmit", "--master", master, *options, "--class", server]
+    larger = {**environ, "SPARK_DAEMON_MEMORY": "512m"}
+    daemon = Daemon([*command, "spark-internal"], larger, "Spark Connect server started")
+    try:
+        daemon.wait_ready()
+        yield "sc://127.0.0.1:" + daemon.found(r"Spark Connect server started at: .*:(\d+)")
+    finally:
+        daemon.end()
 
 
 def executors(worker_directory: str) -> list[int]:
@@ -206,3 +237,38 @@ def test_a_load_survives_the_death_of_an_executor(
             assert [tuple(row) for row in spark.query(sql).rows] == [
                 tuple(row) for row in duck.query(sql).rows
             ]
+
+
+@pytest.mark.timeout(800)
+@pytest.mark.parametrize("way", ["master", "connect"])
+def test_a_case_is_followed_on_a_cluster(
+    way: str,
+    request: pytest.FixtureRequest,
+    tmp_path: pathlib.Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """The command is killed in a look, and an executor in another; each record is there once."""
+    options = ("--engine", "spark", "--master", request.getfixturevalue(way))
+    logs, case = tmp_path / "logs", tmp_path / "case"
+    writers = [Writer(logs / node / "durability.log", 3) for node in ("n1", "n2")]
+    writers[0].write(300, 7)
+    with following(logs, case, *options) as command:
+        writers[0].write(200, 30)
+        writers[1].write(500, 20)
+        writers[0].rotate()
+        writers[0].write(100, 3)
+        command.wait_for(lambda: any(case.glob(".partial-*/**/*.parquet")))
+    assert command.process.returncode == -signal.SIGKILL, "in the middle of a look"
+    writers[0].write(50, 8)
+    with following(logs, case, *options) as command:
+        writers[1].rotate()
+        writers[1].write(80, 4)
+        command.wait_for(lambda: any(case.glob(".partial-*/attempt-*")))
+        alive = executors(str(tmp_path_factory.getbasetemp()))
+        os.kill(alive[0], signal.SIGKILL)
+        for writer in writers:
+            writer.write(80, 0)
+        assert command.end() == 0, command.said
+    assert "Traceback" not in command.said
+    check_is_loaded(case, logs)
+    assert len(content_of(case)[0]) > 1_000

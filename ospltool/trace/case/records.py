@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from ospltool.analytics.contract import Detail
 from ospltool.trace.case.needed import BEGINS_RUN, SO_FAR, needed
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, catalogue
-from ospltool.trace.meaning.detail_columns import OWN_COLUMNS
 from ospltool.trace.meaning.matcher import matcher
 from ospltool.trace.reading.merge import corrected
 from ospltool.trace.reading.record import NO_FIELDS, RecordKind, TimeBase, TraceRecord
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from ospltool.analytics.engines import Engine
 
 _OWN: Final = ("fellow", "namespace", "group_name", "conflict", "samples", "request")
-"""Columns of fields, in the order of `OWN_COLUMNS`."""
+"""Columns of fields."""
 
 _COLUMNS: Final = (
     "kind", "node", "file", "off", "time_ns", "clock", "state", "thread", "text", "terminated", "stamp",
@@ -161,28 +160,40 @@ class _Maker:
 
     def record(self, row: Any) -> TraceRecord:
         """Return the record of a row of `_COLUMNS` and its run; every engine gives the same types."""
-        kind, node, file, off, time_ns, clock, state, thread, text, terminated, stamp, level, template = row[
-            :13
-        ]
+        (
+            kind, node, file, off, time_ns, clock, state, thread, text, terminated, stamp, level, template,
+            *own, others, run,
+        ) = row  # fmt: skip
         found = None if template is None else self._templates.get(template)
         fields: Mapping[str, str] = NO_FIELDS
         if self._is_full:
             if found is not None or kind != RecordKind.TRACE.value:
-                fields = _fields(row)
+                fields = _fields(own, others)
         elif kind == RecordKind.TRACE.value:
             match = matcher(self._origins[file]).match(text, store=not state, cut=not terminated)
             if match is not None:
                 found, fields, level = match.template, match.fields, match.template.level
         return TraceRecord(
             _KINDS[kind], node, file, off, time_ns, _CLOCKS[clock], state, thread, text,
-            b"" if stamp is None else stamp.encode("utf-8", "replace"), row[-1], found, fields,
+            b"" if stamp is None else stamp.encode("utf-8", "replace"), run, found, fields,
             UNKNOWN_LEVEL if level is None else level,
         )  # fmt: skip
 
 
-def _fields(row: Any) -> Mapping[str, str]:
-    fields: dict[str, str] = row[19] or {}
-    for name, value in zip(OWN_COLUMNS, row[13:19], strict=True):
-        if value is not None:
-            fields[name] = str(value)
+def _fields(own: list[Any], others: dict[str, str] | None) -> Mapping[str, str]:
+    """Return all fields from the columns in the order of `_OWN`, and the rest."""
+    fellow, namespace, group, conflict, samples, source = own
+    fields = others or {}
+    if fellow is not None:
+        fields["fellow"] = fellow
+    if namespace is not None:
+        fields["namespace"] = namespace
+    if group is not None:
+        fields["group"] = group
+    if conflict is not None:
+        fields["conflict"] = str(conflict)
+    if samples is not None:
+        fields["samples"] = str(samples)
+    if source is not None:
+        fields["source"] = source
     return fields
