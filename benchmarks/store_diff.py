@@ -58,17 +58,24 @@ def _snapshots(area: str, directory: Path, repeat: int) -> list[Row]:
         right = directory / others.value
         differing = make(right, COUNT, others)
         joins, compared = [], []
+        joins_cpu, compared_cpu = [], []
         for _ in range(repeat):
-            began = time.monotonic()
+            began, began_cpu = time.monotonic(), time.process_time()
             found = _bare_join(left, right)
             joins.append(time.monotonic() - began)
+            joins_cpu.append(time.process_time() - began_cpu)
+            began_cpu = time.process_time()
             compared.append(_compared(left, right, differing))
+            compared_cpu.append(time.process_time() - began_cpu)
             if found != 2 * differing:
                 raise RuntimeError(f"{found} rows, not {2 * differing}")
         what = f"2 x 10 million rows, 0.1 % differ: {others.value}"
         bare = Row(area, f"bare join of {what}", "s", tuple(joins))
         row = Row(area, f"diff of {what}", "s", tuple(compared))
         rows += [bare, row.against(bare, Bar(Is.AT_MOST, 0.3, of_ratio=True))]
+        bare_cpu = Row(area, f"processor time of the bare join, {others.value}", "s", tuple(joins_cpu))
+        row = Row(area, f"processor time of the diff, {others.value}", "s", tuple(compared_cpu))
+        rows += [bare_cpu, row.against(bare_cpu)]
         if others is Others.SPREAD:
             for side in (left, right):
                 (side / RANGES_FILE).unlink()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 COMPRESSION: Final = "zstd"
-COMPRESSION_LEVEL: Final = 1
+COMPRESSION_LEVEL: Final = 4
 ROWS_TOGETHER: Final = 16_384
 """Rows of a group. They come in the order of their templates, so a query by template reads few groups."""
 OPEN_FILES: Final = 4
@@ -36,7 +36,7 @@ _REPEATED: Final = [
     "kind", "file", "clock", "state", "thread", "level", "template", "event", "fellow", "namespace",
     "group_name", "fields.key_value.key",
 ]  # fmt: skip
-_NUMBERS: Final = dict.fromkeys(["off", "length", "time_ns"], "DELTA_BINARY_PACKED")
+_NUMBERS: Final = dict.fromkeys(["off", "length"], "DELTA_BINARY_PACKED")
 _WITH_STATISTICS: Final = ["off", "time_ns", "state", "thread", "edge", "level", "template", "event"]
 
 
