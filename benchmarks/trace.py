@@ -163,7 +163,7 @@ def _touched_by_a_template(case: pathlib.Path) -> float:
             rows.update(file.read(["template"]).column(0).drop_null().to_pylist())
     rare = min(rows, key=rows.__getitem__)
     read = sum(count for span, count in spans if span.has_min_max and span.min <= rare <= span.max)
-    return 100 * read / sum(count for _, count in spans)
+    return float(100 * read / sum(count for _, count in spans))
 
 
 def _speed(name: str, runs: Sequence[Ran], size_mb: float, bar: Bar | None = None, remark: str = "") -> Row:

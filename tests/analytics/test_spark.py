@@ -113,7 +113,7 @@ def test_a_case_in_one_file_is_refused_with_advice(tmp_path: pathlib.Path) -> No
 
 
 def rows_of(directory: pathlib.Path) -> list[tuple[Any, ...]]:
-    """All rows of the records in a fixed order, without the marks, which depend on the parts that are read."""
+    """All rows of the records in a fixed order, without the marks, which depend on the parts."""
     table = pq.read_table(directory / "records", partitioning="hive")
     names = ["node", "hour", *(name for name, _, _ in RECORD_COLUMNS if name != "edge")]
     found = [
