@@ -124,6 +124,14 @@ class Health:
 
     def update(self, now_ns: int) -> None:
         """Examine the model at `now_ns`; do nothing if the last examination was a moment ago."""
+        for _ in self.steps(now_ns):
+            pass
+
+    def steps(self, now_ns: int) -> Iterator[None]:
+        """Examine the model as `update` does, in steps of a few milliseconds; the last one tells the result.
+
+        The model must stay as it is until then.
+        """
         if self._era != self.model.era or now_ns < self._updated_ns:
             self._era = self.model.era
             self._incidents = Incidents()
@@ -134,8 +142,14 @@ class Health:
         self._updated_ns = now_ns
         scene = Scene(self.model, now_ns, self.expected, self._words(), self._facts)
         self._facts.keep(self.model.nodes)
-        self._copies = {one.name: one for one in redundancies(scene)}
-        signs = _signs(scene, self._copies.values())
+        yield
+        copies = yield from redundancies(scene)
+        signs: list[Sign] = []
+        for found in _signs(scene, copies):
+            yield
+            signs += found
+        yield
+        self._copies = {one.name: one for one in copies}
         causes = causes_of(scene, self._patience.lasting(signs, now_ns))
         self._incidents.update(causes, now_ns, lambda cause: _described(scene, cause, self._copies))
         self.mutes.settle(self._incidents.open, now_ns)
@@ -214,7 +228,7 @@ class Health:
         """Tell how many nodes are complete, of those expected, else of all but those that ended in order."""
         present = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
         started = [node.snapshot for node in present if node.snapshot.state == "COMPLETE"]
-        whole = [one for one in started if not any(space.is_less_than_whole for space in one.name_spaces)]
+        whole = [one for one in started if not self._facts.of(one).is_less_than_whole]
         less = len(started) - len(whole)
         lesser = f", {less} with less than a whole set" if less else ""
         complete = {one.name for one in whole}
@@ -238,14 +252,16 @@ class Health:
         return f"redundancy left {least.left} ({least.name}: {least.text})"
 
 
-def _signs(scene: Scene, copies: Iterable[Redundancy]) -> Iterator[Sign]:
-    """Yield all signs of trouble."""
-    yield from of_domain(scene)
-    yield from of_nodes(scene)
-    yield from of_masters(scene)
-    yield from of_sets(scene, copies)
-    yield from of_data(scene)
-    yield from of_services(scene)
+def _signs(scene: Scene, copies: Iterable[Redundancy]) -> tuple[Iterator[Sign], ...]:
+    """Return all signs of trouble, in parts that are searched for when they are looked at."""
+    return (
+        of_domain(scene),
+        of_nodes(scene),
+        *of_masters(scene),
+        *of_sets(scene, copies),
+        of_data(scene),
+        of_services(scene),
+    )
 
 
 def _described(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy]) -> Incident:

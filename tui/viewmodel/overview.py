@@ -67,6 +67,8 @@ class Overview:
         self._names = dict(zip((node.id for node in every), shown, strict=True))
 
     def _keeps(self, node: Node) -> bool:
+        if not self._view.filter:
+            return True
         snapshot = node.snapshot
         values = {
             "node": snapshot.name,
@@ -133,13 +135,12 @@ class Overview:
     def cell(self, row: int, column: int) -> Cell:
         """Return one cell; dim when the node has not been heard for too long."""
         node = self._nodes[row]
-        stale = node.is_stale(self._view.now_ns)
         if column >= self.fixed:
             name = self.name_spaces[column - self.fixed]
             cell = self._name_space_cell(node, name, self.columns[column].width)
         else:
             cell = self._node_cell(node, self.columns[column].key)
-        return dimmed(cell) if stale else cell
+        return dimmed(cell) if node.is_stale(self._view.now_ns) else cell
 
     def _node_cell(self, node: Node, key: str) -> Cell:
         view = self._view
