@@ -33,12 +33,12 @@ NODES, SPACES, GROUPS_OF_A_NODE = 200, 50, 25
 SIZE: Final = (120, 40)
 KEYS: Final = ("down", "right", "pagedown", "left", "up", "end", "home", "pageup")
 SCREENS: Final = "123456789"
-TYPED_ROUNDS: Final = 6
+TYPED_ROUNDS: Final = 5
 """Of eight moves of the cursor and nine screens each."""
 IDLE_S: Final = 10.0
 HOUR_S: Final = 3600
 RECORDED_NODES, RECORDED_SPACES, RECORDED_GROUPS = 20, 10, 10
-RECORDED_EVERY_S: Final = 2
+RECORDED_EVERY_S: Final = 5
 FORWARD_S: Final = 10
 """The part of the recording that goes by in one tick."""
 

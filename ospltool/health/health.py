@@ -25,6 +25,7 @@ from ospltool.health.signs.nodes import of_domain, of_nodes
 from ospltool.health.signs.services import of_services
 from ospltool.health.signs.sets import of_sets
 from ospltool.health.snapshot_facts import FactBook
+from ospltool.live.feed import ENDING
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Presence
 
@@ -42,6 +43,9 @@ TOLD_LEVELS: Final = frozenset({"INFO", "WARNING", "SEVERE", "ERROR"})
 UNKNOWN: Final = "UNKNOWN"
 """The verdict if no node was heard."""
 
+STARTING: Final = "STARTING"
+"""The verdict if nothing is wrong, but no node that is heard is complete yet."""
+
 Words = Callable[[], Mapping[str, Word]]
 
 
@@ -50,7 +54,8 @@ class SystemVerdict:
     """The state of the system in one line.
 
     `worst` is the worst severity of the incidents that are not muted, None without any; `word` is OK,
-    WARNING or ERROR, or UNKNOWN if no node was heard. A notice alone is OK. `parts` describe the incidents,
+    WARNING or ERROR, STARTING if nothing is wrong and no node is complete yet, or UNKNOWN if no node was
+    heard. A notice alone is OK. `parts` describe the incidents,
     the complete nodes and the remaining redundancy.
     """
 
@@ -134,7 +139,7 @@ class Health:
         """
         if self._era != self.model.era or now_ns < self._updated_ns:
             self._era = self.model.era
-            self._incidents = Incidents()
+            self._incidents = self._incidents.wound_to(now_ns)
             self._patience = Patience()
             self._updated_ns = 0
         if self._updated_ns and now_ns - self._updated_ns < UPDATE_NS + NODE_NS * len(self.model.nodes):
@@ -211,7 +216,7 @@ class Health:
             _count(counts[HealthSeverity.NOTICE], "notice"),
             f"{muted} muted" if muted else "",
         ]
-        word = "OK" if worst in (None, HealthSeverity.NOTICE) else worst.name
+        word = self._calm_word() if worst in (None, HealthSeverity.NOTICE) else worst.name
         if self.model.is_empty or not (muted or self._is_anybody_heard):
             word = UNKNOWN if worst is None else word
         return SystemVerdict(
@@ -223,6 +228,12 @@ class Health:
             word=word,
             parts=tuple(filter(None, (", ".join(filter(None, words)), self._nodes(), self._left()))),
         )
+
+    def _calm_word(self) -> str:
+        """Return the verdict on a system without warnings and errors."""
+        present = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
+        states = {node.snapshot.state for node in present}.difference(ENDING)
+        return STARTING if states and "COMPLETE" not in states else "OK"
 
     def _nodes(self) -> str:
         """Tell how many nodes are complete, of those expected, else of all but those that ended in order."""
