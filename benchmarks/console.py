@@ -82,6 +82,9 @@ def _rows_of_typing(typed: list[terminal.Latencies]) -> list[Row]:
     def clock(kind: list[list[terminal.Latency]]) -> list[list[float]]:
         return [[one.clock_s for one in each] for each in kind]
 
+    def worked(kind: list[list[terminal.Latency]]) -> list[list[float]]:
+        return [[one.worked_s for one in each] for each in kind]
+
     def own(kind: list[list[terminal.Latency]]) -> list[list[float]]:
         return [[one.own_s for one in each] for each in kind]
 
@@ -96,8 +99,10 @@ def _rows_of_typing(typed: list[terminal.Latencies]) -> list[Row]:
             nothing
         ),
         row("that key on an idle machine, p95", own(moves), idle, bar).against(nothing_own),
+        row("processor time of that key, p95", worked(moves), "with all that happens besides", bar),
         row("another screen in a terminal, p95", clock(screens), "keys 1 to 9").against(nothing),
         row("that screen on an idle machine, p95", own(screens), idle).against(nothing_own),
+        row("processor time of that screen, p95", worked(screens), "with all that happens besides"),
     ]
 
 
