@@ -18,11 +18,11 @@ from ospltool.live.feed import Feed
 from ospltool.live.model import SystemModel
 from tui import commands, confirmation, export, glyphs, themes
 from tui.alarm import Alarm
+from tui.background import BackgroundWork
 from tui.cells import Line, Span, Tone
 from tui.console import Command, CommandFault, Console
 from tui.glyphs import Glyphs
 from tui.operator import Operator
-from tui.pulse import Pulse
 from tui.screens.base import OpsScreen
 from tui.screens.help import HelpScreen
 from tui.screens.names import SCREENS, TABS
@@ -126,7 +126,7 @@ class ConsoleApp(Console):
         self._taken_ns = 0
         self._shown_ns = 0
         self._is_behind = False
-        self._pulse = Pulse()
+        self._background = BackgroundWork()
         for look in themes.ALL.values():
             self.register_theme(look)
         self.theme = theme
@@ -140,15 +140,15 @@ class ConsoleApp(Console):
         self.animation_level = "none"
         self.push_screen("overview")
         if self._ticking:
-            self.set_interval(TICK_S, lambda: self._pulse.begin(self._steps))
+            self.set_interval(TICK_S, lambda: self._background.begin(self._steps))
 
     def on_unmount(self) -> None:
         """End the work in the background."""
-        self._pulse.end()
+        self._background.end()
 
     def tick(self) -> None:
         """Poll once and show what changed, a large system less often; ages move on once a second."""
-        for work in (self._pulse.work, self._steps()):
+        for work in (self._background.work, self._steps()):
             for _ in work:
                 pass
 
@@ -182,7 +182,7 @@ class ConsoleApp(Console):
     async def on_event(self, event: events.Event) -> None:
         """Answer what the user does before the system is examined further."""
         if isinstance(event, events.InputEvent):
-            self._pulse.rest()
+            self._background.rest()
         await super().on_event(event)
 
     def _alarm(self, now_ns: int) -> None:

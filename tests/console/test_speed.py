@@ -17,7 +17,7 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS, FakeFeed, ScriptedFeed, node_id
 from tests.machine import count_s, slowness
 from tui.app import ConsoleApp, look_for_garbage_less_often
-from tui.pulse import STEPS_S
+from tui.background import STEPS_S
 from tui.widgets.sheet import Sheet
 
 NODES, SPACES, GROUPS = 200, 50, 25
@@ -148,7 +148,7 @@ def test_a_key_is_answered_between_the_steps_of_a_long_examination(
 
         monkeypatch.setattr(SystemModel, "steps", slow_steps)
         monkeypatch.setattr(app, "action_help", lambda: order.append("key"))
-        app._pulse.begin(app._steps)
+        app._background.begin(app._steps)
         await begun.wait()
         app.post_message(Key("question_mark", "?"))
         await asyncio.wait_for(done.wait(), 20)

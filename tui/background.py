@@ -16,7 +16,7 @@ LONGEST_REST_S: Final = 1.0
 """Work goes on after this time although keys are typed all the while."""
 
 
-class Pulse:
+class BackgroundWork:
     """One piece of work at a time. `work`: the steps that are left of it."""
 
     def __init__(self) -> None:
