@@ -8,6 +8,7 @@ time of a key ends when the last byte of the frame has arrived that shows what t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fcntl
 import os
@@ -77,10 +78,14 @@ PAUSE_S: Final = (0.06, 0.24)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Latency:
-    """The seconds from a key to what it changes, and those in which other processes had the processors."""
+    """The seconds from a key to what it changes.
+
+    `clock_s` in all, `waited_s` of those while other processes had the processors, `worked_s` on a processor.
+    """
 
     clock_s: float
     waited_s: float
+    worked_s: float
 
     @property
     def own_s(self) -> float:
@@ -155,18 +160,23 @@ class Terminal:
         """Press a key."""
         os.write(self._near, KEYS.get(key, key.encode()))
 
-    def waited_s(self) -> float:
-        """How long the program was ready, and other processes had the processors."""
-        stat = Path(f"/proc/{self._process.pid}/schedstat").read_text(encoding="ascii")
-        return int(stat.split()[1]) / 1e9
+    def schedule_s(self) -> tuple[float, float]:
+        """How long the program worked; and was ready, but other processes had the processors.
+
+        Of all its threads: one reads keys, one works, and one writes, each after the other.
+        """
+        threads = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
+        stats = [thread.read_text(encoding="ascii").split() for thread in threads]
+        return sum(int(stat[0]) for stat in stats) / 1e9, sum(int(stat[1]) for stat in stats) / 1e9
 
     def press(self, key: str, sight: re.Pattern[bytes]) -> Latency:
         """Press a key; returns the time until what it changes has arrived."""
-        began, waited_s = time.perf_counter(), self.waited_s()
+        began, (worked_s, waited_s) = time.perf_counter(), self.schedule_s()
         self.type(key)
         for moment, frame in self.frames(began + PATIENCE_S):
             if self._look(sight, frame):
-                return Latency(moment - began, self.waited_s() - waited_s)
+                then_worked_s, then_waited_s = self.schedule_s()
+                return Latency(moment - began, then_waited_s - waited_s, then_worked_s - worked_s)
         raise AssertionError(f"key {key!r} changed nothing in {PATIENCE_S:g} s; shown: {self._shown}")
 
     def close(self) -> None:
@@ -188,10 +198,12 @@ class Latencies:
 def latencies(rounds: int, seed: int = 1) -> Latencies:
     """Type into the console and into an empty program, in turns, so that both meet the same machine."""
     chance = random.Random(seed)
-    console, empty = Terminal("console", rounds), Terminal("empty", rounds)
-    try:
+    with (
+        contextlib.closing(Terminal("empty", rounds)) as empty,
+        contextlib.closing(Terminal("console", rounds)) as console,
+    ):
+        empty.wait_for(COUNT)  # before it has shown its only frame, it must hear that frames are understood
         console.wait_for(CELL)
-        empty.wait_for(COUNT)
         console.watch(READY_S, CELL, TITLE)
         console.type("tab")  # from the incidents to the nodes
         moves: list[Latency] = []
@@ -204,9 +216,6 @@ def latencies(rounds: int, seed: int = 1) -> Latencies:
             nothing += typed(empty, ("x",) * len(MOVES), COUNT, chance)
             screens += typed(console, (*SCREENS, "1"), TITLE, chance)
         return Latencies(moves[len(MOVES) :], screens[len(SCREENS) + 1 :], nothing[len(MOVES) :])
-    finally:
-        console.close()
-        empty.close()
 
 
 def typed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, Final
 
 from textual import events
@@ -18,6 +18,7 @@ from ospltool.live.feed import Feed
 from ospltool.live.model import SystemModel
 from tui import commands, confirmation, export, glyphs, themes
 from tui.alarm import Alarm
+from tui.background import BackgroundWork
 from tui.cells import Line, Span, Tone
 from tui.console import Command, CommandFault, Console
 from tui.glyphs import Glyphs
@@ -125,6 +126,7 @@ class ConsoleApp(Console):
         self._taken_ns = 0
         self._shown_ns = 0
         self._is_behind = False
+        self._background = BackgroundWork()
         for look in themes.ALL.values():
             self.register_theme(look)
         self.theme = theme
@@ -138,10 +140,20 @@ class ConsoleApp(Console):
         self.animation_level = "none"
         self.push_screen("overview")
         if self._ticking:
-            self.set_interval(TICK_S, self.tick)
+            self.set_interval(TICK_S, lambda: self._background.begin(self._steps))
+
+    def on_unmount(self) -> None:
+        """End the work in the background."""
+        self._background.end()
 
     def tick(self) -> None:
         """Poll once and show what changed, a large system less often; ages move on once a second."""
+        for work in (self._background.work, self._steps()):
+            for _ in work:
+                pass
+
+    def _steps(self) -> Iterator[None]:
+        """Do what `tick` does, in steps of a few milliseconds."""
         if self._every_tick is not None and self._every_tick() is False:
             self.exit(0)
             return
@@ -151,17 +163,27 @@ class ConsoleApp(Console):
                 self._message = ""
         if not self.paused_ns:
             verdicts = [one.health.verdict for one in self.systems.all]
-            is_new = [one.update() for one in self.systems.all]
+            revisions = [one.model.revision for one in self.systems.all]
+            for one in self.systems.all:
+                yield from one.steps()
+            is_new = revisions != [one.model.revision for one in self.systems.all]
             before_ns, now_ns = self._taken_ns, self.feed.now_ns()
             self._taken_ns = now_ns
             self._alarm(now_ns)
-            self._is_behind = self._is_behind or any(is_new) or now_ns // SECOND_NS != before_ns // SECOND_NS
+            self._is_behind = self._is_behind or is_new or now_ns // SECOND_NS != before_ns // SECOND_NS
             is_early = 0 <= now_ns - self._shown_ns < NODE_NS * (len(self.model.nodes) - SMALL)
             is_urgent = verdicts != [one.health.verdict for one in self.systems.all]
             if not self._is_behind or (is_early and not is_urgent):
                 return
             self._shown_ns, self._is_behind = now_ns, False
+            yield
         self.show()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Answer what the user does before the system is examined further."""
+        if isinstance(event, events.InputEvent):
+            self._background.rest()
+        await super().on_event(event)
 
     def _alarm(self, now_ns: int) -> None:
         """Report severe incidents of all live systems."""

@@ -68,8 +68,11 @@ def fit_line(line: Line, width: int, *, right: bool = False, glyphs: Glyphs = UN
     All drawn text passes through here, so no control sequence from a file or a network reaches the terminal.
     With `right`, a short line goes to the right.
     """
-    line = tuple(Span(text.visible(span.text, ascii_only=glyphs is ASCII), span.tone) for span in line)
-    length = sum(cell_len(span.text) for span in line)
+    whole = plain(line)
+    shown = text.visible(whole, ascii_only=glyphs is ASCII)
+    if shown is not whole:
+        line = tuple(Span(text.visible(span.text, ascii_only=glyphs is ASCII), span.tone) for span in line)
+    length = cell_len(shown)
     if length <= width:
         filler = Span(" " * (width - length))
         return (filler, *line) if right else (*line, filler)

@@ -14,7 +14,11 @@ import json
 import math
 import types
 import typing
+from collections.abc import Callable
 from typing import Any, Final
+
+Builder = Callable[[Any], Any]
+"""Makes a value of one type from its plain form, or raises."""
 
 LARGEST: Final = 1 << 128
 """Digests have 128 bits, and no number has more; one that no float can hold would fail in a division."""
@@ -47,7 +51,7 @@ def from_plain(wanted: Any, value: Any) -> Any:
         PlainFault: a missing field, or a value that does not fit its annotation.
     """
     try:
-        return _build(wanted, value)
+        return _builder(wanted)(value)
     except PlainFault:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
@@ -80,41 +84,86 @@ def _tuple_hints(wanted: type) -> tuple[Any, ...]:
     return tuple(hints[name] for name in wanted._fields)  # type: ignore[attr-defined]  # a named tuple
 
 
-def _build(wanted: Any, value: Any) -> Any:
+@functools.cache
+def _builder(wanted: Any) -> Builder:
+    """Return what makes values of a type: a large message has thousands, and its types are looked at once."""
     if dataclasses.is_dataclass(wanted):
-        cls = typing.cast("type", wanted)
-        return cls(**{k: _build(hint, value[k]) for k, hint in _hints(cls).items() if k in value})
+        return _dataclass_builder(typing.cast("type", wanted))
     origin = typing.get_origin(wanted)
     if origin in (types.UnionType, typing.Union):
-        return _build_optional(typing.get_args(wanted), value)
+        return _optional_builder(typing.get_args(wanted))
     if origin is tuple:
         inner, *others = typing.get_args(wanted)
         if others != [...]:
-            return tuple(_build_each((inner, *others), value, "a tuple"))
-        return tuple([_build(inner, item) for item in _listed(value)])
+            return lambda value: tuple(_build_each((inner, *others), value, "a tuple"))
+        item_of = _builder(inner)
+        return lambda value: tuple([item_of(item) for item in _listed(value)])
     if origin is dict:
-        inner = typing.get_args(wanted)[1]
-        return {_build_simple(str, key): _build(inner, item) for key, item in value.items()}
-    return _build_simple(wanted, value)
+        of_value = _builder(typing.get_args(wanted)[1])
+        return lambda value: {_build_str(key): of_value(item) for key, item in value.items()}
+    return _simple_builder(wanted)
 
 
-def _build_simple(wanted: type, value: Any) -> Any:
+def _dataclass_builder(cls: type) -> Builder:
+    @functools.cache
+    def fields() -> tuple[
+        tuple[str, Builder], ...
+    ]:  # not before the first value: types may contain themselves
+        return tuple((name, _builder(hint)) for name, hint in _hints(cls).items())
+
+    return lambda value: cls(**{name: build(value[name]) for name, build in fields() if name in value})
+
+
+def _optional_builder(choices: tuple[Any, ...]) -> Builder:
+    def build(value: Any) -> Any:
+        if value is None and type(None) in choices:
+            return None
+        (inner,) = [choice for choice in choices if choice is not type(None)]
+        return _builder(inner)(value)
+
+    return build
+
+
+def _simple_builder(wanted: type) -> Builder:
     if issubclass(wanted, enum.Enum):
-        return wanted(value)
+        return wanted
     if issubclass(wanted, tuple):
-        return wanted(*_build_each(_tuple_hints(wanted), value, wanted.__name__))
+        return lambda value: wanted(*_build_each(_tuple_hints(wanted), value, wanted.__name__))
     if wanted is bytes:
-        return base64.b64decode(value, validate=True)
-    if wanted is float and type(value) is int:
-        return float(value)
-    if wanted is float and type(value) is float and not math.isfinite(value):
-        raise PlainFault(f"{value} is not a number")
+        return lambda value: base64.b64decode(value, validate=True)
+    known: dict[type, Builder] = {str: _build_str, int: _build_int, float: _build_float}
+    return known.get(wanted) or functools.partial(_checked, wanted)
+
+
+def _checked(wanted: type, value: Any) -> Any:
     if type(value) is not wanted:
         raise PlainFault(f"{value!r} is not {wanted.__name__}")
-    if type(value) is int and abs(value) > LARGEST:
-        raise PlainFault(f"a number of {value.bit_length()} bits")
-    if isinstance(value, str) and not value.isascii():
+    return value
+
+
+def _build_str(value: Any) -> str:
+    if type(value) is not str:
+        raise PlainFault(f"{value!r} is not str")
+    if not value.isascii():
         value.encode()  # half a surrogate pair could not be written anywhere later on: a ValueError
+    return value
+
+
+def _build_int(value: Any) -> int:
+    if type(value) is not int:
+        raise PlainFault(f"{value!r} is not int")
+    if not -LARGEST <= value <= LARGEST:
+        raise PlainFault(f"a number of {value.bit_length()} bits")
+    return value
+
+
+def _build_float(value: Any) -> float:
+    if type(value) is int:
+        return float(value)
+    if type(value) is not float:
+        raise PlainFault(f"{value!r} is not float")
+    if not math.isfinite(value):
+        raise PlainFault(f"{value} is not a number")
     return value
 
 
@@ -122,14 +171,7 @@ def _build_each(hints: tuple[Any, ...], value: Any, what: str) -> list[Any]:
     items = _listed(value)
     if len(items) != len(hints):
         raise PlainFault(f"{what} has {len(hints)} parts, not {len(items)}")
-    return [_build(hint, item) for hint, item in zip(hints, items, strict=True)]
-
-
-def _build_optional(choices: tuple[Any, ...], value: Any) -> Any:
-    if value is None and type(None) in choices:
-        return None
-    (inner,) = [choice for choice in choices if choice is not type(None)]
-    return _build(inner, value)
+    return [_builder(hint)(item) for hint, item in zip(hints, items, strict=True)]
 
 
 def _listed(value: Any) -> list[Any]:

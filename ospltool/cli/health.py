@@ -57,7 +57,8 @@ def health(
     effect on data, and what to do; `ospltool explain CODE` says more. Mutes also apply to the console, and
     end early if the incident gets worse.
 
-    Exit codes: 0 nothing wrong, 1 warnings, 2 errors or wrong usage, 3 no node heard or domain not reachable.
+    Exit codes: 0 nothing wrong, 1 warnings or no node complete yet (STARTING), 2 errors or wrong usage, 3 no
+    node heard or domain not reachable.
     --watch continues until Ctrl+C or SIGTERM, and exits with the code of that moment.
     """
     chosen = watched.watched(uri, domain)
@@ -96,12 +97,15 @@ class _Domain:
         return f"{self.title}: {self.health.verdict.text}"
 
     def exit_code(self) -> int:
-        """0, 1 or 2 by severity; 3 when nobody was heard and nobody is expected."""
+        """0, 1 or 2 by severity, 1 while nodes start; 3 when nobody was heard and nobody is expected."""
         from ospltool.health.codes import HealthSeverity
+        from ospltool.health.health import STARTING
 
         worst = self.health.verdict.worst
         if worst is None and self.health.model.is_empty:
             return Exit.UNREACHABLE
+        if self.health.verdict.word == STARTING:
+            return 1
         return {HealthSeverity.ERROR: 2, HealthSeverity.WARNING: 1}.get(worst, 0) if worst is not None else 0
 
     def news(self) -> list[tuple[str, Incident]]:

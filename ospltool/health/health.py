@@ -25,6 +25,7 @@ from ospltool.health.signs.nodes import of_domain, of_nodes
 from ospltool.health.signs.services import of_services
 from ospltool.health.signs.sets import of_sets
 from ospltool.health.snapshot_facts import FactBook
+from ospltool.live.feed import ENDING
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Presence
 
@@ -42,6 +43,9 @@ TOLD_LEVELS: Final = frozenset({"INFO", "WARNING", "SEVERE", "ERROR"})
 UNKNOWN: Final = "UNKNOWN"
 """The verdict if no node was heard."""
 
+STARTING: Final = "STARTING"
+"""The verdict if nothing is wrong, but no node that is heard is complete yet."""
+
 Words = Callable[[], Mapping[str, Word]]
 
 
@@ -50,7 +54,8 @@ class SystemVerdict:
     """The state of the system in one line.
 
     `worst` is the worst severity of the incidents that are not muted, None without any; `word` is OK,
-    WARNING or ERROR, or UNKNOWN if no node was heard. A notice alone is OK. `parts` describe the incidents,
+    WARNING or ERROR, STARTING if nothing is wrong and no node is complete yet, or UNKNOWN if no node was
+    heard. A notice alone is OK. `parts` describe the incidents,
     the complete nodes and the remaining redundancy.
     """
 
@@ -124,9 +129,17 @@ class Health:
 
     def update(self, now_ns: int) -> None:
         """Examine the model at `now_ns`; do nothing if the last examination was a moment ago."""
+        for _ in self.steps(now_ns):
+            pass
+
+    def steps(self, now_ns: int) -> Iterator[None]:
+        """Examine the model as `update` does, in steps of a few milliseconds; the last one tells the result.
+
+        The model must stay as it is until then.
+        """
         if self._era != self.model.era or now_ns < self._updated_ns:
             self._era = self.model.era
-            self._incidents = Incidents()
+            self._incidents = self._incidents.wound_to(now_ns)
             self._patience = Patience()
             self._updated_ns = 0
         if self._updated_ns and now_ns - self._updated_ns < UPDATE_NS + NODE_NS * len(self.model.nodes):
@@ -134,8 +147,14 @@ class Health:
         self._updated_ns = now_ns
         scene = Scene(self.model, now_ns, self.expected, self._words(), self._facts)
         self._facts.keep(self.model.nodes)
-        self._copies = {one.name: one for one in redundancies(scene)}
-        signs = _signs(scene, self._copies.values())
+        yield
+        copies = yield from redundancies(scene)
+        signs: list[Sign] = []
+        for found in _signs(scene, copies):
+            yield
+            signs += found
+        yield
+        self._copies = {one.name: one for one in copies}
         causes = causes_of(scene, self._patience.lasting(signs, now_ns))
         self._incidents.update(causes, now_ns, lambda cause: _described(scene, cause, self._copies))
         self.mutes.settle(self._incidents.open, now_ns)
@@ -197,7 +216,7 @@ class Health:
             _count(counts[HealthSeverity.NOTICE], "notice"),
             f"{muted} muted" if muted else "",
         ]
-        word = "OK" if worst in (None, HealthSeverity.NOTICE) else worst.name
+        word = self._calm_word() if worst in (None, HealthSeverity.NOTICE) else worst.name
         if self.model.is_empty or not (muted or self._is_anybody_heard):
             word = UNKNOWN if worst is None else word
         return SystemVerdict(
@@ -210,11 +229,17 @@ class Health:
             parts=tuple(filter(None, (", ".join(filter(None, words)), self._nodes(), self._left()))),
         )
 
+    def _calm_word(self) -> str:
+        """Return the verdict on a system without warnings and errors."""
+        present = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
+        states = {node.snapshot.state for node in present}.difference(ENDING)
+        return STARTING if states and "COMPLETE" not in states else "OK"
+
     def _nodes(self) -> str:
         """Tell how many nodes are complete, of those expected, else of all but those that ended in order."""
         present = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
         started = [node.snapshot for node in present if node.snapshot.state == "COMPLETE"]
-        whole = [one for one in started if not any(space.is_less_than_whole for space in one.name_spaces)]
+        whole = [one for one in started if not self._facts.of(one).is_less_than_whole]
         less = len(started) - len(whole)
         lesser = f", {less} with less than a whole set" if less else ""
         complete = {one.name for one in whole}
@@ -238,14 +263,16 @@ class Health:
         return f"redundancy left {least.left} ({least.name}: {least.text})"
 
 
-def _signs(scene: Scene, copies: Iterable[Redundancy]) -> Iterator[Sign]:
-    """Yield all signs of trouble."""
-    yield from of_domain(scene)
-    yield from of_nodes(scene)
-    yield from of_masters(scene)
-    yield from of_sets(scene, copies)
-    yield from of_data(scene)
-    yield from of_services(scene)
+def _signs(scene: Scene, copies: Iterable[Redundancy]) -> tuple[Iterator[Sign], ...]:
+    """Return all signs of trouble, in parts that are searched for when they are looked at."""
+    return (
+        of_domain(scene),
+        of_nodes(scene),
+        *of_masters(scene),
+        *of_sets(scene, copies),
+        of_data(scene),
+        of_services(scene),
+    )
 
 
 def _described(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy]) -> Incident:

@@ -99,6 +99,18 @@ class Incidents:
         self._closed: collections.deque[Incident] = collections.deque(maxlen=MAX_CLOSED)
         self.left_out = 0
 
+    def wound_to(self, now_ns: int) -> Incidents:
+        """Return what is known of the time before `now_ns`, for a feed that shows another moment now.
+
+        An incident that was open is seen again, or ends when it was seen last.
+        """
+        found = Incidents()
+        found._closed.extend(one for one in self._closed if one.until_ns <= now_ns)
+        for key, one in self._open.items():
+            if one.incident.since_ns <= one.seen_ns <= now_ns:
+                found._open[key] = one
+        return found
+
     @property
     def open(self) -> list[Incident]:
         """Open incidents, most urgent and then oldest first."""

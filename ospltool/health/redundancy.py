@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 from engine.core.name_spaces import Alignee
-from ospltool.health.scene import Scene
+from ospltool.health.scene import STEP, Scene
 from ospltool.live.nodes import Node, Presence
 
 
@@ -66,13 +66,15 @@ def _copies(number: int) -> str:
     return "copy" if number == 1 else "copies"
 
 
-def redundancies(scene: Scene) -> list[Redundancy]:
-    """Return the copies of every name-space that a node has or the fleet file names, by name."""
+def redundancies(scene: Scene) -> Generator[None, None, list[Redundancy]]:
+    """Return the copies of every name-space that a node has or the fleet file names, by name, in steps."""
     names = [*scene.model.name_space_names()]
     names += [one.name for one in scene.expected.name_spaces if one.name not in names]
     places = {name: _Places() for name in names}
-    for node in scene.nodes:
+    for index, node in enumerate(scene.nodes, 1):
         _place(scene, node, places)
+        if index % STEP == 0:
+            yield
     refused = {node.id: {one.id for one in scene.facts(node).refused} for node in scene.heard}
     if any(refused.values()):
         for place in places.values():
@@ -80,6 +82,7 @@ def redundancies(scene: Scene) -> list[Redundancy]:
     known = {node.snapshot.name for node in scene.model.nodes.values()}
     words = ((node, scene.words.get(node)) for node in scene.expected.nodes if node not in known)
     ended = [node for node, word in words if word and word.in_order]
+    yield
     return [_redundancy(scene, name, each, ended) for name, each in places.items()]
 
 
@@ -112,7 +115,8 @@ class _Places:
 
         if self.held:
             self.held = circle(max(self.held, key=rank))
-            self.on_disk = [one for one in self.on_disk if one in self.held]
+            counted = set(self.held)
+            self.on_disk = [one for one in self.on_disk if one in counted]
 
 
 def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
@@ -123,18 +127,19 @@ def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
             place = places[name]
             (place.stopped if presence is Presence.STOPPED else place.lost).append(node.id)
         return
-    off_disk = scene.facts(node).off_disk
+    off_disk, me = scene.facts(node).off_disk, node.id
     for name, view in node.name_spaces.items():
+        place = places[name]
         if view.complete:
-            places[name].held.append(node.id)
+            place.held.append(me)
             if view.filtered:
-                places[name].filtered.add(node.id)
+                place.filtered.add(me)
             if name not in off_disk:
-                places[name].on_disk.append(node.id)
+                place.on_disk.append(me)
         elif view.is_at_rest:
             pass  # a part of the set or nothing, as the policy demands: not a copy
         elif view.alignee == Alignee.INITIAL.value or view.alignments:
-            places[name].coming.append(node.id)
+            place.coming.append(me)
     if node.snapshot.state != "COMPLETE":
         for name in places.keys() - node.name_spaces.keys():
             places[name].coming.append(node.id)
@@ -143,14 +148,15 @@ def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
 def _redundancy(scene: Scene, name: str, places: _Places, ended: list[str]) -> Redundancy:
     expected = scene.expected.space(name)
     whole = [node for node in places.held if node not in places.filtered] or places.held
+    counted = set(whole)
     return Redundancy(
         name,
         expected.copies,
         expected.on_disk,
         held=tuple(whole),
-        on_disk=tuple(node for node in places.on_disk if node in whole),
+        on_disk=tuple([node for node in places.on_disk if node in counted]),
         coming=tuple(places.coming),
         stopped=(*places.stopped, *(ended if expected.copies or expected.on_disk else ())),
         lost=tuple(places.lost),
-        filtered=tuple(node for node in places.held if node not in whole),
+        filtered=tuple([node for node in places.held if node not in counted]),
     )

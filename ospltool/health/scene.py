@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
+from typing import Final
 
+from engine.runtime.monitor import NameSpaceView
 from ospltool.health.expectation import NOTHING, Expectation
 from ospltool.health.snapshot_facts import FactBook, SnapshotFacts
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node, Presence
+
+STEP: Final = 40
+"""Nodes that are examined at once."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,6 +71,15 @@ class Scene:
     def is_heard(self, node: Node) -> bool:
         """Return whether the node is heard."""
         return self._presence[node.id] is Presence.HEARD
+
+    @functools.cached_property
+    def unusual(self) -> Mapping[str, list[tuple[Node, NameSpaceView]]]:
+        """Views of heard nodes that are not complete, have no master, or come from parts; by name-space."""
+        found: dict[str, list[tuple[Node, NameSpaceView]]] = {}
+        for node in self.heard:
+            for name, view in self.facts(node).unusual.items():
+                found.setdefault(name, []).append((node, view))
+        return found
 
     def facts(self, node: Node) -> SnapshotFacts:
         """Return the facts from the node's own snapshot."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import operator
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from engine.runtime.monitor import FellowView, NodeSnapshot
+from engine.core.name_spaces import MAX_PRIORITY
+from engine.runtime.monitor import FellowView, NameSpaceView, NodeSnapshot
 from ospltool.health.sign import SECOND_NS, Sign
 from ospltool.health.signs.of_snapshot import of_capture, of_readers, of_store
 
@@ -14,6 +16,8 @@ MAX_SKEW_NS: Final = SECOND_NS
 """Tolerated difference between two clocks."""
 
 PERSISTENT: Final = frozenset({"PERSISTENT", "Persistent"})
+_COMMUNICATION: Final = operator.attrgetter("communication")
+_SKEW: Final = operator.attrgetter("skew_ns")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,6 +30,9 @@ class SnapshotFacts:
         met: ids of the fellows that have introduced themselves, compatible or not.
         refused: fellows with incompatible definitions.
         skewed: fellows whose clock differs by more than MAX_SKEW_NS.
+        unusual: name-spaces that are not complete, have no master, or come from parts; by name.
+        legacy: name-spaces with masterPriority 255, the legacy rule.
+        is_less_than_whole: whether a set may permanently lack samples.
     """
 
     signs: tuple[Sign, ...]
@@ -33,6 +40,9 @@ class SnapshotFacts:
     met: frozenset[str]
     refused: tuple[FellowView, ...]
     skewed: tuple[FellowView, ...]
+    unusual: Mapping[str, NameSpaceView]
+    legacy: frozenset[str]
+    is_less_than_whole: bool
 
 
 class FactBook:
@@ -54,14 +64,32 @@ class FactBook:
 
 
 def _facts(snapshot: NodeSnapshot) -> SnapshotFacts:
-    fellows = snapshot.fellows
+    fellows, spaces = snapshot.fellows, snapshot.name_spaces
+    unusual = {view.name: view for view in spaces if not (view.complete and view.master) or view.from_parts}
+    legacy = [view.name for view in spaces if view.master_priority == MAX_PRIORITY and view.aligner]
     return SnapshotFacts(
         signs=(*of_store(snapshot), *of_capture(snapshot), *of_readers(snapshot)),
         off_disk=frozenset(_off_disk(snapshot)),
         met=frozenset([one.id for one in fellows if one.communication not in ("waiting", "lost")]),
-        refused=tuple([one for one in fellows if one.communication == "incompatible"]),
-        skewed=tuple([one for one in fellows if not -MAX_SKEW_NS <= one.skew_ns <= MAX_SKEW_NS]),
+        refused=_refused(fellows),
+        skewed=_skewed(fellows),
+        unusual=unusual,
+        legacy=frozenset(legacy),
+        is_less_than_whole=any(view.is_less_than_whole for view in unusual.values()),
     )
+
+
+def _refused(fellows: tuple[FellowView, ...]) -> tuple[FellowView, ...]:
+    if "incompatible" not in map(_COMMUNICATION, fellows):  # nearly always
+        return ()
+    return tuple([one for one in fellows if one.communication == "incompatible"])
+
+
+def _skewed(fellows: tuple[FellowView, ...]) -> tuple[FellowView, ...]:
+    skews = set(map(_SKEW, fellows))
+    if not skews or -MAX_SKEW_NS <= min(skews) <= max(skews) <= MAX_SKEW_NS:
+        return ()
+    return tuple([one for one in fellows if not -MAX_SKEW_NS <= one.skew_ns <= MAX_SKEW_NS])
 
 
 def _off_disk(snapshot: NodeSnapshot) -> Iterable[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ospltool.health.health import Health
 from ospltool.live.feed import Feed
@@ -20,13 +20,18 @@ class System:
         self.model = SystemModel()
         self.health = watch_health(self.model)
 
-    def update(self) -> bool:
-        """Take in an update of the feed and examine the model; return whether anything came."""
+    def update(self) -> None:
+        """Take in an update of the feed and examine the model."""
+        for _ in self.steps():
+            pass
+
+    def steps(self) -> Iterator[None]:
+        """Do what `update` does, in steps of a few milliseconds."""
         update = self.feed.poll()
         now_ns = self.feed.now_ns()
-        self.model.apply(update, now_ns)
-        self.health.update(now_ns)
-        return bool(update)
+        yield
+        yield from self.model.steps(update, now_ns)
+        yield from self.health.steps(now_ns)
 
     def is_settled(self) -> bool:
         """Return whether every expected node is heard or known to be absent, and no sign is too young."""

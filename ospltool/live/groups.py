@@ -38,7 +38,7 @@ class GroupIndex:
 
     def __init__(self) -> None:
         self._views: dict[GroupKey, dict[str, GroupView]] = {}
-        self._of_node: dict[str, tuple[GroupView, ...]] = {}
+        self._of_node: dict[str, tuple[tuple[GroupView, ...], dict[GroupKey, GroupView]]] = {}
         self._order: list[GroupKey] | None = []
         self.left_out = 0
 
@@ -50,15 +50,13 @@ class GroupIndex:
 
     def apply(self, snapshot: NodeSnapshot) -> None:
         """Take in the groups of a snapshot, and remove groups that the node no longer has."""
-        before = self._of_node.get(snapshot.id, ())
-        if before == snapshot.groups:
+        shown, before = self._of_node.get(snapshot.id, ((), {}))
+        if shown == snapshot.groups:
             return
-        self._of_node[snapshot.id] = snapshot.groups
         now = {GroupKey.of(view): view for view in snapshot.groups}
-        for view in before:
-            key = GroupKey.of(view)
-            if key not in now:
-                self._remove(key, snapshot.id)
+        self._of_node[snapshot.id] = snapshot.groups, now
+        for key in before.keys() - now.keys():
+            self._remove(key, snapshot.id)
         for key, view in now.items():
             views = self._views.get(key)
             if views is not None:

@@ -27,6 +27,9 @@ EVENTS_SLACK: Final = 1_000
 
 MAX_NOTICES: Final = 500
 
+STEP: Final = 10
+"""Snapshots that are taken in at once."""
+
 RETURN_NS: Final = 10_000_000_000
 """How long after the domain was found again its other nodes may take to come back."""
 
@@ -108,12 +111,20 @@ class SystemModel:
 
     def apply(self, update: Update, now_ns: int) -> None:
         """Take in an update that a feed returned at `now_ns`."""
+        for _ in self.steps(update, now_ns):
+            pass
+
+    def steps(self, update: Update, now_ns: int) -> Iterator[None]:
+        """Take in an update as `apply` does, in steps of a few milliseconds."""
         if update.restart:
             self._forget()
             self.era += 1
         self.began_ns = self.began_ns or now_ns
-        for heard in update.snapshots:
+        for index, heard in enumerate(update.snapshots, 1):
             self._apply_snapshot(heard)
+            if index % STEP == 0 and not update.restart:
+                self._largest.clear()
+                yield
         for replica in update.replicas:
             self.persistence.apply(replica)
         for past in update.pasts:
@@ -179,10 +190,11 @@ class SystemModel:
         Without a fellow's report it is when the node was heard. Clock differences between hosts cancel out:
         the fellow's clock measures the age of the heartbeat.
         """
+        me = node.id
         told = [
-            teller.heard_ns - max(0, teller.snapshot.time_ns - teller.heartbeats[node.id])
+            teller.heard_ns - max(0, teller.snapshot.time_ns - last_ns)
             for teller in self.nodes.values()
-            if node.id in teller.heartbeats and not teller.gone_ns
+            if (last_ns := teller.heartbeats.get(me)) and not teller.gone_ns
         ]
         return max(told, default=node.heard_ns)
 
@@ -193,8 +205,10 @@ class SystemModel:
         of its role that is heard follows another master; a node that is gone is master of nothing.
         """
         view = node.name_spaces.get(name_space)
+        if view is None or view.master != node.id:
+            return False
         presence = node.presence(now_ns)
-        if view is None or view.master != node.id or presence in (Presence.GONE, Presence.STOPPED):
+        if presence in (Presence.GONE, Presence.STOPPED):
             return False
         if presence is Presence.HEARD:
             return True
@@ -233,12 +247,10 @@ class SystemModel:
         nodes = self.nodes
         for name, view in node.name_spaces.items():
             master = nodes.get(view.master)
-            if master is None or master is node or view.filtered:
+            theirs = master.digests.get(name) if master else None
+            if theirs is None or theirs[0] == view.digest or view.filtered:
                 continue
-            if name in master.name_spaces and master.name_spaces[name].filtered:
-                continue
-            theirs = master.digests.get(name)
-            if theirs is not None and theirs[0] != view.digest:
+            if master is not None and not master.name_spaces[name].filtered:
                 found.append(name)
         return found
 
@@ -301,8 +313,9 @@ class SystemModel:
             is_settled=snapshot.state == "COMPLETE" and all(v.is_at_rest for v in snapshot.name_spaces),
         )
         self._masterships.note(heard)
+        known_series = self.series
         for fellow, last_ns in heartbeats.items():
-            series = self.series.get(fellow) or self._series_of(fellow)
+            series = known_series.get(fellow) or self._series_of(fellow)
             if series.listens_to(snapshot.id, heard.heard_ns):
                 series.add_heartbeat(last_ns, heard.heard_ns)
         self._series_of(snapshot.id).add(snapshot, heard.heard_ns)

@@ -55,7 +55,8 @@ class Node:
     @property
     def stale_after_ns(self) -> int:
         """The longest normal time without a snapshot: two update periods, two seconds at least."""
-        return max(2 * self.snapshot.update_period_ns, MIN_STALE_NS)
+        after_ns = 2 * self.snapshot.update_period_ns
+        return max(MIN_STALE_NS, after_ns)
 
     def age_ns(self, now_ns: int) -> int:
         """Return the time since the node was heard."""
@@ -69,7 +70,7 @@ class Node:
         """Return whether the node is heard, silent, stopped or gone."""
         if self.gone_ns:
             return Presence.STOPPED if self.in_order else Presence.GONE
-        return Presence.SILENT if self.age_ns(now_ns) > self.stale_after_ns else Presence.HEARD
+        return Presence.SILENT if now_ns - self.heard_ns > self.stale_after_ns else Presence.HEARD
 
     def shown_state(self, now_ns: int) -> str:
         """Return the node's state in one word: its own while it is heard, else its presence."""

@@ -53,7 +53,7 @@ _SUBJECTS: Final = {
 """The field of the event that tells remarks of one topic apart."""
 
 _LASTS_NS: Final = {
-    RemarkSubject.STALLED: MINUTE_NS,
+    RemarkSubject.STALLED: 5_000_000_000,
     RemarkSubject.LATE: MINUTE_NS,
     RemarkSubject.RESTARTED: 5_000_000_000,
     RemarkSubject.UNSUPPORTED: 10 * MINUTE_NS,

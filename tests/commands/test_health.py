@@ -78,6 +78,12 @@ def test_an_error_is_told_with_why_effect_and_next_and_2(shell: Shell, hear: Hea
     assert rest[1] == "    effect: A: 1 copy, 0 on disk, n1 is master"
 
 
+def test_a_system_that_only_starts_is_1_and_not_ok(shell: Shell, hear: Hear) -> None:
+    hear(node(1, state="FETCH_INITIAL", started_ns=fake.START_NS))
+    code, out, _ = shell.run("health", "--domain", 7)
+    assert (code, out.split(" · ")[0]) == (1, "domain 7: STARTING")
+
+
 def test_a_warning_is_1_and_a_notice_0_and_nobody_3(shell: Shell, hear: Hear) -> None:
     hear(node(1, state="FETCH_INITIAL", time_ns=fake.START_NS + 1))
     assert shell.run("health", "--domain", 7)[0] == 1
@@ -104,7 +110,7 @@ def test_a_fleet_says_who_is_expected(shell: Shell, hear: Hear) -> None:
     hear(node(1))
     code, out, _ = shell.run("health", "fleet.toml")
     assert code == 2
-    assert "ERROR DUL-NODE-ABSENT n2: n2 is expected and was never heard" in out
+    assert "ERROR DUL-NODE-ABSENT n2: n2 is expected and was not heard in " in out
     assert "1 of 2 nodes complete · redundancy left 0 (A: 1 of 2 copies, 1 on disk)" in out
     hear(node(1, 2), node(2, 1))
     assert shell.run("health", "fleet.toml")[0] == 0

@@ -316,3 +316,17 @@ def test_a_click_on_a_tab_shows_its_screen(play: Play, read_screen: Read, width:
         assert getattr(app.screen, "NAME", "") == "overview"
 
     play(system(), scenario, size=(width, 24))
+
+
+def test_the_cursor_stays_in_the_table_that_tab_has_led_to(play: Play) -> None:
+    """An update must not give the cursor back to the incidents, which have it at first."""
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        assert app.focused is app.screen.query_one("#attention", Sheet)
+        await pilot.press("tab")
+        for _ in range(4):
+            app.tick()
+            await pilot.pause()
+            assert app.focused is grid_of(app)
+
+    play(FakeFeed(3, 3), scenario, size=(120, 40), ticks=12)

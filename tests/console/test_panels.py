@@ -284,3 +284,18 @@ def test_the_parts_never_need_more_than_the_room(
     assert sum(parts) <= max(room, 8)
     if not events_only and room >= 17:
         assert shares.events >= 4
+
+
+def test_events_that_many_nodes_told_stand_where_their_time_belongs() -> None:
+    """Of equal messages the first counts; a line between them comes after it."""
+    told = (
+        fake.event(1, 1, START_NS, "Fellow n3 approved."),
+        fake.event(2, 2, START_NS + S, "Persisted 5 samples."),
+        fake.event(3, 2, START_NS + 2 * S, "Fellow n3 approved."),
+    )
+    shown = panels.newest_events(view_of(Update(events=told), after_s=3), 10)
+    assert [(one.event.text, one.others) for one in shown] == [
+        ("Fellow n3 approved.", 1),
+        ("Persisted 5 samples.", 0),
+    ]
+    assert [one.event.time_ns for one in shown] == [START_NS, START_NS + S]

@@ -455,3 +455,22 @@ def test_requests_are_counted_and_those_that_were_combined() -> None:
     lines = text_of(alignment.told_lines(view, 5))
     assert len(lines) == 3
     assert text_of(alignment.told_lines(view, 2)) == lines[-2:]
+
+
+def test_a_name_space_shows_the_nodes_in_trouble_first() -> None:
+    whole = fake.name_space("Orders", 1)
+    coming = fake.name_space("Orders", 1, complete=False, phase="aligning")
+    orphan = fake.name_space("Orders", 0, confirmed=False)
+    known = tuple(fake.fellow(n) for n in (1, 2, 3, 4))
+    spaces = enumerate((whole, whole, coming, orphan), 1)
+    view = view_of(*(fake.snapshot(n, space, fellows=known) for n, space in spaces))
+    assert name_space.holders(view, "Orders", 120).keys == tuple(node_id(n) for n in (4, 3, 1, 2))
+
+
+@pytest.mark.parametrize("width", [120, 200])
+def test_the_path_of_a_store_is_whole_where_there_is_room(width: int) -> None:
+    path = "/var/lib/ospltool/n1"
+    rows = store.stores(view_of(fake.snapshot(1, store=StoreStatus("sqlite", path))), width)
+    (column,) = [column for column in rows.columns if column.key == "path"]
+    assert column.width >= len(path)
+    assert sum(column.width + 1 for column in rows.columns) < width

@@ -12,10 +12,12 @@ from textual.events import Key
 from textual.pilot import Pilot
 
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
+from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, FakeFeed, ScriptedFeed, node_id
 from tests.machine import count_s, slowness
 from tui.app import ConsoleApp, look_for_garbage_less_often
+from tui.background import STEPS_S
 from tui.widgets.sheet import Sheet
 
 NODES, SPACES, GROUPS = 200, 50, 25
@@ -126,3 +128,31 @@ def test_a_large_system_is_drawn_seldom_and_its_troubles_at_once(
         assert shown[-1] == app.feed.now_ns()
 
     play(ScriptedFeed(steps), scenario)
+
+
+def test_a_key_is_answered_between_the_steps_of_a_long_examination(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+
+    async def scenario(app: ConsoleApp, _pilot: Pilot[int]) -> None:
+        begun, done = asyncio.Event(), asyncio.Event()
+
+        def slow_steps(_model: SystemModel, _update: Update, _now_ns: int) -> Iterator[None]:
+            for _ in range(40):
+                time.sleep(STEPS_S)
+                order.append("step")
+                begun.set()
+                yield
+            done.set()
+
+        monkeypatch.setattr(SystemModel, "steps", slow_steps)
+        monkeypatch.setattr(app, "action_help", lambda: order.append("key"))
+        app._background.begin(app._steps)
+        await begun.wait()
+        app.post_message(Key("question_mark", "?"))
+        await asyncio.wait_for(done.wait(), 20)
+        assert order.count("step") == 40
+        assert order.index("key") < 10
+
+    play(prepared(12), scenario, size=(120, 40), ticks=8)

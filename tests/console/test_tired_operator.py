@@ -219,7 +219,10 @@ def test_an_incident_is_muted_and_acknowledged_where_it_is_shown(
         assert [each.who for each in app.health.muted] == ["n2"]
         await pilot.press("1")
         assert any("1 muted" in line for line in read_screen(app))
-        await pilot.press("5", "m")
+        await pilot.press("5")
+        assert "m lift mute" in read_screen(app)[-1]
+        assert "mute 1 h" not in read_screen(app)[-1]
+        await pilot.press("m")
         assert [each.who for each in app.health.open] == ["n2"]
 
     play(system(5, 2), scenario)

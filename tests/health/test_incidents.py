@@ -284,6 +284,21 @@ def test_a_recording_that_is_wound_back_begins_anew() -> None:
     assert (health.open, health.closed) == ([], [])
 
 
+def test_a_recording_that_is_wound_on_keeps_the_incidents_that_were_seen() -> None:
+    """Those that have not begun at the moment that it is wound back to are forgotten."""
+    model = SystemModel()
+    model.apply(Update((ReceivedSnapshot(fake.snapshot(1), START_NS),)), START_NS)
+    health = looked(model, START_NS + 3 * S)
+    (seen,) = health.open
+    for moment_s, closed in ((600, [seen.key]), (0, [])):
+        now_ns = START_NS + moment_s * S
+        update = Update((ReceivedSnapshot(fake.snapshot(1, time_ns=now_ns), now_ns),), restart=True)
+        model.apply(update, now_ns)
+        health.update(now_ns)
+        assert [one.key for one in health.closed] == closed
+        assert health.open == []
+
+
 def many(count: int) -> Any:
     """A lot of nodes that are silent, each of its own."""
     everybody = tuple(fake.fellow(n) for n in range(1, count + 1))

@@ -78,7 +78,7 @@ def test_a_lazy_node_that_has_what_its_readers_want_is_quiet_and_no_copy(phase: 
 
 CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
     "store full": (
-        node(store=StoreStatus("sqlite", "/x", problem="no space left on device")),
+        node(store=StoreStatus("sqlite", "/x", problem="/x/n1.db: no space left on device")),
         "DUL-STORE-FULL",
         "n1",
         "n1 store: no space left on device",
@@ -271,9 +271,9 @@ def test_a_late_heartbeat_is_about_the_fellow_and_part_of_its_loss() -> None:
     assert f"n1 says: {text}" in found[0].signs
 
 
-def test_a_short_stall_is_none_and_a_long_one_is_forgotten_after_a_minute() -> None:
+def test_a_short_stall_is_none_and_a_long_one_is_over_seconds_after_it() -> None:
     text = "This node stood still for {} seconds; the silence of its fellows in that time does not count."
-    for seconds, after_s, count in ((2.5, 1, 0), (4.0, 59, 1), (4.0, 61, 0)):
+    for seconds, after_s, count in ((2.5, 1, 0), (4.0, 4, 1), (4.0, 6, 0)):
         model = SystemModel()
         told = fake.event(1, 1, START_NS, text.format(seconds), event="watch.stalled", level="WARNING")
         now_ns = START_NS + after_s * S

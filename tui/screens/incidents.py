@@ -16,7 +16,7 @@ from tui.screens.base import OpsScreen, set_height
 from tui.screens.table import TableScreen
 from tui.viewmodel import incidents as views
 from tui.viewmodel import panels
-from tui.viewmodel.base import Subject, View, plural
+from tui.viewmodel.base import ConsoleStatus, Subject, View, plural
 from tui.viewmodel.tables import Rows
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
@@ -26,6 +26,7 @@ MUTE_NS: Final = 3_600_000_000_000
 
 KEYS: Final[list[BindingType]] = [
     Binding("m", "mute", "mute 1 h"),
+    Binding("m", "unmute", "lift mute"),
     Binding("a", "acknowledge", "acknowledge", show=False),
 ]
 
@@ -38,16 +39,42 @@ class IncidentKeys(OpsScreen):
         """The incident under the cursor; none where a screen does not say."""
         return None
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_muted = False
+
+    def update(self, view: View, status: ConsoleStatus) -> None:
+        """Show the system, and what the key for mutes does now."""
+        super().update(view, status)
+        self._show_keys()
+
+    @on(Sheet.Moved)
+    def _show_keys(self) -> None:
+        is_muted = self.incident is not None and self.incident.muted_until_ns > 0
+        if is_muted != self._is_muted:
+            self._is_muted = is_muted
+            self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer to mute an incident, or to lift its mute."""
+        if action in ("mute", "unmute"):
+            return self._is_muted is (action == "unmute")
+        return super().check_action(action, parameters)
+
     def action_mute(self) -> None:
-        """Mute the incident for an hour, or lift its mute."""
-        one, health = self.incident, self.console.health
+        """Mute the incident for an hour."""
+        one = self.incident
         if one is None or one.until_ns:
             self.console.say("no open incident here to mute")
-        elif health.unmute(one.code.id, one.who):
-            self.console.say(f"{one.code.id} {one.who} counts again")
         else:
-            health.mute(one.code.id, one.who, MUTE_NS)
+            self.console.health.mute(one.code.id, one.who, MUTE_NS)
             self.console.say(f"{one.code.id} {one.who} is muted for 1 h, or until it gets worse")
+
+    def action_unmute(self) -> None:
+        """Lift the mute of the incident."""
+        one = self.incident
+        if one is not None and self.console.health.unmute(one.code.id, one.who):
+            self.console.say(f"{one.code.id} {one.who} counts again")
 
     def action_acknowledge(self) -> None:
         """Acknowledge the incident."""

@@ -31,6 +31,8 @@ class OverviewScreen(IncidentKeys):
         Binding("f", "faults", "faults only"),
         Binding("z", "fold", "fold healthy nodes", show=False),
         Binding("e", "events", "events", show=False),
+        Binding("tab", "other_table(1)", "focus next", show=False),
+        Binding("shift+tab", "other_table(-1)", "focus previous", show=False),
     ]
     NAME = "overview"
     TITLE_OF_SCREEN = "overview"
@@ -131,6 +133,14 @@ class OverviewScreen(IncidentKeys):
     def _walked(self, event: Sheet.Moved) -> None:
         """Keep the cursor where the user has moved it."""
         self._is_walking = self._is_walking or event.by_hand
+
+    def action_other_table(self, direction: int) -> None:
+        """Give the cursor to the next table, or the one before, and leave it there."""
+        self._is_walking = True
+        if direction > 0:
+            self.focus_next()
+        else:
+            self.focus_previous()
 
     @on(Sheet.Moved, "#matrix")
     def _moved(self) -> None:

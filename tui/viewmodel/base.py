@@ -159,11 +159,6 @@ def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span
     for its master after a restart. What it holds counts against the largest set of the name-space.
     """
     glyphs = view.glyphs
-    running = [
-        progress
-        for named, progress in view.model.progress(node)
-        if named.name == space.name and progress.alignment.direction == "from"
-    ]
     if not space.complete and space.is_at_rest:
         return Span(glyphs.nothing, Tone.DIM), view.model.share_held(node, space.name)
     if not space.master and node.snapshot.state == "COMPLETE":
@@ -173,6 +168,11 @@ def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span
             return Span(glyphs.conflict, Tone.WARN), 1.0
         return Span(" "), 1.0
     held = view.model.share_held(node, space.name)
+    running = [
+        progress
+        for named, progress in view.model.progress(node)
+        if named.name == space.name and progress.alignment.direction == "from"
+    ]
     if running:
         expected = sum(p.alignment.expected for p in running)
         done = sum(p.alignment.samples for p in running) / expected if expected else 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.incidents import Incident
 from ospltool.live.masterships import Mastership
@@ -9,6 +11,7 @@ from ospltool.live.nodes import Node
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
 from tui.viewmodel.base import View, master_mark, name_space_state, node_mark, node_state
+from tui.viewmodel.order import Rank, ranks
 from tui.viewmodel.panels import incident_line
 from tui.viewmodel.tables import Rows
 
@@ -37,7 +40,7 @@ def definition_lines(view: View, name: str) -> list[Line]:
 
 
 def holders(view: View, name: str, width: int) -> Rows[Holder]:
-    """Return the name-space on every node that has it."""
+    """Return the name-space on every node that has it, what is in trouble first."""
     columns = (
         Column("mark", "", 3),
         Column("node", "node", 8, grow=2, most=24),
@@ -58,7 +61,8 @@ def holders(view: View, name: str, width: int) -> Rows[Holder]:
         return dimmed(cell) if node.is_stale(view.now_ns) else cell
 
     kept = []
-    for node in view.model.holders(name):
+    ranked = ranks(view, [one for one in view.health.open if name in one.name_spaces or not one.name_spaces])
+    for node in sorted(view.model.holders(name), key=lambda node: _urgency(view, node, name, ranked)):
         values = {
             "node": node.snapshot.name,
             "role": node.snapshot.role,
@@ -68,6 +72,16 @@ def holders(view: View, name: str, width: int) -> Rows[Holder]:
             kept.append((node.id, (node, node.name_spaces[name])))
     hidden = len(view.model.holders(name)) - len(kept)
     return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden)
+
+
+def _urgency(view: View, node: Node, name: str, ranked: Mapping[str, Rank]) -> Rank:
+    """Return the rank of the node, or what its set asks for where that is more urgent."""
+    space = node.name_spaces[name]
+    sign = name_space_state(view, node, space)[0]
+    own = Rank.WARNING if sign.tone in (Tone.WARN, Tone.FAULT) else Rank.CALM
+    if not space.is_at_rest:
+        own = min(own, Rank.BUSY)
+    return min(own, ranked[node.id] if ranked[node.id] is not Rank.BUSY else Rank.CALM)
 
 
 def _holder_cell(view: View, node: Node, space: NameSpaceView, key: str) -> Cell:

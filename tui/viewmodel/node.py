@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.runtime.monitor import DeliveryView, FellowView, NameSpaceView
 from engine.runtime.past import IN_ORDER
 from ospltool.live.nodes import Node, Presence
-from ospltool.live.series import COUNTERS, Point
+from ospltool.live.series import COUNTERS, RATE_WINDOW_NS, Point
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
 from tui.viewmodel.base import (
@@ -79,6 +79,8 @@ def counters_line(view: View, node: Node) -> Line:
         if rate:
             spans.append(Span(f" {text.count(round(rate))}/s"))
         spans.append(Span(" "))
+    if any(span.text.endswith("/s") for span in spans):
+        spans.append(Span(f" (per second: mean of {RATE_WINDOW_NS // 1_000_000_000} s)", Tone.DIM))
     zeros = len(node.snapshot.counters) - len(counted)
     if zeros:
         spans.append(Span(f" {plural(zeros, 'other')} 0", Tone.DIM))

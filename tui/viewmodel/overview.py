@@ -7,7 +7,7 @@ from typing import Final
 
 from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Node, Presence
-from ospltool.live.series import NodeSeries
+from ospltool.live.series import RATE_WINDOW_NS, NodeSeries
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single, value_of
 from tui.glyphs import Glyphs
@@ -28,6 +28,8 @@ FIELDS: Final = ("node", "role", "host", "state", "ns")
 FOLDED: Final = "folded"
 """The key of the row that stands for the healthy nodes that do not fit."""
 
+MEAN_S: Final = RATE_WINDOW_NS // 1_000_000_000
+"""Seconds over which rates are means."""
 CURVE: Final = 8
 """Cells of the small curves of rate and heartbeat."""
 LEAST_FIGURE: Final = 14
@@ -67,6 +69,8 @@ class Overview:
         self._names = dict(zip((node.id for node in every), shown, strict=True))
 
     def _keeps(self, node: Node) -> bool:
+        if not self._view.filter:
+            return True
         snapshot = node.snapshot
         values = {
             "node": snapshot.name,
@@ -86,7 +90,11 @@ class Overview:
             Column("state", "state", state_width),
             Column("heartbeat", "heard", 6, right=True),
         )
-        with_curves = (*fixed, Column("beats", "heartbeat", CURVE + 1), Column("rate", "rate", CURVE + 10))
+        with_curves = (
+            *fixed,
+            Column("beats", "heartbeat", CURVE + 1),
+            Column("rate", f"rate, {MEAN_S} s mean", CURVE + 10),
+        )
         if self._share(with_curves, width) >= LEAST_FIGURE:
             fixed = with_curves
         cell_width = min(max(self._share(fixed, width), 6), 24)
@@ -133,13 +141,12 @@ class Overview:
     def cell(self, row: int, column: int) -> Cell:
         """Return one cell; dim when the node has not been heard for too long."""
         node = self._nodes[row]
-        stale = node.is_stale(self._view.now_ns)
         if column >= self.fixed:
             name = self.name_spaces[column - self.fixed]
             cell = self._name_space_cell(node, name, self.columns[column].width)
         else:
             cell = self._node_cell(node, self.columns[column].key)
-        return dimmed(cell) if stale else cell
+        return dimmed(cell) if node.is_stale(self._view.now_ns) else cell
 
     def _node_cell(self, node: Node, key: str) -> Cell:
         view = self._view

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from engine.runtime.monitor import DeliveryView, NameSpaceView, NodeEvent
 from engine.tracing.levels import Level
 from ospltool.health.codes import HealthSeverity
-from ospltool.health.health import UNKNOWN, SystemVerdict
+from ospltool.health.health import STARTING, UNKNOWN, SystemVerdict
 from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Node
 from ospltool.live.progress import AlignmentProgress
@@ -95,7 +95,7 @@ def _of_another(view: View, one: Elsewhere) -> Span:
     sign, tone = _verdict_sign(view, one.verdict)
     errors, warnings = one.verdict.errors, one.verdict.warnings
     if one.verdict.worst is None:
-        return Span(f"{one.title}: nobody heard", tone)
+        return Span(f"{one.title}: {'starting' if one.verdict.word == STARTING else 'nobody heard'}", tone)
     return Span(
         f"{sign} {one.title}: {plural(errors, 'error') if errors else plural(warnings, 'warning')}", tone
     )
@@ -183,6 +183,8 @@ def summary(view: View) -> Line:
 
 
 def _verdict_sign(view: View, verdict: SystemVerdict) -> tuple[str, Tone]:
+    if verdict.word == STARTING:
+        return view.glyphs.busy, Tone.STRONG
     if verdict.worst in (None, HealthSeverity.NOTICE):
         return view.glyphs.idle if verdict.word == UNKNOWN else view.glyphs.ok, Tone.DIM
     return severity_sign(view.glyphs, verdict.worst)
@@ -339,7 +341,7 @@ def newest_events(view: View, number: int) -> list[Told]:
         else:
             found.append(Told(event))
     found.reverse()
-    return found
+    return sorted(found, key=lambda one: one.event.time_ns)  # of one that many told, the first time counts
 
 
 def _is_same(later: NodeEvent, event: NodeEvent) -> bool:

@@ -13,6 +13,10 @@ FIELDS = ("node", "kind", "path", "state")
 
 def stores(view: View, width: int) -> Rows[Node]:
     """Return the store of each node."""
+    every = view.model.ordered_nodes()
+    kept = [(node.id, node) for node in every if _keeps(view, node)]
+    longest = max((len(node.snapshot.store.path) for _, node in kept), default=16)
+    has_problem = any(node.snapshot.store.problem or node.snapshot.store.findings for _, node in kept)
     columns = (
         Column("mark", "", 1),
         Column("node", "node", 8, grow=1, most=20),
@@ -24,16 +28,14 @@ def stores(view: View, width: int) -> Rows[Node]:
         Column("queued", "queued", 7, right=True),
         Column("bytes", "payload", 9, right=True),
         Column("disk", "disk", 9, right=True),
-        Column("path", "path", 16, grow=3, most=60),
-        Column("problem", "", 6, grow=4),
+        Column("path", "path", 16, grow=6, most=max(16, min(longest, 60))),
+        *((Column("problem", "", 6, grow=4),) if has_problem else ()),
     )
 
     def render(node: Node, key: str) -> Cell:
         cell = _cell(view, node, key)
         return dimmed(cell) if node.is_stale(view.now_ns) else cell
 
-    every = view.model.ordered_nodes()
-    kept = [(node.id, node) for node in every if _keeps(view, node)]
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
 
 

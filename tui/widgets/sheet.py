@@ -347,17 +347,22 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         if line is not None:
             return Strip(self.segments(fit_line(line, width, glyphs=self.glyphs), overlay), width)
         cursor = self.column if overlay and self._cells else -1
-        segments = self.segments((Span(" "),), overlay)
+        glyphs, segments, spans = self.glyphs, [], [Span(" ")]
         used = 1
         for column in shown:
             definition = self._table.columns[column]
-            line = fit_line(
-                self._table.cell(row, column), definition.width, right=definition.right, glyphs=self.glyphs
+            cell = fit_line(
+                self._table.cell(row, column), definition.width, right=definition.right, glyphs=glyphs
             )
-            segments += self.segments(line, "sheet--cursor" if column == cursor else overlay)
-            segments += self.segments((Span(" " * GAP),), overlay)
+            if column == cursor:
+                segments = [*self.segments(spans, overlay), *self.segments(cell, "sheet--cursor")]
+                spans = []
+            else:
+                spans += cell
+            spans.append(Span(" " * GAP))
             used += definition.width + GAP
-        segments += self.segments((Span(" " * max(0, width - used)),), overlay)
+        spans.append(Span(" " * max(0, width - used)))
+        segments += self.segments(spans, overlay)
         return Strip(segments, max(used, width)).crop(0, width)
 
     def _header(self, shown: list[int]) -> Strip:

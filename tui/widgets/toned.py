@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.cells import Line, Tone
+from tui.cells import Line, Span, Tone
 from tui.glyphs import UNICODE, Glyphs
 
 
@@ -39,9 +40,20 @@ class Toned(Widget):
             self._tone_styles[key] = style
         return style
 
-    def segments(self, line: Line, overlay: str = "") -> list[Segment]:
-        """Return the line as Textual draws it."""
-        return [Segment(span.text, self.style_of(span.tone, overlay)) for span in line]
+    def segments(self, line: Iterable[Span], overlay: str = "") -> list[Segment]:
+        """Return the line as Textual draws it, with neighbours of one tone as one piece."""
+        found: list[Segment] = []
+        text, last = "", None
+        for span in line:
+            if span.tone is last:
+                text += span.text
+                continue
+            if last is not None:
+                found.append(Segment(text, self.style_of(last, overlay)))
+            text, last = span
+        if last is not None:
+            found.append(Segment(text, self.style_of(last, overlay)))
+        return found
 
     def strip(self, line: Line) -> Strip:
         """Return the line as Textual draws it."""

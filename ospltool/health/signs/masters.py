@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.core.election import NOBODY, NOBODY_REMEDY
-from engine.core.name_spaces import MAX_PRIORITY, Alignee
+from engine.core.name_spaces import Alignee
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.scene import Scene
 from ospltool.health.sign import SECOND_NS, Sign, joined
@@ -25,21 +25,22 @@ MOST_PAIRS: Final = 1_000
 """Most pairs of nodes that are examined."""
 
 
-def of_masters(scene: Scene) -> Iterator[Sign]:
-    """Yield the signs about masters and definitions of nodes that are heard."""
-    heard = scene.heard
-    yield from _without(heard)
-    yield from _contested(scene)
-    yield from _mesh(scene)
-    yield from _incompatible(scene)
-    yield from _definitions(heard)
-    yield from _priorities(heard)
+def of_masters(scene: Scene) -> tuple[Iterator[Sign], ...]:
+    """Return the signs about masters and definitions of nodes that are heard, in parts."""
+    return (
+        _without(scene),
+        _contested(scene),
+        _mesh(scene),
+        _incompatible(scene),
+        _definitions(scene.heard),
+        _priorities(scene),
+    )
 
 
-def _without(heard: list[Node]) -> Iterator[Sign]:
+def _without(scene: Scene) -> Iterator[Sign]:
     lacking: dict[tuple[str, str, bool], list[tuple[Node, NameSpaceView]]] = {}
-    for node in heard:
-        for view in node.snapshot.name_spaces:
+    for node in scene.heard:
+        for view in scene.facts(node).unusual.values():
             if view.master:
                 continue
             impossible = view.why == NOBODY
@@ -144,12 +145,13 @@ def _with_learners(nodes: list[Node], name_space: str) -> str:
 
 def _defined_otherwise(heard: list[Node]) -> set[tuple[str, str]]:
     """Return each (name-space, role) that nodes define differently, nearly always none."""
-    first: dict[tuple[str, str], NameSpaceView] = {}
+    roles: dict[str, dict[str, NameSpaceView]] = {}
     found = set()
     for node in heard:
         role = node.snapshot.role
+        first = roles.setdefault(role, {})
         for view in node.snapshot.name_spaces:
-            known = first.setdefault((view.name, role), view)
+            known = first.setdefault(view.name, view)
             if (
                 view.durability != known.durability
                 or view.merges != known.merges
@@ -159,16 +161,11 @@ def _defined_otherwise(heard: list[Node]) -> set[tuple[str, str]]:
     return found
 
 
-def _priorities(heard: list[Node]) -> Iterator[Sign]:
+def _priorities(scene: Scene) -> Iterator[Sign]:
     """Yield signs of masterPriority 255, the legacy rule, beside other values in one role."""
-    legacy = {
-        (view.name, node.snapshot.role)
-        for node in heard
-        for view in node.snapshot.name_spaces
-        if view.master_priority == MAX_PRIORITY and view.aligner
-    }
+    legacy = {(name, node.snapshot.role) for node in scene.heard for name in scene.facts(node).legacy}
     used: dict[tuple[str, str], dict[int, Node]] = {}
-    for node in heard if legacy else ():
+    for node in scene.heard if legacy else ():
         for view in node.snapshot.name_spaces:
             if view.aligner and view.master_priority and (view.name, node.snapshot.role) in legacy:
                 used.setdefault((view.name, node.snapshot.role), {}).setdefault(view.master_priority, node)

@@ -15,6 +15,8 @@ from ospltool.live.remarks import Remark, RemarkSubject
 ABSENT_NS: Final = 4 * SECOND_NS
 """Watching time after which an unheard node is absent: each sends a snapshot every second or two."""
 
+WATCHED_S: Final = (0, 4, 10, 30, 60, 600, 3600)
+
 SLOW_START_NS: Final = 60 * SECOND_NS
 """Longest normal start of a node."""
 
@@ -43,11 +45,18 @@ def _absent(scene: Scene) -> Iterator[Sign]:
     }
     for name, word in absent.items():
         why = word.text if word else ""
-        what = f"{name} is expected and was never heard"
+        what = f"{name} is expected and was not heard{_in(scene.now_ns - model.began_ns)}"
         yield Sign("DUL-NODE-ABSENT", name, what, model.began_ns, why=why, weight=2)
     if len(absent) == len(scene.expected.nodes) > 1:
-        what = f"none of {len(absent)} expected nodes was heard: {joined(list(absent))}"
+        watched = _in(scene.now_ns - model.began_ns)
+        what = f"none of {len(absent)} expected nodes was heard{watched}: {joined(list(absent))}"
         yield Sign("DUL-DOMAIN-LOST", "domain", what, model.began_ns)
+
+
+def _in(watched_ns: int) -> str:
+    """Tell for how long it was watched, in few steps, so that the text seldom changes."""
+    seconds = max(step for step in WATCHED_S if watched_ns >= step * SECOND_NS)
+    return f" in {seconds} s" if seconds < 60 else f" in {seconds // 60} min"
 
 
 def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:

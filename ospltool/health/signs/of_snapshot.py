@@ -22,8 +22,9 @@ def of_store(snapshot: NodeSnapshot) -> Iterator[Sign]:
     if store.problem:
         full = any(word in store.problem.lower() for word in _NO_ROOM)
         code = "DUL-STORE-FULL" if full else "DUL-STORE-FAILED"
-        what = f"{name} store: {store.problem}"
-        yield Sign(code, name, what, 0, me, why=f"{store.path}: {store.problem}", weight=2)
+        place, colon, rest = store.problem.partition(": ")
+        said = rest if colon and place.startswith(store.path) else store.problem
+        yield Sign(code, name, f"{name} store: {said}", 0, me, why=f"{store.path}: {said}", weight=2)
     elif snapshot.counters.get("queued", 0) >= MANY_QUEUED:
         what = f"{snapshot.counters['queued']:,} changes wait for the disk of {name}"
         yield Sign("DUL-STORE-BEHIND", name, what, 0, me, patience_ns=BEHIND_NS)

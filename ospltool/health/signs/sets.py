@@ -21,15 +21,14 @@ WRITING_NS: Final = 10 * SECOND_NS
 """Longest normal time for samples on their way to the disk."""
 
 
-def of_sets(scene: Scene, copies: Iterable[Redundancy]) -> Iterator[Sign]:
-    """Yield the signs about sets; `copies` are those of each name-space."""
-    for one in copies:
-        yield from _copies(scene, one)
-        yield from _parts(scene, one)
-    yield from _conflicts(scene)
-    for node in scene.heard:
-        yield from _different(scene, node)
-        yield from _standing(scene, node)
+def of_sets(scene: Scene, copies: Iterable[Redundancy]) -> tuple[Iterator[Sign], ...]:
+    """Return the signs about sets, in parts; `copies` are those of each name-space."""
+    return (
+        (sign for one in copies for sign in (*_copies(scene, one), *_parts(scene, one))),
+        _conflicts(scene),
+        (sign for node in scene.heard for sign in _different(scene, node)),
+        (sign for node in scene.heard for sign in _standing(scene, node)),
+    )
 
 
 def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
@@ -54,7 +53,7 @@ def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
 
 def _parts(scene: Scene, one: Redundancy) -> Iterator[Sign]:
     """Yield signs of sets that lack samples for good, because Lazy nodes had kept only parts."""
-    views = [(node, view) for node in scene.heard if (view := node.name_spaces.get(one.name)) is not None]
+    views = scene.unusual.get(one.name, ())
     made = tuple(node.id for node, view in views if view.from_parts)
     if made:
         what = f"{one.name}: the set of {joined(scene.names(made))} comes from parts that Lazy nodes had kept"

@@ -1,0 +1,57 @@
+"""Long work in the thread of the console, in steps: between them keys are answered, and pictures drawn."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+STEPS_S: Final = 0.004
+"""Steps are carried out for this long before everything else has a turn."""
+TURN_S: Final = 0.001
+REST_S: Final = 0.05
+"""After a key nothing is done for this long: until then, what it changes is drawn."""
+LONGEST_REST_S: Final = 1.0
+"""Work goes on after this time although keys are typed all the while."""
+
+
+class BackgroundWork:
+    """One piece of work at a time. `work`: the steps that are left of it."""
+
+    def __init__(self) -> None:
+        self.work: Iterator[None] = iter(())
+        self._task: asyncio.Task[None] | None = None
+        self._rests_until_s = 0.0
+
+    def begin(self, work: Callable[[], Iterator[None]]) -> None:
+        """Begin a piece of work; while the one before is not done, go on with that.
+
+        Raises:
+            Exception: that of the piece before, if it has failed.
+        """
+        if self._task is not None:
+            if not self._task.done():
+                return
+            self._task.result()
+        self.work = work()
+        self._task = asyncio.create_task(self._carry_out(self.work))
+
+    def rest(self) -> None:
+        """Let a key, or what the mouse does, come first."""
+        self._rests_until_s = time.monotonic() + REST_S
+
+    def end(self) -> None:
+        """Leave what is not done."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _carry_out(self, work: Iterator[None]) -> None:
+        began_s = turn_s = time.monotonic()
+        for _ in work:
+            if time.monotonic() - turn_s >= STEPS_S:
+                await asyncio.sleep(TURN_S)
+                turn_s = time.monotonic()
+            while (left_s := min(self._rests_until_s, began_s + LONGEST_REST_S) - time.monotonic()) > 0:
+                await asyncio.sleep(left_s)
+                turn_s = time.monotonic()
