@@ -23,6 +23,7 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol.naming import NAMES, SampleName, SampleVerdict, unpack_names
 from engine.runtime.capture import MAX_SAMPLE_BYTES
+from engine.runtime.housekeeping import INFINITE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,6 +124,7 @@ class Storage:
 
     def __init__(self, runtime: Runtime, *, has_disk: bool = True) -> None:
         self._runtime = runtime
+        self._began_ns = runtime.shared.clock.wall_ns()
         self._has_disk = has_disk
         self._tallies: dict[bytes, _Tally] = {}
         self._refused: dict[bytes, None] = {}
@@ -336,9 +338,20 @@ class Storage:
         return ""
 
     def forgotten_ns(self, places: Sequence[_Place]) -> int:
-        """Return the latest source time of a purged instance of these groups; 0 if there is none."""
-        forgotten = self._runtime.housekeeping.forgotten_ns
-        return max((forgotten.get(group, 0) for place in places for group, _, _ in place.groups), default=0)
+        """Return the source time up to which samples of these groups may have been here and been purged.
+
+        That is the latest one of a purged instance, and the start of this run, of whose time before the node
+        knows nothing; 0 if instances of the groups are never purged.
+        """
+        known = self._runtime.housekeeping.forgotten_ns
+        descriptions = self._runtime.descriptions
+        times = [
+            max(known.get(group, 0), self._began_ns)
+            for place in places
+            for group, _, _ in place.groups
+            if group in descriptions and descriptions[group].qos.cleanup_delay_ns != INFINITE
+        ]
+        return max(times, default=0)
 
     # The parts.
 

@@ -87,14 +87,16 @@ class RollUp:
 
 
 class Pending(NamedTuple):
-    """Groups to which durable writers of clients may still hand over samples (`engine.runtime.pending`)."""
+    """What a durable writer of a client may still hand over (`engine.runtime.pending`)."""
 
-    partition: str
-    """Name of a partition, or an expression."""
+    writer: str
+    """Its identity; `*` for many writers together."""
     topic: str
-    """Name of a topic, or an expression."""
+    """Name of its topic, or an expression."""
+    partitions: tuple[str, ...]
+    """Names of its partitions, or expressions."""
     since_ns: int
-    """Source time of the earliest sample that may come, nanoseconds since 1970 UTC."""
+    """Source time of the earliest sample that may come, nanoseconds since 1970 UTC; 2^63 if none will."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

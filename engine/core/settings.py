@@ -44,6 +44,7 @@ class PendingWriter:
         partitions: names of its partitions.
         since_ns: source time of the earliest sample that it may hand over, nanoseconds since 1970 UTC.
         wait_s: seconds for which it is waited for after it was last heard.
+        silent_s: seconds for which it had been silent when this was stored.
     """
 
     id: str
@@ -51,6 +52,7 @@ class PendingWriter:
     partitions: tuple[str, ...]
     since_ns: int
     wait_s: float
+    silent_s: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ _MAX_SET_ASIDE: Final = 100
 """Limit for damaged files that are kept under another name; then opening fails."""
 
 
-def open_database(path: Path, findings: list[str]) -> schema.Connection:
+def open_database(path: Path, findings: list[str]) -> sqlite3.Connection:
     """Connect; put aside a file that is not a readable database, because a fellow has the data."""
     try:
         return _probe(path)
@@ -31,7 +31,7 @@ def open_database(path: Path, findings: list[str]) -> schema.Connection:
         return _probe(path)
 
 
-def _probe(path: Path) -> schema.Connection:
+def _probe(path: Path) -> sqlite3.Connection:
     connection = None
     try:
         connection = schema.connect(path)

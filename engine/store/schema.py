@@ -69,34 +69,7 @@ SMALL_TABLES: Final = ("node", "set_version", "type_description", "sample_group"
 """All tables but the samples': cheap to check at every unclean start."""
 
 
-class Connection(sqlite3.Connection):
-    """A connection that notices that its file was removed or replaced."""
-
-    _opened: tuple[int, int] | None = None
-
-    def opened(self, path: Path) -> None:
-        """Note the file; call it once SQLite has opened it."""
-        self._opened = _identity(path)
-
-    def check_in_place(self, path: Path) -> None:
-        """Raise if other processes could not find the file that is written.
-
-        Raises:
-            StoreDamaged: it was removed, or another one is in its place.
-        """
-        if self._opened is not None and _identity(path) != self._opened:
-            raise StoreDamaged(f"{path}: the file was removed or replaced while it was in use")
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def connect(path: Path) -> Connection:
+def connect(path: Path) -> sqlite3.Connection:
     """Open for writing with the settings of a store. Only its owner can read a new file.
 
     Raises:
@@ -105,7 +78,7 @@ def connect(path: Path) -> Connection:
     """
     with contextlib.suppress(OSError):  # it exists, or SQLite reports the error; the logs get its mode
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MS / 1000, factory=Connection)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MS / 1000)
     try:
         _check_functions(connection, path)
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
@@ -115,7 +88,6 @@ def connect(path: Path) -> Connection:
         connection.execute(f"PRAGMA journal_size_limit = {CHECKPOINT_PAGES * PAGE_BYTES}")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute("PRAGMA trusted_schema = OFF")
-        connection.opened(path)
     except BaseException:
         connection.close()
         raise
@@ -203,6 +175,8 @@ def _check_functions(connection: sqlite3.Connection, path: Path) -> None:
 
 def typed(error: sqlite3.Error, path: Path) -> StoreError | None:
     """Return the store error for an SQLite error; None for a bug in ospltool."""
+    if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
+        return StoreFailed(f"{path}: it could not be opened again")
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF
     may_be_full = primary in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)

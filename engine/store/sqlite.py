@@ -27,7 +27,7 @@ from engine.store.catalog import (
 )
 from engine.store.changes import FillingSet, Net, NewSamples, net_changes
 from engine.store.database import check_structure, lost_tail, open_database, put_aside
-from engine.store.files import DATABASE, LEDGER, LOCK, CommitCounter, Lock, StoreProgress
+from engine.store.files import DATABASE, StoreProgress
 from engine.store.interface import (
     NO_MARKS,
     OpenReport,
@@ -37,9 +37,9 @@ from engine.store.interface import (
     StoreError,
     StoreFailed,
     StoreFull,
-    refused,
     unfinished,
 )
+from engine.store.place import StorePlace
 from engine.store.remembered import read_fellows, read_marks, write_fellows, write_marks
 from engine.store.room import has_room_for_copy, room_on_disk
 from engine.store.rows import SampleTable, Unexpected
@@ -83,18 +83,12 @@ class SqliteStore:
             StoreFull: no space to record the opening.
             StoreFailed: the directory cannot be used.
         """
-        try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise refused(directory, error) from error
         self._path = directory / DATABASE
+        self._place = StorePlace(directory, node)
         with contextlib.ExitStack() as undo:
-            lock = Lock(directory / LOCK, node)
-            undo.callback(lock.release)
-            self._ledger = CommitCounter(directory / LEDGER)
-            undo.callback(self._ledger.close)
+            undo.callback(self._place.close)
             findings: list[str] = []
-            record = self._ledger.read()
+            record = self._place.ledger.read()
             self._connection = open_database(self._path, findings)
             undo.callback(lambda: self._connection.close())
             self._commits = 0
@@ -105,6 +99,7 @@ class SqliteStore:
                 aside = self._exchange_file()
                 findings = [f"the store could not be read ({damage}); it was put aside as {aside}"]
                 self._begin_run(record, new_node_id, findings)
+            self._place.opened()
             self._release = undo.pop_all()
         self._open = True
 
@@ -174,7 +169,7 @@ class SqliteStore:
             self._connection.execute("BEGIN IMMEDIATE")
             yield
             self._connection.execute("UPDATE node SET commits = commits + 1")
-            self.check_in_place()
+            self._place.check()
             room = room_on_disk(self._connection, self._path)
             if not room.is_enough:
                 raise StoreFull(f"{self._path}: {room.free_bytes} bytes of space are too few")
@@ -190,13 +185,13 @@ class SqliteStore:
                 raise
             raise known from error
         self._commits += 1
-        self._ledger.write(StoreProgress(self._node_id, self._incarnation, self._commits))
+        self._place.ledger.write(StoreProgress(self._node_id, self._incarnation, self._commits))
         if not room.is_ample:
             self._make_room()
 
     def check_in_place(self) -> None:
-        """Raise `StoreDamaged` if the file was removed or replaced."""
-        self._connection.check_in_place(self._path)
+        """Raise `StoreDamaged` if a file was removed or replaced."""
+        self._place.check()
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -419,6 +414,7 @@ class SqliteStore:
             marks = [(space, key, value) for space, key, value, is_sound in read_marks(db) if is_sound]
             fellows, _ = read_fellows(db)
         lost = {one.name_space for one in self._versions.values() if one.state is SetState.COMPLETE}
+        self._place.renew()
         aside = self._exchange_file()
         self._versions, self._dropped = {}, []
         self._table = SampleTable(self._connection)
@@ -431,6 +427,7 @@ class SqliteStore:
             for space, key, value in [*marks, *((space, MISSING, aside or "the file") for space in lost)]:
                 write_marks(self._connection, space, {key: value})
             write_fellows(self._connection, fellows)
+        self._place.opened()
         return aside
 
     def tidy(self) -> bool:

@@ -214,7 +214,7 @@ class DurableWriter(Generic[_T]):
                     raise self._not_stored()
                 self._changed.wait(left_s)
             since_ns = self._since_ns()
-        self._notice.tell(since_ns)  # the application may end now, without closing this
+        self._notice.tell(since_ns, is_idle=True)  # the application may end now, without closing this
         with self._changed:
             self._tell_deleted()
 
@@ -374,7 +374,7 @@ class DurableWriter(Generic[_T]):
                         break
                     since_ns = self._since_ns()
                 if self._notice.is_due:
-                    self._notice.tell(since_ns)
+                    self._notice.tell(since_ns, is_idle=not entries)
                 if entries and not self._round(entries):
                     with self._changed:
                         if not self._is_closing:
@@ -388,7 +388,8 @@ class DurableWriter(Generic[_T]):
 
     def _since_ns(self) -> int:
         """Return the source time of the earliest sample that is pending, or will be."""
-        return self._ledger.earliest_ns or time.time_ns()
+        now_ns = time.time_ns()  # what is written next may be older than a pending sample of a later time
+        return min(self._ledger.earliest_ns or now_ns, now_ns)
 
     def _round(self, entries: Sequence[PendingSample]) -> bool:
         """Ask about the oldest samples and hand over missing ones; return whether that had any effect."""

@@ -75,7 +75,7 @@ class Journal:
     Attributes:
         found: contents when it was opened.
         size: size of the file in bytes.
-        identity: names this journal to nodes, in every run.
+        identity: names its pending samples to nodes, in every run until there are none.
 
     Raises:
         JournalInUse: another writer has it open.
@@ -190,7 +190,8 @@ class Journal:
             raise JournalMismatch(f"{self.path} is not a journal")
         if content and not read.records:
             raise JournalMismatch(f"{self.path} is not a journal: it has no readable record")
-        self.identity = read.identity or self.identity
+        if read.samples and read.identity:
+            self.identity = read.identity
         if read.owner and read.owner != self._owner:
             raise JournalMismatch(f"journal {self.path} belongs to {json.dumps(read.owner)}")
         copy = None

@@ -87,7 +87,7 @@ class PendingQueue:
         """Earliest source time of a pending sample, nanoseconds since 1970 UTC; None without one."""
         if self._is_ordered:
             return next((entry.sample.source_time_ns for entry in self._entries.values()), None)
-        return min(entry.sample.source_time_ns for entry in self._entries.values())
+        return min((entry.sample.source_time_ns for entry in self._entries.values()), default=None)
 
     def has_room(self, size: int) -> bool:
         """Return whether a sample of a size may be added; a single one always may."""

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from ospltool.client.session import Session
 
-PERIOD_S: Final = 1.0
+PENDING_S: Final = 1.0
+"""Seconds between two notices while something is pending."""
+IDLE_S: Final = 5.0
+"""Seconds between two notices while nothing is."""
 JOURNAL_WAIT_S: Final = 86_400.0
 """Seconds for which nodes wait for a silent writer that has a journal."""
 MEMORY_WAIT_S: Final = 600.0
@@ -53,18 +56,19 @@ class PendingNotice:
         """Whether to tell again: some time has passed, or there is a new node."""
         return self.left_s <= 0 or not self._session.state_services() <= self._told
 
-    def tell(self, since_ns: int | None) -> None:
+    def tell(self, since_ns: int | None, *, is_idle: bool = False) -> None:
         """Tell the nodes.
 
         Args:
             since_ns: source time of the earliest sample that may be handed over, nanoseconds since 1970 UTC;
                 None if there will be no more.
+            is_idle: nothing is pending now.
         """
         values = {"pending": {**self._values, "since_ns": since_ns}}
         with self._session.lock, contextlib.suppress(DdsTimeout):  # a service that accepts nothing vanishes
             self._session.check()
             self._told = self._session.state_services()
-            self._due_s = time.monotonic() + PERIOD_S
+            self._due_s = time.monotonic() + (IDLE_S if is_idle else PENDING_S)
             make = state_request(self._topic, self._partitions, values=values)
             self._session.forget(self._session.ask(make))
 

@@ -49,10 +49,16 @@ def wait_until_forgotten(lab: ClientLab, *names: str, prefix: Sequence[str] = ()
 
 def check_none_alive(lab: ClientLab, prefix: Sequence[str] = ()) -> None:
     """A late reader finds no instance alive."""
+    assert alive(lab, prefix) == 0
+
+
+def alive(lab: ClientLab, prefix: Sequence[str] = ()) -> int:
+    """How many instances a late reader finds alive, or without writers."""
+    before = len(lab.deliveries())
     reader = lab.reader(prefix=prefix, **AT_ONCE)
-    lab.wait_delivered()
+    lab.wait_delivered(before + 1)
     states = reader.tally()["states"]
-    assert states.get("alive", 0) == states.get("no writers", 0) == 0, states
+    return int(states.get("alive", 0) + states.get("no writers", 0))
 
 
 def forgets(lab: ClientLab, *names: str) -> int:
@@ -115,5 +121,27 @@ def test_confirmed_and_forgotten_is_not_called_never_arrived(lab: ClientLab) -> 
     done(writer, matched=1, write=[0, COUNT], dispose=[0, COUNT], unregister=[0, COUNT])
     assert done(writer, flush=20) == {}
     lab.seen.wait_for("they are forgotten", lambda: forgets(lab, "n1") == COUNT)
-    said = done(writer, ask=0, timeout=1)
-    assert [each[1] for each in said["missing"]] == ["CANNOT_TELL"], said
+    for restarts in (False, True):
+        if restarts:
+            lab.kill("n1")
+            lab.start("n1")
+            lab.seen.wait_for("n1 is complete again", lambda: lab.seen.are_complete("n1"))
+        said = done(writer, ask=0, timeout=1)
+        assert [each[1] for each in said["missing"]] == ["CANNOT_TELL"], said
+
+
+def test_a_pending_sample_of_the_future_does_not_end_the_wait_for_those_of_now(
+    lab: ClientLab, tmp_path: Path
+) -> None:
+    names = lab.start_two()
+    journal = str(tmp_path / "journal")
+    first = lab.client_program("keeper", nodes=3, journal=journal, **AT_ONCE)
+    done(first, matched=2, write=[100, 1], age_s=-3600)
+    done(first, write=[0, COUNT])
+    lab.seen.wait_for("they are stored", lambda: all(lab.seen.stored(name) > COUNT for name in names))
+    first.kill()
+    dispose(lab)
+    wait_until_forgotten(lab, *names)
+    again = lab.client_program("keeper", nodes=2, journal=journal, **AT_ONCE)
+    assert done(again, matched=2, flush=30) == {}
+    assert alive(lab) == 1, "that of the future"

@@ -156,4 +156,10 @@ def test_what_others_dispose_during_a_cut_does_not_come_back(hosts: Hosts, hears
         hosts.network.reunite(NODES[name], WRITER)
     done(keeper, matched=len(hears))
     assert done(keeper, flush=30) == {}
+    everything = 4 * COUNT  # two writes, the dispose and the unregister of each instance
+
+    def is_everywhere() -> bool:
+        return {hosts.seen.samples(name) for name in NODES} in ({everything}, {0})
+
+    hosts.seen.wait_for("both have it, or have forgotten it", is_everywhere)
     check_none_alive(hosts, prefix=hosts.prefixes["n1"])

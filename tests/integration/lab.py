@@ -122,12 +122,16 @@ class Lab:
         assert isinstance(shown, dict)
         return shown
 
+    def deliveries(self) -> list[str]:
+        """The states of the deliveries of history that nodes show."""
+        shown = [self.seen.node(name) for name in self._processes]
+        return [view.state for node in shown if node is not None for view in node.deliveries]
+
     def wait_delivered(self, count: int = 1) -> None:
         """Until nodes show so many deliveries of history, all of them at their end."""
 
         def ended() -> bool:
-            shown = [self.seen.node(name) for name in self._processes]
-            states = [view.state for node in shown if node is not None for view in node.deliveries]
+            states = self.deliveries()
             return len(states) >= count and "running" not in states
 
         self.seen.wait_for(f"{count} deliveries have ended", ended)

@@ -229,7 +229,7 @@ def test_what_was_stored_before_the_disk_was_full_survives_a_kill(
 # A store that is taken away.
 
 
-@pytest.mark.parametrize("taken", ["the file", "all files", "replaced"])
+@pytest.mark.parametrize("taken", ["the file", "the log", "all files", "replaced", "the directory", "moved"])
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
 def test_a_store_that_is_taken_away_under_a_node_is_noticed_and_written_again(
     lab: Lab, taken: str, *, busy: bool
@@ -244,6 +244,12 @@ def test_a_store_that_is_taken_away_under_a_node_is_noticed_and_written_again(
             one.unlink()
     elif taken == "the file":
         file.unlink()
+    elif taken == "the log":
+        (store / "store.sqlite-wal").unlink()
+    elif taken == "the directory":
+        shutil.rmtree(store)
+    elif taken == "moved":
+        store.rename(lab.home("n1") / "moved")
     else:
         copy = store / "copy"
         shutil.copy(file, copy)
@@ -256,6 +262,8 @@ def test_a_store_that_is_taken_away_under_a_node_is_noticed_and_written_again(
     trace = lab.home("n1") / "trace.log"
     lab.seen.wait_for("it is told", lambda: said in trace.read_text(encoding="utf-8"))
     lab.seen.wait_for("all is stored again", lambda: file.exists() and len(disk_digests(lab, "n1")) == count)
+    second = lab.launch("n1")
+    assert second.wait(20) not in (0, None), "a second node finds the store in use"
     lab.kill("n1")
     assert len(disk_digests(lab, "n1")) == count
 

@@ -14,13 +14,13 @@ FORGETS_S = 60.0
 """Longer than a system needs to forget an instance."""
 
 
-def pending(scenario: Scenario, name: str) -> None:
+def pending(scenario: Scenario, name: str, wait_s: float = WAIT_S) -> None:
     """A node hears from the durable writer "7f" that it may hand over samples from now on."""
     runtime = scenario.node(name).runtime
     assert runtime is not None
     group = next(iter(runtime.descriptions))
     since_ns = runtime.shared.clock.wall_ns()
-    runtime.pending.heard(PendingWriter("7f", group.topic, (group.partition,), since_ns, WAIT_S))
+    runtime.pending.heard(PendingWriter("7f", group.topic, (group.partition,), since_ns, wait_s))
 
 
 def ended(scenario: Scenario, name: str) -> None:
@@ -30,14 +30,14 @@ def ended(scenario: Scenario, name: str) -> None:
     runtime.pending.ended("7f")
 
 
-def disposed(hears: str) -> Scenario:
+def disposed(hears: str, wait_s: float = WAIT_S) -> Scenario:
     """1 is disposed before the durable writer is heard, 2 after that; 3 stays, and its writer ends."""
     scenario = started(Scenario(node("a", priority=200), node("b"), node("c")))
     scenario.write("a", 1, 2, 3)
     scenario.settle()
     scenario.dispose("a", 1)
     scenario.run(1.0)
-    pending(scenario, hears)
+    pending(scenario, hears, wait_s)
     scenario.run(1.0)
     scenario.dispose("a", 2)
     scenario.end_writer("a")
@@ -89,3 +89,39 @@ def test_a_silent_writer_is_waited_for_as_long_as_it_said() -> None:
     check_known(scenario, 3)
     for event in ("pending.silent", "pending.given-up"):
         assert [each["writer"] for each in scenario.traced(event, "b")] == ["7f"]
+
+
+def test_who_is_away_when_the_writer_ends_hears_of_it_later() -> None:
+    scenario = disposed("b")
+    pending(scenario, "c")
+    scenario.stop("c")
+    ended(scenario, "b")
+    scenario.start("c")
+    scenario.settle()
+    scenario.dispose("a", 2)
+    scenario.end_writer("a")
+    scenario.run(FORGETS_S)
+    check_known(scenario, 3)
+
+
+def test_who_cannot_hear_the_writer_learns_its_time_from_others() -> None:
+    scenario = disposed("b")
+    pending(scenario, "c")
+    scenario.run(1.0)
+    scenario.dispose("a", 3)
+    scenario.end_writer("a")
+    pending(scenario, "b")
+    scenario.run(FORGETS_S)
+    assert [scenario.instances(name) for name in "abc"] == [{}] * 3
+
+
+def test_the_time_of_silence_is_remembered_over_restarts() -> None:
+    scenario = disposed("b", wait_s=1_500.0)
+    for _ in range(2):
+        scenario.run(700.0)
+        scenario.kill("a", "b", "c")
+        scenario.start()
+        scenario.settle()
+    check_known(scenario, 2, 3)
+    scenario.run(400.0)
+    check_known(scenario, 3)
