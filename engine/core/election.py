@@ -44,7 +44,7 @@ class Stand:
     name: str
     """Human name of the node."""
     may_be_master: bool
-    """False for non-aligners and for masterPriority 0."""
+    """False for non-aligners, for masterPriority 0, and for a Lazy node while another may be master."""
     priority: int
     """Its masterPriority, 0 to 255."""
     quality_ns: int
