@@ -5,16 +5,13 @@ All times are processor time. What else the machine does slows the work down, an
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 COUNT_S = 0.01
@@ -69,18 +66,3 @@ def check_ratio(own_s: Callable[[], float], reference_s: Callable[[], float], li
     raise AssertionError(
         f"{own:.3f} s are {own / reference:.2f} times {reference:.3f} s; {limit:g} are allowed"
     )
-
-
-@contextlib.contextmanager
-def small_disk(directory: Path, size: str) -> Iterator[Path]:
-    """A file system that is soon full.
-
-    Mounting needs permission; without it the test is skipped.
-    """
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("mounting a small file system is not permitted here")
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", str(directory)], check=True)

@@ -21,7 +21,7 @@ from ospltool.client import JournalError, JournalInUse, JournalMismatch
 from ospltool.client import journal as journal_module
 from ospltool.client.journal import Journal
 from ospltool.client.ledger import PendingQueue
-from tests.machine import small_disk
+from tests.disks import small_disk
 
 OWNER = {"topic": "Reading", "type": "depot.Reading", "partitions": ["stock"]}
 

@@ -12,12 +12,12 @@ pytest.importorskip("duckdb", reason="the local engine needs the extra `sql`")
 from ospltool.cli import app
 from ospltool.stores.diff.compare import CompareOptions, compare
 from ospltool.stores.diff.report import ReportData, Verdict
-from tests.analytics.test_spark_cluster import SETTINGS, master
+from tests.analytics.test_spark_cluster import SETTINGS, environ, master
 from tests.stores.making import BASE_NS, Held, Message, Version, write_kv, write_kvmt, write_xml
 from tests.stores.own_stores import write_ours
 from tests.stores.test_differences import Content, add, change, dispose, fresh, move, remove, swap, truth
 
-__all__ = ["master"]  # the cluster of the other tests
+__all__ = ["environ", "master"]  # the cluster of the other tests
 
 pytestmark = pytest.mark.timeout(400)  # virtual machines for Java start slowly where others work too
 

@@ -20,7 +20,7 @@ from engine.store.backups import Replaced, replaced
 from engine.store.interface import MAX_BACKUPS, DamageLog, GroupChange, SetState
 from engine.store.memory import Medium, MemoryStore
 from engine.store.sqlite import SqliteStore
-from tests.machine import small_disk
+from tests.disks import small_disk
 from tests.unit.store.making import description, sample, samples
 
 if TYPE_CHECKING:
