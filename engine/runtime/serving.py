@@ -70,12 +70,12 @@ class Serving:
         """Deliver samples again that were captured during a delivery."""
         for reader, tail in self.tails.take_sets(now):
             self._shared.counters["not_given"] += max(0, tail.count - MAX_TAIL)
-            self._give(reader, tail.samples)
+            self._give(reader, tail.after(0))
         for tail in self.tails.take_returns(now):
             self._shared.counters["not_given"] += max(0, tail.count - MAX_TAIL)
-            for state in self._shared.core.name_spaces if tail.samples else ():
+            for state in self._shared.core.name_spaces if tail.noted else ():
                 for reader in self._shared.core.in_charge_of(state.name):
-                    self._give(reader, tail.samples)
+                    self._give(reader, self.tails.lacking(reader, tail))
         for reader, samples in self.tails.take_passed(now):
             self._give(reader, samples)
 

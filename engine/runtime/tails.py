@@ -55,14 +55,22 @@ class Tail:
     """Samples captured since a reader's set was taken, or since a writer is back."""
 
     until_s: float
-    samples: Difference = dataclasses.field(default_factory=dict)
     count: int = 0
+    noted: list[tuple[int, Group, Sample]] = dataclasses.field(default_factory=list)
 
-    def add(self, group: Group, sample: Sample) -> None:
-        """Add a sample; beyond `MAX_TAIL` only count it."""
+    def add(self, number: int, group: Group, sample: Sample) -> None:
+        """Add a sample, by its number; beyond `MAX_TAIL` only count it."""
         self.count += 1
         if self.count <= MAX_TAIL:
-            self.samples.setdefault(group, []).append(sample)
+            self.noted.append((number, group, sample))
+
+    def after(self, number: int) -> Difference:
+        """Return the samples with higher numbers."""
+        samples: Difference = {}
+        for at, group, sample in self.noted:
+            if at > number:
+                samples.setdefault(group, []).append(sample)
+        return samples
 
 
 @dataclasses.dataclass(slots=True)
@@ -107,6 +115,10 @@ class Tails:
         self._missed: dict[bytes, Tail] = {}
         self._returns: dict[bytes, Tail] = {}
         self._passed: dict[ReaderKey, _Passed] = {}
+        self._number = 0
+        """Samples noted so far."""
+        self._has: dict[ReaderKey, int] = {}
+        """Number of the last sample that readers have, with all before it, from their set and its tail."""
 
     def __bool__(self) -> bool:
         return bool(self._sets or self._returns or self._passed)
@@ -121,6 +133,7 @@ class Tails:
     def set_taken(self, reader: ReaderKey, now: float) -> None:
         """Begin the tail of a set that was taken for a reader."""
         self._sets[reader] = Tail(now + TAIL_S)
+        self._has[reader] = self._number
 
     def lost(self, writer: bytes, now: float) -> None:
         """Note a lost writer: samples of it from now on mean that it is back.
@@ -145,8 +158,7 @@ class Tails:
         """Queue a tail of a writer, after the one that waits already."""
         if (former := self._returns.get(writer)) is not None:
             former.count += tail.count
-            for group, samples in tail.samples.items():
-                former.samples.setdefault(group, []).extend(samples)
+            former.noted.extend(tail.noted)
             return former
         self._returns[writer] = tail
         return tail
@@ -158,8 +170,9 @@ class Tails:
         """
         self._missed = {writer: tail for writer, tail in self._missed.items() if now < tail.until_s}
         for sample in samples:
+            self._number += 1
             if sample.writer in self._missed or len(self._missed) < MAX_LOST:
-                self._missed.setdefault(sample.writer, Tail(now + MISSED_S)).add(group, sample)
+                self._missed.setdefault(sample.writer, Tail(now + MISSED_S)).add(self._number, group, sample)
 
     def wants(self, writer: bytes) -> bool:
         """Whether `captured` needs the samples of a writer."""
@@ -193,27 +206,36 @@ class Tails:
         """Forget a reader."""
         self._sets.pop(reader, None)
         self._passed.pop(reader, None)
+        self._has.pop(reader, None)
 
     def captured(self, group: Group, sample: Sample) -> None:
         """Take a captured sample."""
+        self._number += 1
         self._missed.pop(sample.writer, None)
         for reader, tail in self._sets.items():
             if is_given(group, reader.topic, reader.partitions):
-                tail.add(group, sample)
+                tail.add(self._number, group, sample)
         if (tail_of := self._lost.get(sample.writer) or self._returns.get(sample.writer)) is not None:
-            tail_of.add(group, sample)
+            tail_of.add(self._number, group, sample)
         for passed in self._passed.values():
             passed.add(group, sample)
 
     def take_sets(self, now: float) -> Iterator[tuple[ReaderKey, Tail]]:
         """Take the tails that are due for readers whose set was taken."""
         for reader in [reader for reader, tail in self._sets.items() if now >= tail.until_s]:
-            yield reader, self._sets.pop(reader)
+            tail = self._sets.pop(reader)
+            if tail.count <= MAX_TAIL:
+                self._has[reader] = self._number
+            yield reader, tail
 
     def take_returns(self, now: float) -> Iterator[Tail]:
-        """Take the tails that are due of writers that are back."""
+        """Take the tails that are due of writers that are back; readers get what they are `lacking`."""
         for writer in [writer for writer, tail in self._returns.items() if now >= tail.until_s]:
             yield self._returns.pop(writer)
+
+    def lacking(self, reader: ReaderKey, tail: Tail) -> Difference:
+        """Return the samples of a tail that a reader has neither from its set nor from that set's tail."""
+        return tail.after(self._has.get(reader, 0))
 
     def take_passed(self, now: float) -> Iterator[tuple[ReaderKey, Difference]]:
         """Take samples that readers may have seen before older ones; call it when nothing waits."""

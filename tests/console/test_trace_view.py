@@ -37,7 +37,8 @@ def test_a_line_in_full_says_what_it_means() -> None:
     event = told(1, "compatibility.approved", fellow="n2")
     lines = text_of(trace.row_lines(view, trace.row_of_event(event), 100))
     assert lines[1] == " Communication with fellow n2 approved."
-    assert lines[2] == " compatibility.approved: No name-space of the fellow conflicts with those of this node."
+    text = "No name-space of the fellow conflicts with those of this node."
+    assert lines[2] == f" compatibility.approved: {text}"
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,13 @@ def readers_in_turn(options: dict[str, Any]) -> None:
     waitset = WaitSet(participant)
     ends: dict[int, tuple[Any, Any]] = {}
     tallies: list[collections.Counter[tuple[int, int]]] = []
+
+    def take() -> None:
+        for number, (one, _) in ends.items():
+            for sample in one.take(5000):
+                if sample.sample_info.valid_data:
+                    tallies[number][sample.number, sample.sample_info.source_timestamp] += 1
+
     say(ready=True)
     for command in commands():
         if "make" in command:
@@ -160,10 +167,8 @@ def readers_in_turn(options: dict[str, Any]) -> None:
             say(closed=True)
         else:
             which, count = command["want"]
+            take()
             while len(tallies[which]) < count:
                 waitset.wait(1_000_000_000)
-                for number, (one, _) in ends.items():
-                    for sample in one.take(5000):
-                        if sample.sample_info.valid_data:
-                            tallies[number][sample.number, sample.sample_info.source_timestamp] += 1
+                take()
             say(has=[len(tallies[which]), sum(tallies[which].values()) - len(tallies[which])])

@@ -1,12 +1,14 @@
-"""What a node missed, and has from another one before it knows that the writer is lost."""
+"""What readers get of writers that were cut off: what their node missed, and nothing twice."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from engine.runtime.tails import RETURN_S
 from tests.integration.configurations import Settings
 from tests.integration.hosts import hosts_lab
 
@@ -59,3 +61,59 @@ def test_readers_get_what_was_written_before_their_node_knew_of_the_cut(tmp_path
         missed = write()
         view.wait_for("n1 has from n2 what it missed", lambda: have(2 * COUNT), LEASE_S)
         wait([*written, *missed])
+
+
+def test_a_reader_that_comes_after_a_return_gets_each_sample_once(tmp_path: Path) -> None:
+    """An earlier reader may not have been found by the returned writer yet: it gets those samples again."""
+    order: dict[str, Any] = {"by_source": False, "depth": 0}
+    with hosts_lab(tmp_path, "ab", multicast="true") as hosts:
+        lab = hosts.lab
+        for name in hosts.names:
+            lab.configure(name, Settings())
+        view = hosts.start_seen(*hosts.names)
+        prefix = lab.prefixes["n1"]
+        early = lab.program("timelines", prefix=prefix, readers=[{"topic": "Reading", **order}])
+        late = lab.program("readers_in_turn", prefix=prefix, **order)
+        for reader in (early, late):
+            reader.answer("ready")
+
+        def is_alive() -> bool:
+            early.tell(look=True)
+            return bool(early.answer("timelines")["Reading"]["0"]["state"] == "A")
+
+        def has() -> list[int]:
+            late.tell(want=[0, count])
+            found: list[int] = late.answer("has")
+            return found
+
+        writer = hosts.writer("n2", readers=3, steps=[{"count": COUNT, "time": time.time_ns()}], **order)
+        view.wait_for("n1 has the first samples", lambda: view.samples("n1") == COUNT)
+        hosts.network.cut("b")
+        view.wait_for("the writer is lost", lambda: not is_alive())
+        hosts.network.heal("b")
+        count = COUNT
+
+        def write() -> None:
+            nonlocal count
+            writer.tell(steps=[{"count": 1, "time": time.time_ns()}])
+            writer.answer("done")
+            count += 1
+
+        while not is_alive():
+            write()
+        since = time.monotonic()
+        while time.monotonic() < since + RETURN_S / 2:
+            write()
+        view.wait_for("n1 has all", lambda: view.samples("n1") == count)
+        late.tell(make=True)
+        late.answer("made")
+        assert has() == [count, 0]
+
+        def is_given_again() -> bool:
+            events = [one["event"] for one in lab.trace("n1", "deliver.started", "deliver.finished")]
+            is_over = events.count("deliver.started") == events.count("deliver.finished")
+            node = view.node("n1")
+            return is_over and node is not None and node.counters["repeated"] > 0
+
+        view.wait_for("the earlier reader is given them again", is_given_again)
+        assert has() == [count, 0]

@@ -127,8 +127,29 @@ def test_what_comes_of_a_lost_writer_before_it_is_found_belongs_to_its_return() 
     tails.returned(b"w" * 16, 1.0)
     told(tails, "aS2")
     (tail,) = tails.take_returns(1.0 + RETURN_S)
-    assert tail.samples == {GROUP: [sample("aS1"), sample("aS2")]}
+    assert tail.after(0) == {GROUP: [sample("aS1"), sample("aS2")]}
     assert not tails.wants(b"w" * 16)
+
+
+def test_a_reader_gets_of_a_return_only_what_came_after_its_set_and_the_tail_of_that() -> None:
+    later = READER._replace(participant="02" * 16)
+    tails = Tails()
+    tails.lost(b"w" * 16, 0.0)
+    told(tails, "aS1")
+    tails.missed(GROUP, [sample("bS2")._replace(writer=b"v" * 16)], 1.0)
+    tails.lost(b"v" * 16, 1.0)
+    tails.returned(b"w" * 16, 1.0)
+    tails.set_taken(READER, 1.0)
+    told(tails, "aS3")
+    assert [tail.count for _, tail in tails.take_sets(1.0 + TAIL_S)] == [1]
+    told(tails, "aS4")
+    tails.set_taken(later, 2.0)
+    (missed,) = tails.take_returns(2.0)
+    assert [tails.lacking(reader, missed) for reader in (READER, later)] == [{}, {}]
+    wanted = [{GROUP: [sample("aS4")]}, {}, {GROUP: [sample("aS1"), sample("aS3"), sample("aS4")]}]
+    early = READER._replace(participant="03" * 16)
+    (tail,) = tails.take_returns(1.0 + RETURN_S)
+    assert [tails.lacking(reader, tail) for reader in (READER, later, early)] == wanted
 
 
 def test_what_came_of_a_writer_that_is_lost_again_is_due_at_once() -> None:
@@ -137,7 +158,7 @@ def test_what_came_of_a_writer_that_is_lost_again_is_due_at_once() -> None:
     tails.returned(b"w" * 16, 1.0)
     told(tails, "aS1")
     tails.lost(b"w" * 16, 0.0)
-    assert [tail.samples for tail in tails.take_returns(1.1)] == [{GROUP: [sample("aS1")]}]
+    assert [tail.after(0) for tail in tails.take_returns(1.1)] == [{GROUP: [sample("aS1")]}]
 
 
 def test_nothing_is_forgotten_of_a_writer_that_is_lost_and_back_between_two_looks() -> None:
@@ -151,7 +172,7 @@ def test_nothing_is_forgotten_of_a_writer_that_is_lost_and_back_between_two_look
     told(tails, "aS3")
     assert list(tails.take_returns(1.0 + RETURN_S)) == []
     (tail,) = tails.take_returns(1.5 + RETURN_S)
-    assert tail.samples == {GROUP: [sample("aS1"), sample("aS2"), sample("aS3")]}
+    assert tail.after(0) == {GROUP: [sample("aS1"), sample("aS2"), sample("aS3")]}
     assert tail.count == 3
 
 
@@ -176,7 +197,7 @@ def test_what_a_node_missed_is_given_where_its_writer_turns_out_to_be_lost(
     assert tails.wants(b"w" * 16)
     told(tails, heard)
     tails.lost(b"w" * 16, lost_s)
-    found = [one for tail in tails.take_returns(lost_s) for one in tail.samples[GROUP]]
+    found = [one for tail in tails.take_returns(lost_s) for one in tail.after(0)[GROUP]]
     assert found == [sample(word) for word in given.split()]
     tails.returned(b"w" * 16, lost_s)
     assert [tail.count for tail in tails.take_returns(math.inf)] == [0], "and once"
