@@ -6,12 +6,13 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.foreign import ForeignServices
-from engine.capture.unkept import UnkeptWriters, Why, untyped
+from engine.capture.unkept import UnkeptWriters, Why
 from engine.core.name_spaces import Group
 from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription
 from engine.dds.channel import PeerAttached, PeerDetached
 from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen, host_of
 from engine.dds.participant import TagRole
+from engine.dds.untyped import is_keyless, untyped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -235,8 +236,7 @@ class Neighbourhood:
         if not endpoint.is_writer:
             self._reader_seen(endpoint, participant, found)
         elif endpoint.type is None:
-            self.routes[endpoint.guid] = ()
-            self._not_kept(endpoint, untyped(endpoint), found)
+            self._untyped_seen(endpoint, found)
         elif endpoint.type in self._types:
             self._writer_seen(endpoint, self._types[endpoint.type], found)
         else:
@@ -245,6 +245,15 @@ class Neighbourhood:
             self.unkept.add(endpoint, Why.TYPE_AWAITED)
             if len(waiting) == 1:
                 found.unresolved.append(endpoint)
+
+    def _untyped_seen(self, endpoint: EndpointSeen, found: DiscoveryChanges) -> None:
+        """Take in a writer without type information; only without a key can it be kept."""
+        if not is_keyless(endpoint.guid):
+            self.routes[endpoint.guid] = ()
+            self._not_kept(endpoint, Why.UNTYPED_KEYED, found)
+            return
+        typed = (each for each in self._types.values() if each.name == endpoint.type_name and not each.keyed)
+        self._writer_seen(endpoint, next(typed, None) or untyped(endpoint.type_name), found)
 
     def _not_kept(self, endpoint: EndpointSeen, why: Why, found: DiscoveryChanges, detail: str = "") -> None:
         unkept = self.unkept.add(endpoint, why, detail)

@@ -18,15 +18,12 @@ if TYPE_CHECKING:
 
 MAX_UNKEPT: Final = 10_000
 """Limit for remembered writers; beyond it the oldest are forgotten."""
-_KEYLESS: Final = 0x03
-"""Kind of a writer without key, the last byte of its GUID (DDSI 2.3, 9.3.1.2)."""
 
 
 class Why(enum.StrEnum):
     """Reason why the data of a durable writer is not kept."""
 
     UNTYPED_KEYED = "untyped-keyed"
-    UNTYPED_KEYLESS = "untyped-keyless"
     TYPE_AWAITED = "type-awaited"
     TYPE_UNKNOWN = "type-unknown"
     QOS = "qos"
@@ -34,7 +31,6 @@ class Why(enum.StrEnum):
 
 EXPLANATIONS: Final = {
     Why.UNTYPED_KEYED: "it tells no type information, so its instances cannot be told apart",
-    Why.UNTYPED_KEYLESS: "it tells no type information, so there is no topic to read it with",
     Why.TYPE_AWAITED: "its type is being looked up; it is kept as soon as that is known",
     Why.TYPE_UNKNOWN: "its type could not be looked up",
     Why.QOS: "it and the built-in reader do not match",
@@ -99,8 +95,3 @@ class UnkeptWriters:
     def remove(self, writer: bytes) -> None:
         """Forget a writer that is kept now or gone."""
         self._writers.pop(writer, None)
-
-
-def untyped(endpoint: EndpointSeen) -> Why:
-    """Return the code of a writer without type information."""
-    return Why.UNTYPED_KEYLESS if endpoint.guid[-1] == _KEYLESS else Why.UNTYPED_KEYED

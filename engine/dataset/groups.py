@@ -63,6 +63,10 @@ def meets(one: str, other: str) -> bool:
     return is_literal(one) and matches(other, one)
 
 
+UNTYPED_MEMBER: Final = "ospltool_untyped"
+"""The only member of the stand-in for a type of which no more than the name is known."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class TypeDescription:
     """A type as Cyclone DDS describes it, enough to re-create the topic without a living writer.
@@ -83,6 +87,11 @@ class TypeDescription:
     def type_id(self) -> str:
         """Short name that is unique to this type, for `Group.type_id`."""
         return hashlib.sha256(self.information).hexdigest()[:12]
+
+    @property
+    def is_untyped(self) -> bool:
+        """Whether only the name is known, because the writers announced no type information."""
+        return UNTYPED_MEMBER.encode() in self.mapping
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -261,7 +261,8 @@ delete_descriptor = _function("dds_delete_topic_descriptor", None, _pointer)
 
 serdata_ref = _function("ddsi_serdata_ref", _pointer, _pointer)
 serdata_unref = _function("ddsi_serdata_unref", None, _pointer)
-_sertype_of = _function("dds_get_entity_sertype", _code, _entity, ctypes.POINTER(_pointer))
+sertype_of = _function("dds_get_entity_sertype", _code, _entity, ctypes.POINTER(_pointer))
+sertype_version = _function("ddsi_sertype_v0", None, _pointer)
 _serdata_from = _function("ddsi_serdata_from_sample", _pointer, _pointer, ctypes.c_int, _pointer)
 
 release = _function("dds_free", None, _pointer)
@@ -344,7 +345,7 @@ def as_written(entity: int, payload: bytes, *, is_key: bool = False) -> tuple[by
         is_key: whether `payload` is the key only, as for a dispose.
     """
     sertype = _pointer()
-    if _sertype_of(entity, ctypes.byref(sertype)) != 0:
+    if sertype_of(entity, ctypes.byref(sertype)) != 0:
         return None
     sample = SampleBytes(payload, len(payload))
     serdata = _serdata_from(sertype, _KEY_KIND if is_key else _DATA_KIND, ctypes.byref(sample))

@@ -30,8 +30,11 @@ def class_of(description: TypeDescription) -> Any:
     """Return the Python class of a type.
 
     Raises:
-        Undecodable: the description is damaged, or Python has no class for such a type.
+        Undecodable: the description is damaged, Python has no class for such a type, or no more than its name
+            is known.
     """
+    if description.is_untyped:
+        raise Undecodable(f"the writers of type {description.name} announced no type information")
     try:
         check_description(description)
         information = TypeInformation.deserialize(

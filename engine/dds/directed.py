@@ -34,7 +34,6 @@ from engine.dds.guids import high_guid, in_memory, low_guid
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic, open_topic
-from engine.dds.typeinfo import TypeRef
 from engine.dds.uri import directed_uri
 from engine.dds.waiting import Signal
 from engine.dds.writer import RawWriter, key_payload
@@ -216,7 +215,7 @@ class DirectedSession:
         try:
             found = self._await_readers(topic, partition, min(deadline, started + MATCH_TIMEOUT_S))
             offer = offering.offer(qos, partition, found)
-            willing, refused = offering.sort_out(offer, TypeRef.of_description(description), found)
+            willing, refused = offering.sort_out(offer, description, found)
             if not found or self._is_abandoned:
                 problem = self._nobody(topic, partition)
             elif not willing:

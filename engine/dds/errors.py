@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 OK: Final = 0
+UNSUPPORTED: Final = -2
 BAD_PARAMETER: Final = -3
 PRECONDITION_NOT_MET: Final = -4
 OUT_OF_RESOURCES: Final = -5
@@ -13,7 +14,7 @@ TIMEOUT: Final = -10
 
 _NAMES: Final = {
     -1: "ERROR",
-    -2: "UNSUPPORTED",
+    UNSUPPORTED: "UNSUPPORTED",
     BAD_PARAMETER: "BAD_PARAMETER",
     PRECONDITION_NOT_MET: "PRECONDITION_NOT_MET",
     OUT_OF_RESOURCES: "OUT_OF_RESOURCES",

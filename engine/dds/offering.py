@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 from engine.core import expressions
 from engine.dataset.groups import KEEP_ALL
 from engine.dds.qos import EndpointQos, incompatibilities
+from engine.dds.typeinfo import TypeRef
 
 if TYPE_CHECKING:
-    from engine.dataset.groups import GroupQos
+    from engine.dataset.groups import GroupQos, TypeDescription
     from engine.dds.discovery import EndpointSeen
-    from engine.dds.typeinfo import TypeRef
 
 LEAST_STRENGTH: Final = -(1 << 31)
 """First OWNERSHIP_STRENGTH of delivering writers, so that every original writer outranks them."""
@@ -50,14 +50,19 @@ def offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> Endpoin
 
 
 def sort_out(
-    offered: EndpointQos, type_: TypeRef | None, readers: list[EndpointSeen]
+    offered: EndpointQos, description: TypeDescription, readers: list[EndpointSeen]
 ) -> tuple[set[bytes], tuple[str, ...]]:
-    """Return the readers that will match, and for each of the others a text with the reason."""
+    """Return the readers that will match, and for each of the others a text with the reason.
+
+    Where one side announces no type information, the names of the types decide.
+    """
+    type_ = None if description.is_untyped else TypeRef.of_description(description)
     willing: set[bytes] = set()
     refused: list[str] = []
     for reader in readers:
         policies = incompatibilities(offered, reader.endpoint_qos)
-        if reader.type is not None and reader.type != type_:
+        is_named = reader.type is None or description.is_untyped
+        if reader.type_name != description.name if is_named else reader.type != type_:
             policies += (f"TYPE_CONSISTENCY: another type, '{reader.type_name}'",)
         if policies:
             refused.append(f"reader {reader.guid.hex()}: {', '.join(policies)}")

@@ -13,6 +13,7 @@ from engine.dds import abi
 from engine.dds.errors import DdsError, check
 from engine.dds.participant import NodeParticipant
 from engine.dds.typecheck import check_description
+from engine.dds.untyped import hide_type
 
 _KEYED: Final = 1 << 12
 _BOTH_REPRESENTATIONS: Final = 0b101
@@ -104,4 +105,7 @@ def open_topic(participant: NodeParticipant, topic_name: str, description: TypeD
         entity = _clayer.ddspy_topic_create(participant.entity, topic_name, opaque, None, None)
     except (RuntimeError, TypeError, ValueError) as error:
         raise DdsError(-1, f"{action} ({error})") from error
-    return Topic(participant, check(entity, action), topic_name, description)
+    topic = Topic(participant, check(entity, action), topic_name, description)
+    if description.is_untyped:
+        hide_type(topic.entity)
+    return topic

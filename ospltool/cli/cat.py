@@ -326,5 +326,9 @@ def _put_all(printer: _Printer, reader: Any, timeout_s: float, *, follows: bool)
         if printer.is_full:
             return
     for type_ in reader.types:  # a topic without samples: check the expression against its type
-        if type_ not in checked:
+        if type_ in checked:
+            continue
+        try:
             printer.check(kinds_of(type_))
+        except Undecodable as error:
+            printer.complain(f"topic '{printer.topic}': {error}")

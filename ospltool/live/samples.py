@@ -19,7 +19,8 @@ from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.topics import open_topic
-from engine.dds.typeinfo import resolve_type
+from engine.dds.typeinfo import Resolution, resolve_type
+from engine.dds.untyped import is_keyless, untyped
 from engine.dds.waiting import Signal
 from ospltool.live.dds import LiveFeed
 
@@ -95,7 +96,7 @@ class TopicReader:
             raise
         self._deliverers: set[bytes] = set()
         self._writers: dict[bytes, EndpointSeen] = {}
-        self._readers: dict[tuple[TypeRef, bool], CaptureReader | None] = {}
+        self._readers: dict[tuple[TypeRef | str, bool], CaptureReader | None] = {}
         self._seen: dict[tuple[object, ...], None] = {}
         self._delivered: dict[tuple[str, ...], str] = {}
         self._sets: dict[str, tuple[str, tuple[NameSpaceView, ...]]] = {}
@@ -157,10 +158,11 @@ class TopicReader:
             elif isinstance(change, EndpointSeen) and change.topic == self._topic:
                 if change.is_writer:
                     self._writers[change.guid] = change
-                if change.type is not None:
-                    self._open(change.type, is_durable=True)
+                reference = change.type or (change.type_name if is_keyless(change.guid) else None)
+                if reference is not None:
+                    self._open(reference, is_durable=True)
                     if change.is_writer and not (change.reliable and change.durability >= _LEAST):
-                        self._open(change.type, is_durable=False)
+                        self._open(reference, is_durable=False)
             elif isinstance(change, EndpointGone) and len(self._writers) > MAX_REMEMBERED:
                 self._writers.pop(change.guid, None)
         own = self._participant.guid.hex()
@@ -179,12 +181,18 @@ class TopicReader:
         """Return whether the topic, in the partitions that are read, may belong to a name-space."""
         return self._interest.touches(NameSpace(view.name, tuple(map(Element.parse, view.elements))))
 
-    def _open(self, reference: TypeRef, *, is_durable: bool) -> None:
-        """Open a reader of a type: durable for history, or volatile to match lesser writers."""
+    def _open(self, reference: TypeRef | str, *, is_durable: bool) -> None:
+        """Open a reader of a type, or of the name of one that is not announced.
+
+        It is durable for history, or volatile to match lesser writers.
+        """
         if (reference, is_durable) in self._readers or len(self._readers) >= MAX_READERS:
             return
         self._readers[reference, is_durable] = None
-        resolution = resolve_type(self._participant, reference)
+        if isinstance(reference, str):
+            resolution = Resolution(untyped(reference))
+        else:
+            resolution = resolve_type(self._participant, reference)
         if resolution.type is None:
             self.unreadable.append(f"topic '{self._topic}': {resolution.reason}")
             return

@@ -147,12 +147,12 @@ class StoreFacts:
 
 
 def decoded(group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
-    """Decode a sample with the type that an ospltool store keeps; None if it keeps none.
+    """Decode a sample with the type that an ospltool store keeps; None if it keeps none, or only its name.
 
     Raises:
         Undecodable: the sample is not a value of its type.
     """
-    if group.description is None:
+    if group.description is None or group.description.type.is_untyped:
         return None
     from engine.dds.decoding import decode  # it loads Cyclone DDS, which reading does not need
 

@@ -35,6 +35,7 @@ from ospltool.stores.model import (
     StoreFacts,
     StoreFormat,
     StoreUnreadable,
+    decoded,
 )
 from ospltool.stores.names import META_FILE, RANGES_FILE, SAMPLES_FILE
 from ospltool.stores.ours import OurStore
@@ -387,9 +388,7 @@ class SnapshotStore:
     def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
         """Decode the fields of a sample."""
         if group.description is not None:
-            from engine.dds.decoding import decode  # it loads Cyclone DDS, which reading does not need
-
-            return decode(group.description.type, sample.status, sample.payload)
+            return decoded(group, sample)
         return opensplice_values.decode_fields(group, sample)
 
     def close(self) -> None:

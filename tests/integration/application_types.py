@@ -25,8 +25,16 @@ class Reading(IdlStruct, typename="depot.Reading"):
     text: str
 
 
-TYPES: dict[str, type] = {**sample_types.TYPES, "Reading": Reading}
+@dataclass
+class Keyless(IdlStruct, typename="bare.Keyless"):
+    """The keyless type of `tests.integration.untyped`, for applications that announce it."""
+
+    number: idl.uint32
+
+
+TYPES: dict[str, type] = {**sample_types.TYPES, "Reading": Reading, "Keyless": Keyless}
 SAMPLES: dict[type, Callable[[int], Any]] = {
+    Keyless: Keyless,
     **sample_types.SAMPLES,
     Reading: lambda n: Reading(n, 0, f"reading {n}"),
 }

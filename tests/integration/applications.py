@@ -458,12 +458,31 @@ def hostile(options: dict[str, Any]) -> None:
 
 
 def untyped(options: dict[str, Any]) -> None:
-    """A TRANSIENT writer that tells no type information; it ends when it is told to."""
-    from tests.integration.untyped import write
+    """A writer that announces no type, of the numbers below `count`; it ends when it is told to.
 
-    say(guid=write(options["domain"], options["topic"], keyed=options["keyed"], count=options["count"]))
+    Other options: `durability`, `readers` to wait for, `first` number.
+    """
+    from tests.integration.untyped import Bare
+
+    durability, count = options.get("durability", 2), options["count"]
+    side = Bare(options["domain"], options["topic"], keyed=options["keyed"], durability=durability)
+    first = options.get("first", 0)
+    say(guid=side.write(range(first, first + count), readers=options.get("readers", 0)))
     for _ in commands():
         pass
+
+
+def untyped_reader(options: dict[str, Any]) -> None:
+    """A reader that announces no type; each line is answered with the numbers that it got so far."""
+    from tests.integration.untyped import Bare
+
+    side = Bare(options["domain"], options["topic"], keyed=False, durability=options.get("durability", 2))
+    take = side.read()
+    say(ready=True)
+    numbers: list[int] = []
+    for _ in commands():
+        numbers += take()
+        say(numbers=numbers)
 
 
 ROLES = {
@@ -477,6 +496,7 @@ ROLES = {
     "watch": watch,
     "hostile": hostile,
     "untyped": untyped,
+    "untyped_reader": untyped_reader,
 }
 
 if __name__ == "__main__":

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import subprocess
+import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.integration.configurations import Settings, Space
+from tests.integration.programs import ROOT
 
 if TYPE_CHECKING:
     from engine.runtime.monitor import NodeSnapshot
@@ -64,10 +69,10 @@ def test_two_expressions_do_not_meet(started: Lab) -> None:
     assert reader.tally()["arrivals"] == 0
 
 
-@pytest.mark.parametrize(("keyed", "why"), [(True, "untyped-keyed"), (False, "untyped-keyless")])
-def test_a_writer_without_type_information_is_named(started: Lab, keyed: bool, why: str) -> None:
+def test_a_keyed_writer_without_type_information_is_named(started: Lab) -> None:
     """With a code: in the counters, the trace, ospl-info.log and what consoles see, until it is gone."""
-    program = started.program("untyped", topic="Bare", keyed=keyed, count=COUNT)
+    why = "untyped-keyed"
+    program = started.program("untyped", topic="Bare", keyed=True, count=COUNT)
     guid = program.answer("guid")
     started.seen.wait_for("it is shown", lambda: bool(node_of(started).unkept))
     (unkept,) = node_of(started).unkept
@@ -79,6 +84,108 @@ def test_a_writer_without_type_information_is_named(started: Lab, keyed: bool, w
     assert why in started.information("n1")
     assert program.end() == 0
     started.seen.wait_for("it is not shown any more", lambda: not node_of(started).unkept)
+
+
+def test_a_keyless_writer_without_type_information_is_kept(lab: Lab) -> None:
+    """Late readers get its last sample, typed or not, from every node, and from the disk."""
+    for name in ("n1", "n2"):
+        lab.configure(name, Settings(spaces=(Space(elements=("*",)),)))
+    lab.start("n1", "n2")
+    lab.seen.wait_for("both are complete", lambda: lab.seen.are_complete("n1", "n2"))
+    options: dict[str, Any] = {"topic": "Bare", "durability": 3}
+    writer = lab.program("untyped", keyed=False, count=COUNT, readers=2, **options)
+    writer.answer("guid")
+    lab.seen.wait_for("both hold it", lambda: lab.seen.stored("n1") == lab.seen.stored("n2") == 1)
+    assert writer.end() == 0
+    check_bare(lab, **options)
+    lab.kill("n1")
+    check_bare(lab, **options)
+    lab.kill("n2")
+    lab.start("n2")
+    lab.seen.wait_for("n2 is complete again", lambda: lab.seen.are_complete("n2"))
+    check_bare(lab, **options)
+
+
+def holds(lab: Lab, count: int) -> bool:
+    return lab.seen.stored("n1") == count
+
+
+@pytest.mark.parametrize("order", [("typed", "bare"), ("bare", "typed")], ids=" then ".join)
+def test_one_topic_with_and_without_type_information(started: Lab, order: tuple[str, str]) -> None:
+    """Applications of two releases write one topic; late readers of both get what both wrote, each once."""
+    options: dict[str, Any] = {"topic": "Bare", "durability": 3}
+    # Both are of one group, which keeps the last sample, if the type is known first.
+    wanted = {"typed": [1], "bare": [0, 1]}[order[0]]
+    for number, kind in enumerate(order):
+        if kind == "bare":
+            program = started.program("untyped", keyed=False, first=number, count=1, readers=1, **options)
+            program.answer("guid")
+            assert program.end() == 0
+        else:
+            step = {
+                "type": "Keyless",
+                "first": number,
+                "count": 1,
+                "time": time.time_ns(),
+                "partitions": [""],
+            }
+            started.write(step, depth=1, by_source=False, **options)
+        held = {"typed": 1, "bare": number + 1}[order[0]]
+        started.seen.wait_for("it is held", functools.partial(holds, started, held))
+    bare = started.program("untyped_reader", **options)
+    bare.answer("ready")
+
+    def last() -> list[int]:
+        bare.tell()
+        numbers: list[int] = bare.answer("numbers")
+        return numbers
+
+    started.seen.wait_for("the late reader has all", lambda: sorted(last()) == wanted)
+    started.wait_delivered()
+    assert sorted(last()) == wanted
+
+
+def test_what_has_no_type_information_is_shown_as_bytes(started: Lab) -> None:
+    """`cat` says that no type was announced, `store show` has the bytes, `store verify` finds no damage."""
+    options: dict[str, Any] = {"topic": "Bare", "durability": 3}
+    started.program("untyped", keyed=False, count=1, readers=1, **options).answer("guid")
+    started.seen.wait_for("it is stored", lambda: started.seen.stored("n1") == 1)
+    commands = [
+        (
+            ["cat", "Bare", str(started.home("n1") / "ospl.xml")],
+            1,
+            "bare::Keyless announced no type information",
+        ),
+        (["store", "verify", str(started.home("n1") / "store")], 0, ""),
+        (["store", "show", str(started.home("n1") / "store")], 0, "00 01 00 00"),
+    ]
+    for arguments, code, wanted in commands:
+        command = [sys.executable, "-m", "ospltool.cli.app", *arguments]
+        done = subprocess.run(
+            command, env=started.environ, cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == code, done
+        assert wanted in done.stdout + done.stderr, done
+
+
+def check_bare(lab: Lab, **options: Any) -> None:
+    """Late readers with and without type information get the last number, once."""
+    bare = lab.program("untyped_reader", **options)
+    bare.answer("ready")
+    typed = lab.reader(types=["Keyless"], partitions=[""], depth=1, by_source=False, **options)
+    typed.wait(1)
+
+    def has_number() -> bool:
+        bare.tell()
+        return bool(bare.answer("numbers") == [COUNT - 1])
+
+    lab.seen.wait_for("the reader without type information has it", has_number)
+    tally = typed.tally(detailed=True)
+    assert tally["arrivals"] == 1
+    ((_, text),) = next(iter(tally["samples"].values()))
+    assert text == f"Keyless(number={COUNT - 1})"
+    bare.end()
+    typed.program.end()
 
 
 def test_a_best_effort_writer_is_named(started: Lab) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import time
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from cyclonedds.internal import DDS
 
-from engine.dds.abi import TopicDescriptor
+from engine.dds.abi import SampleInfo, TopicDescriptor
 
 _ADR, _KOF, _RTS = 1 << 24, 7 << 24, 0
 _FOUR_BYTES, _KEY = 3 << 16, 1
@@ -39,25 +41,57 @@ def _descriptor(*, keyed: bool) -> TopicDescriptor:
     return made
 
 
-def write(domain: int, topic: str, *, keyed: bool, count: int) -> str:
-    """Make a TRANSIENT writer and let it write; its GUID. It lives as long as the process."""
-    library = ctypes.CDLL(DDS._dll_handle._name)
-    library.dds_create_qos.restype = ctypes.c_void_p
-    qos = ctypes.c_void_p(library.dds_create_qos())
-    library.dds_qset_durability(qos, 2)
-    library.dds_qset_reliability(qos, 1, ctypes.c_int64(10**10))
+def _made(code: int) -> int:
+    if code < 0:
+        raise OSError(f"Cyclone DDS answers {code}")
+    return code
 
-    def made(code: int) -> int:
-        if code < 0:
-            raise OSError(f"Cyclone DDS answers {code}")
-        return code
 
-    participant = made(library.dds_create_participant(domain, None, None))
-    descriptor = _descriptor(keyed=keyed)
-    entity = made(library.dds_create_topic(participant, ctypes.byref(descriptor), topic.encode(), None, None))
-    writer = made(library.dds_create_writer(participant, entity, qos, None))
-    for number in range(count):
-        made(library.dds_write(writer, ctypes.byref(ctypes.c_uint32(number))))
-    guid: Any = (ctypes.c_uint8 * 16)()
-    made(library.dds_get_guid(writer, ctypes.byref(guid)))
-    return bytes(guid).hex()
+class Bare:
+    """A participant with one topic, and one writer or reader of it; they live as long as the process."""
+
+    def __init__(self, domain: int, topic: str, *, keyed: bool, durability: int = 2) -> None:
+        library = self._library = ctypes.CDLL(DDS._dll_handle._name)
+        library.dds_create_qos.restype = ctypes.c_void_p
+        self._qos = ctypes.c_void_p(library.dds_create_qos())
+        library.dds_qset_durability(self._qos, durability)
+        library.dds_qset_reliability(self._qos, 1, ctypes.c_int64(10**10))
+        library.dds_qset_history(self._qos, 1, 0)
+        library.dds_qset_writer_data_lifecycle(self._qos, ctypes.c_bool(False))
+        self._participant = _made(library.dds_create_participant(domain, None, None))
+        self._descriptor = ctypes.byref(_descriptor(keyed=keyed))
+        make = library.dds_create_topic
+        self._topic = _made(make(self._participant, self._descriptor, topic.encode(), self._qos, None))
+
+    def write(self, numbers: Iterable[int], *, readers: int = 0) -> str:
+        """Make a writer, and write as soon as it has so many readers; its GUID."""
+        library = self._library
+        writer = _made(library.dds_create_writer(self._participant, self._topic, self._qos, None))
+        while _made(library.dds_get_matched_subscriptions(writer, None, 0)) < readers:
+            time.sleep(0.01)
+        for number in numbers:
+            _made(library.dds_write(writer, ctypes.byref(ctypes.c_uint32(number))))
+        _made(library.dds_wait_for_acks(writer, ctypes.c_int64(10**10)))
+        guid: Any = (ctypes.c_uint8 * 16)()
+        _made(library.dds_get_guid(writer, ctypes.byref(guid)))
+        return bytes(guid).hex()
+
+    def read(self) -> Callable[[], list[int]]:
+        """Make a reader; a function that takes what has come."""
+        library = self._library
+        reader = _made(library.dds_create_reader(self._participant, self._topic, self._qos, None))
+
+        def take() -> list[int]:
+            samples = (ctypes.c_void_p * 64)()
+            facts = (SampleInfo * 64)()
+            count = _made(library.dds_take(reader, samples, facts, ctypes.c_size_t(64), ctypes.c_uint32(64)))
+            found = [
+                ctypes.c_uint32.from_address(sample or 0).value
+                for sample, fact in zip(samples[:count], facts, strict=False)
+                if fact.valid_data
+            ]
+            if count:
+                _made(library.dds_return_loan(reader, samples, ctypes.c_int32(count)))
+            return found
+
+        return take
