@@ -458,31 +458,17 @@ def hostile(options: dict[str, Any]) -> None:
 
 
 def untyped(options: dict[str, Any]) -> None:
-    """A writer that announces no type, of the numbers below `count`; it ends when it is told to.
+    """A writer that announces no type; see `tests.integration.untyped`."""
+    from tests.integration import untyped
 
-    Other options: `durability`, `readers` to wait for, `first` number.
-    """
-    from tests.integration.untyped import Bare
-
-    durability, count = options.get("durability", 2), options["count"]
-    side = Bare(options["domain"], options["topic"], keyed=options["keyed"], durability=durability)
-    first = options.get("first", 0)
-    say(guid=side.write(range(first, first + count), readers=options.get("readers", 0)))
-    for _ in commands():
-        pass
+    untyped.writer(options)
 
 
 def untyped_reader(options: dict[str, Any]) -> None:
-    """A reader that announces no type; each line is answered with the numbers that it got so far."""
-    from tests.integration.untyped import Bare
+    """A reader that announces no type; see `tests.integration.untyped`."""
+    from tests.integration import untyped
 
-    side = Bare(options["domain"], options["topic"], keyed=False, durability=options.get("durability", 2))
-    take = side.read()
-    say(ready=True)
-    numbers: list[int] = []
-    for _ in commands():
-        numbers += take()
-        say(numbers=numbers)
+    untyped.reader(options)
 
 
 ROLES = {

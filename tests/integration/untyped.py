@@ -10,6 +10,7 @@ from typing import Any, Final
 from cyclonedds.internal import DDS
 
 from engine.dds.abi import SampleInfo, TopicDescriptor
+from tests.integration.applications import commands, say
 
 _ADR, _KOF, _RTS = 1 << 24, 7 << 24, 0
 _FOUR_BYTES, _KEY = 3 << 16, 1
@@ -95,3 +96,29 @@ class Bare:
             return found
 
         return take
+
+
+def writer(options: dict[str, Any]) -> None:
+    """A writer of the numbers below `count`; it ends when it is told to.
+
+    Other options: `durability`, `readers` to wait for, `first` number.
+    """
+    side = Bare(
+        options["domain"], options["topic"], keyed=options["keyed"], durability=options.get("durability", 2)
+    )
+    first = options.get("first", 0)
+    say(guid=side.write(range(first, first + options["count"]), readers=options.get("readers", 0)))
+    for _ in commands():
+        pass
+
+
+def reader(options: dict[str, Any]) -> None:
+    """A reader; each line is answered with the numbers that it got so far."""
+    take = Bare(
+        options["domain"], options["topic"], keyed=False, durability=options.get("durability", 2)
+    ).read()
+    say(ready=True)
+    numbers: list[int] = []
+    for _ in commands():
+        numbers += take()
+        say(numbers=numbers)
