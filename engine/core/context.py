@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from engine.core.events import Event, Note
 from engine.core.fellows import Fellow, FellowTable
 from engine.core.messages import JOINS, NO_EPOCH, PARTS, Epoch, Outgoing
-from engine.core.readers import ReaderTable, Server
+from engine.core.readers import SETTLED_S, ReaderTable, Server
 from engine.core.requests import RequestQueue
 from engine.core.states import Phase
 
@@ -41,6 +41,7 @@ class Context:
         self.requests = RequestQueue()
         """Fellows' requests that wait for RequestCombinePeriod."""
         self.readers = ReaderTable(settings.node, self._hosts_of)
+        self._settled: set[str] = set()
         self.changed = True
         """A report on the name-spaces is due."""
         self.status_due = True
@@ -146,6 +147,16 @@ class Context:
                 priority = report.master_priority
                 servers.append(Server(fellow.node, fellow.status.hosts, is_master, priority, report.part))
         return servers
+
+    def settle(self, state: NameSpaceState, now: float) -> None:
+        """Leave readers to other complete nodes for a moment when the set is complete for the first time.
+
+        Until they hear of it they serve the readers on this node's host, too.
+        """
+        if state.complete and state.name not in self._settled:
+            self._settled.add(state.name)
+            if any(server.node != self.node for server in self.servers_of(state)):
+                self.readers.settle(state.name, now + SETTLED_S)
 
     def _is_unknown_part(self, state: NameSpaceState) -> bool:
         """Whether a complete fellow of an earlier release would serve the readers of a part, too."""

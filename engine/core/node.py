@@ -467,6 +467,7 @@ class DurabilityNode:
             merging.advance(self._context, state, now)
             roles.open_delayed_set(self._context, state, now)
             roles.meet(self._context, state, now)
+            self._context.settle(state, now)
             reports.phase(self._context, state)
         for name, targets in self._context.requests.due(now, self._is_ready):
             self._context.emit(SendSet(name, self._context.states[name].lineage, targets))

@@ -33,6 +33,8 @@ MAX_FORMER: Final = 10_000
 """Served readers remembered after they went away, in case they were only out of reach."""
 HANDED_OVER_S: Final = 5.0
 """Seconds for which delivered samples stay after another node, perhaps slow, has taken the reader over."""
+SETTLED_S: Final = 0.5
+"""Seconds for which a node that has become complete beside others waits for their claims."""
 NOBODY: Final = ""
 """Node of a claim whose node is lost."""
 _NO_PAUSE: Final = (None, FIRST_PAUSE_S)
@@ -83,6 +85,7 @@ class ReaderTable:
         self._again: set[ReaderKey] = set()
         self._handed_over: dict[ReaderKey, float | None] = {}
         self._pauses: dict[ReaderKey, tuple[float | None, float]] = {}
+        self._settles: dict[str, float] = {}
         self._serial = 0
 
     def seen(self, reader: ReaderKey, hosts: frozenset[str], not_before_s: float | None) -> bool:
@@ -170,8 +173,13 @@ class ReaderTable:
             elif claim.node == node:
                 del self._claims[reader]
 
+    def settle(self, name_space: str, until_s: float) -> None:
+        """Claim no reader of a name-space before that time: others may be claiming it."""
+        self._settles[name_space] = until_s
+
     def open(self, server_for: ServerFor, now: float) -> list[ReaderKey]:
         """Claim and return the readers that this node should serve now."""
+        self._settles = {name: until_s for name, until_s in self._settles.items() if now < until_s}
         for reader, (when, pause) in self._pauses.items():
             if when is not None and now >= when:
                 self._pauses[reader] = (None, pause)
@@ -179,6 +187,7 @@ class ReaderTable:
             reader
             for reader, hosts in sorted(self._hosts.items(), key=operator.itemgetter(0))
             if self._pauses.get(reader, _NO_PAUSE)[0] is None
+            and reader.name_space not in self._settles
             and (
                 self._is_due_again(reader)
                 if reader in self._claims
@@ -264,8 +273,9 @@ class ReaderTable:
         self._pauses[reader] = (now + pause, min(LONGEST_PAUSE_S, 2 * pause))
 
     def next_retry(self) -> float | None:
-        """Return when the next failed delivery is due again, or a reader is handed over."""
+        """Return when readers may be claimed, a failed delivery is due again, or a reader is handed over."""
         dues = [when for when, _ in self._pauses.values()] + list(self._handed_over.values())
+        dues += self._settles.values()
         return min((when for when in dues if when is not None), default=None)
 
     def message(self, incarnation: int) -> Deliveries:

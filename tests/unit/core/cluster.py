@@ -84,13 +84,14 @@ class Cluster:
         alignee: Alignee = Alignee.INITIAL,
         waits: bool = True,
         filtered: tuple[tuple[Element, str], ...] = (),
+        host: str = "h",
     ) -> Member:
         settings = CoreSettings(
             node=node,
             incarnation=incarnation,
             name=node,
             role=role,
-            host="h",
+            host=host,
             name_spaces=name_spaces,
             policies=(
                 Policy(
@@ -189,11 +190,11 @@ class Cluster:
                 break
         self.now = end
 
-    def run_until(self, condition: Callable[[], bool], seconds: float = 30.0) -> float:
+    def run_until(self, condition: Callable[[], bool], seconds: float = 30.0, step_s: float = 0.01) -> float:
         start = self.now
         while not condition():
             assert self.now - start < seconds, self.describe()
-            self.run(0.01)
+            self.run(step_s)
         return self.now - start
 
     def describe(self) -> str:
