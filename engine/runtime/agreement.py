@@ -42,7 +42,7 @@ class Agreement:
         if not isinstance(message, Status):
             return outgoing
         roll_ups = tuple(map(self._with_settled, message.roll_ups))
-        unstored_s = self._shared.persistence.unstored_s(self._shared.clock.monotonic())
+        unstored_s = self._shared.store_queue.unstored_s(self._shared.clock.monotonic())
         message = dataclasses.replace(
             message, roll_ups=roll_ups, unstored_s=round(unstored_s, 3), pending=self._pending.told()
         )

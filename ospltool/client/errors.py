@@ -66,7 +66,7 @@ class Reason(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Missing:
+class MissingSamples:
     """Samples that a node has not stored, and why.
 
     Attributes:
@@ -101,7 +101,7 @@ def counted(count: int, noun: str) -> str:
 class NotStored(DurabilityTimeout):
     """Samples that not every node that must store them has stored; `missing` names nodes and reasons."""
 
-    def __init__(self, text: str, missing: tuple[Missing, ...] = ()) -> None:
+    def __init__(self, text: str, missing: tuple[MissingSamples, ...] = ()) -> None:
         super().__init__(text)
         self.missing = missing
 
