@@ -53,17 +53,23 @@ class Handler(Protocol):
 
 @dataclasses.dataclass(slots=True, eq=False)
 class SimulatedParticipant:
-    """A participant: one run of a node or of an application.
+    """A participant of the simulated domain: one run of a node's process, or of an application's.
 
     Attributes:
-        id: no other participant ever has it.
-        node: the node's id; empty for an application.
-        silent_since: when it died or stood still; None while it can be heard.
-        matched: those that it knows, in the order of discovery.
-        told: what the nodes among them told last of whom they have matched.
-        states: the last item of each of its state topics.
-        overwrite: takes from the items that a cut link holds back what its history has overwritten since;
-            None for a participant whose writers keep all that was not acknowledged.
+        id: unique in the whole simulation; the next run of a node has another one.
+        name: name of the node or application, the same in all its runs.
+        host: name of its host; links are cut between hosts.
+        handler: takes what arrives and what discovery finds.
+        node: id of the node; empty for an application.
+        is_alive: False once the process has ended.
+        is_frozen: True while the process is stopped (as by SIGSTOP).
+        silent_since: when it ended or was stopped, in seconds of the schedule; None while it runs.
+        matched: participants that it has discovered and not lost, in the order of discovery.
+        told: last report of each discovered node about the participants which that node has discovered.
+        attached: participants of `matched` that have discovered it too, and have told it so.
+        states: last item sent on each state topic, which participants discovered later receive.
+        overwrite: removes from the items that a cut link holds back those that the writer's history has
+            overwritten since; None if the writers keep every sample that was not acknowledged.
     """
 
     id: str
