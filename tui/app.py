@@ -9,18 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, Final
 
 from textual import events
+from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from ospltool.health.health import Health
 from ospltool.health.system import Source, System
-from ospltool.live.feed import Feed
+from ospltool.live.feed import Feed, TimeTravel
 from ospltool.live.model import SystemModel
 from tui import commands, confirmation, export, glyphs, themes
 from tui.alarm import Alarm
 from tui.background import BackgroundWork
 from tui.cells import Line, Span, Tone
-from tui.console import Command, CommandFault, Console
+from tui.console import Command, CommandFault
 from tui.glyphs import Glyphs
 from tui.operator import Operator
 from tui.screens.base import OpsScreen
@@ -61,7 +62,7 @@ EXPORT: Final = (
 )
 
 
-class ConsoleApp(Console):
+class ConsoleApp(App[int]):
     """The console over one feed.
 
     `on_idle` is called at every tick in the thread of the console; when it returns False the console ends.
@@ -130,6 +131,26 @@ class ConsoleApp(Console):
         for look in themes.ALL.values():
             self.register_theme(look)
         self.theme = theme
+
+    @property
+    def feed(self) -> Feed:
+        """The feed of the shown system."""
+        return self.systems.shown.feed
+
+    @property
+    def model(self) -> SystemModel:
+        """The model of the shown system."""
+        return self.systems.shown.model
+
+    @property
+    def health(self) -> Health:
+        """The health of the shown system."""
+        return self.systems.shown.health
+
+    @property
+    def travel(self) -> TimeTravel | None:
+        """The feed, if the console controls its time."""
+        return self.feed if isinstance(self.feed, TimeTravel) else None
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return the console's variables, so that the style sheet is readable before a theme is chosen."""
