@@ -131,7 +131,7 @@ class Console(Protocol):
         """Show a question over the screen in front; `callback` gets the answer, None without one."""
 
     def run_worker(self, work: Callable[[], None], *, thread: bool, exit_on_error: bool) -> object:
-        """Run `work`, in a thread of its own with `thread`."""
+        """Run `work`, with `thread` in its own thread; with `exit_on_error` its error ends the console."""
 
     def call_from_thread(self, callback: Callable[[str], None], text: str) -> None:
         """Call `callback` in the thread of the console, and wait for it."""
