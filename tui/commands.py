@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from ospltool.live.moments import moment_of
 from ospltool.live.recording import RecordingFault
 from tui import themes
-from tui.console import Command, CommandFault, Console
+from tui.console import Command, CommandFault
 from tui.viewmodel.base import Subject
+
+if TYPE_CHECKING:
+    from tui.console import Console
 
 
 def _opens(screen: str) -> Callable[[Console, list[str]], None]:
@@ -203,8 +206,7 @@ class ConsoleCommands(Provider):
 
     @property
     def _console(self) -> Console:
-        assert isinstance(self.app, Console)
-        return self.app
+        return cast("Console", self.app)
 
     def _runner(self, line: str) -> Callable[[], None]:
         return lambda: self._console.run_command(line)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from textual.app import App
-
-from ospltool.live.feed import TimeTravel
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from textual.screen import Screen
+
     from ospltool.health.health import Health
-    from ospltool.live.feed import Feed
+    from ospltool.live.feed import Feed, TimeTravel
     from ospltool.live.model import SystemModel
     from tui.alarm import Alarm
     from tui.cells import Line
@@ -37,13 +35,15 @@ class Command:
     aliases: tuple[str, ...] = ()
 
 
-class Console(App[int]):
-    """The part of `tui.app.ConsoleApp` that screens and commands use.
+class Console(Protocol):
+    """What screens and commands use of the console, `tui.app.ConsoleApp`, which imports them.
 
     Attributes:
         subject: what the screens are about.
         operator: carries out commands on nodes; None for a console that only watches.
         commands: the commands of the `:` line.
+        title: the console's title.
+        theme: name of its theme, one of `themes.ALL`.
     """
 
     alarm: Alarm
@@ -52,95 +52,89 @@ class Console(App[int]):
     operator: Operator | None
     trace_files: TraceFiles | None
     commands: tuple[Command, ...]
+    title: str
+    theme: str
 
     @property
     def feed(self) -> Feed:
         """The feed of the shown system."""
-        return self.systems.shown.feed
 
     @property
     def model(self) -> SystemModel:
         """The model of the shown system."""
-        return self.systems.shown.model
 
     @property
     def health(self) -> Health:
         """The health of the shown system."""
-        return self.systems.shown.health
 
     @property
     def travel(self) -> TimeTravel | None:
         """The feed, if the console controls its time."""
-        return self.feed if isinstance(self.feed, TimeTravel) else None
 
     def view(self) -> View:
         """Return the input of all screens; its time stands still while paused."""
-        raise NotImplementedError
 
     def show(self) -> None:
         """Show the model on the screen in front."""
-        raise NotImplementedError
 
     def go(self, screen: str, subject: Subject, moment_ns: int = 0) -> None:
         """Show a screen about a subject; the trace begins at a moment, unless that is 0."""
-        raise NotImplementedError
 
     def go_back(self) -> None:
         """Show the previous screen, or the overview without one."""
-        raise NotImplementedError
 
     def look_at(self, subject: Subject) -> None:
         """Show another subject on the same screen."""
-        raise NotImplementedError
 
     def show_system(self) -> None:
         """Show the newly selected system, without the subject of the former one."""
-        raise NotImplementedError
 
     def under_cursor(self) -> Subject:
         """Return the subject under the cursor, on the screen in front or below a question."""
-        raise NotImplementedError
 
     def set_filter(self, text: str) -> None:
         """Filter the screen in front; an empty text removes the filter."""
-        raise NotImplementedError
 
     def run_command(self, line: str) -> None:
         """Carry out a line of the command line."""
-        raise NotImplementedError
 
     def say(self, text: str) -> None:
         """Show a message at the bottom for a while."""
-        raise NotImplementedError
 
     def message_lines(self) -> list[Line]:
         """Return the lines of the shown message; [] without one."""
-        raise NotImplementedError
 
     def copy(self, value: str) -> None:
         """Copy a text, without control characters, to the clipboard of the terminal (OSC 52)."""
-        raise NotImplementedError
 
     def wind_to(self, moment_ns: int) -> None:
         """Show the recording or simulation at a moment."""
-        raise NotImplementedError
 
     def refresh_all(self) -> None:
         """Poll and show the system at once."""
-        raise NotImplementedError
 
     def action_screen(self, name: str) -> None:
         """Show a screen about the subject under the cursor; the overview is home."""
-        raise NotImplementedError
 
     def action_pause(self) -> None:
         """Freeze the picture, or continue. Updates wait in the feed, within its bounds."""
-        raise NotImplementedError
 
     def action_help(self) -> None:
         """Show the keys of this screen."""
-        raise NotImplementedError
 
     def action_quit_console(self) -> None:
         """Leave the console; the system is not affected."""
-        raise NotImplementedError
+
+    # Methods of Textual's App that commands use.
+
+    def push_screen(self, screen: Screen[bool], callback: Callable[[bool | None], None]) -> object:
+        """Show a question over the screen in front; `callback` gets the answer, None without one."""
+
+    def run_worker(self, work: Callable[[], None], *, thread: bool, exit_on_error: bool) -> object:
+        """Run `work`, with `thread` in its own thread; with `exit_on_error` its error ends the console."""
+
+    def call_from_thread(self, callback: Callable[[str], None], text: str) -> None:
+        """Call `callback` in the thread of the console, and wait for it."""
+
+    def export_screenshot(self, *, title: str | None, simplify: bool) -> str:
+        """Return the screen in front as SVG."""

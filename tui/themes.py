@@ -6,6 +6,7 @@ Every text has a contrast of at least 4.5 : 1 to what it stands on, under the cu
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Final
 
 from textual.theme import Theme
@@ -121,21 +122,14 @@ ANSI: Final = Theme(
     },
 )
 
-MONO: Final = Theme(
+MONO: Final = dataclasses.replace(
+    ANSI,
     name="ops-mono",
-    ansi=True,
     primary="ansi_default",
     secondary="ansi_default",
     accent="ansi_default",
     warning="ansi_default",
     error="ansi_default",
-    success="ansi_default",
-    foreground="ansi_default",
-    background="ansi_default",
-    surface="ansi_default",
-    panel="ansi_default",
-    boost="ansi_default",
-    dark=True,
     variables={
         **ANSI.variables,
         "ops-accent": "ansi_default",

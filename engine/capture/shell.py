@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engine.dds.waiting import Signal
 
 
-class Part(Protocol):
+class ThreadedPart(Protocol):
     """A part with its own thread, which may fail."""
 
     @property
@@ -56,7 +56,7 @@ class Shell:
         self._what = what
         self._fault = fault
         self._handlers: dict[str, Handler] = {}
-        self._parts: list[Part] = []
+        self._parts: list[ThreadedPart] = []
 
     def request_stop(self, reason: str) -> None:
         """Request an orderly end. Any thread and a signal handler may call this."""
@@ -91,7 +91,7 @@ class Shell:
         self._handlers[name] = handler
         self.pump.add(name, take, every_s)
 
-    def rely_on(self, *parts: Part) -> None:
+    def rely_on(self, *parts: ThreadedPart) -> None:
         """Make the process end if one of these parts fails."""
         self._parts += parts
 

@@ -394,10 +394,10 @@ class ClientService:
         sound = {self._is_sound(group, one) for group in groups[:1] for one in samples}
         if False in sound:
             raise Malformed(f"a sample that is handed over is none of topic '{request.topic}'")
-        persistence = self._runtime.persistence
+        store_queue = self._runtime.store_queue
         if not groups or None in sound:
             self._send_state(client, request, kept=0, reason="the writer is not known here yet")
-        elif persistence.queued_changes > MAX_BACKLOG and not persistence.problem:
+        elif store_queue.queued_changes > MAX_BACKLOG and not store_queue.problem:
             self._send_state(client, request, kept=0, reason="too much waits for the disk")
         else:
             self._storage.refused(samples)

@@ -213,12 +213,12 @@ class Storage:
         name = self.incomplete(states)
         if name:
             return f"name-space '{name}' is not complete"
-        persistence = self._runtime.persistence
+        store_queue = self._runtime.store_queue
         if not self.keeping(places)[1]:
             return ""
-        if persistence.problem:
-            return f"the disk refuses: {persistence.problem}"
-        return "the disk is behind" if persistence.is_overflowed else ""
+        if store_queue.problem:
+            return f"the disk refuses: {store_queue.problem}"
+        return "the disk is behind" if store_queue.is_overflowed else ""
 
     def is_answered(
         self,
@@ -252,7 +252,7 @@ class Storage:
             return False
         if question.barrier is None and (is_late or self.tally(question.writer)[0] >= question.count):
             question.content = self._content(question.writer, places)
-            question.barrier = self._runtime.persistence.hurry()
+            question.barrier = self._runtime.store_queue.hurry()
         return self._is_past(question.barrier) or now > deadline_s + DISK_S
 
     def _look(self, question: StorageQuestion, places: Sequence[_Place]) -> None:
@@ -267,7 +267,7 @@ class Storage:
                 question.verdicts[at] = found
                 has_found = has_found or found is not SampleVerdict.MISSING
         if has_found:
-            question.barrier = self._runtime.persistence.hurry()
+            question.barrier = self._runtime.store_queue.hurry()
 
     def verdicts(
         self, question: StorageQuestion, states: Sequence[NameSpaceState], places: Sequence[_Place]
@@ -356,7 +356,7 @@ class Storage:
     # The parts.
 
     def _is_past(self, barrier: int | None) -> bool:
-        return barrier is not None and self._runtime.persistence.carried_out >= barrier
+        return barrier is not None and self._runtime.store_queue.carried_out >= barrier
 
     def _replaced_sets(self) -> int:
         """Return the number of replaced sets; forget the counts after a new one, which may lack samples."""

@@ -229,7 +229,7 @@ class Block:
             writers[number] for number in struct.unpack_from(f"<{self.count}H", self.data, self._writer_of_at)
         ]
 
-    def writer_octets(self) -> bytes:
+    def writer_bytes(self) -> bytes:
         """Return the writers, 16 bytes each; only one entry if one writer wrote all."""
         return b"".join(self._writer_of() if self._writer_of_at else self._writers)
 

@@ -101,7 +101,7 @@ class BulkSender:
         """
         if len(payload) > MAX_BATCH_BYTES:
             raise ValueError(f"a batch of {len(payload)} bytes; the limit is {MAX_BATCH_BYTES}")
-        sample = cdr.pack_octets(payload)
+        sample = cdr.pack_bytes(payload)
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -172,7 +172,7 @@ class BulkReceiver:
             content: bytes | None = None
             if status & DATA:
                 try:
-                    content = cdr.unpack_octets(payload)
+                    content = cdr.unpack_bytes(payload)
                 except cdr.Malformed:
                     self.malformed += 1
                     continue

@@ -20,19 +20,19 @@ class Malformed(ValueError):
     """A payload is not of its topic's type."""
 
 
-def pack_octets(payload: bytes) -> bytes:
+def pack_bytes(payload: bytes) -> bytes:
     """Pack a `Batch`."""
     return b"".join((HEADER, _U32.pack(len(payload)), payload, bytes(-len(payload) % 4)))
 
 
-def unpack_octets(cdr: bytes) -> bytes:
+def unpack_bytes(cdr: bytes) -> bytes:
     """Return the payload of a `Batch`.
 
     Raises:
         Malformed: the bytes are not a `Batch`.
     """
     _check_header(cdr)
-    return _octets_at(cdr, 4)
+    return _bytes_at(cdr, 4)
 
 
 def pack_named(name: bytes, payload: bytes) -> bytes:
@@ -67,7 +67,7 @@ def unpack_named(cdr: bytes) -> tuple[bytes, bytes]:
     end = 8 + length
     if not 1 < length <= MAX_NAME_BYTES + 1 or end > len(cdr) or cdr.find(0, 8, end) != end - 1:
         raise Malformed("no terminated name")
-    return cdr[8 : end - 1], _octets_at(cdr, end + -end % 4)
+    return cdr[8 : end - 1], _bytes_at(cdr, end + -end % 4)
 
 
 def _check_header(cdr: bytes) -> None:
@@ -81,7 +81,7 @@ def _length_at(cdr: bytes, offset: int) -> int:
     return int(_U32.unpack_from(cdr, offset)[0])
 
 
-def _octets_at(cdr: bytes, offset: int) -> bytes:
+def _bytes_at(cdr: bytes, offset: int) -> bytes:
     length = _length_at(cdr, offset)
     begin = offset + 4
     if begin + length > len(cdr):

@@ -146,8 +146,8 @@ class Ring:
     def fill(self) -> float:
         """How full it is, 0 to 1, in records or bytes."""
         ring = self._ring
-        records, octets = len(self) / int(ring.limit), int(ring.head - ring.tail) / int(ring.capacity)
-        return max(records, octets)
+        records, filled = len(self) / int(ring.limit), int(ring.head - ring.tail) / int(ring.capacity)
+        return max(records, filled)
 
     @property
     def rejected(self) -> int:

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from engine.capture.tap_registry import TapRegistry
     from engine.client_service.service import ClientService
     from engine.node.keeping import Keeping
-    from engine.runtime.persistence import Persistence
     from engine.runtime.ports import Clock
     from engine.runtime.runtime import Runtime
+    from engine.runtime.store_queue import StoreQueue
 
 MAX_BACKLOG: Final = 200_000
 """Samples that may wait for the disk before capture pauses and writers are held back, if not configured."""
@@ -33,7 +33,7 @@ class CaptureDrain:
         taps: what is captured.
         neighbourhood: knows the groups of every writer.
         runtime: takes the samples.
-        persistence: says how many wait for the disk.
+        store_queue: says how many wait for the disk.
         clients: the service for clients, which looks at the same samples; None without one.
         keeping: hears which instances writers unregister.
         clock: the node's.
@@ -45,7 +45,7 @@ class CaptureDrain:
         taps: TapRegistry,
         neighbourhood: Neighbourhood,
         runtime: Runtime,
-        persistence: Persistence,
+        store_queue: StoreQueue,
         clients: ClientService | None,
         keeping: Keeping,
         clock: Clock,
@@ -56,7 +56,7 @@ class CaptureDrain:
         self._taps = taps
         self._neighbourhood = neighbourhood
         self._runtime = runtime
-        self._persistence = persistence
+        self._store_queue = store_queue
         self._clients = clients
         self._keeping = keeping
         self._clock = clock
@@ -67,7 +67,7 @@ class CaptureDrain:
     def patience_s(self, now: float) -> float:
         """Seconds from now until the taps must be looked at although they did not ask; may be infinite."""
         patience_s = self._taps.patience_s
-        if self._persistence.queued_changes >= self._max_waiting:
+        if self._store_queue.queued_changes >= self._max_waiting:
             patience_s = min(patience_s, TICK_S)  # taps wait for the disk; look again soon
         if self._due_s > now:
             patience_s = min(patience_s, self._due_s - now)
@@ -81,14 +81,14 @@ class CaptureDrain:
     def drain(self) -> None:
         """Take from every tap what it has, up to a bound, unless too much waits for the disk."""
         tracer = self._runtime.shared.tracer
-        room = self._max_waiting - self._persistence.queued_changes
-        if self._persistence.problem:
+        room = self._max_waiting - self._store_queue.queued_changes
+        if self._store_queue.problem:
             room = DRAIN  # what the disk does not take stays in memory and is written later
         if room <= 0:
             self._runtime.shared.is_behind = True
             if self._held_since_ns is None:
                 self._held_since_ns = self._clock.wall_ns()
-                tracer.event("capture.back-pressure", samples=self._persistence.queued_changes)
+                tracer.event("capture.back-pressure", samples=self._store_queue.queued_changes)
             return
         if self._held_since_ns is not None:
             elapsed_ns, self._held_since_ns = self._clock.wall_ns() - self._held_since_ns, None

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from engine.runtime import past
-from engine.runtime.persistence import Persistence
 from engine.runtime.startup import TOLD, read_store
+from engine.runtime.store_queue import StoreQueue
 from engine.store.interface import StoreError, StoreFull
 from engine.store.opening import open_store
 
@@ -51,7 +51,7 @@ class Pace:
 
 
 class Disk:
-    """Owns the store and its thread. Call `wake` after handing something to `persistence`.
+    """Owns the store and its thread. Call `wake` after handing something to `store_queue`.
 
     It does not open a store while the disk is full, because opening writes. The node waits for it: it must
     know the content of the store before it may take part in an election.
@@ -66,7 +66,7 @@ class Disk:
     Attributes:
         used_bytes: disk space of all files of the store; 0 for memory, or if not known.
         refusal: the problem of a full disk that delays opening; empty for none.
-        persistence: takes the runtime's changes, once the store is open.
+        store_queue: takes the runtime's changes, once the store is open.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Disk:
         self._measure_due_s: float | None = 0.0
         self._error: Exception | None = None
         self._found: StoredContent | None = None
-        self.persistence: Persistence
+        self.store_queue: StoreQueue
         self._thread = threading.Thread(target=self._run, name="persistentData", daemon=True)
 
     @property
@@ -134,9 +134,9 @@ class Disk:
             self._error = error
             self._on_result()
             return
-        self.persistence = Persistence(store, self._work.moved)
+        self.store_queue = StoreQueue(store, self._work.moved)
         for name, note in found.replaced.items():
-            self.persistence.mark(name, {TOLD: note})
+            self.store_queue.mark(name, {TOLD: note})
         self._found = found
         self._on_result()
         try:
@@ -162,7 +162,7 @@ class Disk:
 
     def _carry_out(self, store: Store) -> None:
         while True:
-            refused = bool(self.persistence.problem)
+            refused = bool(self.store_queue.problem)
             self._gather()
             while self._one_job():
                 self._on_result()
@@ -172,22 +172,22 @@ class Disk:
                 self._measure()
                 self._gather()
             self._measure()
-            if self.persistence.problem and not refused:
+            if self.store_queue.problem and not refused:
                 self._on_result()
-            if self._stopping.is_set() and (self.persistence.is_idle or self.persistence.problem):
+            if self._stopping.is_set() and (self.store_queue.is_idle or self.store_queue.problem):
                 return
-            if self.persistence.problem:
+            if self.store_queue.problem:
                 self._stopping.wait(RETRY_S)
             else:
                 due_s = self._measure_due_s
                 self._wake.wait(CHECK_S if due_s is None else max(0.0, due_s - time.monotonic()))
-                self.persistence.check()
+                self.store_queue.check()
             self._wake.clear()
 
     def _gather(self) -> None:
         """Wait for more changes: a transaction costs far more than a change."""
         until_s = time.monotonic() + GATHER_S
-        while self.persistence.may_gather and not self._stopping.is_set():
+        while self.store_queue.may_gather and not self._stopping.is_set():
             left_s = until_s - time.monotonic()
             if left_s <= 0:
                 return
@@ -196,7 +196,7 @@ class Disk:
 
     def _optimize(self, store: Store) -> None:
         """Let the store free space once `optimize_interval` samples were written."""
-        written, interval = self.persistence.carried_out, self._pace.optimize_interval
+        written, interval = self.store_queue.carried_out, self._pace.optimize_interval
         if interval and written - self._optimized >= interval:
             self._optimized = written
             with contextlib.suppress(StoreError):  # the next write reports a store that cannot be used
@@ -215,10 +215,10 @@ class Disk:
             self.used_bytes, self._measure_due_s = used_bytes(self._directory), None
 
     def _one_job(self) -> bool:
-        if self.persistence.is_idle:
+        if self.store_queue.is_idle:
             return False
         with self._work:
-            return self.persistence.work()
+            return self.store_queue.work()
 
 
 def used_bytes(directory: Path | None) -> int:

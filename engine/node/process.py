@@ -244,7 +244,7 @@ class RunningNode:
             raise ConfigurationRefused(str(refusal)) from refusal
         self._runtime = Runtime(
             core_settings(configuration, name, addresses_of(self._uri), found),
-            self._disk.persistence,
+            self._disk.store_queue,
             self._wire,
             self._clock,
             self._tracer,
@@ -277,7 +277,7 @@ class RunningNode:
             self._wire.taps,
             self._neighbourhood,
             self._runtime,
-            self._disk.persistence,
+            self._disk.store_queue,
             self._clients,
             self._wire.keeping,
             self._clock,
@@ -405,7 +405,7 @@ class RunningNode:
             self._capture.drain()
             if self._is_moving:
                 self.carries = Carried.of(self._runtime)
-            unwritten, ending_ns = self._disk.persistence.queued_changes, self._clock.wall_ns()
+            unwritten, ending_ns = self._disk.store_queue.queued_changes, self._clock.wall_ns()
             self._tracer.event("lifecycle.stopping")
             self._runtime.stop(finished=True)
             self._wire.close(timeout_s=1.0)
@@ -419,7 +419,7 @@ class RunningNode:
 
     def _tell_flushed(self, unwritten: int, elapsed_ns: int) -> None:
         """Trace how many of the samples that were not on disk at the request to end are now."""
-        left = self._disk.persistence.queued_changes
+        left = self._disk.store_queue.queued_changes
         self._tracer.event("store.flushed", samples=unwritten - left, elapsed_ns=elapsed_ns)
         if left:
             self._tracer.event("store.not-flushed", samples=left)
@@ -445,7 +445,7 @@ class RunningNode:
             self._shown_state = state
             self._showing.due_s = now
         if now >= self._showing.due_s:
-            problem = self._runtime.persistence.problem
+            problem = self._runtime.store_queue.problem
             waiting = unstored(self._runtime) if problem else 0
             said = {"problem": problem, "unstored": waiting, "waits": without_candidates(self._runtime)}
             said |= self._captures

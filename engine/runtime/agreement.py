@@ -34,15 +34,16 @@ class Agreement:
         self._heard: dict[str, Status] = {}
 
     def announced(self, outgoing: Outgoing) -> Outgoing:
-        """Return an outgoing message; complete a heartbeat.
+        """Return the message to send: complete a heartbeat (`Status`), and leave any other as it is.
 
-        It states what has settled, how far the disk is behind, and what clients may still hand over.
+        A heartbeat gets the count and digest of the settled part of each set, the seconds that the disk is
+        behind, and the writers whose pending samples clients may still hand over.
         """
         message = outgoing.message
         if not isinstance(message, Status):
             return outgoing
         roll_ups = tuple(map(self._with_settled, message.roll_ups))
-        unstored_s = self._shared.persistence.unstored_s(self._shared.clock.monotonic())
+        unstored_s = self._shared.store_queue.unstored_s(self._shared.clock.monotonic())
         message = dataclasses.replace(
             message, roll_ups=roll_ups, unstored_s=round(unstored_s, 3), pending=self._pending.told()
         )
@@ -59,7 +60,11 @@ class Agreement:
         return dataclasses.replace(roll_up, settled=Settled(until_ns, *data.working.settled(until_ns)))
 
     def _advance(self, data: NameSpaceData) -> None:
-        """Move the present forward, by the clock of the master, which all nodes use."""
+        """Advance the time of a name-space, and settle the samples that are old enough by then.
+
+        Every node estimates the clock of the master, so that all settle the same samples. A node without a
+        master uses its own clock.
+        """
         following = data.state.following
         master = self._shared.core.fellow(following.node) if following is not None else None
         data.present.follow(master.skew_ns if master is not None else 0)

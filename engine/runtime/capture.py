@@ -165,7 +165,7 @@ class _Batch:
         counters["captured"] += self._captured
         # Persistent groups (guide, 5.2.3.2): the changes of a batch go to the store together.
         for name, changes in self._changes.items():
-            self._shared.persistence.append(name, changes)
+            self._shared.store_queue.append(name, changes)
         return self._unrouted
 
     def _take_all(self, records: Iterable[CapturedSample | CapturedRun]) -> None:

@@ -160,7 +160,7 @@ class Housekeeping:
         until_ns = self._shared.core.purgeable_until(data.state.name, now)
         if until_ns is None:
             return
-        stored_s = now - (self._shared.persistence.unstored_s(now) if data.state.policy.persists else 0.0)
+        stored_s = now - (self._shared.store_queue.unstored_s(now) if data.state.policy.persists else 0.0)
         settled_s = FOREVER_S
         if until_ns < FOREVER_NS:
             # A set dates a change at most `STEP_NS` later than it came (see engine.dataset.settling).
@@ -203,7 +203,7 @@ class Housekeeping:
         changes = [change for key, last in instances for change in data.purge(description, key, last)]
         for key, _ in instances:
             self.registered.forget(group, key)
-        self._shared.persistence.append(data.state.name, changes)
+        self._shared.store_queue.append(data.state.name, changes)
         self._shared.counters["purged"] += len(instances)
         self._shared.tracer.event("purge.done", group=group, instances=len(instances))
 
@@ -218,7 +218,7 @@ class Housekeeping:
                 continue
             before = data.open_group(description).count
             changes = data.delete(description, until_ns)
-            self._shared.persistence.append(data.state.name, changes)
+            self._shared.store_queue.append(data.state.name, changes)
             self.remember_floor(data, group)
             removed += before - data.open_group(description).count
             groups += 1
@@ -230,7 +230,7 @@ class Housekeeping:
         """Store the source time up to which data was deleted."""
         group_set = data.working.groups.get(group)
         if group_set is not None:
-            self._shared.persistence.mark(data.state.name, {floor_mark(group): str(group_set.floor_ns)})
+            self._shared.store_queue.mark(data.state.name, {floor_mark(group): str(group_set.floor_ns)})
 
     def _find(self, group: Group) -> tuple[NameSpaceData | None, GroupDescription | None]:
         state = self._shared.core.name_space_of(group)

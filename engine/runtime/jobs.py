@@ -1,4 +1,4 @@
-"""Jobs of the runtime for the store, and their results (see `engine.runtime.persistence`)."""
+"""Jobs of the runtime for the store, and their results (see `engine.runtime.store_queue`)."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class PendingWriters:
             self._shared.core.name_space_of(Group(partition, writer.topic)) for partition in writer.partitions
         ]
         for name in sorted({state.name for state in states if state is not None} or self._shared.spaces):
-            self._shared.persistence.mark(name, {f"{_MARK}{writer.id}": value})
+            self._shared.store_queue.mark(name, {f"{_MARK}{writer.id}": value})
 
     def work(self, now: float) -> None:
         """Hear what fellows know, tell of writers that have fallen silent, and give up those long silent."""

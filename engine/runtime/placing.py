@@ -169,7 +169,7 @@ class Placing:
         """Join a received set with the one here; return the new samples."""
         shared, purpose = self._shared, incoming.target.purpose
         new, changes = data.join(other, shared.descriptions)
-        shared.persistence.append(data.state.name, changes)
+        shared.store_queue.append(data.state.name, changes)
         count = sum(map(len, new.values()))
         if purpose in ("repair", GIVE):
             shared.counters["repaired"] += count

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from engine.core.settings import CoreSettings
     from engine.dataset.captured import CapturedRun, CapturedSample
     from engine.dataset.dataset import DataSet
-    from engine.runtime.persistence import Persistence
     from engine.runtime.ports import Clock, Codec, Filters, Wire
+    from engine.runtime.store_queue import StoreQueue
     from engine.tracing.tracer import Tracer
 
 
@@ -48,7 +48,7 @@ class Runtime:
     def __init__(
         self,
         settings: CoreSettings,
-        persistence: Persistence,
+        store_queue: StoreQueue,
         wire: Wire,
         clock: Clock,
         tracer: Tracer,
@@ -62,7 +62,7 @@ class Runtime:
 
         Args:
             settings: settings of the core.
-            persistence: queue to the store.
+            store_queue: queue to the store.
             wire: way to fellows and readers.
             clock: the two clocks.
             tracer: writes the trace.
@@ -74,9 +74,9 @@ class Runtime:
         """
         stored = {name: data for name, (data, _) in loaded.items()}
         self.shared = shared = SharedState(
-            settings, persistence, wire, clock, tracer, stored, parts, filters or NoFilters()
+            settings, store_queue, wire, clock, tracer, stored, parts, filters or NoFilters()
         )
-        self.settings, self.core, self.persistence = settings, shared.core, persistence
+        self.settings, self.core, self.store_queue = settings, shared.core, store_queue
         self.spaces, self.descriptions, self.counters = (
             shared.spaces,
             shared.descriptions,
@@ -209,7 +209,7 @@ class Runtime:
     def take_results(self) -> bool:
         """Take the results of the store; False if no turn is needed."""
         needs_turn = False
-        for result in self.persistence.results():
+        for result in self.store_queue.results():
             needs_turn = needs_turn or not isinstance(result, StoredGroups)
             data = self.spaces.get(result.name_space)
             if isinstance(result, StoredGroups) and data:
@@ -242,7 +242,7 @@ class Runtime:
             case events.NameSpaceLearned():
                 self.shared.add_name_space(event)
             case events.NameSpaceDoubted():
-                self.persistence.mark(event.name_space, {LEARNED: ""})
+                self.store_queue.mark(event.name_space, {LEARNED: ""})
             case events.LoadStored():
                 self._inject(event.name_space)
             case events.AbandonSet():
@@ -296,7 +296,7 @@ class Runtime:
             case events.FellowsKnown():
                 fellows = tuple(RememberedFellow(*fellow) for fellow in event.fellows)
                 for name in self.spaces:
-                    self.persistence.remember_fellows(name, fellows)
+                    self.store_queue.remember_fellows(name, fellows)
                 for fellow in fellows:
                     self._remember_away(fellow.id, None)
             case events.FellowAway():
@@ -309,7 +309,7 @@ class Runtime:
         if away_ns is not None or node in self._away:
             (self._away.discard if away_ns is None else self._away.add)(node)
             for name in self.spaces:
-                self.persistence.mark(name, {away_mark(node): "" if away_ns is None else str(away_ns)})
+                self.store_queue.mark(name, {away_mark(node): "" if away_ns is None else str(away_ns)})
 
     def _group_announced(self, event: events.GroupAnnounced) -> None:
         fellow = self.core.name_of(event.fellow)

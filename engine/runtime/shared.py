@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription, GroupQos
     from engine.dataset.sample import Sample
     from engine.runtime.jobs import Conversion
-    from engine.runtime.persistence import Persistence
     from engine.runtime.ports import Clock, Filters, Gate, Wire
+    from engine.runtime.store_queue import StoreQueue
     from engine.tracing.tracer import Tracer
 
 MAX_CAUSE: Final = 300
@@ -85,7 +85,7 @@ class SharedState:
     def __init__(
         self,
         settings: CoreSettings,
-        persistence: Persistence,
+        store_queue: StoreQueue,
         wire: Wire,
         clock: Clock,
         tracer: Tracer,
@@ -105,7 +105,7 @@ class SharedState:
         """Known groups of Lazy name-spaces that no reader here wants."""
         self._undecided: dict[Group, set[bytes]] = {}
         """Instances let in by a dispose or unregister that their filter could not judge."""
-        self.persistence = persistence
+        self.store_queue = store_queue
         self.wire = wire
         self.clock = clock
         self.tracer = tracer
@@ -160,7 +160,7 @@ class SharedState:
             marks[LEARNED] = "yes"
         elif name in {learned.name for learned in self.settings.learned}:
             marks[LEARNED] = ""
-        self.persistence.mark(name, marks)
+        self.store_queue.mark(name, marks)
         self.tracer.event(
             "namespace.added",
             namespace=name,
@@ -181,7 +181,7 @@ class SharedState:
         known = state.wanted
         self.core.wanted(name_space, elements, self.clock.monotonic())
         if state.wanted != known:
-            self.persistence.mark(name_space, {WANTED: json.dumps(plain.to_plain(state.wanted))})
+            self.store_queue.mark(name_space, {WANTED: json.dumps(plain.to_plain(state.wanted))})
         for group in [group for group in self._unwanted if state.name_space.contains(group)]:
             if state.is_wanted(group):
                 self._unwanted.discard(group)
@@ -346,13 +346,13 @@ class SharedState:
         self.set_handed_over_ns[data.state.name] = self.clock.wall_ns()
         note = Replaced(f"node {self.settings.name}", self.clock.wall_ns(), keeps) if keeps else None
         marks = self._marks_of(data)
-        self.persistence.write_set(
+        self.store_queue.write_set(
             data.state.name, groups, wanted, lineage, conversion, marks=marks, keeps=note
         )
 
     def remember_lineage(self, data: NameSpaceData) -> None:
         """Store the lineage of the set and the other marks."""
-        self.persistence.mark(data.state.name, self._marks_of(data))
+        self.store_queue.mark(data.state.name, self._marks_of(data))
 
     def _marks_of(self, data: NameSpaceData) -> dict[str, str]:
         state = data.state
@@ -367,7 +367,7 @@ class SharedState:
 
     def tell_backups(self) -> None:
         """Trace the reports on back-ups."""
-        for report in self.persistence.backup_reports():
+        for report in self.store_queue.backup_reports():
             if isinstance(report, backups.BackupDropped):
                 self.tracer.event(
                     "store.backup-dropped",

@@ -233,7 +233,7 @@ class Transfers:
             state = shared.core.name_space_of(description.group)
             known = shared.descriptions.get(description.group, description)
             if state is data.state and data.is_kept(known) and data.is_on_disk(known):
-                shared.persistence.fill(
+                shared.store_queue.fill(
                     name, incoming.number, known, samples, resumes=incoming.begin.is_difference
                 )
 

@@ -93,7 +93,7 @@ def snapshot(
         store=StoreStatus(
             identity.store_kind,
             identity.store_path,
-            runtime.persistence.problem,
+            runtime.store_queue.problem,
             identity.store_findings,
             disk_bytes,
         ),
@@ -107,7 +107,7 @@ def snapshot(
         capture=identity.capture,
         counters={
             **runtime.counters,
-            "queued": runtime.persistence.queued_changes,
+            "queued": runtime.store_queue.queued_changes,
             "stalls": runtime.core.stalls,
             "longest_stall_ms": int(runtime.core.longest_stall_s * 1000),
         },

@@ -9,7 +9,7 @@ from engine.core.name_spaces import Group
 from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-from engine.simulator.network import Party
+from engine.simulator.network import SimulatedParticipant
 from engine.simulator.node import SAMPLE, TAP_LEAST_S
 
 if TYPE_CHECKING:
@@ -43,15 +43,15 @@ class Application:
         self.cluster = cluster
         self.name = name
         self.host = host
-        self.party = Party(name, name, host, self)
+        self.participant = SimulatedParticipant(name, name, host, self)
 
     def begin(self) -> None:
         """Start the process."""
-        self.cluster.network.join(self.party)
+        self.cluster.network.join(self.participant)
 
     def end(self, *, in_order: bool) -> None:
         """End the process."""
-        (self.cluster.network.leave if in_order else self.cluster.network.kill)(self.party)
+        (self.cluster.network.leave if in_order else self.cluster.network.kill)(self.participant)
 
     def discovered_by(self, node: SimulatedNode) -> None:
         """Do what follows when a node discovers this process."""
@@ -59,19 +59,19 @@ class Application:
     def lost_by(self, node: SimulatedNode) -> None:
         """Do what follows when a node loses this process."""
 
-    def receive(self, sender: Party, topic: str, item: object) -> None:
+    def receive(self, sender: SimulatedParticipant, topic: str, item: object) -> None:
         """Ignore messages of nodes."""
 
-    def appeared(self, peer: Party) -> None:
+    def appeared(self, peer: SimulatedParticipant) -> None:
         """Ignore other participants."""
 
-    def vanished(self, peer: Party) -> None:
+    def vanished(self, peer: SimulatedParticipant) -> None:
         """Ignore other participants."""
 
-    def attached(self, peer: Party) -> None:
+    def attached(self, peer: SimulatedParticipant) -> None:
         """Do nothing: only nodes attach."""
 
-    def detached(self, peer: Party) -> None:
+    def detached(self, peer: SimulatedParticipant) -> None:
         """Do nothing: only nodes attach."""
 
 
@@ -103,7 +103,7 @@ class Writer(Application):
     ) -> None:
         super().__init__(cluster, name, host)
         self._depth = depth
-        self.party.overwrite = self._overwrite if depth else None
+        self.participant.overwrite = self._overwrite if depth else None
         self._rng = rng
         self._plan = cluster.options.workload
         self._count = 0
@@ -163,12 +163,12 @@ class Writer(Application):
             if node.run == run
             and node.is_up
             and now >= max(matched_at, node.wire.taps.get(key, now + 1))
-            and node.party in self.party.matched
+            and node.participant in self.participant.matched
         ]
 
     def _send(self, description: GroupDescription, record: CapturedSample) -> None:
         for node in self._matched(description):
-            self.cluster.network.send(self.party, node.party, SAMPLE, record)
+            self.cluster.network.send(self.participant, node.participant, SAMPLE, record)
 
     def _overwrite(self, held: list[tuple[str, object]]) -> None:
         """Drop the oldest sample of the newest one's instance, if a cut link holds more than `depth`."""
@@ -225,7 +225,7 @@ class RandomWriter(Writer):
 class Reader(Application):
     """A process with one durable reader, a late joiner.
 
-    Its name and host are those of the process, `participant` is its id.
+    Its name and host are those of the process, `participant_id` is that of its participant.
 
     Attributes:
         seen_by: the nodes that see it, with their runs.
@@ -239,12 +239,12 @@ class Reader(Application):
         host: str,
         topic: str,
         partitions: tuple[str, ...],
-        participant: str,
+        participant_id: str,
     ) -> None:
         super().__init__(cluster, name, host)
         self.topic = topic
         self.partitions = partitions
-        self.participant = participant
+        self.participant_id = participant_id
         self.seen_by: dict[SimulatedNode, int] = {}
         self.served: list[tuple[ReaderKey, SimulatedNode, tuple[Sample, ...]]] = []
 
@@ -253,7 +253,7 @@ class Reader(Application):
         runtime = node.runtime
         assert runtime is not None
         self.seen_by[node] = node.run
-        for key in runtime.serving.reader_keys(self.participant, self.topic, self.partitions):
+        for key in runtime.serving.reader_keys(self.participant_id, self.topic, self.partitions):
             runtime.serving.seen(key, frozenset((self.host,)))
 
     def lost_by(self, node: SimulatedNode) -> None:
@@ -261,7 +261,7 @@ class Reader(Application):
         runtime = node.runtime
         assert runtime is not None
         self.seen_by.pop(node, None)
-        for key in runtime.serving.reader_keys(self.participant, self.topic, self.partitions):
+        for key in runtime.serving.reader_keys(self.participant_id, self.topic, self.partitions):
             runtime.serving.gone(key)
 
     def take(self, key: ReaderKey, samples: tuple[Sample, ...], node: SimulatedNode) -> None:

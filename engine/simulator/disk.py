@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from engine.runtime.persistence import Persistence
+from engine.runtime.store_queue import StoreQueue
 from engine.store.interface import NO_MARKS
 from engine.store.memory import MemoryStore
 
@@ -155,7 +155,7 @@ def _each(samples: dict[tuple[Group, bytes], Sample]) -> tuple[tuple[Group, Samp
 
 
 class SimulatedDisk:
-    """Carries out what a runtime hands to its persistence, one transaction after the other.
+    """Carries out what a runtime puts into its store queue, one transaction after the other.
 
     A transaction takes `delay_s` seconds on average, times the slowness; `on_result` is called after each.
 
@@ -172,7 +172,7 @@ class SimulatedDisk:
         on_result: Callable[[], None],
     ) -> None:
         self.store = WatchedStore(medium)
-        self.persistence = Persistence(self.store)
+        self.store_queue = StoreQueue(self.store)
         self.slowness = 1.0
         self._schedule = schedule
         self._rng = rng
@@ -188,9 +188,9 @@ class SimulatedDisk:
 
     def wake(self) -> None:
         """Start to work if there are changes."""
-        if not self._is_working and not self._is_dead and not self.persistence.is_idle:
+        if not self._is_working and not self._is_dead and not self.store_queue.is_idle:
             self._is_working = True
-            pause = RETRY_S if self.persistence.problem else self._pause()
+            pause = RETRY_S if self.store_queue.problem else self._pause()
             self._schedule.after(pause, self._work)
 
     def _pause(self) -> float:
@@ -200,14 +200,14 @@ class SimulatedDisk:
         if self._is_dead:
             return
         self._is_working = False
-        refused = bool(self.persistence.problem)
-        if self.persistence.work() or not refused:
+        refused = bool(self.store_queue.problem)
+        if self.store_queue.work() or not refused:
             self._on_result()
         self.wake()
 
     def flush(self) -> None:
         """Write the queued changes, as an orderly end does, and close; refused changes are lost."""
-        while self.persistence.work():
+        while self.store_queue.work():
             pass
         self._is_dead = True
         self.store.close()
@@ -217,7 +217,7 @@ class SimulatedDisk:
         if torn and not self._is_dead:
             self.store.steps_left = self._rng.randrange(4)
             try:
-                while self.persistence.work():
+                while self.store_queue.work():
                     pass
             except PowerCut:
                 pass

@@ -113,7 +113,7 @@ class FaultInjector:
             self._after(self._duration(), node.start)
 
     def _replace_writer(self) -> None:
-        living = [writer for writer in self._cluster.writers if writer.party.is_alive]
+        living = [writer for writer in self._cluster.writers if writer.participant.is_alive]
         if living:
             writer = self._rng.choice(living)
             writer.end(in_order=self._rng.random() < 0.5)
@@ -201,11 +201,11 @@ class FaultInjector:
 
     def _pause(self) -> None:
         node = self._any_up()
-        if node is None or node.is_stalled or node.party.is_frozen:
+        if node is None or node.is_stalled or node.participant.is_frozen:
             return
         is_process = self._rng.random() < 0.5
         if is_process:
-            self._cluster.network.freeze(node.party)
+            self._cluster.network.freeze(node.participant)
         else:
             node.is_stalled = True
             self._cluster.network.disturbed_s = self._cluster.schedule.now
@@ -214,11 +214,11 @@ class FaultInjector:
         self._after(self._duration(), self._resume, node, node.run)
 
     def _resume(self, node: SimulatedNode, run: int) -> None:
-        if node.is_up and node.run == run and (node.is_stalled or node.party.is_frozen):
+        if node.is_up and node.run == run and (node.is_stalled or node.participant.is_frozen):
             node.is_stalled = False
             self._cluster.network.disturbed_s = self._cluster.schedule.now
-            if node.party.is_frozen:
-                self._cluster.network.thaw(node.party)
+            if node.participant.is_frozen:
+                self._cluster.network.thaw(node.participant)
             self._line(node.name, "goes on", "-")
             node.go_on()
 
@@ -244,7 +244,7 @@ class FaultInjector:
         remote = [
             writer.host
             for writer in self._cluster.writers
-            if writer.party.is_alive and writer.host not in self._hosts()
+            if writer.participant.is_alive and writer.host not in self._hosts()
         ]
         if not remote:
             return

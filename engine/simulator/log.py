@@ -96,7 +96,7 @@ def sign_of(node: SimulatedNode) -> str:
     """Return the state of a node as one character."""
     if node.runtime is None:
         return "."
-    if node.is_stalled or node.party.is_frozen:
+    if node.is_stalled or node.participant.is_frozen:
         return "z"
     states = node.runtime.core.name_spaces
     signs = [SIGNS[state.phase] for state in states]

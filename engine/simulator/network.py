@@ -35,35 +35,41 @@ LONG_LOSS_S: Final = 0.3
 class Handler(Protocol):
     """The behaviour of a participant. All calls come from the schedule, one at a time."""
 
-    def receive(self, sender: Party, topic: str, item: object) -> None:
+    def receive(self, sender: SimulatedParticipant, topic: str, item: object) -> None:
         """Take in an item that `sender` sent."""
 
-    def appeared(self, peer: Party) -> None:
+    def appeared(self, peer: SimulatedParticipant) -> None:
         """Take in a discovered participant."""
 
-    def vanished(self, peer: Party) -> None:
+    def vanished(self, peer: SimulatedParticipant) -> None:
         """Take in that a participant left, or was silent for longer than its lease."""
 
-    def attached(self, peer: Party) -> None:
+    def attached(self, peer: SimulatedParticipant) -> None:
         """Take in that both sides have matched, and know it."""
 
-    def detached(self, peer: Party) -> None:
+    def detached(self, peer: SimulatedParticipant) -> None:
         """Take in that one side has lost the other."""
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Party:
-    """A participant: one run of a node or of an application.
+class SimulatedParticipant:
+    """A participant of the simulated domain: one run of a node's process, or of an application's.
 
     Attributes:
-        id: no other participant ever has it.
-        node: the node's id; empty for an application.
-        silent_since: when it died or stood still; None while it can be heard.
-        matched: those that it knows, in the order of discovery.
-        told: what the nodes among them told last of whom they have matched.
-        states: the last item of each of its state topics.
-        overwrite: takes from the items that a cut link holds back what its history has overwritten since;
-            None for a participant whose writers keep all that was not acknowledged.
+        id: unique in the whole simulation; the next run of a node has another one.
+        name: name of the node or application, the same in all its runs.
+        host: name of its host; links are cut between hosts.
+        handler: takes what arrives and what discovery finds.
+        node: id of the node; empty for an application.
+        is_alive: False once the process has ended.
+        is_frozen: True while the process is stopped (as by SIGSTOP).
+        silent_since: when it ended or was stopped, in seconds of the schedule; None while it runs.
+        matched: participants that it has discovered and not lost, in the order of discovery.
+        told: last report of each discovered node about the participants which that node has discovered.
+        attached: participants of `matched` that have discovered it too, and have told it so.
+        states: last item sent on each state topic, which participants discovered later receive.
+        overwrite: removes from the items that a cut link holds back those that the writer's history has
+            overwritten since; None if the writers keep every sample that was not acknowledged.
     """
 
     id: str
@@ -74,9 +80,11 @@ class Party:
     is_alive: bool = True
     is_frozen: bool = False
     silent_since: float | None = None
-    matched: dict[Party, None] = dataclasses.field(default_factory=dict)
-    told: dict[Party, frozenset[Party]] = dataclasses.field(default_factory=dict)
-    attached: dict[Party, None] = dataclasses.field(default_factory=dict)
+    matched: dict[SimulatedParticipant, None] = dataclasses.field(default_factory=dict)
+    told: dict[SimulatedParticipant, frozenset[SimulatedParticipant]] = dataclasses.field(
+        default_factory=dict
+    )
+    attached: dict[SimulatedParticipant, None] = dataclasses.field(default_factory=dict)
     states: dict[str, object] = dataclasses.field(default_factory=dict)
     overwrite: Callable[[list[tuple[str, object]]], None] | None = None
 
@@ -86,7 +94,7 @@ class _Pipe:
 
     __slots__ = ("generation", "held", "last", "receiver", "sender")
 
-    def __init__(self, sender: Party, receiver: Party) -> None:
+    def __init__(self, sender: SimulatedParticipant, receiver: SimulatedParticipant) -> None:
         self.sender = sender
         self.receiver = receiver
         self.generation = 0
@@ -119,64 +127,64 @@ class Network:
         self.loss = plan.loss
         self.duplication = plan.duplication
         self.delay_mean_s = plan.delay_mean_s
-        self.parties: list[Party] = []
+        self.participants: list[SimulatedParticipant] = []
         self.carried = 0
         self.backbone = backbone
         self.disturbed_s = 0.0
         self._cut: dict[tuple[str, str], float] = {}
         self._walls: set[tuple[str, str]] = set()
-        self._pipes: dict[tuple[Party, Party], _Pipe] = {}
-        self._telling: set[Party] = set()
+        self._pipes: dict[tuple[SimulatedParticipant, SimulatedParticipant], _Pipe] = {}
+        self._telling: set[SimulatedParticipant] = set()
 
     # Participants.
 
-    def join(self, party: Party) -> None:
+    def join(self, participant: SimulatedParticipant) -> None:
         """Add a process that started."""
-        self.parties.append(party)
-        for other in list(self.parties):
-            self._meet(party, other)
+        self.participants.append(participant)
+        for other in list(self.participants):
+            self._meet(participant, other)
 
-    def leave(self, party: Party) -> None:
+    def leave(self, participant: SimulatedParticipant) -> None:
         """Remove a process that ends in order: participants that it reaches know at once."""
-        self._end(party)
-        for other in self.parties:
-            if party in other.matched and not self._is_cut(party, other):
-                self._schedule.after(self._delay(party, other), self._unmatch, other, party)
+        self._end(participant)
+        for other in self.participants:
+            if participant in other.matched and not self._is_cut(participant, other):
+                self._schedule.after(self._delay(participant, other), self._unmatch, other, participant)
 
-    def kill(self, party: Party) -> None:
+    def kill(self, participant: SimulatedParticipant) -> None:
         """Remove a process that dies silently."""
-        self._end(party)
+        self._end(participant)
 
-    def _end(self, party: Party) -> None:
-        party.is_alive = False
-        self.parties.remove(party)
-        self._fall_silent(party)
+    def _end(self, participant: SimulatedParticipant) -> None:
+        participant.is_alive = False
+        self.participants.remove(participant)
+        self._fall_silent(participant)
 
-    def freeze(self, party: Party) -> None:
+    def freeze(self, participant: SimulatedParticipant) -> None:
         """Stop a process."""
         self.disturbed_s = self._schedule.now
-        party.is_frozen = True
-        self._fall_silent(party)
+        participant.is_frozen = True
+        self._fall_silent(participant)
 
-    def thaw(self, party: Party) -> None:
+    def thaw(self, participant: SimulatedParticipant) -> None:
         """Continue a stopped process, which does not notice the lost time."""
         self.disturbed_s = self._schedule.now
-        party.is_frozen = False
-        party.silent_since = None
+        participant.is_frozen = False
+        participant.silent_since = None
         for pipe in list(self._pipes.values()):
-            if party in (pipe.receiver, pipe.sender):
+            if participant in (pipe.receiver, pipe.sender):
                 self._release(pipe)
-        for other in list(self.parties):
-            self._meet(party, other)
-        for other in list(party.matched):
-            if self._silent_since(other, party) is not None:
-                self._watch(party, other)
+        for other in list(self.participants):
+            self._meet(participant, other)
+        for other in list(participant.matched):
+            if self._silent_since(other, participant) is not None:
+                self._watch(participant, other)
 
-    def _fall_silent(self, party: Party) -> None:
-        party.silent_since = self._schedule.now
-        for other in self.parties:
-            if party in other.matched:
-                self._watch(other, party)
+    def _fall_silent(self, participant: SimulatedParticipant) -> None:
+        participant.silent_since = self._schedule.now
+        for other in self.participants:
+            if participant in other.matched:
+                self._watch(other, participant)
 
     # Links.
 
@@ -186,11 +194,11 @@ class Network:
             return False
         self._cut[source, target] = self._schedule.now
         self._disturb(source, target)
-        for party in self.parties:
-            if party.host == target:
-                for other in party.matched:
+        for participant in self.participants:
+            if participant.host == target:
+                for other in participant.matched:
                     if other.host == source:
-                        self._watch(party, other)
+                        self._watch(participant, other)
         return True
 
     def wall(self, one: str, other: str) -> None:
@@ -207,11 +215,11 @@ class Network:
         for pipe in list(self._pipes.values()):
             if pipe.sender.host == source and pipe.receiver.host == target:
                 self._release(pipe)
-        for party in list(self.parties):
-            if party.host == source:
-                for other in list(self.parties):
+        for participant in list(self.participants):
+            if participant.host == source:
+                for other in list(self.participants):
                     if other.host == target:
-                        self._meet(party, other)
+                        self._meet(participant, other)
         return True
 
     def cuts(self) -> list[tuple[str, str]]:
@@ -234,12 +242,12 @@ class Network:
         """Tell whether a datagram gets from one host to another."""
         return (source, target) not in self._cut
 
-    def _is_cut(self, source: Party, target: Party) -> bool:
+    def _is_cut(self, source: SimulatedParticipant, target: SimulatedParticipant) -> bool:
         return (source.host, target.host) in self._cut
 
     # What is sent.
 
-    def broadcast(self, sender: Party, topic: str, item: object, *, is_state: bool) -> None:
+    def broadcast(self, sender: SimulatedParticipant, topic: str, item: object, *, is_state: bool) -> None:
         """Send an item to all nodes that the sender has matched; the last state also reaches later ones."""
         if is_state:
             sender.states[topic] = item
@@ -247,7 +255,9 @@ class Network:
             if other.node:
                 self.send(sender, other, topic, item)
 
-    def send(self, sender: Party, receiver: Party, topic: str, item: object) -> bool:
+    def send(
+        self, sender: SimulatedParticipant, receiver: SimulatedParticipant, topic: str, item: object
+    ) -> bool:
         """Send an item to one participant; return False if the two do not know each other."""
         if receiver not in sender.matched or sender not in receiver.matched:
             return False
@@ -257,7 +267,7 @@ class Network:
             self._launch(pipe, topic, item)
         return True
 
-    def _pipe(self, sender: Party, receiver: Party) -> _Pipe:
+    def _pipe(self, sender: SimulatedParticipant, receiver: SimulatedParticipant) -> _Pipe:
         pipe = self._pipes.get((sender, receiver))
         if pipe is None:
             pipe = self._pipes[sender, receiver] = _Pipe(sender, receiver)
@@ -271,7 +281,7 @@ class Network:
         pipe.last[topic] = when
         self._schedule.at(when, self._arrive, pipe, pipe.generation, topic, item)
 
-    def _delay(self, sender: Party, receiver: Party) -> float:
+    def _delay(self, sender: SimulatedParticipant, receiver: SimulatedParticipant) -> float:
         if sender.host == receiver.host:
             return LOOPBACK_S
         rng = self._rng
@@ -308,94 +318,99 @@ class Network:
 
     # Discovery.
 
-    def _meet(self, one: Party, other: Party) -> None:
+    def _meet(self, one: SimulatedParticipant, other: SimulatedParticipant) -> None:
         """Plan the match of two participants that can reach each other now."""
         if one is other or not (one.node or other.node):
             return
         delay = self._rng.uniform(0.01, self._plan.discovery_s)
-        for party, peer in ((one, other), (other, one)):
-            if peer not in party.matched:
+        for participant, peer in ((one, other), (other, one)):
+            if peer not in participant.matched:
                 skew = self._rng.uniform(0.0, 0.05)
-                self._schedule.after(delay + skew, self._match, party, peer)
+                self._schedule.after(delay + skew, self._match, participant, peer)
 
-    def _match(self, party: Party, peer: Party) -> None:
-        if peer in party.matched or not (party.is_alive and peer.is_alive):
+    def _match(self, participant: SimulatedParticipant, peer: SimulatedParticipant) -> None:
+        if peer in participant.matched or not (participant.is_alive and peer.is_alive):
             return
-        if party.is_frozen or peer.is_frozen or self._is_cut(party, peer) or self._is_cut(peer, party):
+        if (
+            participant.is_frozen
+            or peer.is_frozen
+            or self._is_cut(participant, peer)
+            or self._is_cut(peer, participant)
+        ):
             return
-        party.matched[peer] = None
-        self._pipe(party, peer).forget()
-        self._pipe(peer, party).forget()
-        if party.node:
-            party.handler.appeared(peer)
-        if party.node and peer.node:
-            self._tell_matches(party)
-        if party in peer.matched:
-            for sender, receiver in ((peer, party), (party, peer)):
+        participant.matched[peer] = None
+        self._pipe(participant, peer).forget()
+        self._pipe(peer, participant).forget()
+        if participant.node:
+            participant.handler.appeared(peer)
+        if participant.node and peer.node:
+            self._tell_matches(participant)
+        if participant in peer.matched:
+            for sender, receiver in ((peer, participant), (participant, peer)):
                 if receiver.node:
                     for topic, item in sender.states.items():
                         self.send(sender, receiver, topic, item)
-        self._update_attachment(party, peer)
+        self._update_attachment(participant, peer)
 
-    def _unmatch(self, party: Party, peer: Party) -> None:
-        if peer not in party.matched:
+    def _unmatch(self, participant: SimulatedParticipant, peer: SimulatedParticipant) -> None:
+        if peer not in participant.matched:
             return
-        del party.matched[peer]
-        party.told.pop(peer, None)
-        self._pipe(party, peer).forget()
-        self._pipe(peer, party).forget()
+        del participant.matched[peer]
+        participant.told.pop(peer, None)
+        self._pipe(participant, peer).forget()
+        self._pipe(peer, participant).forget()
         if not peer.is_alive:
-            self._pipes.pop((party, peer), None)
-            self._pipes.pop((peer, party), None)
-        if not party.is_alive:
+            self._pipes.pop((participant, peer), None)
+            self._pipes.pop((peer, participant), None)
+        if not participant.is_alive:
             return
-        self._update_attachment(party, peer)
-        if party.node:
-            party.handler.vanished(peer)
-        if party.node and peer.node:
-            self._tell_matches(party)
+        self._update_attachment(participant, peer)
+        if participant.node:
+            participant.handler.vanished(peer)
+        if participant.node and peer.node:
+            self._tell_matches(participant)
 
-    def _tell_matches(self, party: Party) -> None:
+    def _tell_matches(self, participant: SimulatedParticipant) -> None:
         """Publish the matches of a node; in a crowd several changes together, like a real node."""
-        if len(self.parties) <= CROWD:
-            self._tell_now(party)
-        elif party not in self._telling:
-            self._telling.add(party)
-            self._schedule.after(GATHER_S, self._tell_now, party)
+        if len(self.participants) <= CROWD:
+            self._tell_now(participant)
+        elif participant not in self._telling:
+            self._telling.add(participant)
+            self._schedule.after(GATHER_S, self._tell_now, participant)
 
-    def _tell_now(self, party: Party) -> None:
-        self._telling.discard(party)
-        nodes = frozenset(other for other in party.matched if other.node)
-        self.broadcast(party, ATTACHMENT, nodes, is_state=True)
+    def _tell_now(self, participant: SimulatedParticipant) -> None:
+        self._telling.discard(participant)
+        nodes = frozenset(other for other in participant.matched if other.node)
+        self.broadcast(participant, ATTACHMENT, nodes, is_state=True)
 
-    def _update_attachment(self, party: Party, peer: Party) -> None:
-        attached = peer in party.matched and party in party.told.get(peer, ())
-        if attached and peer not in party.attached:
-            party.attached[peer] = None
-            party.handler.attached(peer)
-        elif not attached and peer in party.attached:
-            del party.attached[peer]
-            party.handler.detached(peer)
+    def _update_attachment(self, participant: SimulatedParticipant, peer: SimulatedParticipant) -> None:
+        attached = peer in participant.matched and participant in participant.told.get(peer, ())
+        if attached and peer not in participant.attached:
+            participant.attached[peer] = None
+            participant.handler.attached(peer)
+        elif not attached and peer in participant.attached:
+            del participant.attached[peer]
+            participant.handler.detached(peer)
 
     # Leases.
 
-    def _silent_since(self, peer: Party, party: Party) -> float | None:
-        """Return since when `party` has not heard `peer`; None while it does."""
-        cut = self._cut.get((peer.host, party.host))
+    def _silent_since(self, peer: SimulatedParticipant, participant: SimulatedParticipant) -> float | None:
+        """Return since when `participant` has not heard `peer`; None while it does."""
+        cut = self._cut.get((peer.host, participant.host))
         if cut is None or peer.silent_since is None:
             return cut if peer.silent_since is None else peer.silent_since
         return min(cut, peer.silent_since)
 
-    def _watch(self, party: Party, peer: Party) -> None:
-        """Check at its end whether the lease of `peer` has expired for `party`."""
-        since = self._silent_since(peer, party)
+    def _watch(self, participant: SimulatedParticipant, peer: SimulatedParticipant) -> None:
+        """Check at its end whether the lease of `peer` has expired for `participant`."""
+        since = self._silent_since(peer, participant)
         assert since is not None
         unheard = self._rng.uniform(0.0, self._plan.announce_s)
-        self._schedule.at(since + self._plan.lease_s - unheard, self._expire, party, peer)
+        self._schedule.at(since + self._plan.lease_s - unheard, self._expire, participant, peer)
 
-    def _expire(self, party: Party, peer: Party) -> None:
-        since = self._silent_since(peer, party)
-        if since is None or party.is_frozen or not party.is_alive:
+    def _expire(self, participant: SimulatedParticipant, peer: SimulatedParticipant) -> None:
+        since = self._silent_since(peer, participant)
+        if since is None or participant.is_frozen or not participant.is_alive:
             return
         if self._schedule.now >= since + self._plan.lease_s - self._plan.announce_s:
-            self._unmatch(party, peer)
+            self._unmatch(participant, peer)

@@ -11,7 +11,7 @@ from engine.runtime.ports import Wire
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import read_store
 from engine.simulator.disk import SimulatedDisk
-from engine.simulator.network import CROWD, GATHER_S, Party
+from engine.simulator.network import CROWD, GATHER_S, SimulatedParticipant
 from engine.store.interface import StoreError
 from engine.store.memory import Medium
 from engine.tracing.levels import Level
@@ -141,7 +141,7 @@ class SimulatedNode:
         self.disk: SimulatedDisk
         self.tracer: Tracer
         self.wire: NodeWire
-        self.party: Party
+        self.participant: SimulatedParticipant
         self.incarnation = 0
         self.run = 0
         self.is_stalled = False
@@ -189,7 +189,7 @@ class SimulatedNode:
         self._inputs.clear()
         self._captured.clear()
         self._timer_at = float("inf")
-        self.party = Party(f"{self.id} {self.run}", self.name, self.name, self, self.id)
+        self.participant = SimulatedParticipant(f"{self.id} {self.run}", self.name, self.name, self, self.id)
         self.wire = self.cluster.wire_for(self)
         fellows = frozenset(fellow.id for known in report.fellows.values() for fellow in known)
         settings = dataclasses.replace(
@@ -208,7 +208,7 @@ class SimulatedNode:
         self.cluster.opened(self, found)
         self.runtime = Runtime(
             settings,
-            self.disk.persistence,
+            self.disk.store_queue,
             self.wire,
             self.clock,
             self.tracer,
@@ -219,7 +219,7 @@ class SimulatedNode:
         )
         if options.step_s:
             self.runtime.transfers.steps.budget_s = 0.0
-        self.cluster.network.join(self.party)
+        self.cluster.network.join(self.participant)
         self._turn()
 
     def crash(self, *, torn: bool = False) -> None:
@@ -228,7 +228,7 @@ class SimulatedNode:
             self.disk.die(torn=torn)
             self.cluster.committed(self)
             self._end()
-            self.cluster.network.kill(self.party)
+            self.cluster.network.kill(self.participant)
             if not self.plan.has_disk:
                 self._forget()
 
@@ -242,7 +242,7 @@ class SimulatedNode:
         self.disk.flush()
         self.cluster.committed(self)
         self._end()
-        self.cluster.network.leave(self.party)
+        self.cluster.network.leave(self.participant)
         if not self.plan.has_disk:
             self._forget()
 
@@ -271,7 +271,7 @@ class SimulatedNode:
         """Add an input, which the node takes in at once, or when it has time."""
         if self.runtime is None:
             return
-        if self.is_stalled or self.party.is_frozen or self._is_busy:
+        if self.is_stalled or self.participant.is_frozen or self._is_busy:
             self._inputs.append((task, arguments))
             return
         self._needs_turn = True
@@ -295,12 +295,12 @@ class SimulatedNode:
     def go_on(self) -> None:
         """Take in the inputs that waited while the node stood still."""
         had_inputs = bool(self._inputs)
-        while self._inputs and not (self.is_stalled or self.party.is_frozen or self._is_busy):
+        while self._inputs and not (self.is_stalled or self.participant.is_frozen or self._is_busy):
             task, arguments = self._inputs.popleft()
             task(*arguments)
             if self.cost_s:
                 self._be_busy()
-        if self.is_up and not (self.is_stalled or self.party.is_frozen):
+        if self.is_up and not (self.is_stalled or self.participant.is_frozen):
             self.is_catching_up = True
             self._turn()
             self.is_catching_up = False
@@ -350,7 +350,7 @@ class SimulatedNode:
 
     # engine.simulator.network.Handler
 
-    def receive(self, sender: Party, topic: str, item: object) -> None:
+    def receive(self, sender: SimulatedParticipant, topic: str, item: object) -> None:
         """Take in a protocol message, a batch of a stream, or a sample of an application."""
         if self.runtime is None:
             return
@@ -380,23 +380,23 @@ class SimulatedNode:
             assert not unrouted, "a sample came before its writer was discovered"
             self.cluster.captured(self, captured)
 
-    def attached(self, peer: Party) -> None:
+    def attached(self, peer: SimulatedParticipant) -> None:
         """Take in an attached fellow."""
         if self.runtime is not None:
             self.post(self.runtime.fellow_attached, peer.node, peer.id)
 
-    def detached(self, peer: Party) -> None:
+    def detached(self, peer: SimulatedParticipant) -> None:
         """Take in a detached fellow."""
         if self.runtime is not None:
             self.post(self.runtime.fellow_detached, peer.node, peer.id)
 
-    def appeared(self, peer: Party) -> None:
+    def appeared(self, peer: SimulatedParticipant) -> None:
         """Take in a discovered participant; only applications matter."""
         if self.runtime is not None and not peer.node:
             application: Discovered = peer.handler  # type: ignore[assignment]  # only nodes have an id
             self.post(application.discovered_by, self)
 
-    def vanished(self, peer: Party) -> None:
+    def vanished(self, peer: SimulatedParticipant) -> None:
         """Take in a lost participant; for a node, both discovery and the channel report it."""
         if self.runtime is None:
             return

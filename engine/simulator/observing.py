@@ -198,7 +198,7 @@ class Observer(Checker):
     def tell(self, who: str, level: str, text: str) -> None:
         """Record an event of the simulation itself.
 
-        `who` is the name of a node, or of another party, `level` as in a trace, `text` what happened.
+        `who` is the name of a node, or of another participant, `level` as in a trace, `text` what happened.
         """
         self._told += 1
         nodes = {node.name: node.id for node in self.cluster.nodes}
@@ -221,7 +221,7 @@ class Observer(Checker):
         now = self.cluster.schedule.now
         for node in self.cluster.nodes:
             runtime = node.runtime
-            if runtime is None or node.is_stalled or node.party.is_frozen:
+            if runtime is None or node.is_stalled or node.participant.is_frozen:
                 continue
             if now < self._due[node.name] and runtime.state is self._states.get(node.name):
                 continue

@@ -117,16 +117,17 @@ class Workload:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NetworkPlan:
-    """How the network behaves when it is well.
+    """The network while no fault changes it. All times are in seconds.
 
     Attributes:
-        delay_min_s, delay_mean_s: one-way delay, the exponential part on top of the least.
-        loss: chance that a datagram is lost and sent again later.
-        duplication: chance that a message arrives twice.
+        delay_min_s: least delay of a message in one direction.
+        delay_mean_s: mean of the exponentially distributed delay that is added to `delay_min_s`.
+        loss: probability, 0 to 1, that a datagram is lost and has to be sent again.
+        duplication: probability, 0 to 1, that a message arrives twice.
         lease_s: silence after which a participant counts as gone.
-        announce_s: pause between two announcements of a participant.
-        discovery_s: longest time from reaching each other to being matched.
-        bytes_per_s: how fast one stream goes.
+        announce_s: time between two announcements of a participant.
+        discovery_s: longest time until two participants that reach each other have discovered each other.
+        bytes_per_s: throughput of one alignment stream.
     """
 
     delay_min_s: float = 0.0002
@@ -141,19 +142,28 @@ class NetworkPlan:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SimulationOptions:
-    """One run.
+    """The input of one run. All times are in seconds of virtual time.
 
-    A run has two phases: for `fault_s` seconds applications write and faults happen; then everything heals,
-    and within `heal_within_s` the system must be quiet and equal, and stay so for `quiet_s`.
+    A run has two phases. For `fault_s` seconds applications write and faults happen. Then all faults end;
+    within `heal_within_s` all work must be done and the sets of all nodes be equal, and stay so
+    for `quiet_s`.
 
     Attributes:
-        fault_pause_s: mean pause between two faults.
-        start_spread_s: nodes start within this time.
-        skew_s: how far wall clocks may be off, where faults have SKEW.
-        disk_delay_s: mean time of one transaction.
-        tap_delay_s: longest time from opening a tap, or discovering a writer, to the first sample that the
-            node captures; each node needs its own time for each topic and each writer.
-        step_s: time that each step of a comparison takes; at 0 all of them are over at once.
+        seed: seed of all random decisions.
+        nodes: the nodes, 1 to `MAX_NODES`, with different names.
+        workload: what applications write and read.
+        network: delays and losses while no fault changes them.
+        faults: kinds of faults that happen; none for a run without faults.
+        fault_s: length of the first phase.
+        fault_pause_s: mean time between two faults.
+        heal_within_s: time that the system has to repair everything.
+        quiet_s: time for which it must then stay equal.
+        start_spread_s: nodes start at random times in this interval.
+        skew_s: most that a wall clock may be off in either direction, if `faults` has SKEW.
+        disk_delay_s: mean time of one transaction of a store.
+        tap_delay_s: longest time from opening a tap, or from discovering a writer, to the first sample that
+            the node captures. The time is drawn for each node, topic and writer.
+        step_s: time that each step of a comparison takes; with 0 a comparison takes no time.
     """
 
     seed: int

@@ -107,7 +107,7 @@ def _restless(node: SimulatedNode, others: int) -> str:
     if len(runtime.core.fellows) != others or not all(fellow.approved for fellow in runtime.core.fellows):
         approved = [fellow.name for fellow in runtime.core.fellows if fellow.approved]
         return f"talks to {', '.join(approved) or 'nobody'} only"
-    if not runtime.persistence.is_idle:
+    if not runtime.store_queue.is_idle:
         return "has not written everything"
     return ""
 

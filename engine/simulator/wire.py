@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import SampleRows
     from engine.dataset.sample import Sample
-    from engine.simulator.network import Party
+    from engine.simulator.network import SimulatedParticipant
     from engine.simulator.node import SimulatedNode
     from engine.simulator.system import SimulatedSystem
 
@@ -49,7 +49,7 @@ class SimulatedWire:
     def send(self, topic: str, payload: bytes) -> None:
         """Send a protocol message to all fellows."""
         self.messages += 1
-        self.system.network.broadcast(self.node.party, topic, payload, is_state=topic in STATE_TOPICS)
+        self.system.network.broadcast(self.node.participant, topic, payload, is_state=topic in STATE_TOPICS)
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Ignore monitor messages."""
@@ -76,9 +76,9 @@ class SimulatedWire:
         self.node.run_later(self.node.rng.uniform(0.001, 0.02), self._send_note, fellow, note)
 
     def _send_note(self, fellow: str, note: bytes) -> None:
-        for peer in list(self.node.party.matched):
+        for peer in list(self.node.participant.matched):
             if peer.node == fellow:
-                self.system.network.send(self.node.party, peer, BATCH, note)
+                self.system.network.send(self.node.participant, peer, BATCH, note)
 
     def deliver(
         self,
@@ -97,7 +97,7 @@ class SimulatedWire:
     def _give(self, reader: ReaderKey, samples: tuple[Sample, ...], whole: bool) -> None:
         network, host = self.system.network, self.node.name
         process = self.system.readers.get(reader.participant)
-        if process is None or not process.party.is_alive:
+        if process is None or not process.participant.is_alive:
             result = Delivered(problem="its process is gone")
         elif not (network.reaches(host, process.host) and network.reaches(process.host, host)):
             result = Delivered(problem="its process does not answer")
@@ -134,14 +134,14 @@ class _Stream:
         self._samples = samples
         self._sent = 0
         self._patience_until = self._system.schedule.now + MATCH_TIMEOUT_S
-        self._targets: list[Party] = []
+        self._targets: list[SimulatedParticipant] = []
 
     def begin(self) -> None:
         """Wait, up to a limit, until the readers of all targets match: missing ones ask again."""
         if self._wire.is_closed:
             return
         now = self._system.schedule.now
-        matched = {peer.node: peer for peer in self._node.party.matched if peer.node}
+        matched = {peer.node: peer for peer in self._node.participant.matched if peer.node}
         if any(fellow not in matched for fellow in self._fellows) and now < self._patience_until:
             self._system.schedule.after(0.1, self.begin)
             return
@@ -162,7 +162,7 @@ class _Stream:
         if self._wire.is_closed:
             return
         for target in self._targets:
-            self._system.network.send(self._node.party, target, BATCH, batch)
+            self._system.network.send(self._node.participant, target, BATCH, batch)
         self._sent += len(batch)
         self._wire.bytes_sent += len(batch) * len(self._targets)
         self._next()

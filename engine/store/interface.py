@@ -363,7 +363,7 @@ class Store(Protocol):
         """Raise `StoreDamaged` if the medium was taken away while it was in use."""
         ...
 
-    def begin_anew(self) -> str:
+    def replace_damaged(self) -> str:
         """Put a damaged medium aside and continue with one without sets; remembered values stay.
 
         Until each name-space has a complete set again, the next opening reports the loss.

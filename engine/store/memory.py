@@ -358,7 +358,7 @@ class MemoryStore:
     def check_in_place(self) -> None:
         """Do nothing: memory is not taken away."""
 
-    def begin_anew(self) -> str:
+    def replace_damaged(self) -> str:
         """Refuse: a medium in memory is never damaged as a whole."""
         raise StoreFailed("memory medium: it cannot be damaged as a whole")
 

@@ -92,7 +92,7 @@ class SqliteStore:
             self._connection = open_database(self._path, findings)
             undo.callback(lambda: self._connection.close())
             self._commits = 0
-            self._may_begin_anew = True
+            self._may_replace_damaged = True
             try:
                 self._begin_run(record, new_node_id, findings)
             except StoreDamaged as damage:
@@ -404,11 +404,11 @@ class SqliteStore:
             )
         return finished
 
-    def begin_anew(self) -> str:
+    def replace_damaged(self) -> str:
         """Put a damaged file aside and continue with an empty one."""
-        if not self._may_begin_anew:
+        if not self._may_replace_damaged:
             raise StoreFailed(f"{self._path}: it was replaced once before, and is damaged again")
-        self._may_begin_anew = False
+        self._may_replace_damaged = False
         db = self._connection
         with self._reading():
             marks = [(space, key, value) for space, key, value, is_sound in read_marks(db) if is_sound]

@@ -42,7 +42,7 @@ def insert(group_id: int, block: Block) -> Statement:
     """
     keys, payloads = block.key_texts, block.payload_texts
     values: dict[str, Any] = {"group_id": group_id, "times": f"[{','.join(map(str, block.times_ns()))}]"}
-    values |= {"digests": block.digests, "block": block.data, "writers": block.writer_octets()}
+    values |= {"digests": block.digests, "block": block.data, "writers": block.writer_bytes()}
     values["writer_step"] = _WRITER_BYTES if len(values["writers"]) > _WRITER_BYTES else 0
     values |= {"key_begin": keys.begin + 1, "key_size": keys.size}
     values |= {"payload_begin": payloads.begin + 1, "payload_size": payloads.size}

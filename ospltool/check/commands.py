@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ospltool.check.inputs import DeploymentInput, UsageFault, gather, named_nodes
-from ospltool.check.registry import Scope, all_rules, find_rules
+from ospltool.check.registry import RuleInput, all_rules, find_rules
 from ospltool.check.runner import Choice, Examined, examine, run
 from ospltool.check.views import FleetView
 from ospltool.diagnostics.model import Report, Severity, Target
@@ -134,7 +134,7 @@ def shown(report: Report, wanted: Choice) -> Report:
 
 def exit_code(report: Report, fail_on: str) -> int:
     """Return 2 if a file cannot be read, 1 for findings at or above `fail_on`, else 0."""
-    unreadable = {code for code, each in all_rules().items() if each.scope is Scope.FILE}
+    unreadable = {code for code, each in all_rules().items() if each.takes is RuleInput.FILE}
     if any(each.code in unreadable for each in report.diagnostics):
         return 2
     if fail_on == "never":

@@ -59,20 +59,28 @@ class CycloneFaultKind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CycloneItem:
-    """One element or attribute; see the module."""
+    """One element or attribute: a line of `cyclone.tsv`."""
 
     path: str
+    """Path below CycloneDDS/Domain, as in `General/Interfaces/NetworkInterface@name`."""
     type: str
+    """Type of the value: duration, element (no value), enum, int, list, memory or string."""
     low: float | None
+    """Least number: in seconds, bytes, or as written for an int; None for no bound."""
     high: float | None
+    """Greatest number, in the unit of `low`; None for no bound."""
     words: Mapping[str, str]
+    """Words that it takes, each with the only version that takes it; empty for both versions."""
     versions: str
+    """Versions that know it: `11`, `0.10`, empty for both; `build` if it depends on how they were built."""
     instead: str
+    """Setting to use instead of a deprecated one, `-` if there is none; empty if it is not deprecated."""
     occurrence: str
+    """`many`, `required`, `unit` (a duration needs a unit), or empty for an optional one."""
 
 
 class CycloneItems:
-    """All items, and those below an element."""
+    """The table of all settings, `items` by path."""
 
     def __init__(self, items: Iterable[CycloneItem]) -> None:
         self.items = {item.path: item for item in items}

@@ -188,7 +188,7 @@ def _rule_data(each: Rule) -> dict[str, object]:
         "name": each.name,
         "severity": each.severity.label,
         "since": each.since,
-        "scope": each.scope.value,
+        "scope": each.takes.value,
         "targets": sorted(each.targets),
         "refused_by": sorted(each.blocks),
         "summary": each.summary,

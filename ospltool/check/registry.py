@@ -52,7 +52,7 @@ SECTIONS = ("Why", "Example", "Use instead", "OpenSplice", "Reference")
 """What the documentation of every rule must have, in this order."""
 
 
-class Scope(enum.Enum):
+class RuleInput(enum.Enum):
     """The input of a rule.
 
     `FILE` is a file that cannot be read as a configuration; `PERSISTENCE`, `CYCLONE` and `PROFILES` are files
@@ -83,7 +83,7 @@ class Rule:
     """Severity of its findings, unless a finding has its own."""
     since: str
     """Version of ospltool that introduced it."""
-    scope: Scope
+    takes: RuleInput
     """The kind of view that it takes."""
     targets: frozenset[Target]
     """Services for which it matters."""
@@ -140,7 +140,7 @@ def rule(
     name: str,
     severity: Severity,
     *,
-    scope: Scope = Scope.NODE,
+    takes: RuleInput = RuleInput.NODE,
     targets: frozenset[Target] = EVERYWHERE,
     blocks: frozenset[Target] = NOWHERE,
     alone: bool = False,
@@ -152,7 +152,7 @@ def rule(
         code: stable code, such as DUR201.
         name: stable name in kebab-case.
         severity: of its findings, unless one has its own.
-        scope: kind of view that it takes.
+        takes: kind of view that it takes as input.
         targets: services for which it matters.
         blocks: services that refuse to start, unless a finding says otherwise.
         alone: run it only if all services that the user checks for are among `targets`.
@@ -162,7 +162,7 @@ def rule(
     def register(check: Check) -> Check:
         assert code not in _RULES, f"{code} is taken"
         assert check.__doc__, f"{code} has no documentation"
-        _RULES[code] = Rule(code, name, severity, since, scope, targets, blocks, alone, check)
+        _RULES[code] = Rule(code, name, severity, since, takes, targets, blocks, alone, check)
         return check
 
     return register

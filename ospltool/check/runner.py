@@ -10,7 +10,7 @@ from engine.config.reader import MAX_BYTES, MAX_LINES, path_of_uri, read_bytes
 from ospltool.check import cyclone, profiles
 from ospltool.check.findings import Finding
 from ospltool.check.inputs import DeploymentInput, NodeInput
-from ospltool.check.registry import Rule, Scope, all_rules
+from ospltool.check.registry import Rule, RuleInput, all_rules
 from ospltool.check.suppressions import Suppressor
 from ospltool.check.views import FileView, FleetView, NodeView
 from ospltool.diagnostics.model import Diagnostic, Report, Severity, Target
@@ -151,7 +151,7 @@ def _kept(deployment: Examined, rules: dict[str, Rule]) -> tuple[list[tuple[Rule
     kept = [(each, finding) for each, finding in found if not suppressor.suppresses(each.code, finding.place)]
     suppressed = len(found) - len(kept)
     compared = _is_compared(deployment)
-    ran = frozenset(code for code, each in rules.items() if each.scope is not Scope.FLEET or compared)
+    ran = frozenset(code for code, each in rules.items() if each.takes is not RuleInput.FLEET or compared)
     kept += [(rules[code], finding) for code, finding in suppressor.findings(ran) if code in rules]
     return kept, suppressed
 
@@ -167,21 +167,21 @@ def _is_compared(deployment: Examined) -> bool:
     return deployment.is_fleet and len(deployment.fleet.nodes) > 1
 
 
-_OF_FILES = (Scope.FILE, Scope.PERSISTENCE, Scope.CYCLONE, Scope.PROFILES)
+_OF_FILES = (RuleInput.FILE, RuleInput.PERSISTENCE, RuleInput.CYCLONE, RuleInput.PROFILES)
 
 
 def _findings(deployment: Examined, rules: Iterable[Rule]) -> Iterator[tuple[Rule, Finding]]:
     compared = _is_compared(deployment)
     for each in rules:
-        if each.scope is Scope.NODE:
+        if each.takes is RuleInput.NODE:
             for node in deployment.fleet.nodes:
                 for finding in each.check(node):
                     yield each, finding
-        elif each.scope in _OF_FILES:
+        elif each.takes in _OF_FILES:
             for file in deployment.unreadable:
                 for finding in each.check(file):
                     yield each, finding
-        elif each.scope is Scope.FLEET and compared:
+        elif each.takes is RuleInput.FLEET and compared:
             for finding in each.check(deployment.fleet):
                 yield each, finding
 

@@ -15,7 +15,7 @@ from engine.config import ByteRange, Comment, Document, XmlElement
 from engine.config.problems import printable
 from ospltool.check import edits
 from ospltool.check.findings import Finding
-from ospltool.check.registry import Rule, Scope, all_rules, rule
+from ospltool.check.registry import Rule, RuleInput, all_rules, rule
 from ospltool.check.views import NodeView
 from ospltool.diagnostics.model import Place, Severity
 
@@ -60,7 +60,7 @@ def _parsed(document: Document, comment: Comment) -> Suppression:
         each = known.get(word.upper()) or by_name.get(word.lower())
         if each is None:
             faults.append(f"there is no rule '{printable(word)}'")
-        elif each.scope is Scope.META:
+        elif each.takes is RuleInput.META:
             faults.append(f"{each.code} cannot be suppressed")
         else:
             rules.append(each)
@@ -135,7 +135,7 @@ class Suppressor:
 _CODES = {"malformed_suppression": "DUR903", "suppression_without_reason": "DUR902"}
 
 
-@rule("DUR901", "unused-suppression", Severity.WARNING, scope=Scope.META)
+@rule("DUR901", "unused-suppression", Severity.WARNING, takes=RuleInput.META)
 def unused_suppression(node: NodeView, suppression: Suppression, unused: list[Rule]) -> Iterator[Finding]:
     """A suppression suppresses nothing.
 
@@ -156,7 +156,7 @@ def unused_suppression(node: NodeView, suppression: Suppression, unused: list[Ru
         yield node.found(suppression.comment.span, f"nothing is suppressed here for {codes}", fix=fix)
 
 
-@rule("DUR902", "suppression-without-reason", Severity.WARNING, scope=Scope.META)
+@rule("DUR902", "suppression-without-reason", Severity.WARNING, takes=RuleInput.META)
 def suppression_without_reason(node: NodeView, suppression: Suppression) -> Iterator[Finding]:
     """A suppression does not say why.
 
@@ -175,7 +175,7 @@ def suppression_without_reason(node: NodeView, suppression: Suppression) -> Iter
         )
 
 
-@rule("DUR903", "malformed-suppression", Severity.WARNING, scope=Scope.META)
+@rule("DUR903", "malformed-suppression", Severity.WARNING, takes=RuleInput.META)
 def malformed_suppression(node: NodeView, suppression: Suppression) -> Iterator[Finding]:
     """A comment looks like a suppression but cannot be understood, or names no rule that exists.
 

@@ -33,21 +33,24 @@ Thing: TypeAlias = XmlElement | Attribute | Value | ByteRange
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileView:
-    """A file as it was read; `problems` are those of the reader.
-
-    `persistence` has the settings of a file of persistence services, `cyclone` a file with settings of
-    Cyclone DDS itself, and `profiles` one with QoS profiles: none of them is a configuration of a node.
-    `faults` are those of the last two.
-    """
+    """One file as it was read: of a node, of persistence services, of Cyclone DDS, or of QoS profiles."""
 
     path: str
+    """Path as the user named it."""
     source: SourceFile | None
+    """Its text with the positions of lines; None if it could not be read."""
     problems: tuple[Problem, ...]
+    """What the reader found wrong, in the order of the file."""
     node_name: str = ""
+    """Name of the node that it configures; empty if it configures none or cannot be read."""
     persistence: InterpretedServices | None = None
+    """Settings, if the file configures persistence services."""
     cyclone: Document | None = None
+    """Elements, if the file has settings of Cyclone DDS itself (CYCLONEDDS_URI)."""
     profiles: Document | None = None
+    """Elements, if the file has QoS profiles."""
     faults: tuple[ForeignFault, ...] = ()
+    """What is wrong in settings of Cyclone DDS or in QoS profiles; empty for any other file."""
 
     def findings(self, kind: enum.Enum) -> Iterator[Finding]:
         """Yield the faults of a kind as findings."""

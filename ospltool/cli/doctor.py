@@ -12,7 +12,7 @@ from ospltool.cli.units import duration_s
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
-    from ospltool.doctor.picture import Picture
+    from ospltool.doctor.picture import DomainPicture
 
 
 def register(app: typer.Typer) -> None:
@@ -71,7 +71,7 @@ def doctor(
 
 def _listen(
     uri: str | None, domain: int | None, partition: str | None, seconds: float, *, shows_all: bool
-) -> Picture:
+) -> DomainPicture:
     try:
         from engine.dds.errors import DdsError
         from ospltool.doctor.listening import listen

@@ -18,7 +18,7 @@ from engine.dds.client_protocol.naming import SampleName, SampleVerdict
 from engine.dds.errors import TIMEOUT, DdsError
 from ospltool.client import asking, errors
 from ospltool.client.asking import added, ask, name_of
-from ospltool.client.errors import Missing, Reason, counted
+from ospltool.client.errors import MissingSamples, Reason, counted
 from ospltool.client.journal import Journal, Recovery
 from ospltool.client.ledger import PendingQueue, PendingSample
 from ospltool.client.pending import JOURNAL_WAIT_S, MEMORY_WAIT_S, PendingNotice
@@ -324,9 +324,9 @@ class DurableWriter(Generic[_T]):
         if self._is_closing:
             raise errors.Closed("the durable writer has been closed")
 
-    def _deleted(self) -> list[Missing]:
+    def _deleted(self) -> list[MissingSamples]:
         count, names = self._ledger.tell_deleted()
-        return [Missing(self._topic, "", Reason.DELETED, count, names)] if count else []
+        return [MissingSamples(self._topic, "", Reason.DELETED, count, names)] if count else []
 
     def _tell_deleted(self) -> None:
         missing = self._deleted()
@@ -342,7 +342,7 @@ class DurableWriter(Generic[_T]):
             missing = [each for found in self._question.missing(current).values() for each in found]
             outdated = [name_of(state) for one, state in required.items() if one not in current]
             missing += [
-                Missing(self._topic, name, Reason.NO_ANSWER, 0, detail="it is of another version")
+                MissingSamples(self._topic, name, Reason.NO_ANSWER, 0, detail="it is of another version")
                 for name in outdated
             ]
             missing += [each for state in current.values() for each in uncounted(self._topic, state)]
@@ -350,13 +350,15 @@ class DurableWriter(Generic[_T]):
             if able < self._nodes:
                 verb = "answers and counts" if able == 1 else "answer and count"
                 said = f"{counted(able, 'node')} {verb}, {self._nodes} must store it"
-                missing.append(Missing(self._topic, "", Reason.TOO_FEW_NODES, len(self._ledger), detail=said))
+                missing.append(
+                    MissingSamples(self._topic, "", Reason.TOO_FEW_NODES, len(self._ledger), detail=said)
+                )
         else:
             said = "no durability service that serves clients has been found"
-            missing.append(Missing(self._topic, "", Reason.NO_ANSWER, len(self._ledger), detail=said))
+            missing.append(MissingSamples(self._topic, "", Reason.NO_ANSWER, len(self._ledger), detail=said))
         if not missing:
             said = "the nodes have not been asked about them yet"
-            missing.append(Missing(self._topic, "", Reason.NO_ANSWER, len(self._ledger), detail=said))
+            missing.append(MissingSamples(self._topic, "", Reason.NO_ANSWER, len(self._ledger), detail=said))
         count = len(self._ledger)
         are = f"{counted(count, 'sample')} {'is' if count == 1 else 'are'}"
         text = f"topic '{self._topic}': {are} not stored by {counted(self._nodes, 'node')}"

@@ -58,15 +58,24 @@ class Reason(enum.StrEnum):
     TOO_FEW_NODES = "too few nodes"
     """Fewer nodes than wanted keep the topic and partition at all."""
     CANNOT_TELL = "the node cannot tell"
-    """The writer's samples have no names, and no node has captured all of them since its start, or the node
-    has too many samples to compare. They may all be stored. A DurableWriter can tell. Or they have names, and
-    the node has forgotten disposed instances of their topic that were as new: it may have had them."""
+    """The node knows too little about the samples. They may all be stored. There are two cases.
+
+    Samples without names, of a plain DataWriter: a node counts what it captures of the last 65,536 writers,
+    from the start of its run or, later, from the last time that one of its sets was replaced as a whole. The
+    node counted less than was written, and its samples of the writer cannot be shown to equal those of a node
+    that counted all: there is none, or one of the two has more than 200,000 samples of the topic in these
+    partitions. A DurableWriter gets an answer.
+
+    Samples with names: the node does not have them, but may have had and purged them, because the
+    service_cleanup_delay of the topic is finite. They are not newer than the start of its run, or than the
+    latest sample of an instance that it purged in this run; what it purged before the run is unknown.
+    """
     UNDECIDED = "undecided"
     """The writer wrote while the nodes answered, so that counts cannot be compared. A DurableWriter can."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Missing:
+class MissingSamples:
     """Samples that a node has not stored, and why.
 
     Attributes:
@@ -101,7 +110,7 @@ def counted(count: int, noun: str) -> str:
 class NotStored(DurabilityTimeout):
     """Samples that not every node that must store them has stored; `missing` names nodes and reasons."""
 
-    def __init__(self, text: str, missing: tuple[Missing, ...] = ()) -> None:
+    def __init__(self, text: str, missing: tuple[MissingSamples, ...] = ()) -> None:
         super().__init__(text)
         self.missing = missing
 

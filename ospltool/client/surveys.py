@@ -22,7 +22,7 @@ from engine.dds.client_protocol.naming import (
     unpack_verdicts,
 )
 from ospltool.client.asking import added, name_of, printable
-from ospltool.client.errors import Missing, OutdatedService, PreconditionNotMet, Reason, counted
+from ospltool.client.errors import MissingSamples, OutdatedService, PreconditionNotMet, Reason, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from engine.dds.client_protocol.messages import StateAnswer
 
 MAX_SAID: Final = 10
-"""Most samples that `Missing` names."""
+"""Most samples that `MissingSamples` names."""
 _EARLIER: Final = {"until_ns": None}
 """Part of the request without which services of the earlier version would not answer."""
 _KEPT: Final = (Policy.Durability.Transient, Policy.Durability.Persistent)
@@ -109,11 +109,11 @@ class NamedQuestion:
         except Malformed:
             return (SampleVerdict.MISSING,) * len(self.names)
 
-    def missing(self, answers: Mapping[bytes, StateAnswer]) -> dict[bytes, list[Missing]]:
+    def missing(self, answers: Mapping[bytes, StateAnswer]) -> dict[bytes, list[MissingSamples]]:
         """Return what is missing at each node that must store the samples."""
         return {service: list(self._missing_at(state)) for service, state in answers.items()}
 
-    def _missing_at(self, state: StateAnswer) -> Iterator[Missing]:
+    def _missing_at(self, state: StateAnswer) -> Iterator[MissingSamples]:
         by_reason: dict[Reason, list[SampleName]] = collections.defaultdict(list)
         values = added(state)
         forgotten_ns = values.get("forgotten_ns")
@@ -129,7 +129,7 @@ class NamedQuestion:
         detail = printable(values.get("reason", ""))
         for reason, names in sorted(by_reason.items()):
             said = _FORGOTTEN if reason is Reason.CANNOT_TELL else detail
-            yield Missing(
+            yield MissingSamples(
                 self.topic, name_of(state), reason, len(names), tuple(sorted(names)[:MAX_SAID]), said
             )
 
@@ -173,7 +173,7 @@ class CountedQuestion:
         """Return the binary part, which is empty."""
         return {}
 
-    def missing(self, answers: Mapping[bytes, StateAnswer]) -> dict[bytes, list[Missing]]:
+    def missing(self, answers: Mapping[bytes, StateAnswer]) -> dict[bytes, list[MissingSamples]]:
         """Return what is missing at each node that must store the samples."""
         known = {service: added(state) for service, state in answers.items()}
         now = self.count()
@@ -188,11 +188,11 @@ class CountedQuestion:
             if service in has_seen_all and values.get("content") is not None
         ]
         is_deleted = any(known[service].get("deleted") for service in has_seen_all)
-        found: dict[bytes, list[Missing]] = {}
+        found: dict[bytes, list[MissingSamples]] = {}
         for service, state in answers.items():
             values = known[service]
             if is_deleted or values.get("deleted"):
-                found[service] = [Missing(self.topic, name_of(state), Reason.DELETED, 0)]
+                found[service] = [MissingSamples(self.topic, name_of(state), Reason.DELETED, 0)]
                 continue
             content = values.get("partitions"), values.get("content")
             has_all = service in has_seen_all or content in contents
@@ -203,23 +203,25 @@ class CountedQuestion:
 
     def _missing_at(
         self, state: StateAnswer, values: dict[str, Any], now: int, *, has_all: bool, lacks: int
-    ) -> Iterator[Missing]:
+    ) -> Iterator[MissingSamples]:
         node, detail = name_of(state), printable(values.get("reason", ""))
         captured, refused = values.get("captured"), values.get("refused")
         if not values.get("complete"):
-            yield Missing(self.topic, node, Reason.NOT_COMPLETE, now, detail=detail)
+            yield MissingSamples(self.topic, node, Reason.NOT_COMPLETE, now, detail=detail)
         elif detail or (has_all and not values.get("written")):
-            yield Missing(self.topic, node, Reason.NOT_ON_DISK, now, detail=detail or "the disk is behind")
+            yield MissingSamples(
+                self.topic, node, Reason.NOT_ON_DISK, now, detail=detail or "the disk is behind"
+            )
         elif isinstance(refused, int) and refused:
-            yield Missing(self.topic, node, Reason.REFUSED, refused, detail="too large")
+            yield MissingSamples(self.topic, node, Reason.REFUSED, refused, detail="too large")
         elif not has_all and now != self._before:
-            yield Missing(self.topic, node, Reason.UNDECIDED, 0, detail="written to meanwhile")
+            yield MissingSamples(self.topic, node, Reason.UNDECIDED, 0, detail="written to meanwhile")
         elif not has_all:
             said = f"it captured {captured} of {now}, and is not known to have the rest from others"
             if lacks > 0:
-                yield Missing(self.topic, node, Reason.NEVER_ARRIVED, lacks, detail=said)
+                yield MissingSamples(self.topic, node, Reason.NEVER_ARRIVED, lacks, detail=said)
             else:
-                yield Missing(self.topic, node, Reason.CANNOT_TELL, 0, detail=said)
+                yield MissingSamples(self.topic, node, Reason.CANNOT_TELL, 0, detail=said)
 
 
 Question = NamedQuestion | CountedQuestion
@@ -232,7 +234,7 @@ class Survey:
     question: Question | None = None
     services: frozenset[bytes] = frozenset()
     answers: dict[bytes, StateAnswer] = dataclasses.field(default_factory=dict)
-    missed: dict[bytes, list[Missing]] = dataclasses.field(default_factory=dict)
+    missed: dict[bytes, list[MissingSamples]] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(
@@ -265,7 +267,7 @@ class Survey:
             if self.missed.get(service) == [] and not _not_shared(state)
         ]
 
-    def missing(self, nodes: int) -> tuple[Missing, ...]:
+    def missing(self, nodes: int) -> tuple[MissingSamples, ...]:
         """Return what is missing until all nodes that must, and at least `nodes`, have stored the samples."""
         assert self.question is not None
         topic = self.question.topic
@@ -274,7 +276,7 @@ class Survey:
         if silent:
             verb = "has" if silent == 1 else "have"
             said = f"{counted(silent, 'service')} {verb} not answered in the given time"
-            found.append(Missing(topic, "", Reason.NO_ANSWER, 0, detail=said))
+            found.append(MissingSamples(topic, "", Reason.NO_ANSWER, 0, detail=said))
         if len(self._counted()) < nodes:
             found += [each for state in self.required for each in uncounted(topic, state)]
         for partition in self.question.partitions:
@@ -282,7 +284,7 @@ class Survey:
             if count < nodes:
                 verb = "stores" if count == 1 else "store"
                 said = f"{counted(count, 'node')} {verb} it in partition '{partition}', {nodes} are wanted"
-                found.append(Missing(topic, "", Reason.TOO_FEW_NODES, 0, detail=said))
+                found.append(MissingSamples(topic, "", Reason.TOO_FEW_NODES, 0, detail=said))
         return tuple(found)
 
     def _counted(self) -> list[StateAnswer]:
@@ -295,12 +297,12 @@ def may_count(state: StateAnswer) -> bool:
     return not added(state).get("weaker") and not _not_shared(state)
 
 
-def uncounted(topic: str, state: StateAnswer) -> Iterator[Missing]:
+def uncounted(topic: str, state: StateAnswer) -> Iterator[MissingSamples]:
     """Yield the reasons for which a node does not count."""
     if added(state).get("weaker"):
-        yield Missing(topic, name_of(state), Reason.MEMORY_ONLY, 0)
+        yield MissingSamples(topic, name_of(state), Reason.MEMORY_ONLY, 0)
     if _not_shared(state):
-        yield Missing(topic, name_of(state), Reason.NOT_SHARED, 0, detail=_not_shared(state))
+        yield MissingSamples(topic, name_of(state), Reason.NOT_SHARED, 0, detail=_not_shared(state))
 
 
 def _not_shared(state: StateAnswer) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Final
 
 from ospltool.doctor import endpoints, nodes
-from ospltool.doctor.picture import DoctorCause, DoctorFinding, Picture, Weight
+from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Weight
 
 CLOCK_BOUND_NS: Final = 100_000_000
 MAX_FINDINGS: Final = 1_000
@@ -25,7 +25,7 @@ class Diagnosis:
         left_out: number of findings beyond a thousand; they are the least grave ones.
     """
 
-    picture: Picture
+    picture: DomainPicture
     findings: tuple[DoctorFinding, ...]
     left_out: int = 0
 
@@ -47,7 +47,7 @@ class Diagnosis:
         )
 
 
-def diagnose(picture: Picture, clock_bound_ns: int = CLOCK_BOUND_NS) -> Diagnosis:
+def diagnose(picture: DomainPicture, clock_bound_ns: int = CLOCK_BOUND_NS) -> Diagnosis:
     """Apply every rule.
 
     Args:

@@ -14,7 +14,7 @@ from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.waiting import Signal
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeSnapshot
-from ospltool.doctor.picture import Endpoint, Picture
+from ospltool.doctor.picture import DomainPicture, Endpoint
 
 MAX_ENDPOINTS: Final = 100_000
 MAX_NODES: Final = 1_000
@@ -29,7 +29,7 @@ _BUILT_IN: Final = re.compile("DCPS|CM(Participant|Publisher|Subscriber|DataRead
 
 def listen(
     domain_id: int, uri: str, seconds: float, partition: str = PARTITION, *, shows_all: bool = False
-) -> Picture:
+) -> DomainPicture:
     """Listen to a domain for some time, and return what is in it.
 
     Args:
@@ -108,7 +108,7 @@ class ObservedSystem:
                 continue
             self._heard[message.id] = (received.participant, message)
 
-    def picture(self) -> Picture:
+    def picture(self) -> DomainPicture:
         """Return the domain as it is now, without the doctor."""
         present = {guid: seen for guid, seen in self._participants.items() if not seen.is_own}
         endpoints, protocol, built_in, foreign = [], 0, 0, set()
@@ -126,7 +126,7 @@ class ObservedSystem:
             else:
                 endpoints.append(_endpoint(endpoint, owner))
         nodes = [snapshot for participant, snapshot in self._heard.values() if participant in present]
-        return Picture(
+        return DomainPicture(
             endpoints=tuple(sorted(endpoints, key=lambda each: each.guid)),
             nodes=tuple(sorted(nodes, key=lambda each: (each.name, each.id))),
             participants=len(present),

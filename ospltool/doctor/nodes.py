@@ -9,14 +9,14 @@ from engine.core import expressions
 from engine.core.name_spaces import Element, Group
 from engine.dataset.groups import DurabilityKind
 from engine.runtime.monitor import NameSpaceView, NodeSnapshot
-from ospltool.doctor.picture import DoctorCause, DoctorFinding, Endpoint, Picture, Weight
+from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Endpoint, Weight
 
 _KEEPING = ("Durable", "Persistent", "Transient")
 _MAX_SHOWN = 5
 _TAKING = ("Merge", "Replace", "Catchup")
 
 
-def findings(picture: Picture, clock_bound_ns: int) -> Iterator[DoctorFinding]:
+def findings(picture: DomainPicture, clock_bound_ns: int) -> Iterator[DoctorFinding]:
     """Find what keeps nodes from becoming consistent.
 
     Args:
@@ -32,7 +32,7 @@ def findings(picture: Picture, clock_bound_ns: int) -> Iterator[DoctorFinding]:
     yield from _without_library(picture.nodes)
 
 
-def _nobody_keeps(picture: Picture) -> Iterator[DoctorFinding]:
+def _nobody_keeps(picture: DomainPicture) -> Iterator[DoctorFinding]:
     """Find durable data that no service keeps; other durability services do not say what they keep."""
     if picture.foreign_services:
         return
@@ -70,7 +70,7 @@ def _is_kept(nodes: Sequence[NodeSnapshot], group: Group) -> bool:
     )
 
 
-def _not_kept(picture: Picture) -> Iterator[DoctorFinding]:
+def _not_kept(picture: DomainPicture) -> Iterator[DoctorFinding]:
     """Find durable writers that a node reports as not kept."""
     seen: dict[tuple[str, str, str], list[str]] = {}
     for node in picture.nodes:
@@ -132,7 +132,7 @@ def _not_merged(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:
             )
 
 
-def _deviations(picture: Picture) -> Iterator[DoctorFinding]:
+def _deviations(picture: DomainPicture) -> Iterator[DoctorFinding]:
     """Find readers whose state differs from the set of their node."""
     for node in picture.nodes:
         for view in node.deviations:
@@ -179,7 +179,7 @@ def _merge_type(space: NameSpaceView, role: str) -> str:
     return "Ignore"
 
 
-def _clocks(picture: Picture, bound_ns: int) -> Iterator[DoctorFinding]:
+def _clocks(picture: DomainPicture, bound_ns: int) -> Iterator[DoctorFinding]:
     """Find clocks that differ by more than the bound for certain.
 
     A message takes time, so each node sees the other clock later than it is. The other clock is ahead by at
@@ -216,7 +216,7 @@ def _clocks(picture: Picture, bound_ns: int) -> Iterator[DoctorFinding]:
         )
 
 
-def _written_on_several_hosts(picture: Picture) -> list[str]:
+def _written_on_several_hosts(picture: DomainPicture) -> list[str]:
     """Return the topics that are written on several hosts."""
     return [
         topic.name

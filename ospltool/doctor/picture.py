@@ -56,7 +56,7 @@ class TopicView:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Picture:
+class DomainPicture:
     """A domain at one moment."""
 
     endpoints: tuple[Endpoint, ...] = ()
@@ -85,7 +85,7 @@ class Picture:
             writers, readers = found[name]
             yield TopicView(name, tuple(writers), tuple(readers))
 
-    def only(self, topic: str) -> Picture:
+    def only(self, topic: str) -> DomainPicture:
         """Return the same domain with only the endpoints whose topic matches an expression."""
         kept = tuple(each for each in self.endpoints if expressions.matches(topic, each.topic))
         return dataclasses.replace(self, endpoints=kept)

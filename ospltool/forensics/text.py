@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 from ospltool.forensics.codes import code_of
 from ospltool.forensics.conclusion import SetFate, dated
 from ospltool.trace.reading.record import one_line, valid_text
-from ospltool.trace.views import report
 from ospltool.trace.views.times import clock, from_to
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ospltool.forensics.conclusion import Conclusion
     from ospltool.forensics.investigation import Investigation
     from ospltool.forensics.story import Story
+    from ospltool.trace.meaning.exchanges import RecordPlace
     from ospltool.trace.rules import Anomaly
 
 SHOWN_CONCLUSIONS: Final = 8
@@ -44,7 +44,7 @@ def as_text(one: Investigation) -> Iterator[str]:
     if len(one.stories) > SHOWN_STORIES:
         yield f"and {len(one.stories) - SHOWN_STORIES} more stories (--json has all)"
         yield ""
-    yield from report.as_text(one.findings)
+    yield from _finding_lines(one.findings)
 
 
 def _story(number: int, count: int, story: Story) -> Iterator[str]:
@@ -90,7 +90,7 @@ def as_value(one: Investigation) -> dict[str, object]:
             }
             for story in one.stories
         ],
-        "findings": [{**report.as_value(each), "code": code_of(each) or None} for each in one.findings],
+        "findings": [{**_finding_value(each), "code": code_of(each) or None} for each in one.findings],
     }
 
 
@@ -104,5 +104,45 @@ def _conclusion(one: Conclusion) -> dict[str, object]:
         "group": valid_text(one.group),
         "is_harmless": one.is_harmless,
         "facts": one.facts,
-        "evidence": [report.place_value(place) for place in one.places],
+        "evidence": [_place_value(place) for place in one.places],
+    }
+
+
+def _finding_lines(findings: Sequence[Anomaly]) -> Iterator[str]:
+    """Yield findings as lines of text, with their evidence."""
+    for one in findings:
+        yield f"{from_to(one.start_ns)}  {one.rule}: {one_line(one.title)}"
+        yield f"    {one_line(one.explanation)}"
+        for place in one.evidence:
+            time = "" if place.time_ns is None else f"{clock(place.time_ns)} "
+            yield f"    > {time}{one_line(place.node)}  {one_line(place.text)}"
+            yield f"      {one_line(valid_text(place.file))}:{place.offset}"
+        if one.count > len(one.evidence):
+            yield f"    > and {one.count - len(one.evidence)} more lines"
+        yield ""
+
+
+def _finding_value(one: Anomaly) -> dict[str, object]:
+    """Return a finding for JSON."""
+    return {
+        "rule": one.rule,
+        "title": valid_text(one.title),
+        "explanation": valid_text(one.explanation),
+        "nodes": list(one.nodes),
+        "start_ns": one.start_ns,
+        "end_ns": one.end_ns,
+        "facts": one.facts,
+        "evidence_lines": one.count,
+        "evidence": [_place_value(place) for place in one.evidence],
+    }
+
+
+def _place_value(place: RecordPlace) -> dict[str, object]:
+    """Return a line of evidence for JSON."""
+    return {
+        "node": place.node,
+        "file": valid_text(place.file),
+        "offset": place.offset,
+        "time_ns": place.time_ns,
+        "text": valid_text(place.text),
     }

@@ -141,3 +141,21 @@ def following(logs: pathlib.Path, case: pathlib.Path, *options: str) -> Iterator
         yield command
     finally:
         command.kill()
+
+
+def killed_in_a_look(logs: pathlib.Path, case: pathlib.Path, *options: str) -> list[Writer]:
+    """Kill the command while it writes a part of a case; return the writers of its two files.
+
+    The files grow in the middle of lines, appear and are rotated before, and one grows afterwards.
+    """
+    writers = [Writer(logs / node / "durability.log", 3) for node in ("n1", "n2")]
+    writers[0].write(300, 7)
+    with following(logs, case, *options) as command:
+        writers[0].write(200, 30)
+        writers[1].write(500, 20)
+        writers[0].rotate()
+        writers[0].write(100, 3)
+        command.wait_for(lambda: any(case.glob(".partial-*/**/*.parquet")))
+    assert command.process.returncode == -signal.SIGKILL, "in the middle of a look"
+    writers[0].write(50, 8)
+    return writers

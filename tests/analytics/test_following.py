@@ -25,7 +25,15 @@ from ospltool.trace.case.adding import locked
 from ospltool.trace.case.following import Following, follow
 from ospltool.trace.case.loading import load
 from ospltool.trace.reading.sources import SourceError, find_sources
-from tests.analytics.growing import BASE_S, PATIENCE_S, Writer, check_is_loaded, content_of, following
+from tests.analytics.growing import (
+    BASE_S,
+    PATIENCE_S,
+    Writer,
+    check_is_loaded,
+    content_of,
+    following,
+    killed_in_a_look,
+)
 
 ENGINES = {"local": (), "spark": ("--engine", "spark", "--master", "local[2]")}
 steps = st.tuples(
@@ -216,16 +224,7 @@ def test_a_command_that_was_killed_goes_on_and_ends_in_order(engine: str, tmp_pa
     if engine == "spark":
         pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
     logs, case = tmp_path / "logs", tmp_path / "case"
-    writers = [Writer(logs / node / "durability.log", 3) for node in ("n1", "n2")]
-    writers[0].write(300, 7)
-    with following(logs, case, *ENGINES[engine]) as command:
-        writers[0].write(200, 30)
-        writers[1].write(500, 20)
-        writers[0].rotate()
-        writers[0].write(100, 3)
-        command.wait_for(lambda: any(case.glob(".partial-*/**/*.parquet")))
-    assert command.process.returncode == -signal.SIGKILL, "in the middle of a look"
-    writers[0].write(50, 8)
+    writers = killed_in_a_look(logs, case, *ENGINES[engine])
     with following(logs, case, *ENGINES[engine]) as command:
         writers[1].rotate()
         for writer in writers:

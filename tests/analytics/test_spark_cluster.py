@@ -30,7 +30,7 @@ from ospltool.analytics.spark import SparkEngine, session
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.spark_load import load_with_spark
 from ospltool.trace.reading.sources import find_sources
-from tests.analytics.growing import Writer, check_is_loaded, content_of, following
+from tests.analytics.growing import check_is_loaded, content_of, following, killed_in_a_look
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -250,16 +250,7 @@ def test_a_case_is_followed_on_a_cluster(
     """The command is killed in a look, and an executor in another; each record is there once."""
     options = ("--engine", "spark", "--master", request.getfixturevalue(way))
     logs, case = tmp_path / "logs", tmp_path / "case"
-    writers = [Writer(logs / node / "durability.log", 3) for node in ("n1", "n2")]
-    writers[0].write(300, 7)
-    with following(logs, case, *options) as command:
-        writers[0].write(200, 30)
-        writers[1].write(500, 20)
-        writers[0].rotate()
-        writers[0].write(100, 3)
-        command.wait_for(lambda: any(case.glob(".partial-*/**/*.parquet")))
-    assert command.process.returncode == -signal.SIGKILL, "in the middle of a look"
-    writers[0].write(50, 8)
+    writers = killed_in_a_look(logs, case, *options)
     with following(logs, case, *options) as command:
         writers[1].rotate()
         writers[1].write(80, 4)

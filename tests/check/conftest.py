@@ -8,7 +8,7 @@ from typing import Protocol
 import pytest
 
 from engine.config import ConfigError, interpret, parse
-from ospltool.check.registry import EVERYWHERE, Scope, all_rules
+from ospltool.check.registry import EVERYWHERE, RuleInput, all_rules
 from ospltool.check.runner import Choice, Examined, run
 from ospltool.check.views import FileView, FleetView, NodeView
 from ospltool.diagnostics.model import Diagnostic, Report, Target
@@ -175,10 +175,10 @@ def check_case(checked: Checked) -> Callable[[str, str, str], None]:
 
 
 @pytest.fixture(scope="session")
-def rule_codes() -> Callable[[Scope], list[str]]:
+def rule_codes() -> Callable[[RuleInput], list[str]]:
     """The codes of all rules of a scope."""
 
-    def codes(scope: Scope) -> list[str]:
-        return [code for code, each in all_rules().items() if each.scope is scope]
+    def codes(input_: RuleInput) -> list[str]:
+        return [code for code, each in all_rules().items() if each.takes is input_]
 
     return codes

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ospltool.check.inputs import UsageFault, gather, named_nodes
-from ospltool.check.registry import Scope
+from ospltool.check.registry import RuleInput
 from ospltool.check.runner import Choice, examine, run
 from ospltool.diagnostics.model import Report, Target
 
@@ -65,8 +65,8 @@ def test_a_missing_file_and_a_foreign_scheme_are_findings(report: Callable[..., 
     assert codes(report("none.xml", "http://host/f.xml", "file://")) == ["DUR001"] * 3
 
 
-def test_every_rule_about_unreadable_files_is_covered(rule_codes: Callable[[Scope], list[str]]) -> None:
-    assert set(rule_codes(Scope.FILE)) == {code for code, _ in BAD_FILES.values()} | {"DUR001", "DUR007"}
+def test_every_rule_about_unreadable_files_is_covered(rule_codes: Callable[[RuleInput], list[str]]) -> None:
+    assert set(rule_codes(RuleInput.FILE)) == {code for code, _ in BAD_FILES.values()} | {"DUR001", "DUR007"}
 
 
 def test_a_uri_and_a_path_give_the_same(report: Callable[..., Report], tmp_path: Path, clean: str) -> None:

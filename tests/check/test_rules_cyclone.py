@@ -11,7 +11,7 @@ import pytest
 from ospltool.check import cyclone, profiles
 from ospltool.check.cyclone import CycloneItem
 from ospltool.check.inputs import DeploymentInput, NodeInput
-from ospltool.check.registry import Scope, all_rules
+from ospltool.check.registry import RuleInput, all_rules
 from ospltool.check.runner import Choice, examine, run
 from ospltool.cli.app import main
 from ospltool.diagnostics.model import Diagnostic, Severity
@@ -126,7 +126,7 @@ def checked(text: str) -> tuple[Diagnostic, ...]:
 def test_a_rule_points_at_what_is_bad_and_accepts_what_is_good(
     code: str, old: str, bad: str, good: str
 ) -> None:
-    clean = SETTINGS if all_rules()[code].scope is Scope.CYCLONE else PROFILES
+    clean = SETTINGS if all_rules()[code].takes is RuleInput.CYCLONE else PROFILES
     assert old in clean
     marked = bad.partition("«")[2].partition("»")[0]
     found = [
@@ -147,7 +147,7 @@ def test_a_rule_points_at_what_is_bad_and_accepts_what_is_good(
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_what_rules_call_refused_is_refused_by_cyclone(number: int) -> None:
     code, old, bad, good = CASES[number]
-    is_settings = all_rules()[code].scope is Scope.CYCLONE
+    is_settings = all_rules()[code].takes is RuleInput.CYCLONE
     clean, kind = (SETTINGS, "settings") if is_settings else (PROFILES, "profiles")
     texts = [clean.replace(old, each.replace("«", "").replace("»", ""), 1) for each in (bad, good)]
     texts = [each.replace("</CycloneDDS>", f"<{MARK}/></CycloneDDS>") for each in texts]
@@ -164,8 +164,8 @@ def test_clean_files_have_no_finding_and_cyclone_accepts_them() -> None:
 
 
 def test_every_rule_has_its_cases() -> None:
-    scopes = (Scope.CYCLONE, Scope.PROFILES)
-    assert {case[0] for case in CASES} == {code for code, each in all_rules().items() if each.scope in scopes}
+    inputs = (RuleInput.CYCLONE, RuleInput.PROFILES)
+    assert {case[0] for case in CASES} == {code for code, each in all_rules().items() if each.takes in inputs}
 
 
 def put(item: CycloneItem, value: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ospltool.check.registry import Scope
+from ospltool.check.registry import RuleInput
 from ospltool.diagnostics.model import Report, Severity
 
 TABLE = tomllib.loads(Path(__file__).with_name("rules_fleet.toml").read_text("utf-8"))
@@ -41,8 +41,8 @@ def test_a_rule_compares_nodes_and_points_at_the_one_to_look_at(
     assert not checked_fleet(*(varied(*changes) for changes in good), codes=[code]).diagnostics
 
 
-def test_every_rule_about_deployments_has_its_cases(rule_codes: Callable[[Scope], list[str]]) -> None:
-    assert set(rule_codes(Scope.FLEET)) == set(TABLE)
+def test_every_rule_about_deployments_has_its_cases(rule_codes: Callable[[RuleInput], list[str]]) -> None:
+    assert set(rule_codes(RuleInput.FLEET)) == set(TABLE)
 
 
 def test_a_conflict_points_at_both_files_and_names_a_witness(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ospltool.check.registry import Scope
+from ospltool.check.registry import RuleInput
 from ospltool.diagnostics.model import Report, Severity, Target
 
 CASES: list[tuple[str, list[tuple[str, str]], list[tuple[str, str]]]] = []
@@ -54,5 +54,5 @@ def test_what_nodes_do_not_need_is_no_finding_where_opensplice_reads_the_file_to
     ]
 
 
-def test_every_rule_about_one_file_has_its_cases(rule_codes: Callable[[Scope], list[str]]) -> None:
-    assert set(rule_codes(Scope.NODE)) == {case[0] for case in CASES} | {"DUR027"}
+def test_every_rule_about_one_file_has_its_cases(rule_codes: Callable[[RuleInput], list[str]]) -> None:
+    assert set(rule_codes(RuleInput.NODE)) == {case[0] for case in CASES} | {"DUR027"}

@@ -44,7 +44,7 @@ def without_a_word(watched: Watched, how: str) -> str:
     if how == "killed":
         watched.scenario.kill(master)
     else:
-        watched.scenario.node(master).party.is_frozen = True
+        watched.scenario.node(master).participant.is_frozen = True
         watched.scenario.node(master).is_stalled = True
     watched.scenario.run(6)
     return master

@@ -20,7 +20,7 @@ from engine.runtime.monitor import (
 )
 from ospltool.doctor import diagnosis as diagnosis_module
 from ospltool.doctor.diagnosis import Diagnosis, diagnose
-from ospltool.doctor.picture import Endpoint, Picture
+from ospltool.doctor.picture import DomainPicture, Endpoint
 from ospltool.doctor.report import as_data, as_text
 from ospltool.output import envelope
 
@@ -107,7 +107,7 @@ def node(
     )
 
 
-def check_finds(picture: Picture, *expected: str) -> Diagnosis:
+def check_finds(picture: DomainPicture, *expected: str) -> Diagnosis:
     """Exactly these, as `weight cause`; every one with its reason, its advice and whom it concerns."""
     found = diagnose(picture)
     assert sorted(f"{each.weight} {each.cause}" for each in found.findings) == sorted(expected)
@@ -152,13 +152,13 @@ CASES = [
 
 @pytest.mark.parametrize(("expected", "endpoints"), CASES)
 def test_each_policy_that_breaks_consistency_is_found(expected: list[str], endpoints: list[Endpoint]) -> None:
-    check_finds(Picture(tuple(endpoints), nodes=(node("n1"),), participants=2), *expected)
+    check_finds(DomainPicture(tuple(endpoints), nodes=(node("n1"),), participants=2), *expected)
 
 
 def test_both_sides_of_an_incompatible_offer_are_named() -> None:
     writer, reader = end("writer"), end("reader", durability=PERSISTENT)
     found = check_finds(
-        Picture((reader, writer), nodes=(node("n1"),), participants=2), "error incompatible-durability"
+        DomainPicture((reader, writer), nodes=(node("n1"),), participants=2), "error incompatible-durability"
     )
     assert found.findings[0].endpoints == (writer, reader)
     assert "offered TRANSIENT, requested PERSISTENT" in found.findings[0].message
@@ -168,7 +168,7 @@ def test_both_sides_of_an_incompatible_offer_are_named() -> None:
 
 
 def test_without_any_service_durable_data_is_not_kept_and_others_are_not_judged() -> None:
-    alone = Picture((end("writer"),), participants=1)
+    alone = DomainPicture((end("writer"),), participants=1)
     found = check_finds(alone, "warning nobody-keeps")
     assert "none was heard" in found.findings[0].message
     check_finds(dataclasses.replace(alone, foreign_services=1))
@@ -191,13 +191,13 @@ def test_clocks_are_judged_by_what_is_certain(
     of_n1: tuple[int, int], of_n2: tuple[int, int], expected: list[str]
 ) -> None:
     nodes = (node("n1", ("n2", of_n1[1])), node("n2", ("n1", of_n2[1])))
-    check_finds(Picture(nodes=nodes, participants=2), *expected)
+    check_finds(DomainPicture(nodes=nodes, participants=2), *expected)
 
 
 def test_clocks_weigh_more_where_a_topic_is_written_on_two_hosts() -> None:
     nodes = (node("n1", ("n2", SECOND)), node("n2", ("n1", -SECOND - 5_000_000)))
     written = (end("writer"), end("writer", host="b"))
-    found = check_finds(Picture(written, nodes=nodes, participants=4), "warning clocks")
+    found = check_finds(DomainPicture(written, nodes=nodes, participants=4), "warning clocks")
     message = found.findings[0].message
     assert "clock of n2" in message.partition("ahead of")[0]
     assert "1.000 s at least and 1.005 s at most" in message
@@ -218,19 +218,19 @@ def test_sets_that_stay_apart_after_a_disconnection_are_found(
     here: str, there: str, expected: list[str]
 ) -> None:
     nodes = (node("n1", spaces=(space(merges=(here,)),)), node("n2", spaces=(space(merges=(there,)),)))
-    check_finds(Picture(nodes=nodes, participants=2), *expected)
+    check_finds(DomainPicture(nodes=nodes, participants=2), *expected)
 
 
 def test_nodes_that_do_not_communicate_are_found_once() -> None:
     nodes = (node("n1", ("n2", 0), problem="they overlap"), node("n2", ("n1", 0), problem="they overlap"))
-    check_finds(Picture(nodes=nodes, participants=2), "error nodes-incompatible")
+    check_finds(DomainPicture(nodes=nodes, participants=2), "error nodes-incompatible")
 
 
 def test_a_writer_that_nodes_do_not_keep_is_found_once() -> None:
     writer = end("writer")
     view = UnkeptView(writer.guid, "Ship", "ships", "untyped-keyed", "untyped-keyed: it tells no type")
     nodes = tuple(dataclasses.replace(node(name, spaces=(space(),)), unkept=(view,)) for name in ("n1", "n2"))
-    picture = Picture((writer,), nodes=nodes, participants=3)
+    picture = DomainPicture((writer,), nodes=nodes, participants=3)
     (finding,) = (each for each in diagnose(picture).findings if each.cause == "not-kept")
     assert finding.endpoints == (writer,)
     assert "n1, n2 cannot keep: untyped-keyed" in finding.message
@@ -249,7 +249,7 @@ def test_readers_that_deviate_from_the_set_are_named(counts: dict[str, int], exp
     view = DeviationView(reader.guid[:24] + "000001c1", "Ship", "ships", counts)
     nodes = (dataclasses.replace(node("n1", spaces=(space(),)), deviations=(view,)),)
     other = dataclasses.replace(other, guid="f" * 32)
-    found = check_finds(Picture((reader, other), nodes=nodes, participants=3), expected)
+    found = check_finds(DomainPicture((reader, other), nodes=nodes, participants=3), expected)
     (finding,) = found.findings
     assert finding.endpoints == (reader,)
     assert "set of n1" in finding.message
@@ -261,7 +261,7 @@ def test_nodes_that_capture_in_python_are_named_with_the_reason() -> None:
         dataclasses.replace(node(name), capture=view)
         for name, view in (("n1", slow), ("n2", slow), ("n3", fast))
     )
-    (finding,) = check_finds(Picture(nodes=nodes, participants=3), "info capture-in-python").findings
+    (finding,) = check_finds(DomainPicture(nodes=nodes, participants=3), "info capture-in-python").findings
     assert finding.nodes == ("n1", "n2")
     assert finding.message.startswith("n1, n2 capture samples in Python (no compiler)")
 
@@ -273,7 +273,7 @@ def test_what_is_beyond_the_bounds_is_counted(monkeypatch: pytest.MonkeyPatch) -
         *(end("reader", durability=PERSISTENT) for _ in range(9)),
         end("reader", reliable=False),
     )
-    found = diagnose(Picture(ends, nodes=(node("n1"),), participants=2, left_out=3, faults=1))
+    found = diagnose(DomainPicture(ends, nodes=(node("n1"),), participants=2, left_out=3, faults=1))
     text = as_text(found)
     assert "1 finding more, not shown" in text
     assert "and 4 more readers" in text
@@ -285,13 +285,13 @@ def test_what_is_beyond_the_bounds_is_counted(monkeypatch: pytest.MonkeyPatch) -
 
 def test_text_of_others_reaches_the_terminal_harmless() -> None:
     evil = dataclasses.replace(end("writer", reliable=False), topic="\x1b[31m", process="\x07")
-    text = as_text(diagnose(Picture((evil,), nodes=(node("n1"),), participants=1)))
+    text = as_text(diagnose(DomainPicture((evil,), nodes=(node("n1"),), participants=1)))
     assert "\x1b" not in text
     assert "\x07" not in text
 
 
 def test_only_the_topics_that_are_wanted_are_looked_at() -> None:
-    picture = Picture((end("writer", reliable=False),), nodes=(node("n1"),), participants=1)
+    picture = DomainPicture((end("writer", reliable=False),), nodes=(node("n1"),), participants=1)
     check_finds(picture.only("Boat*"))
     check_finds(picture.only("Sh?p"), "warning reliability")
 
@@ -300,7 +300,7 @@ def test_many_endpoints_in_partitions_of_their_own_are_no_pairs() -> None:
     count = 4_000
     ends = [end("writer", partition=f"p{number}") for number in range(count)]
     ends += [end("reader", partition=f"p{number}", durability=PERSISTENT) for number in range(count)]
-    picture = Picture(
+    picture = DomainPicture(
         (*ends, end("reader", partition="q*")), nodes=(node("n1", spaces=(space(elements=("*.*",)),)),)
     )
     found = check_finds(picture, "error incompatible-durability")

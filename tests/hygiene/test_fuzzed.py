@@ -19,7 +19,7 @@ READERS: Final[dict[str, str]] = {
     "engine/config/reader.py": "check configuration persistence-service",
     "engine/core/plain.py": "message monitor",
     "engine/dataset/blocks.py": "block stream",
-    "engine/dds/cdr.py": "octets named",
+    "engine/dds/cdr.py": "bytes named",
     "engine/dds/client_protocol/cdrstream.py": "client-history-request client-state",
     "engine/dds/client_protocol/decoding.py": "client-history",
     "engine/dds/client_protocol/extensions.py": "client-history client-storage client-pending",

@@ -35,7 +35,7 @@ on-disk = {on_disk}
 
 
 @dataclasses.dataclass(frozen=True)
-class Told:
+class ReportedIncident:
     """One incident as the command told it last."""
 
     code: str
@@ -77,8 +77,8 @@ class Clinic:
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.told: dict[str, Told] = {}
-        self.open: list[Told] = []
+        self.told: dict[str, ReportedIncident] = {}
+        self.open: list[ReportedIncident] = []
         self._take(30.0)
 
     def _read(self) -> None:
@@ -90,9 +90,9 @@ class Clinic:
     def _take(self, timeout_s: float) -> float:
         """The next document; returns when it came."""
         moment, document = self._documents.get(timeout=timeout_s)
-        self.open = [Told(one["code"], one["who"], one) for one in document["incidents"]]
+        self.open = [ReportedIncident(one["code"], one["who"], one) for one in document["incidents"]]
         for one in (*document["incidents"], *document["closed"]):
-            self.told[one["key"]] = Told(one["code"], one["who"], one)
+            self.told[one["key"]] = ReportedIncident(one["code"], one["who"], one)
         return moment
 
     def wait(self, what: str, condition: Callable[[], bool], within_s: float) -> float:

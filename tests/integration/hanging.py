@@ -26,7 +26,7 @@ PLACES = {{
     "look-up": ("engine.node.intake", "resolve_type"),
     "delivery": ("engine.dds.directed", "DirectedSession.__init__"),
     "stream": ("engine.dds.bulk", "BulkSender.__init__"),
-    "store": ("engine.runtime.persistence", "Persistence.work"),
+    "store": ("engine.runtime.store_queue", "StoreQueue.work"),
     "service-store": ("engine.persistence.service.store", "ReplicaStore._write_batch"),
     "sender": ("engine.dds.channel", "Channel.publish"),
     "pump": ("engine.dds.discovery", "Discovery.take"),

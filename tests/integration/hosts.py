@@ -24,12 +24,12 @@ def lab_on(
     lease_s: float = LEASE_S,
     participants: int = 20,
 ) -> Lab:
-    """A lab in which everyone uses these interfaces; nodes and programs need a prefix for their hosts.
+    """A lab in which all participants use these interfaces; nodes and programs need a prefix for their hosts.
 
     Args:
-        multicast: as in General/AllowMulticast; without it everyone names all hosts as peers.
-        lease_s: after so long everyone takes for lost what is silent.
-        participants: so many can be on one host without multicast.
+        multicast: value of General/AllowMulticast; if "false", participants name all hosts as peers.
+        lease_s: silence in seconds after which a participant counts as gone.
+        participants: highest number of participants that one host can have without multicast.
     """
     domain, tag = own_domain()
     uri = cyclone_uri(
@@ -49,9 +49,9 @@ class HostsLab:
     """One node on each host, n1 on host a and so on, watched from the first and the last of them.
 
     Args:
-        multicast: as in General/AllowMulticast; without it everyone names all hosts as peers.
-        interfaces: those that everyone uses.
-        lease_s: after so long everyone takes for lost what is silent.
+        multicast: value of General/AllowMulticast; if "false", participants name all hosts as peers.
+        interfaces: names of the interfaces that all participants use.
+        lease_s: silence in seconds after which a participant counts as gone.
     """
 
     def __init__(

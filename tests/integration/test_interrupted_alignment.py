@@ -110,10 +110,10 @@ def check_rest_arrives(lab: Lab, *fellows: str, received: int) -> None:
     assert lab.seen.samples("n2") == LARGE
     assert stored_count(lab, "n2") == LARGE
     assert part_on_disk(lab, "n2") == 0
-    assert received < 0.95 * whole_octets(lab)
+    assert received < 0.95 * whole_bytes(lab)
 
 
-def whole_octets(lab: Lab) -> int:
+def whole_bytes(lab: Lab) -> int:
     """What a node that has nothing receives."""
     lab.configure("n4", Settings().with_priority(40))
     lab.start("n4")

@@ -25,7 +25,7 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.rateless import Encoder, Symbols
 from engine.dataset.sample import DATA, DISPOSE, make_sample
-from engine.dds.cdr import Malformed, pack_named, pack_octets, unpack_named, unpack_octets
+from engine.dds.cdr import Malformed, pack_bytes, pack_named, unpack_bytes, unpack_named
 from engine.dds.participant import Tag, TagRole
 from engine.dds.subscription_endpoints import unpack_state
 from engine.persistence.core import codec as replica_codec
@@ -304,7 +304,7 @@ def _packages() -> list[Target]:
     state = subscription_codec.encode_state(STATE)
     tags = [Tag(role, bytes(range(16))).encode() for role in TagRole]
     return [
-        Target("octets", [pack_octets(b"payload")], refusing(unpack_octets, Malformed), CHEAP),
+        Target("bytes", [pack_bytes(b"payload")], refusing(unpack_bytes, Malformed), CHEAP),
         Target("named", [pack_named(b"name", b"payload")], refusing(unpack_named, Malformed), CHEAP),
         Target(
             "subscriber-state",

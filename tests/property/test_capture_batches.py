@@ -16,8 +16,8 @@ from engine.core.settings import CoreSettings
 from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, Sample
-from engine.runtime.persistence import Persistence
 from engine.runtime.runtime import Runtime
+from engine.runtime.store_queue import StoreQueue
 from engine.store.interface import DamageLog
 from engine.store.memory import Medium, MemoryStore
 from engine.tracing.tracer import Tracer
@@ -115,8 +115,8 @@ class Run:
         policy = Policy("*", merges=(MergeRule(MergeType.MERGE, "*"),))
         settings = CoreSettings("1" * 32, 1, "n", "r", "h", (space,), (policy,), initial_discovery_s=0.0)
         self.store = MemoryStore(Medium("1" * 32))
-        self.persistence = Persistence(self.store)
-        self.runtime = Runtime(settings, self.persistence, stub, stub, Tracer(stub.wall_ns, []), {}, {})
+        self.store_queue = StoreQueue(self.store)
+        self.runtime = Runtime(settings, self.store_queue, stub, stub, Tracer(stub.wall_ns, []), {}, {})
         while self.runtime.state.value != "COMPLETE":
             self.runtime.turn()
         for group in GROUPS[:2]:
@@ -127,7 +127,7 @@ class Run:
 
     def _flush(self) -> None:
         self.runtime.turn()
-        while self.persistence.work():
+        while self.store_queue.work():
             pass
 
     def capture(self, batch: Sequence[CapturedSample | CapturedRun]) -> None:

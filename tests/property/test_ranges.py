@@ -25,11 +25,11 @@ def words(values: set[int]) -> Words:
 def check_found(ours: set[int], theirs: set[int], expected: int) -> int:
     """The difference is found; returns the bytes that it took."""
     search, held = Search(words(ours), expected), IdentityIndex(words(theirs))
-    octets = rounds = 0
+    sent = rounds = 0
     while search.asked is not None:
         fingerprints, identities = held.answer(search.asked)
-        octets += 4 * (len(search.asked.split) + len(search.asked.listed))
-        octets += 8 * (len(fingerprints) + len(identities))
+        sent += 4 * (len(search.asked.split) + len(search.asked.listed))
+        sent += 8 * (len(fingerprints) + len(identities))
         search.take(fingerprints, identities)
         rounds += 1
     found = search.difference()
@@ -38,7 +38,7 @@ def check_found(ours: set[int], theirs: set[int], expected: int) -> int:
     assert len(found.only_ours) == len(ours - theirs)
     assert len(found.only_theirs) == len(theirs - ours)
     assert rounds <= ranges.MAX_ROUNDS
-    return octets
+    return sent
 
 
 @given(WORDS, WORDS, WORDS, st.integers(0, 10_000))
@@ -52,8 +52,8 @@ def test_the_difference_is_found_exactly_whatever_was_expected(
 def test_a_small_difference_of_large_sets_costs_a_part_of_a_list(expected: int) -> None:
     draw = np.random.default_rng(1)
     common = set(draw.integers(0, 2**64 - 1, 50_000, dtype=np.uint64).tolist())
-    octets = check_found(common | {1, 2, 3}, common | {4, 5}, expected)
-    assert octets < 8 * len(common) / (1 if expected > 100 else 20)
+    sent = check_found(common | {1, 2, 3}, common | {4, 5}, expected)
+    assert sent < 8 * len(common) / (1 if expected > 100 else 20)
 
 
 @given(

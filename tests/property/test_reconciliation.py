@@ -136,7 +136,7 @@ def test_symbols_of_a_set_that_cannot_be_are_refused(count: int) -> None:
 
 
 @given(st.binary(max_size=200), st.integers(-1, 20))
-def test_octets_that_are_no_symbols_are_refused_or_solved_without_harm(data: bytes, length: int) -> None:
+def test_bytes_that_are_no_symbols_are_refused_or_solved_without_harm(data: bytes, length: int) -> None:
     try:
         made = Symbols.from_bytes(data, 0, length, 3)
     except ValueError:
@@ -260,15 +260,15 @@ def test_any_difference_is_made_good(here: int, there: int) -> None:
 
 def test_equal_sets_move_no_data() -> None:
     both = many(3000, 1)
-    octets, _ = check_aligned(data_set(both), data_set(both))
-    assert octets < 8_000
+    sent, _ = check_aligned(data_set(both), data_set(both))
+    assert sent < 8_000
 
 
 def test_a_small_difference_costs_little() -> None:
     shared = many(20_000, 1)
     whole, _ = check_aligned(data_set(shared), data_set([]))
-    octets, _ = check_aligned(data_set([*shared, *many(20, 2)]), data_set(shared))
-    assert octets < whole / 8
+    sent, _ = check_aligned(data_set([*shared, *many(20, 2)]), data_set(shared))
+    assert sent < whole / 8
 
 
 def lie_about_what_is_too_much(data: bytes) -> bytes:
@@ -400,10 +400,10 @@ def check_aligned_without_symbols(
 def test_where_symbols_fail_the_difference_is_found_range_by_range(
     monkeypatch: pytest.MonkeyPatch, here: int, there: int
 ) -> None:
-    octets, messages = check_aligned_without_symbols(monkeypatch, here, there, CAPABILITIES)
+    sent, messages = check_aligned_without_symbols(monkeypatch, here, there, CAPABILITIES)
     older, _ = check_aligned_without_symbols(monkeypatch, here, there, ())
     assert messages <= 2 * (MAX_SKETCHES + ranges.MAX_ROUNDS)
-    assert octets < older
+    assert sent < older
 
 
 def test_an_older_alignee_is_never_asked_about_ranges(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_stored_is_on_the_disk_and_missing_would_be_taken(
         run.runtime.capture([record for record in batch if record.writer in ROUTES], ROUTES)
         run.runtime.turn()
         for _ in range(step):
-            run.persistence.work()
+            run.store_queue.work()
         written += samples_of(batch)
         check(run, depth, written)
     if floor > 0:

@@ -10,7 +10,7 @@ from engine.config.persistence import load
 from engine.config.problems import ConfigError
 from engine.persistence.core.settings import SynchronizationSettings
 from ospltool.check.inputs import gather
-from ospltool.check.registry import Scope, all_rules
+from ospltool.check.registry import RuleInput, all_rules
 from ospltool.check.runner import Choice, examine, run
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "redundant-persistence" / "service.xml"
@@ -91,7 +91,7 @@ def test_what_is_wrong_is_found_at_its_place(
 
 
 def test_every_rule_about_persistence_services_has_its_case() -> None:
-    codes = {code for code, each in all_rules().items() if each.scope is Scope.PERSISTENCE}
+    codes = {code for code, each in all_rules().items() if each.takes is RuleInput.PERSISTENCE}
     assert codes == {code for _, _, expected in CASES for code, _ in expected}
 
 

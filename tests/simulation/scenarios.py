@@ -283,7 +283,7 @@ class Scenario:
         numbers = itertools.cycle(range(BUSY_KEYS))
 
         def write() -> None:
-            if writer.party.is_alive:
+            if writer.participant.is_alive:
                 writer.write(topic, DATA, next(numbers))
                 self.cluster.schedule.after(pause_s, write)
 

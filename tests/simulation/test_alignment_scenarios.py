@@ -353,7 +353,7 @@ def wait_for_more(scenario: Scenario, name: str, had: int) -> int:
     return scenario.parts(name)
 
 
-def octets_sent(scenario: Scenario) -> int:
+def bytes_sent(scenario: Scenario) -> int:
     return sum(node.wire.bytes_sent for node in scenario.cluster.up())
 
 
@@ -363,7 +363,7 @@ def check_ends_with_the_rest(scenario: Scenario, before: int) -> None:
     assert len({len(scenario.alive(name)) for name in scenario.names}) == 1
     assert scenario.alive(scenario.names[-1]) == set(range(COUNT))
     assert {scenario.stored(node.name) for node in scenario.cluster.up()} == {COUNT}
-    assert octets_sent(scenario) - before < 0.9 * BATCHES * BATCH_BYTES
+    assert bytes_sent(scenario) - before < 0.9 * BATCHES * BATCH_BYTES
     assert not scenario.traced("align.mismatch")
     assert scenario.parts(scenario.names[-1]) == 0
 
@@ -373,7 +373,7 @@ def test_an_alignee_that_is_killed_in_the_middle_gets_the_rest_when_it_is_back()
     scenario.kill("b")
     scenario.run(LOST_S)
     assert scenario.parts("b") > 0
-    before = octets_sent(scenario)
+    before = bytes_sent(scenario)
     scenario.start("b")
     check_ends_with_the_rest(scenario, before)
 
@@ -381,9 +381,9 @@ def test_an_alignee_that_is_killed_in_the_middle_gets_the_rest_when_it_is_back()
 def test_an_alignee_gets_the_rest_from_another_when_its_aligner_is_killed() -> None:
     scenario = interrupted(node("a", priority=200), node("b"), node("c"))
     scenario.kill("a")
-    before = octets_sent(scenario)
+    before = bytes_sent(scenario)
     scenario.until(lambda: scenario.complete("b", "c"))
-    assert octets_sent(scenario) - before < 0.9 * BATCHES * BATCH_BYTES
+    assert bytes_sent(scenario) - before < 0.9 * BATCHES * BATCH_BYTES
     scenario.start("a")
     check_ends_with_the_rest(scenario, before)
 
@@ -399,7 +399,7 @@ def test_what_arrived_is_used_again_and_again() -> None:
             scenario.start("c")
         had = wait_for_more(scenario, "c", had)
         assert not scenario.complete("c")
-    before = octets_sent(scenario)
+    before = bytes_sent(scenario)
     scenario.until(lambda: scenario.complete("b", "c"))
     scenario.start("a")
     check_ends_with_the_rest(scenario, before)
@@ -430,11 +430,11 @@ def test_where_symbols_fail_a_difference_is_still_all_that_is_sent(monkeypatch: 
     scenario.write("a", *range(COUNT), size=LARGE)
     scenario.stop("b")
     scenario.write("a", 3, 5, size=LARGE)
-    before = octets_sent(scenario)
+    before = bytes_sent(scenario)
     scenario.start("b")
     scenario.settle()
     assert scenario.alive("b") == set(range(COUNT))
     (found,) = scenario.traced("align.difference", "a")
     assert (found["samples"], found["removed"]) == (2, 2)
-    assert octets_sent(scenario) - before < COUNT * LARGE / 4
+    assert bytes_sent(scenario) - before < COUNT * LARGE / 4
     assert not scenario.traced("align.mismatch")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ospltool.trace.reading.follow import IDLE_S, POLL_S, FileNotice, Follower
+from ospltool.trace.reading.follow import IDLE_S, POLL_S, FileNotice, GrowingFiles
 from ospltool.trace.reading.sources import SourceError, TraceFile, sniff
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ def line(number: int, text: str = "") -> str:
 
 
 class Watch:
-    """A follower that is asked until something has come in."""
+    """Growing files that are polled until something has come in."""
 
     def __init__(self, path: pathlib.Path, start: int | None = None, needle: bytes | None = None) -> None:
         source = sniff(path, "n1") if path.exists() else TraceFile(path, "n1")
-        self.follower = Follower([source], None if start is None else {source.file: start}, needle)
+        self.growing = GrowingFiles([source], None if start is None else {source.file: start}, needle)
         self.texts: list[str] = []
         self.notices: list[str] = []
         self.records: list[TraceRecord] = []
@@ -42,7 +42,7 @@ class Watch:
         never = threading.Event()
         while not condition():
             assert time.monotonic() < deadline, (self.texts, self.notices)
-            for one in self.follower.poll():
+            for one in self.growing.poll():
                 if isinstance(one, FileNotice):
                     self.notices.append(str(one))
                 else:
@@ -65,7 +65,7 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
 def watch(path: pathlib.Path) -> Iterator[Watch]:
     watch = Watch(path)
     yield watch
-    watch.follower.close()
+    watch.growing.close()
 
 
 def append(path: pathlib.Path, text: str) -> None:
@@ -83,7 +83,7 @@ def test_what_is_added_comes_in(path: pathlib.Path, watch: Watch) -> None:
 def test_a_record_is_whole_whatever_pieces_it_is_written_in(path: pathlib.Path, watch: Watch) -> None:
     for piece in (line(2)[:10], line(2)[10:30], line(2)[30:], line(3)[:-1]):
         append(path, piece)
-        watch.follower.poll()
+        watch.growing.poll()
     append(path, "\n" + line(4))
     watch.until_text("line 4")
     assert "line 4" in watch.texts
@@ -116,17 +116,17 @@ def test_rotation_between_two_looks_loses_nothing(
     path: pathlib.Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writer writes once more after the file was read and before it is found to be rotated."""
-    original = Follower._look_for_another
+    original = GrowingFiles._look_for_another
 
-    def rotated_now(follower: Follower, file: Any) -> Iterator[TraceRecord | FileNotice]:
+    def rotated_now(growing: GrowingFiles, file: Any) -> Iterator[TraceRecord | FileNotice]:
         if not path.with_suffix(".log.1").exists():
             append(path, line(3))
             path.rename(path.with_suffix(".log.1"))
             path.write_text(line(4) + line(5), encoding="utf-8")
-        return original(follower, file)
+        return original(growing, file)
 
     append(path, line(2))
-    monkeypatch.setattr(Follower, "_look_for_another", rotated_now)
+    monkeypatch.setattr(GrowingFiles, "_look_for_another", rotated_now)
     watch.until_text("line 5")
     assert watch.texts == ["line 2", "line 3", "line 4", "line 5"]
 
@@ -166,11 +166,11 @@ def test_a_file_that_goes_and_comes_back_is_read_again(path: pathlib.Path, watch
 def test_a_file_that_is_not_there_yet_is_waited_for(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "later.log"
     watch = Watch(path)
-    watch.follower.poll()
+    watch.growing.poll()
     path.write_text("COMPLETE (t) -> without timestamps\nCOMPLETE (t) -> second\n", encoding="utf-8")
     watch.until_text("second")
     assert watch.texts == ["without timestamps", "second"]
-    watch.follower.close()
+    watch.growing.close()
 
 
 def test_only_wanted_records_are_parsed(path: pathlib.Path) -> None:
@@ -178,7 +178,7 @@ def test_only_wanted_records_are_parsed(path: pathlib.Path) -> None:
     append(path, line(2) + line(3) + line(4) + line(33) + line(5))
     watch.until_text("line 33")
     assert watch.texts == ["line 3", "line 33"]
-    watch.follower.close()
+    watch.growing.close()
 
 
 def test_logs_are_followed_too(tmp_path: pathlib.Path) -> None:
@@ -192,12 +192,12 @@ def test_logs_are_followed_too(tmp_path: pathlib.Path) -> None:
     append(path, report.format(2) + report.format(3))
     watch.until_text("hello 3")
     assert watch.texts == ["hello 2", "hello 3"]
-    watch.follower.close()
+    watch.growing.close()
 
 
 def test_a_compressed_file_is_not_followed(tmp_path: pathlib.Path) -> None:
     with pytest.raises(SourceError, match="compressed"):
-        Follower([TraceFile(tmp_path / "durability.log.gz", "n1")])
+        GrowingFiles([TraceFile(tmp_path / "durability.log.gz", "n1")])
 
 
 def test_many_lines_come_in_whole_and_in_order(path: pathlib.Path, watch: Watch) -> None:
@@ -207,7 +207,7 @@ def test_many_lines_come_in_whole_and_in_order(path: pathlib.Path, watch: Watch)
             stream.write(line(number))
             if number % 700 == 0:
                 watch.until(lambda: True)
-                for one in watch.follower.poll():
+                for one in watch.growing.poll():
                     watch.texts.append(getattr(one, "text", str(one)))
     watch.until(lambda: len(watch.texts) >= count)
     assert watch.texts == [f"line {number}" for number in range(count)]
@@ -229,13 +229,13 @@ def test_the_command_shows_the_last_lines_and_then_what_comes(path: pathlib.Path
     ]
     root = pathlib.Path(__file__).parents[2]
     environ = {**os.environ, "PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as follower:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as tail:
         try:
-            assert follower.stdout is not None
-            first = [follower.stdout.readline().strip() for _ in range(3)]
+            assert tail.stdout is not None
+            first = [tail.stdout.readline().strip() for _ in range(3)]
             append(path, line(40) + line(41))
-            then = [follower.stdout.readline().strip() for _ in range(2)]
+            then = [tail.stdout.readline().strip() for _ in range(2)]
         finally:
-            follower.terminate()
+            tail.terminate()
     assert first == ["line 27", "line 28", "line 29"]  # the last one as soon as it is known to be whole
     assert then == ["line 40", "line 41"]

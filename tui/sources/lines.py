@@ -11,7 +11,7 @@ from typing import Final
 from engine.runtime.monitor import NodeEvent
 from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.meaning.matcher import matcher
-from ospltool.trace.reading.follow import FileNotice, Follower
+from ospltool.trace.reading.follow import FileNotice, GrowingFiles
 from ospltool.trace.reading.record import LEVELS, RecordKind, TimeBase, TraceRecord
 from ospltool.trace.reading.sources import SourceError, find_sources
 from ospltool.trace.views.filters import RecordFilter
@@ -136,7 +136,7 @@ class TraceFiles:
             for source in sources
             if source.path.exists()
         }
-        self._follower = Follower(sources, starts)
+        self._growing = GrowingFiles(sources, starts)
         self._lock = threading.Lock()
         self._records: collections.deque[TraceRecord] = collections.deque(maxlen=MAX_LINES)
         self._seen = 0
@@ -166,12 +166,12 @@ class TraceFiles:
         """Stop following."""
         self._stopping.set()
         self._thread.join(5.0)
-        self._follower.close()
+        self._growing.close()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                found = self._follower.poll()
+                found = self._growing.poll()
             except (SourceError, OSError) as error:
                 self.notices.append(str(error))
                 found = []

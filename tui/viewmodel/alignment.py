@@ -13,7 +13,7 @@ from ospltool.live.progress import AlignmentProgress
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, single
 from tui.viewmodel.base import View, plural
-from tui.viewmodel.panels import MOST_NAME, Told, event_line
+from tui.viewmodel.panels import MOST_NAME, RepeatedEvent, event_line
 from tui.viewmodel.tables import Rows
 
 FIELDS: Final = ("ns", "aligner", "alignee", "node", "topic", "state")
@@ -146,7 +146,7 @@ def told_lines(view: View, number: int) -> list[Line]:
     if not events:
         return [(Span(" no requests yet", Tone.DIM),)]
     room = min(MOST_NAME, max(cell_len(event.node_name) for event in events))
-    return [event_line(view, Told(event), room) for event in events]
+    return [event_line(view, RepeatedEvent(event), room) for event in events]
 
 
 def counts(view: View) -> str:

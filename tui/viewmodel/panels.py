@@ -291,7 +291,7 @@ def delivery_line(view: View, node: Node, delivery: DeliveryView) -> Line:
     )
 
 
-def event_line(view: View, one: Told, room: int = MOST_NAME) -> Line:
+def event_line(view: View, one: RepeatedEvent, room: int = MOST_NAME) -> Line:
     """Return one event: time of day, age, node, and text. The node's name gets at most `room` cells."""
     event = one.event
     tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
@@ -317,16 +317,16 @@ def told(event: str, state: str, message: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Told:
+class RepeatedEvent:
     """An event, and how many other nodes told the same within a few seconds."""
 
     event: NodeEvent
     others: int = 0
 
 
-def newest_events(view: View, number: int) -> list[Told]:
+def newest_events(view: View, number: int) -> list[RepeatedEvent]:
     """The newest events of INFO and above that pass the filter, oldest first; what many told stands once."""
-    found: list[Told] = []
+    found: list[RepeatedEvent] = []
     for event in reversed(view.model.events):
         if event.event == LEAVING or event.level in SMALL_LEVELS:
             continue  # of a change of states, the next event says which state begins
@@ -335,11 +335,11 @@ def newest_events(view: View, number: int) -> list[Told]:
             continue
         same = next((i for i, one in enumerate(found) if _is_same(one.event, event)), -1)
         if same >= 0:
-            found[same] = Told(event, found[same].others + (found[same].event.node != event.node))
+            found[same] = RepeatedEvent(event, found[same].others + (found[same].event.node != event.node))
         elif len(found) >= number:
             break
         else:
-            found.append(Told(event))
+            found.append(RepeatedEvent(event))
     found.reverse()
     return sorted(found, key=lambda one: one.event.time_ns)  # of one that many told, the first time counts
 
@@ -358,7 +358,7 @@ def event_lines(view: View, number: int) -> list[Line]:
     return [event_line(view, one, room) for one in events]
 
 
-def _teller(one: Told) -> str:
+def _teller(one: RepeatedEvent) -> str:
     return f"{one.event.node_name} +{one.others}" if one.others else one.event.node_name
 
 

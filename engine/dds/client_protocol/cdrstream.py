@@ -65,13 +65,13 @@ class CdrReader:
         self._at += size
         return found
 
-    def octets(self) -> bytes:
+    def byte_sequence(self) -> bytes:
         """Read a sequence of bytes."""
         return self.raw(self.u32())
 
     def text(self) -> str:
         """Read a string; OpenSplice's NULL becomes an empty one."""
-        found = self.octets()
+        found = self.byte_sequence()
         try:
             return found.removesuffix(b"\0").decode()
         except UnicodeDecodeError:
@@ -102,18 +102,18 @@ class CdrWriter:
         """Write an unsigned 32-bit number."""
         self.put("I", 4, value)
 
-    def raw(self, octets: bytes) -> None:
+    def raw(self, data: bytes) -> None:
         """Write bytes without their length."""
-        self._data += octets
+        self._data += data
 
-    def octets(self, octets: bytes) -> None:
+    def byte_sequence(self, data: bytes) -> None:
         """Write a sequence of bytes."""
-        self.u32(len(octets))
-        self._data += octets
+        self.u32(len(data))
+        self._data += data
 
     def text(self, text: str) -> None:
         """Write a string with its terminating zero."""
-        self.octets(text.encode() + b"\0")
+        self.byte_sequence(text.encode() + b"\0")
 
     def __len__(self) -> int:
         return len(self._data)

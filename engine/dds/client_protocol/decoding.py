@@ -126,7 +126,9 @@ def _quick_bead(payload: bytes) -> HistoryPart | None:
     reader = CdrReader(payload, _QUICK.size - len(HEADER))
     partitions, what = _texts(reader), reader.u16()
     reader.raw(ID_BYTES)
-    bead = Bead(writer, Time(seconds, nanoseconds), sequence, partitions, what, reader.u16(), reader.octets())
+    bead = Bead(
+        writer, Time(seconds, nanoseconds), sequence, partitions, what, reader.u16(), reader.byte_sequence()
+    )
     request = RequestId(client[::-1] + more[::-1], number)
     return HistoryPart(prefix[::-1] + suffix[::-1], (request,), bead, _extensions(reader))
 
@@ -136,7 +138,7 @@ def _bead(reader: CdrReader) -> Bead:
     reader.take("3iB3x2iBB2x4I3I2Ii", 4)  # the policies of its writer
     partitions, kind = _texts(reader), reader.u16()
     reader.raw(ID_BYTES)  # key hash
-    return Bead(writer, source_time, sequence, partitions, kind, reader.u16(), reader.octets())
+    return Bead(writer, source_time, sequence, partitions, kind, reader.u16(), reader.byte_sequence())
 
 
 def _version(reader: CdrReader) -> int:
@@ -168,7 +170,7 @@ def _time(reader: CdrReader) -> Time:
 
 
 def _extensions(reader: CdrReader) -> dict[str, bytes]:
-    return {reader.text(): reader.octets() for _ in range(reader.count())}
+    return {reader.text(): reader.byte_sequence() for _ in range(reader.count())}
 
 
 def _reader_durability(reader: CdrReader) -> int:
@@ -177,7 +179,7 @@ def _reader_durability(reader: CdrReader) -> int:
     reader.take("4I3I", 4)
     reader.take("iiIB", 4)
     reader.take("6i", 4)
-    reader.octets()
+    reader.byte_sequence()
     reader.take("3I", 4)
     reader.take("4IBB", 4)
     reader.take("iB", 4)

@@ -92,7 +92,7 @@ def _put_extensions(writer: CdrWriter, extensions: Mapping[str, bytes]) -> None:
     writer.u32(len(extensions))
     for name, value in extensions.items():
         writer.text(name)
-        writer.octets(value)
+        writer.byte_sequence(value)
 
 
 def _put_version(writer: CdrWriter, major: int) -> None:
@@ -128,7 +128,7 @@ def _put_reader_qos(writer: CdrWriter, durability: int) -> None:
     writer.put("iiI", 4, 0, *INFINITE)  # liveliness
     writer.put("iiIB", 4, 1, 0, 100_000_000, 0)  # reliable
     writer.put("6i", 4, 1, 1, 1, -1, -1, -1)  # by source timestamp, KEEP_ALL, no limits
-    writer.octets(b"")
+    writer.byte_sequence(b"")
     writer.put("iiI", 4, 0, *ZERO)  # shared ownership, no separation
     writer.put("iIiIBB", 4, *INFINITE, *INFINITE, 0, 1)  # life cycle
     writer.put("iB", 4, 1, 0)  # minimum invalid samples, no keys of its own

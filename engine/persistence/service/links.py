@@ -87,7 +87,7 @@ class Links:
                 if guid is not None:
                     self._peers.send(guid, kind, body)
 
-    def begin_anew(self, names: Iterable[str]) -> None:
+    def restart(self, names: Iterable[str]) -> None:
         """Restart the links with replicas for which too much waits."""
         guids = self._guids()
         for name in names:

@@ -307,7 +307,7 @@ class Service:
 
     def _send(self) -> None:
         self._links.send()
-        self._links.begin_anew(self._synchronization.overrun())
+        self._links.restart(self._synchronization.overrun())
 
     def _save(self) -> None:
         if self._store.is_idle:

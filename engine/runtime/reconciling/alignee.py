@@ -55,7 +55,7 @@ _OF_WORKING: Final = ("collect", "repair", *MERGE_PURPOSES)
 
 
 @dataclasses.dataclass(eq=False)
-class Base:
+class ComparisonBase:
     """The set to which a difference will be applied."""
 
     aligner: str
@@ -136,7 +136,7 @@ class AligneeComparisons:
         self._steps = steps
         self._secret = secret
         self._lacking = lacking
-        self._bases: dict[tuple[str, int], Base] = {}
+        self._bases: dict[tuple[str, int], ComparisonBase] = {}
         self._distrusted: set[str] = set()
 
     def begin(self, event: ExpectSet) -> None:
@@ -160,7 +160,7 @@ class AligneeComparisons:
         salt = hashlib.blake2b(f"{name} {event.request}".encode(), key=self._secret, digest_size=16).digest()
         lacking = self._lacking.take(name, event.aligner) if known and known.can(LACKING) else None
         salt, lacks = lacking or (salt, None)
-        base = self._bases[name, event.request] = Base(
+        base = self._bases[name, event.request] = ComparisonBase(
             event.aligner, salt, groups, root, self._shared.clock.monotonic(), lacks
         )
         roll_up = known.roll_up(name) if known else None
@@ -188,7 +188,7 @@ class AligneeComparisons:
         else:
             self._steps.begin(self._send_list(message.name_space, message.request, base))
 
-    def _send_list(self, name: str, request: int, base: Base) -> Stepwise[None]:
+    def _send_list(self, name: str, request: int, base: ComparisonBase) -> Stepwise[None]:
         identities = yield from base.identities()
         body = identities.astype("<u8").tobytes()
         self._tell(name, request, base, body, length=len(identities), is_list=True)
@@ -199,7 +199,7 @@ class AligneeComparisons:
         if base is not None:
             self._steps.begin(self._answer(message, body, base))
 
-    def _answer(self, message: messages.Narrow, body: bytes, base: Base) -> Stepwise[None]:
+    def _answer(self, message: messages.Narrow, body: bytes, base: ComparisonBase) -> Stepwise[None]:
         """Answer a question about ranges, or raise StreamFault if it is invalid."""
         import numpy as np
 
@@ -222,7 +222,7 @@ class AligneeComparisons:
         shared.counters["comparison_bytes_sent"] += len(encoded)
         shared.wire.send_note(base.aligner, encoded)
 
-    def _send(self, name: str, request: int, base: Base, end: int) -> Stepwise[None]:
+    def _send(self, name: str, request: int, base: ComparisonBase, end: int) -> Stepwise[None]:
         """Send the symbols that follow the last ones."""
         first, body, lacking = base.told, b"", 0
         if end > first:
@@ -236,7 +236,7 @@ class AligneeComparisons:
         self,
         name: str,
         request: int,
-        base: Base,
+        base: ComparisonBase,
         body: bytes,
         *,
         length: int,
@@ -300,7 +300,9 @@ class AligneeComparisons:
             )
         return made
 
-    def _unchanged(self, base: Base, incoming: IncomingStream, end: StreamEnd) -> Stepwise[Finished | None]:
+    def _unchanged(
+        self, base: ComparisonBase, incoming: IncomingStream, end: StreamEnd
+    ) -> Stepwise[Finished | None]:
         """Return the base as it is, because nothing differs."""
         if (base.root.count, base.root.digest) != (end.count, end.digest):
             return None
@@ -323,7 +325,7 @@ class AligneeComparisons:
         return Finished(made, Conversion([], before=base.root))
 
     def _make(
-        self, base: Base, incoming: IncomingStream, *, whole: bool, joins: bool
+        self, base: ComparisonBase, incoming: IncomingStream, *, whole: bool, joins: bool
     ) -> Stepwise[Finished | None]:
         from engine.dataset import reconciliation
 
@@ -445,7 +447,7 @@ def _held(data: NameSpaceData, event: ExpectSet) -> DataSet | None:
     return None
 
 
-def _put(base: Base, removed: dict[Group, list[Sample]], new: DataSet) -> Stepwise[DataSet]:
+def _put(base: ComparisonBase, removed: dict[Group, list[Sample]], new: DataSet) -> Stepwise[DataSet]:
     """Return the base without the removed samples and with the new ones."""
     made = DataSet()
     for group, group_set in new.groups.items():

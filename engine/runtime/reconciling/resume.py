@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine.dataset.dataset import DataSet
 from engine.runtime.jobs import Conversion
-from engine.runtime.persistence import WORTH_CHANGING
+from engine.runtime.store_queue import WORTH_CHANGING
 from engine.store.interface import GroupChange
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
 from engine.runtime.disposed import DisposedInstances
-from engine.runtime.persistence import Persistence
-from engine.runtime.reconciling.alignee import Base
+from engine.runtime.reconciling.alignee import ComparisonBase
 from engine.runtime.reconciling.aligner import ComparedSet
 from engine.runtime.registered import Registered
 from engine.runtime.sets import Began
+from engine.runtime.store_queue import StoreQueue
 from engine.simulator.checkers.base import Checker
 from engine.tracing.tracer import Tracer
 
@@ -32,11 +32,11 @@ _DATA: Final = (
     DataSet,
     DisposedInstances,
     Registered,
-    Base,
+    ComparisonBase,
     ComparedSet,
     Began,
     GroupDescription,
-    Persistence,
+    StoreQueue,
     Tracer,
 )
 """Classes that do not count: data, and changes that wait for a slow disk, which have their own bound."""
@@ -68,8 +68,8 @@ class Bounds(Checker):
         cluster = self.cluster
         spaces = max((len(node.runtime.spaces) for node in cluster.up() if node.runtime), default=1)
         topics = len(cluster.options.workload.topics)
-        parties = len(cluster.nodes) + len(cluster.all_readers) + topics * len(cluster.writers)
-        bound = BASE + FOR_EACH * parties * spaces
+        participants = len(cluster.nodes) + len(cluster.all_readers) + topics * len(cluster.writers)
+        bound = BASE + FOR_EACH * participants * spaces
         for node in cluster.up():
             assert node.runtime is not None
             count = entries(node.runtime)

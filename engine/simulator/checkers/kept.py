@@ -138,7 +138,7 @@ class KeptSetsChecker(Checker):
             self._look(place, set())
         for place in list(self._excused):
             runtime = place[0].runtime
-            if runtime is not None and runtime.persistence.is_idle:
+            if runtime is not None and runtime.store_queue.is_idle:
                 del self._excused[place]  # the change that it excused is complete
 
     def _look(self, place: Place, discarding: set[MergeType]) -> None:

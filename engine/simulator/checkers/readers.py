@@ -35,8 +35,8 @@ class DeliveryChecker(Checker):
             for node in self.cluster.up():
                 assert node.runtime is not None
                 serving = node.runtime.serving
-                wanted.update(serving.reader_keys(reader.participant, reader.topic, reader.partitions))
+                wanted.update(serving.reader_keys(reader.participant_id, reader.topic, reader.partitions))
             served = {key for key, _, _ in reader.served}
-            if reader.party.is_alive and not wanted <= served:
+            if reader.participant.is_alive and not wanted <= served:
                 names = ", ".join(sorted(key.name_space for key in wanted - served))
                 self.fail(f"{reader.name} never got {reader.topic} of {names}")

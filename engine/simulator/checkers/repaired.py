@@ -72,6 +72,6 @@ class Repaired(Checker):
         up = self.cluster.up()
         return (
             self.cluster.network.is_calm()
-            and all(not (node.is_stalled or node.party.is_frozen or node.cost_s) for node in up)
+            and all(not (node.is_stalled or node.participant.is_frozen or node.cost_s) for node in up)
             and all(talk(one, other) for one in up for other in up if one is not other)
         )

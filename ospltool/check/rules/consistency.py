@@ -8,7 +8,7 @@ from engine.config import XmlElement
 from engine.core.name_spaces import Durability
 from ospltool.check.deployment import listed
 from ospltool.check.findings import Finding
-from ospltool.check.registry import OPENSPLICE, Scope, rule
+from ospltool.check.registry import OPENSPLICE, RuleInput, rule
 from ospltool.check.views import FleetView, NodeView
 from ospltool.diagnostics.model import Severity
 
@@ -48,7 +48,7 @@ def _is_on(channel: XmlElement, name: str) -> bool:
     return given is not None and given.text.strip().lower() == "true"
 
 
-@rule("DUR802", "kept-by-nobody", Severity.WARNING, scope=Scope.FLEET)
+@rule("DUR802", "kept-by-nobody", Severity.WARNING, takes=RuleInput.FLEET)
 def kept_by_nobody(fleet: FleetView) -> Iterator[Finding]:
     """No node of the deployment keeps the data of a name-space: all weaken it to less than Transient.
 
@@ -73,7 +73,7 @@ def kept_by_nobody(fleet: FleetView) -> Iterator[Finding]:
             yield first.view.found(place, message, subject="DurabilityService/NameSpaces/Policy@durability")
 
 
-@rule("DUR803", "clocks-of-different-kinds", Severity.WARNING, scope=Scope.FLEET)
+@rule("DUR803", "clocks-of-different-kinds", Severity.WARNING, takes=RuleInput.FLEET)
 def clocks_of_different_kinds(fleet: FleetView) -> Iterator[Finding]:
     """Some nodes of a deployment stamp samples with a user clock, others with another clock.
 

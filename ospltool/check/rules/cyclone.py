@@ -9,7 +9,7 @@ from ospltool.check import cyclone
 from ospltool.check.cyclone import CycloneFaultKind
 from ospltool.check.findings import Finding
 from ospltool.check.machine import has_address
-from ospltool.check.registry import OSPLTOOL, Scope, rule
+from ospltool.check.registry import OSPLTOOL, RuleInput, rule
 from ospltool.check.views import FileView
 from ospltool.diagnostics.model import Place, Severity
 
@@ -24,7 +24,7 @@ def _found(file: FileView, node: XmlElement, path: str, message: str) -> Finding
     "DUR750",
     "cyclone-unknown-element",
     Severity.ERROR,
-    scope=Scope.CYCLONE,
+    takes=RuleInput.CYCLONE,
     targets=OSPLTOOL,
     blocks=OSPLTOOL,
 )
@@ -48,7 +48,7 @@ def cyclone_unknown_element(file: FileView) -> Iterator[Finding]:
     "DUR751",
     "cyclone-bad-value",
     Severity.ERROR,
-    scope=Scope.CYCLONE,
+    takes=RuleInput.CYCLONE,
     targets=OSPLTOOL,
     blocks=OSPLTOOL,
 )
@@ -73,7 +73,7 @@ def cyclone_bad_value(file: FileView) -> Iterator[Finding]:
     "DUR752",
     "cyclone-set-twice",
     Severity.ERROR,
-    scope=Scope.CYCLONE,
+    takes=RuleInput.CYCLONE,
     targets=OSPLTOOL,
     blocks=OSPLTOOL,
 )
@@ -97,7 +97,7 @@ def cyclone_set_twice(file: FileView) -> Iterator[Finding]:
     "DUR753",
     "cyclone-removed-setting",
     Severity.ERROR,
-    scope=Scope.CYCLONE,
+    takes=RuleInput.CYCLONE,
     targets=OSPLTOOL,
     blocks=OSPLTOOL,
 )
@@ -116,7 +116,7 @@ def cyclone_removed_setting(file: FileView) -> Iterator[Finding]:
     return file.findings(CycloneFaultKind.REMOVED)
 
 
-@rule("DUR754", "cyclone-new-setting", Severity.INFO, scope=Scope.CYCLONE, targets=OSPLTOOL)
+@rule("DUR754", "cyclone-new-setting", Severity.INFO, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
 def cyclone_new_setting(file: FileView) -> Iterator[Finding]:
     """A setting of Cyclone DDS 11 is not in version 0.10.
 
@@ -132,7 +132,7 @@ def cyclone_new_setting(file: FileView) -> Iterator[Finding]:
     return file.findings(CycloneFaultKind.NEW)
 
 
-@rule("DUR755", "cyclone-deprecated-setting", Severity.WARNING, scope=Scope.CYCLONE, targets=OSPLTOOL)
+@rule("DUR755", "cyclone-deprecated-setting", Severity.WARNING, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
 def cyclone_deprecated_setting(file: FileView) -> Iterator[Finding]:
     """A setting of Cyclone DDS has moved or is deprecated.
 
@@ -148,7 +148,7 @@ def cyclone_deprecated_setting(file: FileView) -> Iterator[Finding]:
     return file.findings(CycloneFaultKind.DEPRECATED)
 
 
-@rule("DUR756", "cyclone-shortened-name", Severity.INFO, scope=Scope.CYCLONE, targets=OSPLTOOL)
+@rule("DUR756", "cyclone-shortened-name", Severity.INFO, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
 def cyclone_shortened_name(file: FileView) -> Iterator[Finding]:
     """The name of a setting of Cyclone DDS is shortened, or in other upper and lower case.
 
@@ -165,7 +165,7 @@ def cyclone_shortened_name(file: FileView) -> Iterator[Finding]:
     return file.findings(CycloneFaultKind.SPELLING)
 
 
-@rule("DUR757", "cyclone-number-without-unit", Severity.WARNING, scope=Scope.CYCLONE, targets=OSPLTOOL)
+@rule("DUR757", "cyclone-number-without-unit", Severity.WARNING, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
 def cyclone_number_without_unit(file: FileView) -> Iterator[Finding]:
     """A duration or size of Cyclone DDS has no unit.
 
@@ -182,7 +182,7 @@ def cyclone_number_without_unit(file: FileView) -> Iterator[Finding]:
     return file.findings(CycloneFaultKind.UNIT)
 
 
-@rule("DUR758", "cyclone-several-domains", Severity.INFO, scope=Scope.CYCLONE, targets=OSPLTOOL)
+@rule("DUR758", "cyclone-several-domains", Severity.INFO, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
 def cyclone_several_domains(file: FileView) -> Iterator[Finding]:
     """Several Domain elements apply to one domain.
 
@@ -213,7 +213,7 @@ def cyclone_several_domains(file: FileView) -> Iterator[Finding]:
         earlier.setdefault(id_, domain)
 
 
-@rule("DUR759", "cyclone-interface-not-here", Severity.INFO, scope=Scope.CYCLONE, targets=OSPLTOOL)
+@rule("DUR759", "cyclone-interface-not-here", Severity.INFO, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
 def cyclone_interface_not_here(file: FileView) -> Iterator[Finding]:
     """NetworkInterface names an interface or an address that this machine does not have.
 
@@ -240,7 +240,7 @@ def cyclone_interface_not_here(file: FileView) -> Iterator[Finding]:
                 yield Finding(message, place, subject=cyclone.subject(f"{path}@{key}"))
 
 
-@rule("DUR760", "cyclone-nobody-to-ask", Severity.WARNING, scope=Scope.CYCLONE, targets=OSPLTOOL)
+@rule("DUR760", "cyclone-nobody-to-ask", Severity.WARNING, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
 def cyclone_nobody_to_ask(file: FileView) -> Iterator[Finding]:
     """Multicast is off, and no peer is named, so that processes of other machines are not found.
 
@@ -263,7 +263,7 @@ def cyclone_nobody_to_ask(file: FileView) -> Iterator[Finding]:
             yield _found(file, node, path, "multicast is off, and Discovery/Peers names nobody")
 
 
-@rule("DUR761", "cyclone-fragment-above-message", Severity.INFO, scope=Scope.CYCLONE, targets=OSPLTOOL)
+@rule("DUR761", "cyclone-fragment-above-message", Severity.INFO, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
 def cyclone_fragment_above_message(file: FileView) -> Iterator[Finding]:
     """Fragments of samples are larger than messages may be.
 

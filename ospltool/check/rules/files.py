@@ -9,7 +9,7 @@ from engine.config import ByteRange, ProblemKind, Value
 from engine.config.problems import printable, quoted
 from ospltool.check import edits
 from ospltool.check.findings import Finding
-from ospltool.check.registry import EVERYWHERE, Scope, rule
+from ospltool.check.registry import EVERYWHERE, RuleInput, rule
 from ospltool.check.views import FileView, NodeView
 from ospltool.diagnostics.model import Severity
 
@@ -31,7 +31,7 @@ def _is_fleet(file: FileView) -> bool:
     return file.path.endswith(".toml")
 
 
-@rule("DUR001", "unreadable-file", Severity.ERROR, scope=Scope.FILE, blocks=EVERYWHERE)
+@rule("DUR001", "unreadable-file", Severity.ERROR, takes=RuleInput.FILE, blocks=EVERYWHERE)
 def unreadable_file(file: FileView) -> Iterator[Finding]:
     """A file that is named cannot be read.
 
@@ -47,7 +47,7 @@ def unreadable_file(file: FileView) -> Iterator[Finding]:
     return _of_kind(file, ProblemKind.UNREADABLE)
 
 
-@rule("DUR002", "file-too-large", Severity.ERROR, scope=Scope.FILE, blocks=EVERYWHERE)
+@rule("DUR002", "file-too-large", Severity.ERROR, takes=RuleInput.FILE, blocks=EVERYWHERE)
 def file_too_large(file: FileView) -> Iterator[Finding]:
     """A file exceeds a bound of the reader.
 
@@ -65,7 +65,7 @@ def file_too_large(file: FileView) -> Iterator[Finding]:
     return _of_kind(file, ProblemKind.TOO_LARGE)
 
 
-@rule("DUR003", "wrong-encoding", Severity.ERROR, scope=Scope.FILE, blocks=EVERYWHERE)
+@rule("DUR003", "wrong-encoding", Severity.ERROR, takes=RuleInput.FILE, blocks=EVERYWHERE)
 def wrong_encoding(file: FileView) -> Iterator[Finding]:
     """The bytes of a file are not in the encoding that it declares, or in one that is not read.
 
@@ -81,7 +81,7 @@ def wrong_encoding(file: FileView) -> Iterator[Finding]:
     return _of_kind(file, ProblemKind.ENCODING)
 
 
-@rule("DUR004", "not-well-formed", Severity.ERROR, scope=Scope.FILE, blocks=EVERYWHERE)
+@rule("DUR004", "not-well-formed", Severity.ERROR, takes=RuleInput.FILE, blocks=EVERYWHERE)
 def not_well_formed(file: FileView) -> Iterator[Finding]:
     """A file is not well-formed XML.
 
@@ -98,7 +98,7 @@ def not_well_formed(file: FileView) -> Iterator[Finding]:
     return _of_kind(file, ProblemKind.SYNTAX)
 
 
-@rule("DUR005", "document-type", Severity.ERROR, scope=Scope.FILE, blocks=EVERYWHERE)
+@rule("DUR005", "document-type", Severity.ERROR, takes=RuleInput.FILE, blocks=EVERYWHERE)
 def document_type(file: FileView) -> Iterator[Finding]:
     """A file has a document type declaration.
 
@@ -115,7 +115,7 @@ def document_type(file: FileView) -> Iterator[Finding]:
     return _of_kind(file, ProblemKind.DTD)
 
 
-@rule("DUR006", "wrong-root", Severity.ERROR, scope=Scope.FILE, blocks=EVERYWHERE)
+@rule("DUR006", "wrong-root", Severity.ERROR, takes=RuleInput.FILE, blocks=EVERYWHERE)
 def wrong_root(file: FileView) -> Iterator[Finding]:
     """The root element is not OpenSplice.
 
@@ -133,7 +133,7 @@ def wrong_root(file: FileView) -> Iterator[Finding]:
     return _of_kind(file, ProblemKind.ROOT)
 
 
-@rule("DUR007", "wrong-fleet-file", Severity.ERROR, scope=Scope.FILE, blocks=EVERYWHERE)
+@rule("DUR007", "wrong-fleet-file", Severity.ERROR, takes=RuleInput.FILE, blocks=EVERYWHERE)
 def wrong_fleet_file(file: FileView) -> Iterator[Finding]:
     """A fleet file does not describe a deployment.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from engine.config import XmlElement
 from ospltool.check.deployment import host_of, listed
 from ospltool.check.findings import Finding
-from ospltool.check.registry import OPENSPLICE, Scope, rule
+from ospltool.check.registry import OPENSPLICE, RuleInput, rule
 from ospltool.check.views import FleetView, NodeView, Thing
 from ospltool.diagnostics.model import Severity
 
@@ -28,7 +28,7 @@ def _names(nodes: list[NodeView]) -> str:
     return listed(node.shown_name for node in nodes)
 
 
-@rule("DUR740", "domains-differ", Severity.ERROR, scope=Scope.FLEET)
+@rule("DUR740", "domains-differ", Severity.ERROR, takes=RuleInput.FLEET)
 def domains_differ(fleet: FleetView) -> Iterator[Finding]:
     """Nodes of one deployment use different domain ids.
 
@@ -51,7 +51,7 @@ def domains_differ(fleet: FleetView) -> Iterator[Finding]:
         yield node.found(place, message, related=related, subject="Domain/Id")
 
 
-@rule("DUR741", "protocol-partition-differs", Severity.ERROR, scope=Scope.FLEET)
+@rule("DUR741", "protocol-partition-differs", Severity.ERROR, takes=RuleInput.FLEET)
 def protocol_partition_differs(fleet: FleetView) -> Iterator[Finding]:
     """Nodes use different partitions for the durability protocol.
 
@@ -122,7 +122,7 @@ def _shared(
     )
 
 
-@rule("DUR742", "shared-store", Severity.ERROR, scope=Scope.FLEET)
+@rule("DUR742", "shared-store", Severity.ERROR, takes=RuleInput.FLEET)
 def shared_store(fleet: FleetView) -> Iterator[Finding]:
     """Two nodes have the same store directory.
 
@@ -146,7 +146,7 @@ def shared_store(fleet: FleetView) -> Iterator[Finding]:
         yield _shared(found, "Persistent/StoreDirectory", "store in", Severity.ERROR)
 
 
-@rule("DUR743", "shared-trace", Severity.WARNING, scope=Scope.FLEET)
+@rule("DUR743", "shared-trace", Severity.WARNING, takes=RuleInput.FLEET)
 def shared_trace(fleet: FleetView) -> Iterator[Finding]:
     """Two nodes write their traces into one file.
 
@@ -168,7 +168,7 @@ def shared_trace(fleet: FleetView) -> Iterator[Finding]:
         yield _shared(found, "Tracing/OutputFile", "trace into", Severity.WARNING)
 
 
-@rule("DUR744", "heartbeats-do-not-fit", Severity.WARNING, scope=Scope.FLEET)
+@rule("DUR744", "heartbeats-do-not-fit", Severity.WARNING, takes=RuleInput.FLEET)
 def heartbeats_do_not_fit(fleet: FleetView) -> Iterator[Finding]:
     """One node waits for heartbeats for a shorter time than another one takes between them.
 
@@ -204,7 +204,7 @@ def heartbeats_do_not_fit(fleet: FleetView) -> Iterator[Finding]:
         yield node.found(node.setting(path) or _service(node), message, related=related, subject=subject)
 
 
-@rule("DUR745", "client-partitions-differ", Severity.WARNING, scope=Scope.FLEET)
+@rule("DUR745", "client-partitions-differ", Severity.WARNING, takes=RuleInput.FLEET)
 def client_partitions_differ(fleet: FleetView) -> Iterator[Finding]:
     """Nodes serve durability clients in different partitions.
 
@@ -232,7 +232,7 @@ def client_partitions_differ(fleet: FleetView) -> Iterator[Finding]:
         yield node.found(element or _service(node), message)
 
 
-@rule("DUR746", "y2038-differs", Severity.ERROR, scope=Scope.FLEET, targets=OPENSPLICE)
+@rule("DUR746", "y2038-differs", Severity.ERROR, takes=RuleInput.FLEET, targets=OPENSPLICE)
 def y2038_differs(fleet: FleetView) -> Iterator[Finding]:
     """Some nodes advertise timestamps beyond 2038, others understand legacy timestamps only.
 
@@ -258,7 +258,7 @@ def y2038_differs(fleet: FleetView) -> Iterator[Finding]:
         yield on[0].found(on[0].domain_setting("y2038Ready") or _service(on[0]), message)
 
 
-@rule("DUR747", "node-without-network", Severity.WARNING, scope=Scope.FLEET, targets=OPENSPLICE)
+@rule("DUR747", "node-without-network", Severity.WARNING, takes=RuleInput.FLEET, targets=OPENSPLICE)
 def node_without_network(fleet: FleetView) -> Iterator[Finding]:
     """A node of a deployment runs no network service.
 
@@ -281,7 +281,7 @@ def node_without_network(fleet: FleetView) -> Iterator[Finding]:
             )
 
 
-@rule("DUR748", "one-name-for-two-nodes", Severity.INFO, scope=Scope.FLEET)
+@rule("DUR748", "one-name-for-two-nodes", Severity.INFO, takes=RuleInput.FLEET)
 def one_name_for_two_nodes(fleet: FleetView) -> Iterator[Finding]:
     """Two nodes on one machine have the same Domain/Name.
 

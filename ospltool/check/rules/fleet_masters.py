@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from engine.core.name_spaces import MAX_PRIORITY, Alignee, Durability
 from ospltool.check.deployment import by_role, expected_masters, listed, names_of
 from ospltool.check.findings import Finding
-from ospltool.check.registry import OPENSPLICE, Scope, rule
+from ospltool.check.registry import OPENSPLICE, RuleInput, rule
 from ospltool.check.views import Definition, FleetView
 from ospltool.diagnostics.model import Severity
 
@@ -37,7 +37,7 @@ def _shared(fleet: FleetView) -> Iterator[tuple[str, list[Definition]]]:
             yield name, definitions
 
 
-@rule("DUR320", "no-aligner", Severity.ERROR, scope=Scope.FLEET)
+@rule("DUR320", "no-aligner", Severity.ERROR, takes=RuleInput.FLEET)
 def no_aligner(fleet: FleetView) -> Iterator[Finding]:
     """No node aligns a name-space.
 
@@ -58,7 +58,7 @@ def no_aligner(fleet: FleetView) -> Iterator[Finding]:
             yield _found(definitions[0], "aligner", message, others=tuple(definitions[1:]))
 
 
-@rule("DUR321", "no-master", Severity.ERROR, scope=Scope.FLEET)
+@rule("DUR321", "no-master", Severity.ERROR, takes=RuleInput.FLEET)
 def no_master(fleet: FleetView) -> Iterator[Finding]:
     """Nodes align a name-space, but none of them may be its master: all have masterPriority 0.
 
@@ -81,7 +81,7 @@ def no_master(fleet: FleetView) -> Iterator[Finding]:
             yield _found(aligner, "masterPriority", message)
 
 
-@rule("DUR322", "role-without-master", Severity.WARNING, scope=Scope.FLEET)
+@rule("DUR322", "role-without-master", Severity.WARNING, takes=RuleInput.FLEET)
 def role_without_master(fleet: FleetView) -> Iterator[Finding]:
     """A role has no node that may be master of a name-space, although another role has.
 
@@ -102,7 +102,7 @@ def role_without_master(fleet: FleetView) -> Iterator[Finding]:
             yield _found(members[0], "masterPriority", message, others=tuple(members[1:]))
 
 
-@rule("DUR323", "mixed-priorities", Severity.WARNING, scope=Scope.FLEET)
+@rule("DUR323", "mixed-priorities", Severity.WARNING, takes=RuleInput.FLEET)
 def mixed_priorities(fleet: FleetView) -> Iterator[Finding]:
     """One node has masterPriority 255 for a name-space, another one has not.
 
@@ -128,7 +128,7 @@ def mixed_priorities(fleet: FleetView) -> Iterator[Finding]:
             yield _found(legacy[0], "masterPriority", message, others=tuple(ranked))
 
 
-@rule("DUR324", "tied-masters", Severity.INFO, scope=Scope.FLEET)
+@rule("DUR324", "tied-masters", Severity.INFO, takes=RuleInput.FLEET)
 def tied_masters(fleet: FleetView) -> Iterator[Finding]:
     """Several nodes of a role share the highest masterPriority.
 
@@ -153,7 +153,7 @@ def tied_masters(fleet: FleetView) -> Iterator[Finding]:
             yield _found(tied[0], "masterPriority", message, others=tied[1:])
 
 
-@rule("DUR325", "single-candidate", Severity.WARNING, scope=Scope.FLEET)
+@rule("DUR325", "single-candidate", Severity.WARNING, takes=RuleInput.FLEET)
 def single_candidate(fleet: FleetView) -> Iterator[Finding]:
     """Several nodes keep a name-space, but only one of them may be its master.
 
@@ -174,7 +174,7 @@ def single_candidate(fleet: FleetView) -> Iterator[Finding]:
             yield _found(able[0], "masterPriority", message, others=others)
 
 
-@rule("DUR326", "election-live-lock", Severity.WARNING, scope=Scope.FLEET, targets=OPENSPLICE)
+@rule("DUR326", "election-live-lock", Severity.WARNING, takes=RuleInput.FLEET, targets=OPENSPLICE)
 def election_live_lock(fleet: FleetView) -> Iterator[Finding]:
     """A node has two fellows with different, higher priorities, among which OpenSplice cannot choose.
 
@@ -212,7 +212,7 @@ def election_live_lock(fleet: FleetView) -> Iterator[Finding]:
                     break
 
 
-@rule("DUR327", "delayed-alignment-differs", Severity.WARNING, scope=Scope.FLEET)
+@rule("DUR327", "delayed-alignment-differs", Severity.WARNING, takes=RuleInput.FLEET)
 def delayed_alignment_differs(fleet: FleetView) -> Iterator[Finding]:
     """Nodes do not agree on delayedAlignment of a name-space.
 
@@ -236,7 +236,7 @@ def delayed_alignment_differs(fleet: FleetView) -> Iterator[Finding]:
             yield _found(on[0], "delayedAlignment", message, others=tuple(off))
 
 
-@rule("DUR328", "durability-differs", Severity.INFO, scope=Scope.FLEET)
+@rule("DUR328", "durability-differs", Severity.INFO, takes=RuleInput.FLEET)
 def durability_differs(fleet: FleetView) -> Iterator[Finding]:
     """Nodes keep a name-space with different durability.
 
@@ -270,7 +270,7 @@ def _stores(definition: Definition) -> bool:
     )
 
 
-@rule("DUR329", "master-without-store", Severity.WARNING, scope=Scope.FLEET)
+@rule("DUR329", "master-without-store", Severity.WARNING, takes=RuleInput.FLEET)
 def master_without_store(fleet: FleetView) -> Iterator[Finding]:
     """The expected master of a name-space stores nothing, but other nodes do.
 
@@ -295,7 +295,7 @@ def master_without_store(fleet: FleetView) -> Iterator[Finding]:
             yield _found(master, "masterPriority", message, others=tuple(others))
 
 
-@rule("DUR330", "nobody-fetches", Severity.WARNING, scope=Scope.FLEET)
+@rule("DUR330", "nobody-fetches", Severity.WARNING, takes=RuleInput.FLEET)
 def nobody_fetches(fleet: FleetView) -> Iterator[Finding]:
     """No node keeps a name-space from the beginning: all are Lazy or On_Request.
 
@@ -314,7 +314,7 @@ def nobody_fetches(fleet: FleetView) -> Iterator[Finding]:
             yield _found(definitions[0], "alignee", message, others=tuple(definitions[1:]))
 
 
-@rule("DUR331", "nobody-stores", Severity.WARNING, scope=Scope.FLEET)
+@rule("DUR331", "nobody-stores", Severity.WARNING, takes=RuleInput.FLEET)
 def nobody_stores(fleet: FleetView) -> Iterator[Finding]:
     """No node of the deployment stores a name-space, so that nothing survives when all are down.
 

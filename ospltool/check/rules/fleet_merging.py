@@ -9,7 +9,7 @@ from engine.core import expressions
 from engine.core.name_spaces import MergeType
 from ospltool.check.deployment import TAKES, by_role, is_senseless, listed, merge_towards, names_of
 from ospltool.check.findings import Finding
-from ospltool.check.registry import OPENSPLICE, Scope, rule
+from ospltool.check.registry import OPENSPLICE, RuleInput, rule
 from ospltool.check.views import Definition, FleetView
 from ospltool.diagnostics.model import Place, Severity
 
@@ -52,7 +52,7 @@ def _pair_finding(left: Definition, right: Definition, message: str, help_: str 
     )
 
 
-@rule("DUR420", "senseless-merge", Severity.ERROR, scope=Scope.FLEET)
+@rule("DUR420", "senseless-merge", Severity.ERROR, takes=RuleInput.FLEET)
 def senseless_merge(fleet: FleetView) -> Iterator[Finding]:
     """Two roles apply merge types to each other's data that make no sense together.
 
@@ -75,7 +75,7 @@ def senseless_merge(fleet: FleetView) -> Iterator[Finding]:
             yield _pair_finding(left, right, message, "one side should lead (Ignore), or both should Merge")
 
 
-@rule("DUR421", "merge-differs-in-role", Severity.WARNING, scope=Scope.FLEET)
+@rule("DUR421", "merge-differs-in-role", Severity.WARNING, takes=RuleInput.FLEET)
 def merge_differs_in_role(fleet: FleetView) -> Iterator[Finding]:
     """Nodes of one role do different things with each other's data after a split.
 
@@ -105,7 +105,7 @@ def merge_differs_in_role(fleet: FleetView) -> Iterator[Finding]:
                 yield other.view.found(place.span or other.node, message, related=related, subject=subject)
 
 
-@rule("DUR422", "one-sided-merge", Severity.WARNING, scope=Scope.FLEET)
+@rule("DUR422", "one-sided-merge", Severity.WARNING, takes=RuleInput.FLEET)
 def one_sided_merge(fleet: FleetView) -> Iterator[Finding]:
     """One role merges what another one has, but not the other way round.
 
@@ -130,7 +130,7 @@ def one_sided_merge(fleet: FleetView) -> Iterator[Finding]:
             yield _pair_finding(left, right, message)
 
 
-@rule("DUR423", "roles-stay-apart", Severity.INFO, scope=Scope.FLEET)
+@rule("DUR423", "roles-stay-apart", Severity.INFO, takes=RuleInput.FLEET)
 def roles_stay_apart(fleet: FleetView) -> Iterator[Finding]:
     """Neither of two roles takes the data of the other after a split.
 
@@ -153,7 +153,7 @@ def roles_stay_apart(fleet: FleetView) -> Iterator[Finding]:
             yield _pair_finding(left, right, message)
 
 
-@rule("DUR424", "scope-matches-nobody", Severity.INFO, scope=Scope.FLEET)
+@rule("DUR424", "scope-matches-nobody", Severity.INFO, takes=RuleInput.FLEET)
 def scope_matches_nobody(fleet: FleetView) -> Iterator[Finding]:
     """The scope of a Merge matches no role of the deployment.
 
@@ -179,7 +179,7 @@ def scope_matches_nobody(fleet: FleetView) -> Iterator[Finding]:
                     yield node.found(attribute, message, advice=help_, subject=f"{merge.path}@scope")
 
 
-@rule("DUR425", "role-not-covered", Severity.WARNING, scope=Scope.FLEET)
+@rule("DUR425", "role-not-covered", Severity.WARNING, takes=RuleInput.FLEET)
 def role_not_covered(fleet: FleetView) -> Iterator[Finding]:
     """A Policy has Merge elements, but none of them matches the role of another node.
 
@@ -206,7 +206,7 @@ def role_not_covered(fleet: FleetView) -> Iterator[Finding]:
                 yield each.view.found(each.policy_node or each.node, message)
 
 
-@rule("DUR426", "one-scope-for-all-roles", Severity.WARNING, scope=Scope.FLEET, targets=OPENSPLICE)
+@rule("DUR426", "one-scope-for-all-roles", Severity.WARNING, takes=RuleInput.FLEET, targets=OPENSPLICE)
 def one_scope_for_all_roles(fleet: FleetView) -> Iterator[Finding]:
     """One Merge is for the own role and for another one, and the own role has several nodes.
 

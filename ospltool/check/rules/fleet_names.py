@@ -13,7 +13,7 @@ from engine.core import expressions
 from engine.core.name_spaces import Element, NameSpace, Policy, compare, find_policy, overlap
 from ospltool.check.deployment import listed, names_of
 from ospltool.check.findings import Finding
-from ospltool.check.registry import OPENSPLICE, Scope, rule
+from ospltool.check.registry import OPENSPLICE, RuleInput, rule
 from ospltool.check.views import Definition, FleetView
 from ospltool.diagnostics.model import Severity
 
@@ -47,7 +47,7 @@ def _beginnings(name_space: NameSpace) -> tuple[str, ...]:
     return tuple({re.split(r"[*?]", each.partition, maxsplit=1)[0] for each in name_space.elements})
 
 
-@rule("DUR230", "definitions-differ", Severity.ERROR, scope=Scope.FLEET)
+@rule("DUR230", "definitions-differ", Severity.ERROR, takes=RuleInput.FLEET)
 def definitions_differ(fleet: FleetView) -> Iterator[Finding]:
     """Two nodes define a name-space of one name differently.
 
@@ -80,7 +80,7 @@ def definitions_differ(fleet: FleetView) -> Iterator[Finding]:
             yield dataclasses.replace(finding, nodes=names_of([*one, *other]))
 
 
-@rule("DUR231", "overlap-between-nodes", Severity.ERROR, scope=Scope.FLEET)
+@rule("DUR231", "overlap-between-nodes", Severity.ERROR, takes=RuleInput.FLEET)
 def overlap_between_nodes(fleet: FleetView) -> Iterator[Finding]:
     """Name-spaces of different names overlap on two nodes.
 
@@ -109,7 +109,7 @@ def overlap_between_nodes(fleet: FleetView) -> Iterator[Finding]:
             yield dataclasses.replace(finding, nodes=names_of([*one, *other]))
 
 
-@rule("DUR232", "name-space-on-one-node", Severity.INFO, scope=Scope.FLEET)
+@rule("DUR232", "name-space-on-one-node", Severity.INFO, takes=RuleInput.FLEET)
 def name_space_on_one_node(fleet: FleetView) -> Iterator[Finding]:
     """Only one node of the deployment keeps a name-space.
 
@@ -138,7 +138,7 @@ def _learns(policies: Sequence[tuple[Policy, object]], name: str) -> bool:
     return any(expressions.matches(policy.name_space, name) for policy, _ in policies)
 
 
-@rule("DUR233", "learned-name-space", Severity.INFO, scope=Scope.FLEET)
+@rule("DUR233", "learned-name-space", Severity.INFO, takes=RuleInput.FLEET)
 def learned_name_space(fleet: FleetView) -> Iterator[Finding]:
     """A node does not define a name-space, but a Policy of it matches the name and will adopt it.
 
@@ -167,7 +167,7 @@ def learned_name_space(fleet: FleetView) -> Iterator[Finding]:
                     break
 
 
-@rule("DUR234", "filter-on-learned-name-space", Severity.WARNING, scope=Scope.FLEET, targets=OPENSPLICE)
+@rule("DUR234", "filter-on-learned-name-space", Severity.WARNING, takes=RuleInput.FLEET, targets=OPENSPLICE)
 def filter_on_learned_name_space(fleet: FleetView) -> Iterator[Finding]:
     """A node filters data of a name-space that it adopts from others and may become master of.
 

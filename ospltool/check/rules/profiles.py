@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from ospltool.check import profiles
 from ospltool.check.findings import Finding
 from ospltool.check.profiles import ProfileFaultKind
-from ospltool.check.registry import OSPLTOOL, Scope, rule
+from ospltool.check.registry import OSPLTOOL, RuleInput, rule
 from ospltool.check.views import FileView
 from ospltool.diagnostics.model import Place, Severity
 
 
-@rule("DUR770", "profile-unknown-element", Severity.ERROR, scope=Scope.PROFILES, targets=OSPLTOOL)
+@rule("DUR770", "profile-unknown-element", Severity.ERROR, takes=RuleInput.PROFILES, targets=OSPLTOOL)
 def profile_unknown_element(file: FileView) -> Iterator[Finding]:
     """A QoS profile has an element or attribute that the QosProvider of Cyclone DDS does not know there.
 
@@ -30,7 +30,7 @@ def profile_unknown_element(file: FileView) -> Iterator[Finding]:
     return file.findings(ProfileFaultKind.UNKNOWN)
 
 
-@rule("DUR771", "profile-bad-value", Severity.ERROR, scope=Scope.PROFILES, targets=OSPLTOOL)
+@rule("DUR771", "profile-bad-value", Severity.ERROR, takes=RuleInput.PROFILES, targets=OSPLTOOL)
 def profile_bad_value(file: FileView) -> Iterator[Finding]:
     """A QoS profile has a value that the QosProvider of Cyclone DDS refuses, or lacks one that it needs.
 
@@ -47,7 +47,7 @@ def profile_bad_value(file: FileView) -> Iterator[Finding]:
     return file.findings(ProfileFaultKind.VALUE)
 
 
-@rule("DUR772", "profile-durability", Severity.ERROR, scope=Scope.PROFILES, targets=OSPLTOOL)
+@rule("DUR772", "profile-durability", Severity.ERROR, takes=RuleInput.PROFILES, targets=OSPLTOOL)
 def profile_durability(file: FileView) -> Iterator[Finding]:
     """A QoS profile asks for transient or persistent data, which the QosProvider of Cyclone DDS 11 refuses.
 
@@ -64,7 +64,7 @@ def profile_durability(file: FileView) -> Iterator[Finding]:
     return file.findings(ProfileFaultKind.DURABILITY)
 
 
-@rule("DUR773", "profile-of-opensplice", Severity.INFO, scope=Scope.PROFILES, targets=OSPLTOOL)
+@rule("DUR773", "profile-of-opensplice", Severity.INFO, takes=RuleInput.PROFILES, targets=OSPLTOOL)
 def profile_of_opensplice(file: FileView) -> Iterator[Finding]:
     """A file has QoS profiles in the form of OpenSplice, which the QosProvider of Cyclone DDS does not read.
 

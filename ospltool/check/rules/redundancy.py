@@ -8,7 +8,7 @@ from engine.config import ByteRange, Problem, ProblemKind
 from engine.config.persistence import GroupSettings, PersistenceService
 from engine.core import expressions
 from ospltool.check.findings import Finding
-from ospltool.check.registry import OSPLTOOL, Scope, rule
+from ospltool.check.registry import OSPLTOOL, RuleInput, rule
 from ospltool.check.views import FileView
 from ospltool.diagnostics.model import Place, Severity
 
@@ -37,7 +37,7 @@ def _is_deprecated(problem: Problem) -> bool:
     return problem.kind is ProblemKind.BAD_VALUE and problem.message.startswith("synchronize_data")
 
 
-@rule("DUR810", "bad-persistence-service", Severity.ERROR, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+@rule("DUR810", "bad-persistence-service", Severity.ERROR, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL)
 def bad_persistence_service(file: FileView) -> Iterator[Finding]:
     """A setting of a persistence service is unknown, repeated, empty, or outside its range.
 
@@ -56,7 +56,7 @@ def bad_persistence_service(file: FileView) -> Iterator[Finding]:
             yield _of(file, problem)
 
 
-@rule("DUR811", "provider-bound-below-count", Severity.ERROR, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+@rule("DUR811", "provider-bound-below-count", Severity.ERROR, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL)
 def provider_bound_below_count(file: FileView) -> Iterator[Finding]:
     """The bound on waiting for stable providers is less than the periods that stability takes.
 
@@ -74,7 +74,7 @@ def provider_bound_below_count(file: FileView) -> Iterator[Finding]:
     yield from (_of(file, problem) for problem in _problems(file) if _is_order(problem))
 
 
-@rule("DUR812", "deprecated-synchronize-data", Severity.ERROR, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+@rule("DUR812", "deprecated-synchronize-data", Severity.ERROR, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL)
 def deprecated_synchronize_data(file: FileView) -> Iterator[Finding]:
     """The old synchronization protocol is switched on, which is refused.
 
@@ -101,7 +101,7 @@ def _place(file: FileView, span: ByteRange) -> Place:
     return Place.of(file.source, span)
 
 
-@rule("DUR813", "replicas-cannot-converge", Severity.WARNING, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+@rule("DUR813", "replicas-cannot-converge", Severity.WARNING, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL)
 def replicas_cannot_converge(file: FileView) -> Iterator[Finding]:
     """Data is synchronized, but the QoS of a group does not let replicas end with the same last value.
 
@@ -134,7 +134,7 @@ def _reasons(group: GroupSettings) -> Iterator[str]:
             yield f"its {which} is not ordered by source timestamp"
 
 
-@rule("DUR814", "hasty-providers", Severity.INFO, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+@rule("DUR814", "hasty-providers", Severity.INFO, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL)
 def hasty_providers(file: FileView) -> Iterator[Finding]:
     """A change of providers is made within less than a second.
 
@@ -157,7 +157,9 @@ def hasty_providers(file: FileView) -> Iterator[Finding]:
             yield Finding(message, _place(file, node.value.span), subject=f"{_SECTION}/{node.name}")
 
 
-@rule("DUR815", "durable-subscription-unkept", Severity.WARNING, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+@rule(
+    "DUR815", "durable-subscription-unkept", Severity.WARNING, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL
+)
 def durable_subscription_of_nothing(file: FileView) -> Iterator[Finding]:
     """A durable subscription is for a topic that no persistence_group keeps.
 
@@ -182,7 +184,9 @@ def durable_subscription_of_nothing(file: FileView) -> Iterator[Finding]:
                 yield Finding(message, _place(file, each.node.tag_span), subject=_SUBSCRIPTION)
 
 
-@rule("DUR816", "durable-subscriptions-apart", Severity.WARNING, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+@rule(
+    "DUR816", "durable-subscriptions-apart", Severity.WARNING, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL
+)
 def durable_subscriptions_apart(file: FileView) -> Iterator[Finding]:
     """Replicas exchange samples, and not what durable subscriptions have acknowledged.
 
@@ -207,7 +211,7 @@ def durable_subscriptions_apart(file: FileView) -> Iterator[Finding]:
             yield Finding(message, _place(file, span), subject=f"{_SECTION}/synchronize_durable_subscription")
 
 
-@rule("DUR817", "no-effect-on-a-service", Severity.WARNING, scope=Scope.PERSISTENCE, targets=OSPLTOOL)
+@rule("DUR817", "no-effect-on-a-service", Severity.WARNING, takes=RuleInput.PERSISTENCE, targets=OSPLTOOL)
 def no_effect_on_a_service(file: FileView) -> Iterator[Finding]:
     """A tag has no effect on a persistence service of ospltool.
 

@@ -1,8 +1,11 @@
-"""Estimates the differences of the clocks of nodes from the messages between them.
+"""Estimates how far the clocks of nodes differ, from the messages that the nodes sent each other.
 
-Trace lines do not number messages, so the pairs of sending and receipt are unknown. But the right pairs have
-about the same difference of time, and the wrong ones any: the densest cluster of differences is the right
-one. The fastest message each way bounds the difference of the clocks, to half of the round trip (as in NTP).
+Trace lines do not number messages, so it is unknown which receipt belongs to which sending. All pairs of a
+sending and a receipt of one kind are tried. The times of those that belong together have nearly the same
+difference, while those of the other pairs are spread: the densest cluster of differences is taken.
+
+The least difference in each direction is that of the fastest message. As in NTP, the clocks differ by half of
+the difference between the two directions, with an error of at most half of their sum, the round trip.
 """
 
 from __future__ import annotations
@@ -54,9 +57,10 @@ class Skew:
 
     Attributes:
         node: name of the node.
-        add_ns: nanoseconds to add to its times, to agree with the reference.
-        uncertainty_ns: largest error of that; None if nothing was learned and `add_ns` is 0.
-        pairs: number of messages behind it.
+        add_ns: nanoseconds to add to its times, to agree with the clock of the reference; may be negative.
+        uncertainty_ns: bound of the error of `add_ns`, 0 for the reference itself; None if no messages
+            connect the node with the reference: then `add_ns` is 0.
+        pairs: number of messages in both directions that the estimate is based on.
     """
 
     node: str

@@ -75,7 +75,7 @@ class _File:
     """Whether its path has disappeared."""
 
 
-class Follower:
+class GrowingFiles:
     """A reader of the bytes that are added to files.
 
     Args:

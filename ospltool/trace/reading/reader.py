@@ -23,7 +23,6 @@ from ospltool.trace.reading.record import (
     one_line,
 )
 from ospltool.trace.reading.reports import read_reports
-from ospltool.trace.reading.runs import RunCounter
 from ospltool.trace.reading.sources import SourceError, TraceFormat, open_stream
 
 if TYPE_CHECKING:
@@ -37,6 +36,28 @@ LONGEST_RECORD: Final = 4 << 20
 """Size at which a record is cut; its rest is unparsed."""
 
 _LINE_ENDS: Final = b"\r\n"
+_FIRST_STATE: Final = "INIT"
+_FIRST_MESSAGE: Final = "Configuration:"
+
+
+class _RunCounter:
+    """Counts the runs of a service in one file, to which each run appends its trace.
+
+    A run begins with the first record in state INIT after another state, or with the report of the
+    configuration if the previous run ended in INIT. Records before the first start belong to run 0.
+    """
+
+    def __init__(self) -> None:
+        self.run = 0
+        self._state = ""
+
+    def seen(self, state: str, text: str) -> int:
+        """Return the run of a record; `state` is empty for records without one."""
+        if state == _FIRST_STATE and (self._state != _FIRST_STATE or text.startswith(_FIRST_MESSAGE)):
+            self.run += 1
+        if state:
+            self._state = state
+        return self.run
 
 
 def read_records(source: TraceFile, start: int = 0, end: int | None = None) -> Iterator[TraceRecord]:
@@ -95,7 +116,7 @@ class TraceParser:
     def __init__(self, source: TraceFile, offset: int = 0) -> None:
         self._source = source
         self._matcher: Matcher = matcher(source.origin)
-        self._runs = RunCounter()
+        self._runs = _RunCounter()
         self._newest_ns: int | None = None
         self._buffer = b""
         self._offset = offset
@@ -214,7 +235,7 @@ def damaged(source: TraceFile, found: damage.FileDamage) -> TraceRecord:
 
 def parse_events(data: bytes, source: TraceFile, offset: int) -> Iterator[TraceRecord]:
     """Yield the records of the data, whole lines of JSON, at an offset of the file."""
-    runs = RunCounter()
+    runs = _RunCounter()
     for line in data.splitlines(keepends=True):
         yield _event(line, source, offset, catalogue().get, runs)
         offset += len(line)
@@ -223,7 +244,7 @@ def parse_events(data: bytes, source: TraceFile, offset: int) -> Iterator[TraceR
 def _read_events(stream: IO[bytes], source: TraceFile) -> Iterator[TraceRecord]:
     """Yield the records of an ospltool trace in lines of JSON."""
     known = catalogue()
-    runs = RunCounter()
+    runs = _RunCounter()
     offset = 0
     for line in _lines(stream):
         yield _event(line, source, offset, known.get, runs)
@@ -245,7 +266,7 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _event(
-    line: bytes, source: TraceFile, offset: int, known: Callable[[str], Template | None], runs: RunCounter
+    line: bytes, source: TraceFile, offset: int, known: Callable[[str], Template | None], runs: _RunCounter
 ) -> TraceRecord:
     try:
         envelope = json.loads(line)

@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from ospltool.output import streams, text
-from ospltool.trace.reading.follow import FileNotice, Follower, check_can_be_followed
+from ospltool.trace.reading.follow import FileNotice, GrowingFiles, check_can_be_followed
 from ospltool.trace.reading.merge import corrected
 from ospltool.trace.reading.scan import count_records
 from ospltool.trace.views import overview, render
@@ -396,14 +396,14 @@ def _follow(
     environ: dict[str, str],
 ) -> None:
     starts = {source.file: last_record(source) for source in sources}
-    follower = Follower(sources, starts, None if options.output == "full" else wanted.needle)
+    growing = GrowingFiles(sources, starts, None if options.output == "full" else wanted.needle)
     as_text = None if options.output == "raw" else _renderer(sources, options, environ)
     forever = threading.Event()
     try:
-        for batch in follower.run(forever.wait):
+        for batch in growing.run(forever.wait):
             follow_batch(batch, wanted, skews, as_text)
     finally:
-        follower.close()
+        growing.close()
 
 
 def follow_batch(

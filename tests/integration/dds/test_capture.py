@@ -229,7 +229,7 @@ def test_a_tap_is_closed_with_its_participant(arena: Arena) -> None:
         topic = Topic.of_class(closing, "Bytes", sample_types.Bytes)
         tap = CaptureReader(closing, topic)
         writer = RawWriter(closing, topic, EndpointQos(history_depth=0, representations=(2,)))
-        writer.write(octets(1, bytes(100_000)), 1)
+        writer.write(sample_of(1, bytes(100_000)), 1)
         assert len(tap) == 1
     assert (tap.drain(), len(tap)) == ([], 0)
 
@@ -272,13 +272,13 @@ def test_a_sample_of_any_size_fits(participant: NodeParticipant, in_python: bool
     writer = RawWriter(participant, topic, qos)
     contents = [bytes([round_]) * size for round_ in range(12)]
     for round_, content in enumerate(contents):
-        writer.write(octets(round_, content), round_)
+        writer.write(sample_of(round_, content), round_)
         (got,) = tap.drain()
         assert got.payload[20 : 20 + size] == content
         assert (got.source_time_ns, got.status) == (round_, DATA)
 
 
-def octets(number: int, content: bytes) -> bytes:
+def sample_of(number: int, content: bytes) -> bytes:
     """A sample of `Bytes` in XCDR2, appendable: with its length before it."""
     inner = number.to_bytes(8, "little") + len(content).to_bytes(4, "little") + content
     padding = -len(inner) % 4
@@ -294,7 +294,7 @@ def test_the_ring_turns_round_without_losing_or_mixing(participant: NodeParticip
     sent: list[bytes] = []
     got: list[bytes] = []
     for round_ in range(600):
-        sent.append(octets(round_, bytes([round_ % 251]) * (round_ * 37 % 7000)))
+        sent.append(sample_of(round_, bytes([round_ % 251]) * (round_ * 37 % 7000)))
         writer.write(sent[-1], round_)
         if round_ % 7 == 6:
             got += (one.payload for one in tap.drain(8 if round_ > 30 else 1))
@@ -323,7 +323,7 @@ def test_runs_have_the_same_samples_in_the_same_order(
     for number in range(5000):
         different = chance.choice(differences) if chance.random() < often else ""
         size = {"size": chance.randrange(60), "large": 33_000}.get(different, 8)
-        (other if different == "writer" else one).write(octets(number % 50, bytes(size)), number)
+        (other if different == "writer" else one).write(sample_of(number % 50, bytes(size)), number)
         if number % 100 == 99:
             expected += whole.drain(100)
         while number % 200 == 199 and len(in_runs) > 30:

@@ -20,13 +20,13 @@ NAMES = st.binary(min_size=1, max_size=cdr.MAX_NAME_BYTES).filter(lambda name: 0
 @given(NAMES, st.binary(max_size=300))
 def test_what_is_packed_is_unpacked(name: bytes, payload: bytes) -> None:
     assert cdr.unpack_named(cdr.pack_named(name, payload)) == (name, payload)
-    assert cdr.unpack_octets(cdr.pack_octets(payload)) == payload
-    assert len(cdr.pack_named(name, payload)) % 4 == len(cdr.pack_octets(payload)) % 4 == 0
+    assert cdr.unpack_bytes(cdr.pack_bytes(payload)) == payload
+    assert len(cdr.pack_named(name, payload)) % 4 == len(cdr.pack_bytes(payload)) % 4 == 0
 
 
 @given(st.binary(max_size=60) | st.binary(max_size=60).map(lambda rest: cdr.HEADER + rest))
 def test_any_bytes_are_unpacked_or_malformed(noise: bytes) -> None:
-    for unpack in (cdr.unpack_named, cdr.unpack_octets):
+    for unpack in (cdr.unpack_named, cdr.unpack_bytes):
         with contextlib.suppress(cdr.Malformed):
             unpack(noise)
 

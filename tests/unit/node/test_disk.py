@@ -14,7 +14,7 @@ from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, Ty
 from engine.dataset.sample import DATA, make_sample
 from engine.dds.activity import ThreadActivities
 from engine.node.disk import Disk, trace_found
-from engine.runtime.persistence import MAX_GATHERED
+from engine.runtime.store_queue import MAX_GATHERED
 from engine.store.backups import REPLACED_MARK
 from engine.store.interface import GroupChange
 from engine.store.sqlite import SqliteStore
@@ -115,11 +115,11 @@ class Writing:
     def append(self, count: int) -> None:
         for number in range(count):
             change = GroupChange(GROUP, make_sample(number + 2, b"w" * 16, DATA, b"key", b"payload"))
-            self.disk.persistence.append("a", [change])
+            self.disk.store_queue.append("a", [change])
             self.disk.wake()
 
     def hurry(self) -> None:
-        self.disk.persistence.hurry()
+        self.disk.store_queue.hurry()
         self.disk.wake()
 
 
@@ -133,12 +133,12 @@ def patient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Writing
 
 def check_one_transaction(writing: Writing, count: int) -> None:
     writing.await_transactions(1)
-    assert (writing.transactions, writing.disk.persistence.carried_out) == (1, count)
+    assert (writing.transactions, writing.disk.store_queue.carried_out) == (1, count)
 
 
 def test_changes_that_come_one_by_one_are_one_transaction_for_who_waits_for_them(patient: Writing) -> None:
     patient.append(50)
-    assert patient.disk.persistence.carried_out == 0
+    assert patient.disk.store_queue.carried_out == 0
     patient.hurry()
     check_one_transaction(patient, 50)
 

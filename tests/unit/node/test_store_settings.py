@@ -52,18 +52,18 @@ class Written:
         group = data.open_described(GROUP)
         rows = SampleRows.of(samples(0, count, PAYLOAD))
         group.extend(rows)
-        self.disk.persistence.write_set(SPACE, [(GROUP, rows)], data.summary(), "lineage")
+        self.disk.store_queue.write_set(SPACE, [(GROUP, rows)], data.summary(), "lineage")
         self.flush()
 
     def append(self, start: int, end: int) -> None:
         """Live changes, each handed over for itself."""
         for sample in samples(start, end):
-            self.disk.persistence.append(SPACE, [GroupChange(GROUP, sample)])
+            self.disk.store_queue.append(SPACE, [GroupChange(GROUP, sample)])
             self.flush()
 
     def flush(self) -> None:
         self.disk.wake()
-        self.wait_for(lambda: self.disk.persistence.is_idle)
+        self.wait_for(lambda: self.disk.store_queue.is_idle)
 
     def bytes(self) -> int:
         """Of the file and its log."""
@@ -107,8 +107,8 @@ def test_store_sleeps_between_two_sessions(tmp_path: Path) -> None:
 def test_store_does_not_sleep_while_the_node_ends(tmp_path: Path) -> None:
     began_s = time.monotonic()
     with written(tmp_path, session_s=0.001, sleep_s=PATIENCE_S) as made:
-        made.disk.persistence.append(SPACE, [])
-        made.disk.persistence.mark(SPACE, {"key": "value"})
+        made.disk.store_queue.append(SPACE, [])
+        made.disk.store_queue.mark(SPACE, {"key": "value"})
         made.disk.wake()
     assert time.monotonic() - began_s < PATIENCE_S / 2
 
@@ -130,9 +130,9 @@ def test_no_more_is_captured_than_the_queue_of_the_store_has_room_for(
     runtime: Any = SimpleNamespace(shared=shared, serving=SimpleNamespace(tails=()))
     keeping: Any = SimpleNamespace(unregistered=lambda taken: None)
     taps: Any = [SimpleNamespace(fill=0.0, drain_runs=drain_runs)]
-    persistence: Any = SimpleNamespace(queued_changes=waiting, problem="")
+    store_queue: Any = SimpleNamespace(queued_changes=waiting, problem="")
     clock: Any = SimpleNamespace(monotonic=lambda: 0.0, wall_ns=lambda: 0)
     neighbourhood: Any = SimpleNamespace(routes={})
-    CaptureDrain(taps, neighbourhood, runtime, persistence, None, keeping, clock, max_waiting=size).drain()
+    CaptureDrain(taps, neighbourhood, runtime, store_queue, None, keeping, clock, max_waiting=size).drain()
     assert asked == ([] if room is None else [room])
     assert shared.is_behind == (room is None)

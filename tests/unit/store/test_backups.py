@@ -15,7 +15,7 @@ from engine.dataset.group_set import Summary
 from engine.dataset.rows import SampleRows
 from engine.runtime.backups import PATIENCE, BackupDropped, BackupKept, BackupMissing
 from engine.runtime.jobs import Conversion, Degraded
-from engine.runtime.persistence import Persistence
+from engine.runtime.store_queue import StoreQueue
 from engine.store.backups import Replaced, replaced
 from engine.store.interface import MAX_BACKUPS, DamageLog, GroupChange, SetState
 from engine.store.memory import Medium, MemoryStore
@@ -44,20 +44,20 @@ class Place:
 
     def open(self) -> None:
         self.store = self._open()
-        self.persistence = Persistence(self.store)
+        self.store_queue = StoreQueue(self.store)
 
     def append(self, new: Sequence[Sample]) -> None:
-        self.persistence.append(SPACE, [GroupChange(GROUP, one) for one in new])
+        self.store_queue.append(SPACE, [GroupChange(GROUP, one) for one in new])
         self.work()
 
     def write(self, new: Sequence[Sample], *, why: str = "", conversion: Conversion | None = None) -> None:
         """Hand a whole set over."""
         note = Replaced("node n1", 77, why) if why else None
         rows = SampleRows.of(new)
-        self.persistence.write_set(SPACE, [(GROUP, rows)], summary(new), "lineage", conversion, keeps=note)
+        self.store_queue.write_set(SPACE, [(GROUP, rows)], summary(new), "lineage", conversion, keeps=note)
 
     def work(self) -> None:
-        while self.persistence.work():
+        while self.store_queue.work():
             pass
 
     def of(self, state: SetState) -> list[SetInfo]:
@@ -124,11 +124,11 @@ def test_it_is_reported_once_with_counts(place: Place) -> None:
     (before,) = place.of(SetState.COMPLETE)
     place.write(numbered(20, 60), why="because")
     place.work()
-    (kept,) = place.persistence.backup_reports()
+    (kept,) = place.store_queue.backup_reports()
     assert isinstance(kept, BackupKept)
     assert (kept.name_space, kept.version) == (SPACE, before.version)
     assert (kept.note.before, kept.note.after, kept.note.why) == (30, 40, "because")
-    assert place.persistence.backup_reports() == []
+    assert place.store_queue.backup_reports() == []
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_without_a_reason_or_a_difference_nothing_is_kept(
     place.work()
     assert place.content() == set(numbered(*after))
     assert place.backups() == []
-    assert place.persistence.backup_reports() == []
+    assert place.store_queue.backup_reports() == []
 
 
 def test_where_no_set_was_there_none_is_kept(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_set_that_is_kept_is_not_changed_in_place(place: Place) -> None:
 def test_a_set_that_came_as_a_stream_leaves_a_backup_too(place: Place) -> None:
     old, new = numbered(0, 30), numbered(20, 60)
     place.append(old)
-    place.persistence.fill(SPACE, b"stream", GROUP, SampleRows.of(new[:-1]))
+    place.store_queue.fill(SPACE, b"stream", GROUP, SampleRows.of(new[:-1]))
     place.write(new, why="because", conversion=Conversion([GroupChange(GROUP, new[-1])], b"stream"))
     place.work()
     assert place.content() == set(new)
@@ -184,7 +184,7 @@ def test_the_oldest_backup_goes_when_there_are_too_many(place: Place) -> None:
     place.work()
     assert place.content() == set(sets[-1])
     assert place.backups() == [set(each) for each in sets[-1 - MAX_BACKUPS : -1]]
-    dropped = [one for one in place.persistence.backup_reports() if isinstance(one, BackupDropped)]
+    dropped = [one for one in place.store_queue.backup_reports() if isinstance(one, BackupDropped)]
     assert [one.samples for one in dropped] == [20, 20]
 
 
@@ -218,7 +218,7 @@ def filled_medium(backups: int) -> tuple[Medium, Place]:
     for number in range(backups + 1):
         place.write(numbered(100 * number, 100 * number + 20), why="because")
     place.work()
-    place.persistence.backup_reports()
+    place.store_queue.backup_reports()
     medium.capacity_bytes = medium.used_bytes
     return medium, place
 
@@ -227,24 +227,24 @@ def test_a_disk_that_is_full_for_a_moment_costs_no_backup() -> None:
     medium, place = filled_medium(2)
     place.append(numbered(900, 901))
     for _ in range(PATIENCE - 2):
-        assert not place.persistence.work()
-    assert isinstance(place.persistence.results()[-1], Degraded)
+        assert not place.store_queue.work()
+    assert isinstance(place.store_queue.results()[-1], Degraded)
     medium.capacity_bytes = None
     place.work()
     assert place.content() == set(numbered(200, 220) + numbered(900, 901))
     assert len(place.backups()) == 2
-    assert place.persistence.backup_reports() == []
+    assert place.store_queue.backup_reports() == []
 
 
 def test_on_a_disk_that_stays_full_the_oldest_backup_goes_for_what_is_written() -> None:
     _, place = filled_medium(2)
     place.append(numbered(900, 901))
     for _ in range(PATIENCE):
-        place.persistence.work()
-    assert place.persistence.is_idle
+        place.store_queue.work()
+    assert place.store_queue.is_idle
     assert place.content() == set(numbered(200, 220) + numbered(900, 901))
     assert place.backups() == [set(numbered(100, 120))]
-    (report,) = place.persistence.backup_reports()
+    (report,) = place.store_queue.backup_reports()
     assert isinstance(report, BackupDropped)
     assert (report.name_space, report.samples) == (SPACE, 20)
 
@@ -261,11 +261,11 @@ def test_where_both_do_not_fit_the_new_set_is_stored_and_the_old_one_is_said_to_
     conversion = Conversion([GroupChange(GROUP, new[-1], large)], before=summary(sorted(old)))
     place.write(new, why="merge policy Replace", conversion=conversion)
     for _ in range(PATIENCE + 3):
-        place.persistence.work()
-    assert place.persistence.is_idle
+        place.store_queue.work()
+    assert place.store_queue.is_idle
     assert place.content() == set(new)
     assert place.backups() == []
-    reports = place.persistence.backup_reports()
+    reports = place.store_queue.backup_reports()
     assert [type(one) for one in reports] == [BackupKept, BackupDropped, BackupMissing]
     assert isinstance(reports[-1], BackupMissing)
     note = dataclasses.replace(reports[-1].note, at_ns=0)
@@ -283,10 +283,10 @@ def test_backups_on_a_small_disk_never_stop_new_sets(tmp_path: Path) -> None:
             new = samples(10_000 * number, 10_000 * number + 6_000, PAYLOAD)
             place.write(new, why="because")
             for _ in range(PATIENCE + MAX_BACKUPS + 3):
-                place.persistence.work()
-            assert place.persistence.is_idle, place.persistence.problem
+                place.store_queue.work()
+            assert place.store_queue.is_idle, place.store_queue.problem
             assert place.content() == set(new)
-            kinds |= {type(one) for one in place.persistence.backup_reports()}
+            kinds |= {type(one) for one in place.store_queue.backup_reports()}
         assert kinds >= {BackupKept, BackupDropped}, "the disk was too large for this test"
         subprocess.run(["mount", "-o", "remount,size=32m", str(disk)], check=True)
         place.write(numbered(0, 5), why="because")

@@ -10,7 +10,7 @@ import pytest
 from engine.dataset.dataset import DataSet
 from engine.dataset.rows import SampleRows
 from engine.runtime.jobs import Conversion
-from engine.runtime.persistence import Persistence
+from engine.runtime.store_queue import StoreQueue
 from engine.simulator.disk import PowerCut, WatchedStore
 from engine.store.interface import DamageLog, GroupChange
 from engine.store.memory import Medium
@@ -29,27 +29,27 @@ STEPS = 12
 
 
 def hand_over(
-    persistence: Persistence, new: Sequence[Sample], lineage: str, conversion: Conversion | None = None
+    store_queue: StoreQueue, new: Sequence[Sample], lineage: str, conversion: Conversion | None = None
 ) -> None:
     data = DataSet()
     data.open_group(GROUP.group, 0).extend(SampleRows.of(new))
     rows = [(GROUP, SampleRows.of(new))]
     marks = {"lineage": lineage, "line": f"{lineage} and before"}
-    persistence.write_set(SPACE, rows, data.summary(), lineage, conversion, marks=marks)
+    store_queue.write_set(SPACE, rows, data.summary(), lineage, conversion, marks=marks)
 
 
 def cut_after(steps: int, conversion: Conversion | None) -> tuple[int, dict[str, str]]:
     """How many samples there are, and the marks, when the power is cut after so many writes."""
     medium = Medium("0" * 32)
     store = WatchedStore(medium)
-    persistence = Persistence(store)
-    hand_over(persistence, OLD, "old")
-    while persistence.work():
+    store_queue = StoreQueue(store)
+    hand_over(store_queue, OLD, "old")
+    while store_queue.work():
         pass
-    hand_over(persistence, NEW, "new", conversion)
+    hand_over(store_queue, NEW, "new", conversion)
     store.steps_left = steps
     with contextlib.suppress(PowerCut):
-        while persistence.work():
+        while store_queue.work():
             pass
     again = WatchedStore(medium)
     found = sum(len(piece) for _, pieces in again.load(SPACE, DamageLog()) for piece in pieces)

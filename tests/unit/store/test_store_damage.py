@@ -18,8 +18,8 @@ from engine.dataset.group_set import Summary
 from engine.dataset.rows import SampleRows
 from engine.dataset.sample import Sample
 from engine.runtime.jobs import Degraded, Recovered
-from engine.runtime.persistence import Persistence
 from engine.runtime.startup import read_store
+from engine.runtime.store_queue import StoreQueue
 from engine.store.files import DATABASE, LEDGER
 from engine.store.interface import DamageLog, GroupChange, RememberedFellow, StoreFailed, StoreRefused
 from engine.store.schema import PAGE_BYTES
@@ -144,7 +144,7 @@ def check_start(store: SqliteStore) -> None:
 
 def check_healed(store: SqliteStore, directory: Path) -> None:
     """The node aligns: its set, and what is written after it, come to the disk and stay."""
-    queue = Persistence(store)
+    queue = StoreQueue(store)
 
     def hand_over() -> None:
         groups = [(group, SampleRows.of(WRITTEN)) for group in GROUPS]
@@ -350,7 +350,7 @@ def test_a_file_that_fails_while_it_is_written_to_is_put_aside_once(
 ) -> None:
     directory = tmp_path / "later"
     store = broken_later(stores, directory)
-    queue = Persistence(store)
+    queue = StoreQueue(store)
     queue.append(SPACE, [GroupChange(GROUPS[0], one) for one in samples(0, 3_000, SMALL)])
     assert queue.work()
     degraded, *recovered = queue.results()
@@ -365,7 +365,7 @@ def test_a_file_that_fails_while_it_is_written_to_is_put_aside_once(
     assert store.marks(SPACE)["lineage"] == "1/a/1"
     assert store.complete_set(SPACE) is None
     with pytest.raises(StoreFailed, match="damaged again"):
-        store.begin_anew()
+        store.replace_damaged()
     check_healed(store, directory)
 
 
@@ -374,7 +374,7 @@ def test_a_node_that_dies_before_its_set_is_written_anew_knows_that_it_is_missin
 ) -> None:
     directory = tmp_path / "later"
     store = broken_later(stores, directory)
-    store.begin_anew()
+    store.replace_damaged()
     copy = tmp_path / "killed"
     shutil.copytree(directory, copy, ignore=shutil.ignore_patterns("*-shm"))
     store.close()

@@ -66,7 +66,7 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-class Persistence:
+class StoreQueue:
     """The queue between a runtime and its store; only the owner of the store calls `work`.
 
     Args:
@@ -273,7 +273,7 @@ class Persistence:
         except StoreError as error:
             if isinstance(error, StoreFull):
                 self._backups.is_full(str(error))
-            if isinstance(error, StoreDamaged) and self._begin_anew(job.name_space, error):
+            if isinstance(error, StoreDamaged) and self._replace_damaged_store(job.name_space, error):
                 return True
             self._at_work = None
             self._refused(job.name_space, str(error))
@@ -289,7 +289,7 @@ class Persistence:
                 self._store.check_in_place()
             except StoreError as error:
                 name = next(iter(self._store.name_spaces()), "")
-                if not (isinstance(error, StoreDamaged) and self._begin_anew(name, error)):
+                if not (isinstance(error, StoreDamaged) and self._replace_damaged_store(name, error)):
                     self._refused(name, str(error))
 
     def _carry_out(self, job: Job, batch: list[GroupChange]) -> Result | None:
@@ -431,11 +431,11 @@ class Persistence:
                 for name_space in {job.name_space, *self._overflowed}:
                     self._results.append(Recovered(name_space, name_space in self._overflowed))
 
-    def _begin_anew(self, name_space: str, damage: StoreDamaged) -> bool:
+    def _replace_damaged_store(self, name_space: str, damage: StoreDamaged) -> bool:
         """Continue with a new file and ask for all sets, which are in memory; False if that fails."""
         try:
             lost = {name_space, *self._store.name_spaces()}
-            aside = self._store.begin_anew()
+            aside = self._store.replace_damaged()
         except StoreError:
             return False
         self._filling.clear()
