@@ -1,4 +1,4 @@
-"""A reader that comes to a process that has been served: one node serves the process again."""
+"""One node serves a process, also when a further reader comes, or a node that is as near to it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import pytest
 
 from engine.core.messages import Deliveries, Delivery, ReaderKey
 from engine.core.readers import FIRST_PAUSE_S, HANDED_OVER_S, ReaderTable
+from tests.unit.core.cluster import DELAY_S, NS, Cluster, three
 
+READER = ReaderKey("p1", "T", ("*",), NS)
 KEY = ReaderKey("process", "Track", ("",), "space")
 NODES = ("a", "b")
 
@@ -129,3 +131,21 @@ def test_what_comes_back_is_not_let_go_of() -> None:
     tables["remote"].lost("local")
     assert tables["remote"].take_over(lambda *_: "remote") == [KEY]
     assert tables["remote"].take_handed_over(100.0) == []
+
+
+@pytest.mark.parametrize(("late_s", "served"), [(0.0, "a"), (0.4, "z"), (2.0, "z")])
+def test_one_node_serves_a_reader_on_the_host_of_a_node_that_becomes_complete(
+    late_s: float, served: str
+) -> None:
+    """Whether the others have heard of it when the reader comes, or not."""
+    cluster = Cluster()
+    three(cluster)
+    cluster.run_until(cluster.settled)
+    newcomer = cluster.start("z", priority=250, host="its own")
+    cluster.run_until(lambda: newcomer.core.name_spaces[0].complete, step_s=DELAY_S / 4)
+    cluster.run(late_s)
+    for member in cluster.members.values():
+        member.core.reader_seen(READER, frozenset(("its own",)), cluster.now)
+        member.core.handle_timer(cluster.now)
+    cluster.run(2)
+    assert "".join(name for name, member in cluster.members.items() for _ in member.served) == served

@@ -20,7 +20,7 @@ from engine.core.messages import (
 from engine.core.name_spaces import Element, MergeType, NameSpace
 from engine.core.node import DurabilityNode
 from engine.core.states import Phase, ServiceState
-from tests.unit.core.cluster import DELAY_S, NS, Cluster, check_settles, three
+from tests.unit.core.cluster import NS, Cluster, check_settles, three
 
 
 def test_highest_priority_becomes_master_and_says_why() -> None:
@@ -454,24 +454,6 @@ def test_late_joiner_is_served_by_exactly_one_node_even_when_others_join_later()
     cluster.run_until(cluster.settled)
     cluster.run(2)
     assert newcomer.served == []
-
-
-@pytest.mark.parametrize(("late_s", "served"), [(0.0, "a"), (0.4, "z"), (2.0, "z")])
-def test_one_node_serves_a_reader_on_the_host_of_a_node_that_becomes_complete(
-    late_s: float, served: str
-) -> None:
-    """Whether the others have heard of it when the reader comes, or not."""
-    cluster = Cluster()
-    three(cluster)
-    cluster.run_until(cluster.settled)
-    newcomer = cluster.start("z", priority=250, host="its own")
-    cluster.run_until(lambda: newcomer.core.name_spaces[0].complete, step_s=DELAY_S / 4)
-    cluster.run(late_s)
-    for member in cluster.members.values():
-        member.core.reader_seen(READER, frozenset(("its own",)), cluster.now)
-        member.core.handle_timer(cluster.now)
-    cluster.run(2)
-    assert "".join(name for name, member in cluster.members.items() for _ in member.served) == served
 
 
 def test_delivery_is_taken_over_when_the_server_is_lost_before_it_was_done() -> None:
