@@ -171,13 +171,11 @@ class NameSpaceReader:
         filtered: tuple[Element, ...],
     ) -> None:
         """Note a masterPriority that a content filter lowers; the node reports it itself at its start."""
+        partial = [each for each in defined if overlap(each.name_space, NameSpace("", filtered))]
+        every = tuple(policy for policy, _ in policies) if partial else ()
+        found = [(find_policy(every, each.name_space.name), each) for each in partial]
         for policy, node in policies:
-            lowered = [
-                quoted(each.name_space.name)
-                for each in defined
-                if find_policy(tuple(one for one, _ in policies), each.name_space.name) is policy
-                and overlap(each.name_space, NameSpace("", filtered))
-            ]
+            lowered = [quoted(each.name_space.name) for chosen, each in found if chosen is policy]
             priority = policy.with_filter().master_priority
             if lowered and policy.may_lead_others and priority < policy.master_priority:
                 names = ", ".join(lowered)
