@@ -52,7 +52,7 @@ class FindingsScreen(TableScreen):
             self._work_out(view.model, snapshots)
         return findings.findings(view, self._found, width)
 
-    @work(thread=True)
+    @work(thread=True, description="findings")  # Textual would write out all snapshots
     def _work_out(self, model: SystemModel, snapshots: list[NodeSnapshot]) -> None:
         """Compute the findings in a thread, since with hundreds of nodes even the comparison takes a while.
 
