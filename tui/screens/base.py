@@ -49,6 +49,7 @@ class OpsScreen(Screen[None]):
         self.last: tuple[View, ConsoleStatus] | None = None
         self.heading = self.TITLE_OF_SCREEN
         self._filter_to_set = ""
+        self._look = ""
 
     @property
     def console(self) -> Console:
@@ -137,8 +138,13 @@ class OpsScreen(Screen[None]):
         """Lay the screen out for its new size."""
         self.refresh_now()
 
-    def on_screen_resume(self) -> None:
-        """Show updates that came while another screen was shown."""
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
+        """Show updates that came while another screen was shown.
+
+        Styles are as they were unless another theme was chosen meanwhile; Textual would apply all again.
+        """
+        event.refresh_styles = event.refresh_styles and self._look != self.app.theme
+        self._look = self.app.theme
         self.console.show()
 
     def on_click(self, event: events.Click) -> None:
