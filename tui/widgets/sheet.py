@@ -147,10 +147,11 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
             self.virtual_size = size
         if before != (self.row_key, self.column_key):
             self._settle()
+        drawn, self._drawn = self._drawn, {}
         for y in range(self.size.height):
-            fresh = self._draw(y)
-            if fresh != self._drawn.get(y):  # Textual keeps lines in view of which nothing is known here
-                self._drawn[y] = fresh
+            row = self._row_at(y)
+            fresh = self._drawn[row] = self._draw(row)
+            if fresh != drawn.get(row):  # Textual keeps lines in view of which nothing is known here
                 self.refresh(Region(0, y, self.size.width, 1))
 
     def go_to(self, row_key: str, column_key: str = "") -> None:
@@ -161,9 +162,14 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
 
     def render_line(self, y: int) -> Strip:
         """Return the header, or the row that is scrolled to this line."""
-        if y not in self._drawn:
-            self._drawn[y] = self._draw(y)
-        return self._drawn[y]
+        row = self._row_at(y)
+        if row not in self._drawn:
+            self._drawn[row] = self._draw(row)
+        return self._drawn[row]
+
+    def _row_at(self, y: int) -> int:
+        """Return which row is scrolled to this line; negative for the header."""
+        return y - HEADER + (round(self.scroll_y) if y >= HEADER else 0)
 
     def redraw(self) -> None:
         """Draw every line again."""
@@ -172,19 +178,15 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
 
     def _redraw_rows(self, *places: int) -> None:
         """Draw only these rows again; the others look as before."""
-        for y in {place - round(self.scroll_y) + HEADER for place in places}:
-            self._drawn.pop(y, None)
+        for place in set(places):
+            self._drawn.pop(place, None)
+            y = place - round(self.scroll_y) + HEADER
             self.refresh(Region(0, y, self.size.width, 1))
 
     def on_resize(self, _event: events.Resize) -> None:
         """Lines have another width now, and the cursor may be out of view."""
         self.redraw()
         self._show_row()
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Rows stand on other lines now."""
-        self._drawn.clear()
-        super().watch_scroll_y(old_value, new_value)
 
     def notify_style_update(self) -> None:
         """Draw the table again after a change of theme or focus."""
@@ -333,13 +335,13 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
                 return column.key if column.title else ""
         return self._column_at(x)
 
-    def _draw(self, y: int) -> Strip:
+    def _draw(self, place: int) -> Strip:
+        """Draw the row that stands there; the header for a negative place."""
         width = self.size.width
-        place = y - HEADER + round(self.scroll_y)
-        if y >= HEADER and not 0 <= place < len(self.sorting.keys):
+        if place >= len(self.sorting.keys):
             return self.strip((Span(" " * width),))
         shown = [*range(self._table.fixed), *(self._table.fixed + i for i, _ in self._in_view())]
-        if y < HEADER:
+        if place < 0:
             return self._header(shown)
         overlay = "sheet--row" if place == self._place else ""
         row = self.sorting.source_row(place)
