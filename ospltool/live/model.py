@@ -18,7 +18,7 @@ from ospltool.live.nodes import Node, Presence
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.progress import AlignmentProgress, Trackers
 from ospltool.live.remarks import Remarks
-from ospltool.live.series import NodeSeries
+from ospltool.live.series import NodeSeries, Witnesses
 
 MAX_NODES: Final = 1_000
 MAX_EVENTS: Final = 10_000
@@ -72,13 +72,14 @@ class SystemModel:
         self.told = Remarks()
         self.began_ns = 0
         self._largest: dict[str, int] = {}
+        self._heartbeats: dict[str, int] = {}
         self._masterships = Masterships()
         self._names_told: dict[str, str] = {}
         self._ordered_names: dict[str, str] = {}
         self._order: list[str] = []
-        self._name_spaces: set[str] = set()
-        self._name_space_order: list[str] = []
+        self._name_space_order: list[str] | None = None
         self._trackers = Trackers()
+        self._witnesses = Witnesses(self.series, self._series_of)
 
     @property
     def events_left_out(self) -> int:
@@ -123,7 +124,6 @@ class SystemModel:
         for index, heard in enumerate(update.snapshots, 1):
             self._apply_snapshot(heard)
             if index % STEP == 0 and not update.restart:
-                self._largest.clear()
                 yield
         for replica in update.replicas:
             self.persistence.apply(replica)
@@ -139,6 +139,7 @@ class SystemModel:
         if update:
             self.revision += 1
             self._largest.clear()
+            self._heartbeats.clear()
 
     def name_of(self, node_id: str) -> str:
         """Return the node's name, as it or a fellow reports it; without one, the first digits of its id."""
@@ -165,11 +166,8 @@ class SystemModel:
 
     def name_space_names(self) -> list[str]:
         """Return the name-spaces that any node has, sorted."""
-        names: set[str] = set()
-        for node in self.nodes.values():
-            names.update(node.name_spaces)
-        if names != self._name_spaces:
-            self._name_spaces = names
+        if self._name_space_order is None:
+            names = {name for node in self.nodes.values() for name in node.name_spaces}
             self._name_space_order = sorted(names, key=natural)
         return self._name_space_order
 
@@ -191,12 +189,14 @@ class SystemModel:
         the fellow's clock measures the age of the heartbeat.
         """
         me = node.id
-        told = [
-            teller.heard_ns - max(0, teller.snapshot.time_ns - last_ns)
-            for teller in self.nodes.values()
-            if (last_ns := teller.heartbeats.get(me)) and not teller.gone_ns
-        ]
-        return max(told, default=node.heard_ns)
+        if me not in self._heartbeats:
+            told = [
+                teller.heard_ns - max(0, teller.snapshot.time_ns - last_ns)
+                for teller in self.nodes.values()
+                if (last_ns := teller.heartbeats.get(me)) and not teller.gone_ns
+            ]
+            self._heartbeats[me] = max(told, default=node.heard_ns)
+        return self._heartbeats[me]
 
     def is_master(self, node: Node, name_space: str, now_ns: int) -> bool:
         """Return whether the node is known to be the master of a name-space at `now_ns`.
@@ -222,17 +222,19 @@ class SystemModel:
         mine = node.name_spaces[name_space].count
         if not mine:
             return 0.0
-        return mine / self.largest()[name_space]
+        return min(1.0, mine / self._largest_of(name_space))
 
     def largest(self) -> Mapping[str, int]:
         """Return the number of samples in the largest set of each name-space."""
-        if not self._largest:
-            largest = self._largest
-            for node in self.nodes.values():
-                for view in node.snapshot.name_spaces:
-                    if view.count >= largest.get(view.name, 0):
-                        largest[view.name] = view.count
-        return self._largest
+        return {name: self._largest_of(name) for name in self.name_space_names()}
+
+    def _largest_of(self, name_space: str) -> int:
+        """Return the number of samples in the largest set of a name-space that some node has."""
+        known = self._largest.get(name_space)
+        if known is None:
+            views = (node.name_spaces.get(name_space) for node in self.nodes.values())
+            known = self._largest[name_space] = max(view.count for view in views if view)
+        return known
 
     def history(self, node_id: str, name_space: str, fellow: str, direction: str) -> list[tuple[int, int]]:
         """Return (time in ns, samples) points of a running alignment; empty if there is none.
@@ -300,6 +302,8 @@ class SystemModel:
             same = known is not None and known[0] == view.digest
             digests[view.name] = known if same and known else (view.digest, heard.heard_ns)
         name_spaces = {view.name: view for view in snapshot.name_spaces}
+        if before is None or before.name_spaces.keys() != name_spaces.keys():
+            self._name_space_order = None
         aligning = tuple(view for view in snapshot.name_spaces if view.alignments)
         heartbeats = {one.id: one.last_heartbeat_ns for one in snapshot.fellows if one.last_heartbeat_ns}
         self.nodes[snapshot.id] = Node(
@@ -313,11 +317,7 @@ class SystemModel:
             is_settled=snapshot.state == "COMPLETE" and all(v.is_at_rest for v in snapshot.name_spaces),
         )
         self._masterships.note(heard)
-        known_series = self.series
-        for fellow, last_ns in heartbeats.items():
-            series = known_series.get(fellow) or self._series_of(fellow)
-            if series.listens_to(snapshot.id, heard.heard_ns):
-                series.add_heartbeat(last_ns, heard.heard_ns)
+        self._witnesses.note(snapshot.id, heartbeats, heard.heard_ns)
         self._series_of(snapshot.id).add(snapshot, heard.heard_ns)
         self.groups.apply(snapshot)
         self._trackers.apply(snapshot.id, aligning, heard.heard_ns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from engine.runtime.monitor import NodeSnapshot
@@ -22,6 +23,9 @@ different while clocks are adjusted."""
 
 WITNESS_NS: Final = 10_000_000_000
 """Time after which a fellow that reports no heartbeats is replaced by another one."""
+
+SEARCH_NS: Final = 1_000_000_000
+"""Nodes whose witness is silent are searched for this often."""
 
 Point = tuple[int, float]
 """(time in ns since 1970, value)."""
@@ -49,11 +53,15 @@ class NodeSeries:
             self._counters.clear()
         self._counters.append((heard_ns, *values))
 
+    def is_without_witness(self, heard_ns: int) -> bool:
+        """Return whether the witness has reported nothing for so long that another fellow may replace it."""
+        return heard_ns - self._heard_ns >= WITNESS_NS
+
     def listens_to(self, teller: str, heard_ns: int) -> bool:
         """Return whether this fellow is the witness; it becomes the witness if the former one is silent."""
         if teller == self._witness:
             return True
-        if heard_ns - self._heard_ns < WITNESS_NS:
+        if not self.is_without_witness(heard_ns):
             return False
         self._witness, self._heartbeat_ns = teller, 0
         return True
@@ -116,3 +124,42 @@ class NodeSeries:
         if silent_since_ns:
             gaps.append((now_ns, max(0, now_ns - silent_since_ns) / 1e9))
         return gaps
+
+
+class Witnesses:
+    """Notes the heartbeats that fellows report, without looking at all of them in each snapshot.
+
+    In a large system every node reports every other one, and one report of each is kept.
+
+    Args:
+        series: the history of each node by id.
+        series_of: returns the history of a node, and begins it for a new one.
+    """
+
+    def __init__(self, series: Mapping[str, NodeSeries], series_of: Callable[[str], NodeSeries]) -> None:
+        self._series = series
+        self._series_of = series_of
+        self._witnessed: dict[str, set[str]] = {}
+        self._without: set[str] = set()
+        self._searched_ns = 0
+
+    def note(self, teller: str, heartbeats: Mapping[str, int], heard_ns: int) -> None:
+        """Note what one node reports.
+
+        Args:
+            teller: id of the node that reports.
+            heartbeats: when it received the last heartbeat of each fellow, by its clock.
+            heard_ns: when it was heard, by the feed's clock.
+        """
+        if not 0 <= heard_ns - self._searched_ns < SEARCH_NS:
+            self._searched_ns = heard_ns
+            self._without = {node for node, one in self._series.items() if one.is_without_witness(heard_ns)}
+        mine = self._witnessed.setdefault(teller, set())
+        told = heartbeats.keys()
+        for fellow in ((mine | self._without) & told) | (told - self._series.keys()):
+            series = self._series_of(fellow)
+            if series.listens_to(teller, heard_ns):
+                series.add_heartbeat(heartbeats[fellow], heard_ns)
+                mine.add(fellow)
+            else:
+                mine.discard(fellow)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 
 import pytest
 
 from ospltool.live import export
-from ospltool.live.feed import FeedNotice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
+from ospltool.live.model import SystemModel
 from ospltool.live.series import NodeSeries
+from tests import fake
 from tests.console.watched import S, Watched
-from tests.fake import START_NS
+from tests.fake import START_NS, node_id
 from tests.simulation.scenarios import Scenario, node
 from tui.cells import Line, Tone, plain
 from tui.viewmodel import alignment, groups, incidents, name_space, panels, store
@@ -170,6 +173,29 @@ def test_heartbeats_are_those_of_one_fellow_until_it_falls_silent() -> None:
     series.add_heartbeat(START_NS + 500 * S, START_NS + 10 * S)  # its clock is another one
     series.add_heartbeat(START_NS + 501 * S, START_NS + 11 * S)
     assert series.heartbeat_gaps_s() == [(START_NS + 11 * S, 1.0)]
+
+
+@pytest.mark.parametrize("apart_ms", [0, 300, 1700])
+def test_another_fellow_is_the_witness_once_the_first_is_silent(apart_ms: int) -> None:
+    model = SystemModel()
+
+    def tell(teller: int, second: int) -> None:
+        now_ns = START_NS + second * S + teller * apart_ms * 1_000_000
+        told = fake.snapshot(teller, time_ns=now_ns, fellows=(fake.fellow(9, heartbeat_ns=now_ns),))
+        model.apply(Update((ReceivedSnapshot(told, now_ns),)), now_ns)
+
+    for second in range(0, 60, 2):
+        for teller in (1, 2, 3):
+            if teller > 1 or second < 20:
+                tell(teller, second)
+    points = model.series[node_id(9)].heartbeat_gaps_s()
+    gaps = [gap for _, gap in points]
+    times = [moment_ns for moment_ns, _ in points]
+    assert set(gaps) == {2.0}
+    breaks_s = [(b - a) / S for a, b in itertools.pairwise(times) if b - a > 3 * S]
+    assert len(breaks_s) == 1
+    assert 10 <= breaks_s[0] <= 17
+    assert times[-1] >= START_NS + 58 * S
 
 
 @pytest.mark.parametrize(("how", "word"), [("killed", "gone"), ("stands still", "silent")])
