@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
+
+from tui.garbage import look_for_garbage
 
 STEPS_S: Final = 0.004
 """Steps are carried out for this long before everything else has a turn."""
@@ -48,10 +51,11 @@ class BackgroundWork:
 
     async def _carry_out(self, work: Iterator[None]) -> None:
         began_s = turn_s = time.monotonic()
-        for _ in work:
+        for _ in itertools.chain(work, (None,)):  # after the last step too, before garbage is looked for
             if time.monotonic() - turn_s >= STEPS_S:
                 await asyncio.sleep(TURN_S)
                 turn_s = time.monotonic()
             while (left_s := min(self._rests_until_s, began_s + LONGEST_REST_S) - time.monotonic()) > 0:
                 await asyncio.sleep(left_s)
                 turn_s = time.monotonic()
+        look_for_garbage()

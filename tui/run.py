@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -13,18 +12,9 @@ from ospltool.live.feed import Feed
 from ospltool.live.model import SystemModel
 from tui import glyphs, themes
 from tui.app import ConsoleApp
+from tui.garbage import look_for_garbage_less_often
 from tui.operator import Operator
 from tui.sources.lines import TraceFiles
-
-
-def look_for_garbage_less_often() -> None:
-    """Make full collections of cyclic garbage rare: with 200 nodes one takes a third of a second.
-
-    The console's data has no cycles and is freed when it is replaced; the garbage of Textual is found by the
-    cheap collections of young objects.
-    """
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
 
 
 def run_console(

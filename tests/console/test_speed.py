@@ -18,7 +18,7 @@ from tests.fake import SECOND_NS, START_NS, FakeFeed, ScriptedFeed, node_id
 from tests.machine import count_s, slowness
 from tui.app import ConsoleApp
 from tui.background import STEPS_S
-from tui.run import look_for_garbage_less_often
+from tui.garbage import look_for_garbage_less_often
 from tui.widgets.sheet import Sheet
 
 NODES, SPACES, GROUPS = 200, 50, 25
