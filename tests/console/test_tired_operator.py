@@ -228,6 +228,29 @@ def test_an_incident_is_muted_and_acknowledged_where_it_is_shown(
     play(system(5, 2), scenario)
 
 
+def test_the_row_of_a_node_mutes_the_incident_of_that_node_and_no_other(
+    play: Play, read_screen: Read
+) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        async def mute(node: int) -> None:
+            matrix(app).go_to(node_id(node))
+            await pilot.press("m")
+            app.tick()
+            await pilot.pause()
+
+        await pilot.press("tab")
+        await mute(1)
+        assert any("this row has no open incident to mute" in line for line in read_screen(app))
+        assert app.health.muted == []
+        await mute(4)
+        assert [each.who for each in app.health.muted] == ["n4"]
+        assert [each.who for each in app.health.open] == ["n2"]
+        await mute(4)
+        assert app.health.muted == []
+
+    play(system(5, 2, 4), scenario)
+
+
 def test_what_is_over_stays_readable_with_its_duration(play: Play, read_screen: Read) -> None:
     feed = system(3, 2)
     back_ns = START_NS + 30 * S

@@ -65,7 +65,7 @@ class IncidentKeys(OpsScreen):
         """Mute the incident for an hour."""
         one = self.incident
         if one is None or one.until_ns:
-            self.console.say("no open incident here to mute")
+            self.console.say("this row has no open incident to mute")
         else:
             self.console.health.mute(one.code.id, one.who, MUTE_NS)
             self.console.say(f"{one.code.id} {one.who} is muted for 1 h, or until it gets worse")
@@ -82,7 +82,7 @@ class IncidentKeys(OpsScreen):
         if one is not None and self.console.health.acknowledge(one.key):
             self.console.say(f"{one.code.id} {one.who} is acknowledged")
         else:
-            self.console.say("no open incident here to acknowledge")
+            self.console.say("this row has no open incident to acknowledge")
 
 
 class IncidentsScreen(TableScreen, IncidentKeys):

@@ -104,9 +104,13 @@ class OverviewScreen(IncidentKeys):
 
     @property
     def incident(self) -> Incident | None:
-        """The incident under the cursor."""
+        """The incident under the cursor; on the row of a node the most urgent one of that node alone."""
         notable = self._notable
-        return notable.incident if notable else None
+        if notable is not None:
+            return notable.incident
+        health, node = self.console.health, self.grid.row_key
+        ours = (one for one in (*health.open, *health.muted) if one.subjects == (node,))
+        return next(ours, None) if self.focused is self.grid else None
 
     @property
     def _name_space(self) -> str:
