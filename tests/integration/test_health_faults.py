@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.clinic import Clinic, check_fault, filled, report, watched
+from tests.integration.clinic import BUSY_S, ENDS_S, TOLD_S, Clinic, check_fault, filled, report, watched
 from tests.integration.configurations import Settings, Space
 from tests.integration.hosts import HostsLab, hosts_lab
 from tests.integration.lab import Lab
@@ -55,6 +55,28 @@ def test_the_commonest_faults_are_told_once_and_orderly_stops_are_not(lab: Lab) 
         clinic.check_quiet(4.0)
         is_back("n1")
         clinic.check_quiet(2.0)
+
+
+STOPPED_S = 4.0
+"""A process is stopped for so long at least: a stall of less than 3 s is no news."""
+
+
+def test_the_stall_of_a_process_is_told_once_it_goes_on_and_is_over_soon_after(lab: Lab) -> None:
+    names = lab.start_three()
+    with watched(Clinic(lab, names)) as clinic:
+        clinic.check_well()
+        began_s = time.monotonic()
+        os.kill(lab.pid("n3"), signal.SIGSTOP)
+        clinic.check("DUL-NODE-SILENT DUL-NODE-GONE", "n3")
+        time.sleep(max(0.0, began_s + STOPPED_S - time.monotonic()))
+        os.kill(lab.pid("n3"), signal.SIGCONT)
+
+        def stalls() -> list[str]:
+            return [one.who for one in clinic.open if one.code == "DUL-NODE-STALLED"]
+
+        clinic.wait("the stall is told", lambda: stalls() == ["n3"], TOLD_S + BUSY_S)
+        clinic.wait("the stall is over", lambda: not stalls(), ENDS_S + BUSY_S)
+        clinic.check_well()
 
 
 STARTS = int(os.environ.get("STARTS", "15"))
