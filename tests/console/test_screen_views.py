@@ -241,7 +241,7 @@ def test_who_is_master_and_why_in_each_role() -> None:
     )
     assert text_of(name_space.master_lines(view, "Orders")) == [
         " ★ DefaultRole: n1  highest masterPriority of n1 200, n2 100, n3 50  1/00000001",
-        " ✖ Backup: no master  every masterPriority is 0  1/00000000",
+        " ✖ Backup: no master  every masterPriority is 0",
     ]
 
 
@@ -307,9 +307,10 @@ def test_without_alignments_it_says_what_waits() -> None:
     assert text_of(alignment.idle_lines(view_of(waiting))) == [
         " ○ Orders on n2 is not complete and waits in phase wait"
     ]
-
-
-# Conflicts.
+    passive = fake.snapshot(2, fake.name_space("Orders", 1, complete=False, phase="passive"))
+    assert text_of(alignment.idle_lines(view_of(passive))) == [
+        " nothing is being aligned: every set is complete but 1, which may stay without samples"
+    ]
 
 
 def told(seconds: int, event: str, **fields: Any) -> NodeEvent:

@@ -173,7 +173,10 @@ def idle_lines(view: View) -> list[Line]:
     if not waiting and not view.is_anybody_heard:
         return [(Span(" no node is heard, so no alignment is seen", Tone.DIM),)]
     if not waiting:
-        return [(Span(" nothing is being aligned: every set is complete", Tone.DIM),)]
+        spaces = [space for node in view.model.nodes.values() for space in node.snapshot.name_spaces]
+        parts = sum(1 for space in spaces if space.is_less_than_whole)
+        rest = f" but {parts:,}, which may stay without samples" if parts else ""
+        return [(Span(f" nothing is being aligned: every set is complete{rest}", Tone.DIM),)]
     return [
         (
             Span(f" {view.glyphs.idle} "),

@@ -6,6 +6,7 @@ from typing import Final
 
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.incidents import Incident
+from ospltool.live.nodes import Presence
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
 from tui.viewmodel.base import View, plural, severity_sign
@@ -131,9 +132,17 @@ def events(view: View, one: Incident, width: int) -> Rows[NodeEvent]:
     return Rows(columns, kept, render, width=width, hidden=len(found) - len(kept))
 
 
+_LOST: Final = (Presence.SILENT, Presence.GONE)
+
+
 def none_lines(view: View) -> list[Line]:
     """Return the lines shown without incidents."""
     if not view.is_anybody_heard:
         return [dimmed((Span(" no node is heard, so nothing is known to be wrong"),))]
+    lost = [node for node in view.model.ordered_nodes() if node.presence(view.now_ns) in _LOST]
+    if lost and not view.health.muted:
+        first, others = lost[0].snapshot.name, len(lost) - 1
+        more = f" and {plural(others, 'other node')}" if others else ""
+        return [(Span(f" no incident yet, but {first}{more} cannot be heard"),)]
     since = f" since {text.clock(view.model.began_ns)} UTC" if view.model.began_ns else ""
     return [dimmed((Span(f" nothing is wrong, and nothing was{since}; 7 shows all that is traced"),))]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.incidents import Incident
 from ospltool.live.masterships import Mastership
-from ospltool.live.nodes import Node
+from ospltool.live.nodes import Node, Presence
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
 from tui.viewmodel.base import View, master_mark, name_space_state, node_mark, node_state
@@ -114,15 +114,25 @@ def master_lines(view: View, name: str) -> list[Line]:
         if (role, space.master) in seen or node.gone_ns:
             continue
         seen.add((role, space.master))
-        if not space.master:
-            sign, who = Span(f" {view.glyphs.fault} ", Tone.FAULT), f"{role}: no master"
-        else:
-            glyph = view.glyphs.master if space.confirmed else view.glyphs.unconfirmed
-            sign, who = Span(f" {glyph} ", Tone.STRONG), f"{role}: {view.model.name_of(space.master)}"
-        lines.append(
-            (sign, Span(f"{who}  ", Tone.STRONG), Span(space.why), Span(f"  {space.epoch}", Tone.DIM))
-        )
+        lines.append(_master_line(view, role, space))
     return lines
+
+
+def _master_line(view: View, role: str, space: NameSpaceView) -> Line:
+    """Return the master that a node follows; one that is no longer there has no star."""
+    glyphs = view.glyphs
+    if not space.master:
+        return (
+            Span(f" {glyphs.fault} ", Tone.FAULT),
+            Span(f"{role}: no master  ", Tone.STRONG),
+            Span(space.why),
+        )
+    who, master = f"{role}: {view.model.name_of(space.master)}", view.model.nodes.get(space.master)
+    sign = Span(f" {glyphs.master if space.confirmed else glyphs.unconfirmed} ", Tone.STRONG)
+    presence = master.presence(view.now_ns) if master else Presence.HEARD
+    if presence is not Presence.HEARD:
+        sign, who = Span(f" {glyphs.warn} ", Tone.WARN), f"{who}, which is {presence}"
+    return (sign, Span(f"{who}  ", Tone.STRONG), Span(space.why), Span(f"  {space.epoch}", Tone.DIM))
 
 
 def history_lines(view: View, name: str) -> list[Line]:
