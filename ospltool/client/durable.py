@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import logging
@@ -178,7 +179,7 @@ class DurableWriter(Generic[_T]):
         Raises:
             WriterFull: the bound of pending samples was reached, and no room came in time.
             DurabilityTimeout: readers blocked the writer for longer than its max_blocking_time.
-            JournalError: the journal cannot be written.
+            JournalError: the journal cannot be written, or another file or writer is in its place.
             Closed: the writer or its client has been closed, or its thread has ended.
         """
         return self._put(DATA, sample, timestamp)
@@ -202,10 +203,11 @@ class DurableWriter(Generic[_T]):
             NotStored: not in time; `missing` says which samples, where and why. They stay pending. Or samples
                 had to be given up, because `delete_historical_data` deleted their group up to a later source
                 time; each is told by one call only, with reason DELETED, and is not pending any more.
-            Closed: as for `write`.
+            JournalError, Closed: as for `write`.
         """
         deadline_s = time.monotonic() + timeout_s
         with self._changed:
+            self._ledger.secure()
             last = self._ledger.last
             while not self._ledger.is_settled_until(last):
                 self._check()
@@ -239,14 +241,22 @@ class DurableWriter(Generic[_T]):
         """End the thread and close the journal; return how many samples are still pending. Idempotent.
 
         They stay in the journal; without one they are abandoned. The writer of `cyclonedds` stays open.
+
+        Raises:
+            JournalError: they are not in the journal and are abandoned: it was removed and cannot be written
+                again, or another file or writer is in its place. Everything is closed.
         """
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
         self._thread.join(asking.HOLD_S + asking.GRACE_S)
         with self._write_lock, self._changed:
-            if self._journal:
-                self._journal.close()
+            try:
+                if self._ledger:
+                    self._ledger.secure()
+            finally:
+                if self._journal:
+                    self._journal.close()
             return len(self._ledger)
 
     def __enter__(self) -> Self:
@@ -257,6 +267,7 @@ class DurableWriter(Generic[_T]):
 
         Raises:
             NotStored: samples are still pending; not raised during another exception.
+            JournalError: as for `flush` and `close`.
         """
         try:
             if kind is None:
@@ -374,6 +385,8 @@ class DurableWriter(Generic[_T]):
                         self._changed.wait(self._notice.left_s)
                     if self._is_closing:
                         break
+                    with contextlib.suppress(errors.JournalError):  # the next write or flush raises it
+                        self._ledger.secure()
                     since_ns = self._since_ns()
                 if self._notice.is_due:
                     self._notice.tell(since_ns, is_idle=not entries)

@@ -2,8 +2,9 @@
 
 Records with checksums are appended to the file: a head that names its owner, the samples, and marks of stored
 samples. When most of it is obsolete, a new file replaces it atomically; on a full disk the file is emptied
-where it is, if all of it is obsolete. A torn record at the end is cut off; after damage in the middle the
-intact records count, and a copy of the file is kept. Both are reported.
+where it is, if all of it is obsolete. A journal that others removed or shortened is written again, unless
+another file or another writer is in its place. A torn record at the end is cut off; after damage in the
+middle the intact records count, and a copy of the file is kept. Both are reported.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import dataclasses
 import fcntl
 import json
+import logging
 import os
 import secrets
 import struct
@@ -40,6 +42,9 @@ _HEAD, _IDENTITY, _SAMPLE, _STORED = b"H", b"I", b"W", b"S"
 _IDENTITY_BYTES: Final = 8
 _VERSION: Final = 1
 _MAX_RECORD: Final = 1 << 30
+_APPENDING: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+
+_log = logging.getLogger("ospltool.client")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,7 +95,8 @@ class Journal:
         self._sync = sync
         self.size = self._live_bytes = 0
         self._sizes: dict[bytes, int] = {}
-        self._lock_file = _locked(path)
+        self._lock_path = path.with_name(path.name + ".lock")
+        self._lock_file = self._locked()
         self._file = -1
         try:
             self.samples, self.found = self._open()
@@ -120,6 +126,46 @@ class Journal:
             with contextlib.suppress(JournalError):
                 self._write(_frame(_STORED, b"".join(gone)), sync=False)
 
+    def is_intact(self) -> bool:
+        """Return whether the next run will find what was written; True once it is closed.
+
+        If the lock was removed, it is made again. If this returns False, `compact` writes the journal again.
+
+        Raises:
+            JournalInUse: the lock was removed, and another writer has the journal open now.
+            JournalError: another file is in its place, or the lock cannot be made again.
+        """
+        if self._file < 0:
+            return True
+        self._keep_lock()
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise JournalError(f"journal {self.path} cannot be read: {error.strerror}") from error
+        if not os.path.samestat(found, os.fstat(self._file)):
+            raise JournalError(
+                f"journal {self.path}: another file is in its place, and pending samples are in memory only; "
+                f"move that file away, then the next write or flush makes the journal again"
+            )
+        return found.st_size == self.size
+
+    def _keep_lock(self) -> None:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(self._lock_path.stat(), os.fstat(self._lock_file)):
+                return
+        try:
+            lock_file = self._locked()
+        except JournalInUse:
+            raise JournalInUse(
+                f"journal {self.path}: its lock was removed, and another writer has it open now; pending "
+                f"samples of this one are in memory only; give each writer a journal of its own"
+            ) from None
+        _log.warning("journal %r: its lock was removed; it is made again", str(self.path))
+        os.close(self._lock_file)
+        self._lock_file = lock_file
+
     @property
     def is_worth_compacting(self) -> bool:
         """Whether most of the file is obsolete."""
@@ -129,15 +175,16 @@ class Journal:
         """Replace the file with a new one that has only these samples.
 
         Raises:
-            JournalError: the file cannot be written; the former file stays in use.
+            JournalError: the file cannot be written, or `is_intact` raises; the former file stays in use.
         """
+        is_intact = self.is_intact()
         new = self.path.with_name(self.path.name + ".new")
         frames = [(one.digest, _frame(_SAMPLE, pack_samples([one]))) for one in samples]
         head = _frame(_HEAD, json.dumps(self._owner).encode()) + _frame(
             _IDENTITY, bytes.fromhex(self.identity)
         )
         try:
-            file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            file = os.open(new, _APPENDING | os.O_CREAT | os.O_TRUNC, 0o600)
             try:
                 size = sum(_write_all(file, part) for part in (head, *(frame for _, frame in frames)))
                 os.fsync(file)
@@ -148,7 +195,7 @@ class Journal:
                 raise
             _sync_directory(self.path.parent)
         except OSError as error:
-            if self._file >= 0 and not frames:
+            if self._file >= 0 and is_intact and not frames:
                 self._empty(head)
                 return
             raise JournalError(f"journal {self.path} cannot be written: {error.strerror}") from error
@@ -162,7 +209,6 @@ class Journal:
     def _empty(self, head: bytes) -> None:
         """Empty the file, of which nothing counts any more; that works on a full disk, too."""
         os.ftruncate(self._file, 0)
-        os.lseek(self._file, 0, os.SEEK_SET)
         self.size, self._sizes, self._live_bytes = 0, {}, 0
         self._write(head, sync=True)
 
@@ -177,6 +223,19 @@ class Journal:
             if file >= 0:
                 os.close(file)
         self._file = self._lock_file = -1
+
+    def _locked(self) -> int:
+        """Lock a file beside the journal, since the journal itself may be replaced."""
+        try:
+            file = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise JournalError(f"journal {self.path} cannot be opened: {error.strerror}") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            raise JournalInUse(f"journal {self.path} is in use by another writer") from None
+        return file
 
     def _open(self) -> tuple[list[Sample], Recovery]:
         try:
@@ -217,9 +276,8 @@ class Journal:
             size: bytes up to the end of its last intact record.
         """
         try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            self._file = os.open(self.path, _APPENDING)
             os.ftruncate(self._file, size)
-            os.lseek(self._file, size, os.SEEK_SET)
         except OSError as error:
             raise JournalError(f"journal {self.path} cannot be opened: {error.strerror}") from error
         self.size = size
@@ -239,8 +297,8 @@ class Journal:
                 os.fdatasync(self._file)
         except OSError as error:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._file, self.size)
-                os.lseek(self._file, self.size, os.SEEK_SET)
+                if os.fstat(self._file).st_size > self.size:  # else others have shortened it
+                    os.ftruncate(self._file, self.size)
             raise JournalError(f"journal {self.path} cannot be written: {error.strerror}") from error
         self.size += len(frame)
 
@@ -312,21 +370,6 @@ def _write_all(file: int, data: bytes) -> int:
     while left:
         left = left[os.write(file, left) :]
     return len(data)
-
-
-def _locked(path: Path) -> int:
-    """Lock a file beside the journal, since the journal itself may be replaced."""
-    lock = path.with_name(path.name + ".lock")
-    try:
-        file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise JournalError(f"journal {path} cannot be opened: {error.strerror}") from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(file)
-        raise JournalInUse(f"journal {path} is in use by another writer") from None
-    return file
 
 
 def _sync_directory(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 from typing import TYPE_CHECKING, Final
 
 from engine.dds.client_protocol.naming import MAX_NAMES, SampleName, SampleVerdict, first_names
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from engine.dataset.sample import Sample
     from ospltool.client.journal import Journal
+
+_log = logging.getLogger("ospltool.client")
 
 MAX_UNTOLD: Final = 10
 """Most names of samples that were given up."""
@@ -112,9 +115,29 @@ class PendingQueue:
             except JournalError:
                 if not self._journal.has_room_inside:
                     raise
-                self._journal.compact([entry.sample for entry in self._entries.values()])
+                self._compact()
                 self._journal.append(sample)
-        return self._put(sample)
+        entry = self._put(sample)
+        try:
+            self.secure()
+        except JournalError:
+            self.withdraw(entry)
+            raise
+        return entry
+
+    def secure(self) -> None:
+        """Write the journal again if others removed or changed it.
+
+        Raises:
+            JournalError: it cannot be written, or another file or writer is in its place.
+        """
+        if self._journal is not None and not self._journal.is_intact():
+            _log.warning("journal %r was removed or changed; it is written again", str(self._journal.path))
+            self._compact()
+
+    def _compact(self) -> None:
+        if self._journal is not None:
+            self._journal.compact([entry.sample for entry in self._entries.values()])
 
     def _put(self, sample: Sample) -> PendingSample:
         self.written += 1
@@ -212,7 +235,7 @@ class PendingQueue:
             self._journal.stored([entry.sample.digest for entry in entries])
             if self._journal.is_worth_compacting:
                 with contextlib.suppress(JournalError):  # the former file stays valid, only longer
-                    self._journal.compact([entry.sample for entry in self._entries.values()])
+                    self._compact()
 
     def is_settled_until(self, number: int) -> bool:
         """Return whether all entries up to a number have left."""

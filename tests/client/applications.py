@@ -109,8 +109,8 @@ class Keeper:
 
     Commands: `write` [first, count] with `value`, `dispose`, `unregister`; `wait` seconds with `nodes` asks
     for the plain writer, `ask` with `timeout` for the names from that one on; `flush` seconds; `counters`;
-    `matched` waits for exactly so many readers; `delete` deletes the history; with `age_s` source times are
-    as old as that. Each is answered.
+    `close`; `matched` waits for exactly so many readers; `delete` deletes the history; with `age_s` source
+    times are as old as that. Each is answered.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
@@ -166,6 +166,8 @@ class Keeper:
             self.durable.flush(command["flush"])
         if self.durable and "counters" in command:
             return {"counters": dataclasses.asdict(self.durable.counters)}
+        if self.durable and "close" in command:
+            return {"pending": self.durable.close()}
         return {}
 
     def change(self, command: dict[str, Any]) -> None:
