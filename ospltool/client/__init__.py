@@ -10,7 +10,7 @@ from engine.dds.client_protocol.messages import Completeness, ErrorCode
 from engine.dds.client_protocol.naming import SampleName
 from ospltool.client.client import DurabilityClient, GroupCompleteness
 from ospltool.client.content import ContentFilter
-from ospltool.client.durable import DurableCounters, DurableWriter
+from ospltool.client.durable import DurableWriter
 from ospltool.client.errors import (
     Closed,
     DurabilityError,
@@ -41,6 +41,7 @@ from ospltool.client.errors import (
     WriterFull,
 )
 from ospltool.client.journal import Recovery
+from ospltool.client.ledger import DurableCounters
 from ospltool.client.reader import DurableReader
 from ospltool.client.samples import HistorySelection, ReceivedSample
 from ospltool.client.surveys import StoredAt, Written

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import logging
 import threading
 import time
@@ -21,7 +20,7 @@ from ospltool.client import asking, errors
 from ospltool.client.asking import added, ask, name_of
 from ospltool.client.errors import MissingSamples, Reason, counted
 from ospltool.client.journal import Journal, Recovery
-from ospltool.client.ledger import PendingQueue, PendingSample
+from ospltool.client.ledger import DurableCounters, NodeVerdicts, PendingQueue, PendingSample
 from ospltool.client.pending import JOURNAL_WAIT_S, MEMORY_WAIT_S, PendingNotice
 from ospltool.client.surveys import NamedQuestion, may_count, uncounted
 
@@ -50,31 +49,6 @@ _WRITES: Final[dict[int, Callable[..., int]]] = {
 
 _log = logging.getLogger("ospltool.client")
 _T = TypeVar("_T")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class DurableCounters:
-    """Counts of a DurableWriter since it was made."""
-
-    written: int
-    """Samples, disposes and unregisters, including those of the journal."""
-    stored: int
-    """Those of them that enough nodes have stored, so that they are forgotten here."""
-    pending: int
-    """Samples neither stored nor given up."""
-    pending_bytes: int
-    """Bytes of the pending samples."""
-    handed_over: int
-    """Samples handed over to nodes that had missed them, once for each node."""
-    recovered: int
-    """Samples from the journal of a former run."""
-    blocked: int
-    """Writes that waited for room."""
-    journal_bytes: int
-    """Size of the journal; 0 without a journal."""
-    deleted: int = 0
-    """Given up and forgotten here, not stored: their source time is at or before the time up to which
-    `delete_historical_data` deleted their group, and no node takes them."""
 
 
 class DurableWriter(Generic[_T]):
@@ -357,7 +331,7 @@ class DurableWriter(Generic[_T]):
                 for name in outdated
             ]
             missing += [each for state in current.values() for each in uncounted(self._topic, state)]
-            able = sum(self._counts(state) for state in current.values())
+            able = len(self._counting(current))
             if able < self._nodes:
                 verb = "answers and counts" if able == 1 else "answer and count"
                 said = f"{counted(able, 'node')} {verb}, {self._nodes} must store it"
@@ -416,7 +390,7 @@ class DurableWriter(Generic[_T]):
         question = NamedQuestion(self._topic, self._partitions, [entry.name for entry in entries])
 
         def is_enough(answers: Answers) -> bool:
-            said = [question.verdicts(state) for state in answers.values() if self._counts(state)]
+            said = [question.verdicts(answers[one]) for one in self._counting(answers)]
             return len(said) >= self._nodes and all(
                 sum(each[at].is_kept for each in said) >= self._nodes for at in range(len(entries))
             )
@@ -432,14 +406,20 @@ class DurableWriter(Generic[_T]):
             values=question.values(),
         )
         verdicts = {one: question.verdicts(state) for one, state in answers.items() if _is_current(state)}
+        counting = self._counting(answers)
         with self._changed:
             self._answers, self._question = answers, question
             settled = self._ledger.judge(
                 entries,
                 [
-                    (state.server.hex(), values.get("partitions", ()), bool(values.get("on_disk")), said)
+                    NodeVerdicts(
+                        name_of(answers[one]),
+                        added(answers[one]).get("partitions", ()) if one in counting else (),
+                        bool(added(answers[one]).get("on_disk")),
+                        said,
+                        answers[one].server.hex(),
+                    )
                     for one, said in verdicts.items()
-                    if self._counts(state := answers[one]) and (values := added(state))
                 ],
             )
             if settled:
@@ -464,6 +444,11 @@ class DurableWriter(Generic[_T]):
             and may_count(state)
             and (not self._expected or name_of(state) in self._expected)
         )
+
+    def _counting(self, answers: Answers) -> set[bytes]:
+        """Return the services that must store samples; of equal names in `expected` one counts."""
+        able = [(one, name_of(state)) for one, state in answers.items() if self._counts(state)]
+        return set({name if self._expected else one: one for one, name in able}.values())
 
     def _hand_over(self, server: bytes, entries: Sequence[PendingSample]) -> int:
         """Give a node the samples that it missed; return how many it took."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.dds.client_protocol.naming import MAX_NAMES, SampleName, SampleVerdict, first_names
 from ospltool.client.errors import JournalError
@@ -24,12 +25,55 @@ _OVERHEAD: Final = 200
 """Approximate bytes of a sample in memory besides payload and key."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class DurableCounters:
+    """Counts of a DurableWriter since it was made."""
+
+    written: int
+    """Samples, disposes and unregisters, including those of the journal."""
+    stored: int
+    """Those of them that enough nodes have stored, so that they are forgotten here."""
+    pending: int
+    """Samples neither stored nor given up."""
+    pending_bytes: int
+    """Bytes of the pending samples."""
+    handed_over: int
+    """Samples handed over to nodes that had missed them, once for each node."""
+    recovered: int
+    """Samples from the journal of a former run."""
+    blocked: int
+    """Writes that waited for room."""
+    journal_bytes: int
+    """Size of the journal; 0 without a journal."""
+    deleted: int = 0
+    """Given up and forgotten here, not stored: their source time is at or before the time up to which
+    `delete_historical_data` deleted their group, and no node takes them."""
+
+
+class NodeVerdicts(NamedTuple):
+    """A node's answer to a question about pending samples.
+
+    Attributes:
+        node: name of the node.
+        partitions: partitions that it keeps; empty if it does not count.
+        is_on_disk: whether it keeps them on disk.
+        verdicts: one for each sample of the question.
+        store: id of its store, which is another one after the loss of its disk.
+    """
+
+    node: str
+    partitions: Sequence[str]
+    is_on_disk: bool
+    verdicts: Sequence[SampleVerdict]
+    store: str
+
+
 class PendingSample:
     """One pending sample.
 
     Attributes:
         number: number in the order of the writes.
-        stored: (node, partition) of the nodes that have it on disk.
+        stored: (node, store, partition) of the nodes that have it on disk.
         is_written: whether Cyclone DDS has accepted it; before that it may be withdrawn.
     """
 
@@ -40,7 +84,7 @@ class PendingSample:
         self.name = SampleName.of(sample)
         self.number = number
         self.size = _OVERHEAD + len(sample.payload) + len(sample.key)
-        self.stored: set[tuple[str, str]] = set()
+        self.stored: set[tuple[str, str, str]] = set()
         self.is_written = False
 
 
@@ -72,6 +116,7 @@ class PendingQueue:
         self._max_samples, self._max_bytes = max_samples, max_bytes
         self._journal = journal
         self._entries: dict[bytes, PendingSample] = {}
+        self._stores: dict[str, set[str]] = {}
         self.bytes = self.written = self.settled = 0
         self.last = 0
         self.deleted = 0
@@ -177,20 +222,21 @@ class PendingQueue:
     def judge(
         self,
         entries: Sequence[PendingSample],
-        answers: Iterable[tuple[str, Sequence[str], bool, Sequence[SampleVerdict]]],
+        answers: Sequence[NodeVerdicts],
     ) -> int:
         """Take in the answers of nodes; return how many entries have left, including those given up.
 
-        A sample in a node's memory counts in this answer only; one on its disk counts from then on.
-
-        Args:
-            entries: entries of the question.
-            answers: (node, its partitions, whether it keeps them on disk, a verdict on each entry).
+        A sample in a node's memory counts in this answer only; one on its disk counts from then on, until
+        only other stores answer under the name of the node.
         """
-        held: dict[bytes, set[tuple[str, str]]] = {}
+        held: dict[bytes, set[tuple[str, str, str]]] = {}
         said: dict[bytes, set[SampleVerdict]] = {}
-        for node, partitions, is_on_disk, verdicts in answers:
-            where = {(node, partition) for partition in partitions}
+        for name in {answer.node for answer in answers}:
+            self._stores[name] = {answer.store for answer in answers if answer.node == name}
+        for node, partitions, is_on_disk, verdicts, store in answers:
+            if not partitions:
+                continue
+            where = {(node, store, partition) for partition in partitions}
             for entry, verdict in zip(entries, verdicts, strict=True):
                 said.setdefault(entry.sample.digest, set()).add(verdict)
                 if verdict.is_kept and is_on_disk:
@@ -222,10 +268,9 @@ class PendingQueue:
         self._untold, self._untold_names = 0, []
         return told
 
-    def _is_enough(self, stored: set[tuple[str, str]]) -> bool:
-        return all(
-            sum(partition == where for _, where in stored) >= self._nodes for partition in self._partitions
-        )
+    def _is_enough(self, stored: set[tuple[str, str, str]]) -> bool:
+        present = [where for node, store, where in stored if store in self._stores[node]]
+        return all(present.count(partition) >= self._nodes for partition in self._partitions)
 
     def _remove(self, entries: Sequence[PendingSample]) -> None:
         for entry in entries:

@@ -20,7 +20,7 @@ from engine.dds.client_protocol.naming import SampleVerdict
 from ospltool.client import JournalError, JournalInUse, JournalMismatch
 from ospltool.client import journal as journal_module
 from ospltool.client.journal import Journal
-from ospltool.client.ledger import PendingQueue
+from ospltool.client.ledger import NodeVerdicts, PendingQueue
 from tests.disks import small_disk
 
 OWNER = {"topic": "Reading", "type": "depot.Reading", "partitions": ["stock"]}
@@ -130,7 +130,7 @@ def test_a_journal_does_not_grow_with_what_is_stored(tmp_path: Path, monkeypatch
         entry.is_written = True
         entries = ledger.first()
         verdicts = [naming.SampleVerdict.STORED] * len(entries)
-        ledger.judge(entries[:-1], [("n", ["stock"], True, verdicts[:-1])])
+        ledger.judge(entries[:-1], [NodeVerdicts("n", ("stock",), True, verdicts[:-1], "s")])
         sizes.append(journal.size)
     assert max(sizes) < 25_000
     journal.close()
@@ -207,7 +207,9 @@ def test_a_journal_on_a_full_disk_opens_and_takes_samples_again_when_it_can(
         assert again.samples[-len(kept[len(gone) :]) or len(again.samples) :] == kept[len(gone) :]
         queue = PendingQueue(("stock",), 1, 10_000, 1 << 20, again)
         while first := queue.first():
-            queue.judge(first, [("n1", ("stock",), True, [SampleVerdict.STORED] * len(first))])
+            queue.judge(
+                first, [NodeVerdicts("n1", ("stock",), True, [SampleVerdict.STORED] * len(first), "s")]
+            )
         for number in range(2_000, 2_050):
             queue.add(sample(number, 1_000))
         again.close()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
 from engine.dds.client_protocol.naming import SampleVerdict
-from ospltool.client.ledger import PendingQueue
+from ospltool.client.ledger import NodeVerdicts, PendingQueue
 
 HELD, STORED, MISSING, MEMORY, SUPERSEDED, DELETED = (
     SampleVerdict.HELD,
@@ -30,6 +30,17 @@ def ledger_of(keys: str, partitions: tuple[str, ...] = IN_A, nodes: int = 1) -> 
     return made
 
 
+def answer(
+    node: str,
+    partitions: tuple[str, ...],
+    verdicts: list[SampleVerdict],
+    *,
+    is_on_disk: bool = True,
+    store: str = "",
+) -> NodeVerdicts:
+    return NodeVerdicts(node, partitions, is_on_disk, verdicts, store or f"{node}'s")
+
+
 def add(ledger: PendingQueue, sample: Sample) -> None:
     entry = ledger.add(sample)
     assert entry is not None
@@ -45,10 +56,10 @@ def test_of_an_instance_a_sample_leaves_after_all_before_it() -> None:
     last = make_sample(9, b"w" * 16, DISPOSE, b"a", b"x")
     add(ledger, last)
     entries = ledger.first()
-    assert ledger.judge(entries, [("n", IN_A, True, [MISSING, STORED, STORED, STORED])]) == 1
+    assert ledger.judge(entries, [answer("n", IN_A, [MISSING, STORED, STORED, STORED])]) == 1
     assert left(ledger) == "aaa"
     assert [one.number for one in ledger.following(entries[:1], ledger.first())] == [1, 3, 4]
-    assert ledger.judge(ledger.first(), [("n", IN_A, True, [SUPERSEDED, STORED, STORED])]) == 3
+    assert ledger.judge(ledger.first(), [answer("n", IN_A, [SUPERSEDED, STORED, STORED])]) == 3
     assert (len(ledger), ledger.bytes, ledger.settled) == (0, 0, 4)
     assert ledger.is_settled_until(4)
 
@@ -56,20 +67,44 @@ def test_of_an_instance_a_sample_leaves_after_all_before_it() -> None:
 def test_what_is_in_memory_counts_only_while_all_say_so_at_once() -> None:
     ledger = ledger_of("a", nodes=2)
     entries = ledger.first()
-    assert not ledger.judge(entries, [("m", IN_A, False, [HELD])])
-    assert not ledger.judge(entries, [("n", IN_A, False, [HELD]), ("m", IN_A, False, [MISSING])])
-    assert not ledger.judge(entries, [("n", IN_A, False, [SUPERSEDED])])
-    assert not ledger.judge(entries, [("n", IN_A, True, [MEMORY]), ("m", IN_A, True, [MEMORY])])
-    assert ledger.judge(entries, [("n", IN_A, False, [HELD]), ("m", IN_A, False, [SUPERSEDED])])
+    assert not ledger.judge(entries, [answer("m", IN_A, [HELD], is_on_disk=False)])
+    assert not ledger.judge(
+        entries, [answer("n", IN_A, [HELD], is_on_disk=False), answer("m", IN_A, [MISSING], is_on_disk=False)]
+    )
+    assert not ledger.judge(entries, [answer("n", IN_A, [SUPERSEDED], is_on_disk=False)])
+    assert not ledger.judge(entries, [answer("n", IN_A, [MEMORY]), answer("m", IN_A, [MEMORY])])
+    assert ledger.judge(
+        entries,
+        [answer("n", IN_A, [HELD], is_on_disk=False), answer("m", IN_A, [SUPERSEDED], is_on_disk=False)],
+    )
 
 
 def test_what_is_on_disk_counts_from_then_on_and_in_each_partition() -> None:
     ledger = ledger_of("a", IN_BOTH, nodes=2)
     entries = ledger.first()
-    assert not ledger.judge(entries, [("n", IN_BOTH, True, [STORED])])
-    assert not ledger.judge(entries, [("n", IN_BOTH, True, [STORED])]), "one node is one node"
-    assert not ledger.judge(entries, [("m", ("a",), True, [STORED])])
-    assert ledger.judge(entries, [("o", ("b",), True, [STORED])])
+    assert not ledger.judge(entries, [answer("n", IN_BOTH, [STORED])])
+    assert not ledger.judge(entries, [answer("n", IN_BOTH, [STORED])]), "one node is one node"
+    assert not ledger.judge(entries, [answer("m", ("a",), [STORED])])
+    assert ledger.judge(entries, [answer("o", ("b",), [STORED])])
+
+
+def test_a_former_store_counts_only_while_it_answers_beside_the_one_of_its_name() -> None:
+    ledger = ledger_of("a", nodes=2)
+    entries = ledger.first()
+    assert not ledger.judge(entries, [answer("n", IN_A, [STORED], store="1")])
+    assert not ledger.judge(entries, [answer("n", IN_A, [STORED], store="2")]), "its disk was exchanged"
+    assert not ledger.judge(entries, [answer("n", IN_A, [STORED], store="3")]), "again"
+    assert not ledger.judge(entries, [answer("n", (), [MISSING], store="4")]), "it does not count yet"
+    assert not ledger.judge(entries, [answer("m", IN_A, [STORED])]), "nor does what it had before"
+    assert ledger.judge(entries, [answer("n", IN_A, [STORED], store="4")])
+
+
+def test_two_nodes_of_one_name_are_two_while_both_answer() -> None:
+    ledger = ledger_of("a", nodes=2)
+    entries = ledger.first()
+    assert not ledger.judge(entries, [answer("n", IN_A, [STORED], store="1")])
+    both = [answer("n", IN_A, [MISSING], store="1"), answer("n", IN_A, [STORED], store="2")]
+    assert ledger.judge(entries, both)
 
 
 @given(
@@ -89,7 +124,7 @@ def test_nothing_leaves_that_fewer_nodes_have(
                 has.setdefault(entry.number, set()).add(node)
         before = {entry.number for entry in entries}
         verdicts = [[each[entry.number - 1] for entry in entries] for each in said]
-        ledger.judge(entries, [(str(node), IN_A, True, each) for node, each in enumerate(verdicts)])
+        ledger.judge(entries, [answer(str(node), IN_A, each) for node, each in enumerate(verdicts)])
         gone = before - {entry.number for entry in ledger.first()}
         few = {number for number in gone if len(has.get(number, ())) < nodes}
         for number in few:
@@ -104,9 +139,9 @@ def test_what_nodes_will_never_take_leaves_uncounted_and_is_told_once() -> None:
     ledger = ledger_of("ab")
     names = [entry.name for entry in ledger.first()]
     assert not ledger.judge(
-        ledger.first(), [("n", IN_A, True, [MISSING, MEMORY]), ("m", IN_A, True, [DELETED] * 2)]
+        ledger.first(), [answer("n", IN_A, [MISSING, MEMORY]), answer("m", IN_A, [DELETED] * 2)]
     )
-    assert ledger.judge(ledger.first(), [("n", IN_A, True, [DELETED, STORED])]) == 2
+    assert ledger.judge(ledger.first(), [answer("n", IN_A, [DELETED, STORED])]) == 2
     assert (len(ledger), ledger.bytes, ledger.settled, ledger.deleted) == (0, 0, 1, 1)
     assert ledger.tell_deleted() == (1, (names[0],))
     assert ledger.tell_deleted() == (0, ())
