@@ -246,6 +246,28 @@ def test_what_is_older_than_a_deletion_is_not_called_stored(lab: ClientLab) -> N
     check_disks(lab, wrote, *names)
 
 
+@pytest.mark.parametrize("starts_stale", [False, True])
+def test_what_was_deleted_stays_deleted_if_all_nodes_are_killed_at_once(
+    lab: ClientLab, *, starts_stale: bool
+) -> None:
+    names = lab.start_two()
+    program = keeper(lab, 2, nodes=2)
+    written(program, write=[0, 200])
+    assert done(program, flush=20) == {}
+    assert done(program, delete=["stock", "Reading"]) == {}
+    lab.kill(*names)
+    program.end()
+    order = sorted(names, key=lambda name: len(lab.on_disk(name).get(STOCK, [])), reverse=starts_stale)
+    assert min(len(lab.on_disk(name).get(STOCK, [])) for name in names) == 0, "it is on one disk"
+    lab.start(order[0])
+    lab.seen.wait_for("the first is complete", lambda: lab.seen.are_complete(order[0]))
+    lab.start(order[1])
+    lab.seen.wait_for("both are complete", lambda: lab.seen.are_complete(*names))
+    lab.seen.wait_for("it is deleted", lambda: [lab.seen.samples(name) for name in names] == [0, 0])
+    lab.stop(*names)
+    check_disks(lab, [], *names)
+
+
 def test_samples_that_newer_ones_pushed_out_are_done_when_the_newer_ones_are_stored(lab: ClientLab) -> None:
     lab.start_one()
     program = keeper(lab, 1, depth=1)
