@@ -339,13 +339,13 @@ class ClientService:
 
         The runtime has had a turn since the request, so what it removed has been queued.
         """
-        persistence = self._runtime.persistence
+        queue = self._runtime.store_queue
         if one.barrier is None:
-            one.barrier = persistence.hurry()
-        is_stored = persistence.carried_out >= one.barrier and not persistence.is_overflowed
+            one.barrier = queue.hurry()
+        is_stored = queue.carried_out >= one.barrier and not queue.is_overflowed
         if not is_stored and now < one.deadline_s:
             return False
-        problem = f"refuses: {persistence.problem}" if persistence.problem else "is behind"
+        problem = f"refuses: {queue.problem}" if queue.problem else "is behind"
         reason = "" if is_stored else f"the disk of node {self._runtime.settings.name} {problem}"
         self._send_state(one.client, one.request, deleted=is_stored, reason=reason)
         return True
@@ -384,6 +384,7 @@ class ClientService:
             "on_disk": is_on_disk,
             "weaker": is_persistent and not is_on_disk,
             "not_shared": storage.why_not_shared(places),
+            "limits": storage.limits(places),
         }
         blocks = {}
         if question.names:
@@ -395,6 +396,7 @@ class ClientService:
             added |= {"captured": captured, "refused": refused, "content": question.content}
             added["written"] = storage.is_past(question)
             added["deleted"] = storage.is_deleted(question.writer, places)
+            added["kept_out"] = storage.has_kept_out(places)
         self._send_state(one.client, request, blocks, **added)
         return True
 
