@@ -294,7 +294,7 @@ class GroupSet:
 
     @property
     def has_kept_out(self) -> bool:
-        """Whether a limit has kept out samples in favour of other instances, as far as this set knows."""
+        """Whether a limit has kept out samples in favour of other instances."""
         return bool(self.rejected.keys() & {"max_samples", "max_instances"})
 
     def is_newest(self, key: bytes, source_time_ns: int, writer: bytes) -> bool:
