@@ -48,6 +48,17 @@ class Question:
     storage: StorageQuestion
 
 
+@dataclasses.dataclass(slots=True)
+class HeldDeletion:
+    """A deletion that this node has carried out in memory, and that waits for the disk or its deadline."""
+
+    client: bytes
+    deadline_s: float
+    request: StateRequest
+    barrier: int | None = None
+    """Number of changes that the disk must have carried out; None until the deletion has been queued."""
+
+
 def parse_pending(request: StateRequest, values: Any) -> PendingWriter:
     """Read what a durable writer tells of itself; `since_ns` is -1 if it has nothing to hand over any more.
 

@@ -12,7 +12,7 @@ from engine.client_service.answers import Answers
 from engine.client_service.client_view import ClientView
 from engine.client_service.followers import Followers
 from engine.client_service.lines import PREFIX_BYTES, TopicWriters
-from engine.client_service.questions import HeldRequest, Question, Way, parse_pending, way_of
+from engine.client_service.questions import HeldDeletion, HeldRequest, Question, Way, parse_pending, way_of
 from engine.client_service.storage import Storage, StorageQuestion
 from engine.core.interest import Interest
 from engine.dataset.captured import CapturedSample
@@ -43,6 +43,8 @@ MAX_HELD: Final = 10_000
 MAX_HOLD_S: Final = 60.0
 """Limit for holding a request, even if the client gave more."""
 RECHECK_S: Final = 0.02
+DELETION_S: Final = 1.0
+"""Least seconds that a deletion waits for the disk, also if the client gave none."""
 MAX_BACKLOG: Final = 200_000
 """Samples that may wait for the disk; while more wait, clients cannot hand over samples."""
 MAX_GROUPS_TOLD: Final = 2_000
@@ -88,6 +90,7 @@ class ClientService:
         self._server = bytes.fromhex(runtime.settings.node)
         self._held: list[HeldRequest] = []
         self._questions: list[Question] = []
+        self._deletions: list[HeldDeletion] = []
         self._newest: dict[Way, tuple[int, bytes]] = {}
         self._told: dict[str, tuple[bool, tuple[Element, ...]]] = {}
         self._view = ClientView(runtime)
@@ -161,10 +164,11 @@ class ClientService:
         self._tell_changes()
         self._held = [held for held in self._held if not self._answer(held, now)]
         self._questions = [one for one in self._questions if not self._answer_question(one, now)]
+        self._deletions = [one for one in self._deletions if not self._answer_deletion(one, now)]
         dues = [held.deadline_s for held in self._held]
         dues += self._followers.work(now)
         self._lines.close_idle(self._followers.partitions)
-        if self._questions:
+        if self._questions or self._deletions:
             dues.append(now + RECHECK_S)
         return min(dues, default=now + 1.0)
 
@@ -283,6 +287,7 @@ class ClientService:
         """Forget a client whose request writer is gone."""
         self._held = [held for held in self._held if held.client != client]
         self._questions = [one for one in self._questions if one.client != client]
+        self._deletions = [one for one in self._deletions if one.client != client]
         self._newest = {way: one for way, one in self._newest.items() if one[1] != client}
         self._followers.gone(client)
 
@@ -320,9 +325,30 @@ class ClientService:
             "delete.received", expression=f"{partition}.{topic}", origin=request.request.client.hex()
         )
         reason = self._why_it_would_come_back(Interest(topic, (partition,), by_expression=True))
-        if not reason:
-            self._runtime.core.delete_data(partition, topic, until_ns)
-        self._send_state(client, request, deleted=not reason, reason=reason)
+        if not reason and len(self._deletions) >= MAX_HELD:
+            reason = f"too many deletions wait for the disk of node {self._runtime.settings.name}"
+        if reason:
+            self._send_state(client, request, deleted=False, reason=reason)
+            return
+        self._runtime.core.delete_data(partition, topic, until_ns)
+        hold_s = min(MAX_HOLD_S, max(DELETION_S, request.timeout.ns / 1e9))
+        self._deletions.append(HeldDeletion(client, self._clock.monotonic() + hold_s, request))
+
+    def _answer_deletion(self, one: HeldDeletion, now: float) -> bool:
+        """Confirm a deletion once it is on the disk, or say why it is not; False to wait for the disk.
+
+        The runtime has had a turn since the request, so what it removed has been queued.
+        """
+        queue = self._runtime.store_queue
+        if one.barrier is None:
+            one.barrier = queue.hurry()
+        is_stored = queue.carried_out >= one.barrier and not queue.is_overflowed
+        if not is_stored and now < one.deadline_s:
+            return False
+        problem = f"refuses: {queue.problem}" if queue.problem else "is behind"
+        reason = "" if is_stored else f"the disk of node {self._runtime.settings.name} {problem}"
+        self._send_state(one.client, one.request, deleted=is_stored, reason=reason)
+        return True
 
     def _why_it_would_come_back(self, interest: Interest) -> str:
         """Return the reason why a deletion by this node would not last; empty if it lasts."""
@@ -358,6 +384,7 @@ class ClientService:
             "on_disk": is_on_disk,
             "weaker": is_persistent and not is_on_disk,
             "not_shared": storage.why_not_shared(places),
+            "limits": storage.limits(places),
         }
         blocks = {}
         if question.names:
@@ -369,6 +396,7 @@ class ClientService:
             added |= {"captured": captured, "refused": refused, "content": question.content}
             added["written"] = storage.is_past(question)
             added["deleted"] = storage.is_deleted(question.writer, places)
+            added["kept_out"] = storage.has_kept_out(places)
         self._send_state(one.client, request, blocks, **added)
         return True
 

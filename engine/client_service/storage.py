@@ -276,9 +276,14 @@ class Storage:
         weak = self.why_not(states, places)
         is_past = not weak and self._is_past(question.barrier)
         return [
-            verdict
-            if verdict <= SampleVerdict.DELETED or is_past or (verdict is SampleVerdict.HELD and not weak)
-            else SampleVerdict.IN_MEMORY
+            SampleVerdict.IN_MEMORY
+            if (
+                verdict > SampleVerdict.DELETED
+                and not is_past
+                and (weak or verdict is not SampleVerdict.HELD)
+            )
+            or (weak and verdict is SampleVerdict.REFUSED)  # the set may still change
+            else verdict
             for verdict in question.verdicts
         ]
 
@@ -293,6 +298,21 @@ class Storage:
         oldest_ns = self._tallies.get(writer, _Tally()).oldest_ns
         groups = (group_set for place in places for _, group_set, _ in place.groups)
         return oldest_ns is not None and any(oldest_ns <= group_set.floor_ns for group_set in groups)
+
+    def limits(self, places: Sequence[_Place]) -> str:
+        """Return the limits of these groups in words; empty without limits."""
+        found = {
+            f"{name} {value:,}"
+            for place in places
+            for _, group_set, _ in place.groups
+            for name, value in group_set.limits._asdict().items()
+            if value > 0
+        }
+        return ", ".join(sorted(found))
+
+    def has_kept_out(self, places: Sequence[_Place]) -> bool:
+        """Tell whether a limit has kept samples of any writer out of these groups."""
+        return any(group_set.has_kept_out for place in places for _, group_set, _ in place.groups)
 
     def is_past(self, question: StorageQuestion) -> bool:
         """Tell whether the samples that were found are on disk."""
@@ -385,8 +405,10 @@ class Storage:
         if name.source_time_ns <= group_set.floor_ns:
             return SampleVerdict.DELETED
         asked = Sample(name.source_time_ns, name.writer, 0, name.digest, name.status, name.key, b"")
-        if (history or group_set.limits.are_set) and group_set.has_no_place(asked):
+        if history and group_set.is_superseded(asked):
             return SampleVerdict.SUPERSEDED
+        if group_set.limits.are_set and group_set.has_no_place(asked):
+            return SampleVerdict.REFUSED
         return SampleVerdict.REFUSED if name.digest in self._refused else SampleVerdict.MISSING
 
 

@@ -285,10 +285,17 @@ class GroupSet:
 
     def has_no_place(self, sample: Sample) -> bool:
         """Whether the floor or the kept samples leave no place for this one."""
-        if sample.source_time_ns <= self.floor_ns:
-            return True
+        return sample.source_time_ns <= self.floor_ns or self.is_superseded(sample)
+
+    def is_superseded(self, sample: Sample) -> bool:
+        """Whether kept samples of its instance leave no place for this one."""
         history = self.instance(sample.key)
         return sample not in history and sample not in retained(sorted((*history, sample)), self.depth)
+
+    @property
+    def has_kept_out(self) -> bool:
+        """Whether a limit has kept out samples in favour of other instances."""
+        return bool(self.rejected.keys() & {"max_samples", "max_instances"})
 
     def is_newest(self, key: bytes, source_time_ns: int, writer: bytes) -> bool:
         """Whether a plain write at that time is newer than all samples of the instance.

@@ -41,11 +41,6 @@ INFINITE: Final = -1
 FOREVER_S: Final = float("inf")
 
 
-def floor_mark(group: Group) -> str:
-    """Return the name of the mark with the source time up to which a group's data was deleted."""
-    return f"floor {group.type_id} {group.partition}.{group.topic}"
-
-
 class Housekeeping:
     """The part of a runtime that deletes and purges.
 
@@ -218,19 +213,12 @@ class Housekeeping:
                 continue
             before = data.open_group(description).count
             changes = data.delete(description, until_ns)
-            self._shared.store_queue.append(data.state.name, changes)
-            self.remember_floor(data, group)
+            self._shared.store_queue.append(data.state.name, changes, data.floors((group,)))
             removed += before - data.open_group(description).count
             groups += 1
         self._shared.tracer.event(
             "delete.done", samples=removed, groups=groups, expression=f"{partition}.{topic}"
         )
-
-    def remember_floor(self, data: NameSpaceData, group: Group) -> None:
-        """Store the source time up to which data was deleted."""
-        group_set = data.working.groups.get(group)
-        if group_set is not None:
-            self._shared.store_queue.mark(data.state.name, {floor_mark(group): str(group_set.floor_ns)})
 
     def _find(self, group: Group) -> tuple[NameSpaceData | None, GroupDescription | None]:
         state = self._shared.core.name_space_of(group)

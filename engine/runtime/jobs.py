@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(slots=True)
 class AppendJob:
-    """Live changes to a complete set; more may join until the job starts."""
+    """Live changes to a complete set; more may join until the job starts.
+
+    `marks` are stored with the first of the changes that are not carried out yet.
+    """
 
     name_space: str
     changes: list[GroupChange]
+    marks: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(slots=True)

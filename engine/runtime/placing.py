@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from engine.core.events import ExpectSet
     from engine.core.name_spaces import Group
     from engine.dataset.rateless import Stepwise
-    from engine.runtime.housekeeping import Housekeeping
     from engine.runtime.incoming import IncomingStream
     from engine.runtime.reconciling.alignee import AligneeComparisons
     from engine.runtime.serving import Serving
@@ -41,12 +40,9 @@ _SHARING: Final = ("repair", MergeType.MERGE.value.lower())
 class Placing:
     """The part of a runtime that puts received sets in place."""
 
-    def __init__(
-        self, shared: SharedState, serving: Serving, housekeeping: Housekeeping, comparing: AligneeComparisons
-    ) -> None:
+    def __init__(self, shared: SharedState, serving: Serving, comparing: AligneeComparisons) -> None:
         self._shared = shared
         self._serving = serving
-        self._housekeeping = housekeeping
         self._comparing = comparing
         self._began: dict[tuple[str, int], Began] = {}
 
@@ -129,7 +125,6 @@ class Placing:
         else:
             self._note_replaced(data, incoming, finished)
             data.stage(finished.data, finished.conversion)
-        self._remember_floors(data, incoming)
         if data.state.holder:
             return new, _still_in(data.working, finished.surplus) if purpose in _SHARING else {}
         return new, finished.surplus
@@ -146,7 +141,6 @@ class Placing:
         data = self._shared.spaces[incoming.begin.name_space]
         self.open_groups(incoming)
         new = self._join(data, incoming, at_once(filtered(incoming.data, self._shared.gates)))
-        self._remember_floors(data, incoming)
         self._serving.show(data.state.name, new, missed=True)
 
     def open_groups(self, incoming: IncomingStream) -> None:
@@ -160,16 +154,12 @@ class Placing:
         for group in [group for group in groups if group not in known or not state.is_wanted(group)]:
             del groups[group]
 
-    def _remember_floors(self, data: NameSpaceData, incoming: IncomingStream) -> None:
-        for group, group_set in incoming.data.groups.items():
-            if group_set.floor_ns > NO_FLOOR:
-                self._housekeeping.remember_floor(data, group)
-
     def _join(self, data: NameSpaceData, incoming: IncomingStream, other: DataSet) -> Difference:
         """Join a received set with the one here; return the new samples."""
         shared, purpose = self._shared, incoming.target.purpose
+        told = [group for group, theirs in other.groups.items() if theirs.floor_ns > NO_FLOOR]
         new, changes = data.join(other, shared.descriptions)
-        shared.store_queue.append(data.state.name, changes)
+        shared.store_queue.append(data.state.name, changes, data.floors(told))
         count = sum(map(len, new.values()))
         if purpose in ("repair", GIVE):
             shared.counters["repaired"] += count

@@ -95,9 +95,7 @@ class Runtime:
         self._capture = CapturePath(shared, self.serving, self.housekeeping.registered)
         self.agreement = Agreement(shared, self.pending)
         self._telling = Telling(shared)
-        self.transfers = Transfers(
-            shared, self.serving, self.housekeeping, self._telling, secret or os.urandom(16)
-        )
+        self.transfers = Transfers(shared, self.serving, self._telling, secret or os.urandom(16))
         self.turn()  # the name-spaces come with the first events of the core
         shared.want_stored()
         for _, descriptions in loaded.values():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.core.name_spaces import Durability
 from engine.dataset.dataset import DataSet
-from engine.dataset.group_set import ApplyOutcome, GroupSet
+from engine.dataset.group_set import NO_FLOOR, ApplyOutcome, GroupSet
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.living import by_instance
 from engine.dataset.sample import DISPOSE, NO_WRITER, UNREGISTER, make_sample
@@ -30,6 +30,11 @@ _KEY_ONLY = b"\x00\x07\x00\x00"
 
 Difference = dict["Group", list["Sample"]]
 """Samples that turn one set into another, by group."""
+
+
+def floor_mark(group: Group) -> str:
+    """Return the name of the mark with the source time up to which a group's data was deleted."""
+    return f"floor {group.type_id} {group.partition}.{group.topic}"
 
 
 def dispose_of(key: bytes, now_ns: int) -> Sample:
@@ -181,6 +186,18 @@ class NameSpaceData:
             return []
         self.has_changed = True
         return self._removal(description, removed)
+
+    def floors(self, groups: Iterable[Group]) -> dict[str, str]:
+        """Return the marks with the source times up to which data of groups was deleted.
+
+        They must reach the disk no later than the removal of that data.
+        """
+        known = ((group, self.working.groups.get(group)) for group in groups)
+        return {
+            floor_mark(group): str(group_set.floor_ns)
+            for group, group_set in known
+            if group_set is not None and group_set.floor_ns > NO_FLOOR
+        }
 
     def purge(self, description: GroupDescription, key: bytes, last: bytes) -> list[GroupChange]:
         """Forget an instance that is disposed here, too, and ends with the sample of digest `last`.

@@ -345,7 +345,7 @@ class SharedState:
         wanted = data.stored_part(self.descriptions.values())
         self.set_handed_over_ns[data.state.name] = self.clock.wall_ns()
         note = Replaced(f"node {self.settings.name}", self.clock.wall_ns(), keeps) if keeps else None
-        marks = self._marks_of(data)
+        marks = {**self._marks_of(data), **data.floors(data.working.groups)}
         self.store_queue.write_set(
             data.state.name, groups, wanted, lineage, conversion, marks=marks, keeps=note
         )

@@ -11,8 +11,8 @@ from engine.core.name_spaces import Element, NameSpace
 from engine.core.settings import CoreSettings, StoredSet
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
-from engine.runtime.housekeeping import floor_mark
 from engine.runtime.pending import pending_writers
+from engine.runtime.sets import floor_mark
 from engine.runtime.shared import APART, ELEMENTS, LEARNED, LINE, LINEAGE, PART, ROLE, WANTED, WHOLE
 from engine.store.backups import REPLACED_MARK
 from engine.store.interface import DamageLog

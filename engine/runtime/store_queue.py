@@ -152,22 +152,33 @@ class StoreQueue:
         """Whether everything handed over has been carried out."""
         return not self._jobs
 
-    def append(self, name_space: str, changes: list[GroupChange]) -> None:
-        """Queue live changes to a complete set."""
+    def append(
+        self, name_space: str, changes: list[GroupChange], marks: Mapping[str, str] | None = None
+    ) -> None:
+        """Queue live changes to a complete set.
+
+        Args:
+            name_space: its name.
+            changes: the changes.
+            marks: marks to store with the changes: in the same transaction, or before them.
+        """
         if not changes:
+            if marks:
+                self.mark(name_space, marks)
             return
         with self._lock:
             if self._queued + len(changes) > MAX_QUEUED_CHANGES and self._problem:
                 self._overflowed.add(name_space)
             if name_space in self._overflowed:
-                return
+                return  # the whole set, which is written later, brings its marks
             self._queued += len(changes)
             self._handed_over += len(changes)
             waiting = self._waiting(name_space)
-            if waiting is not None:
-                waiting.changes += changes
-            else:
-                self._jobs.append(AppendJob(name_space, list(changes)))
+            if waiting is None:
+                waiting = AppendJob(name_space, [])
+                self._jobs.append(waiting)
+            waiting.changes += changes
+            waiting.marks |= marks or {}
 
     def _waiting(self, name_space: str) -> AppendJob | None:
         """Return the job that further changes of a name-space may join, if the order of jobs allows it."""
@@ -295,7 +306,8 @@ class StoreQueue:
     def _carry_out(self, job: Job, batch: list[GroupChange]) -> Result | None:
         match job:
             case AppendJob():
-                return StoredGroups(job.name_space, self._store.append(job.name_space, batch))
+                stored = self._store.append(job.name_space, batch, job.marks)
+                return StoredGroups(job.name_space, stored)
             case FillJob():
                 self._fill(job)
             case SetJob():
@@ -418,6 +430,7 @@ class StoreQueue:
             if isinstance(job, AppendJob):
                 count = min(BATCH_CHANGES, len(job.changes))
                 del job.changes[:count]
+                job.marks.clear()
                 self._queued -= count
                 self._carried_out += count
             else:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from engine.core.messages import Epoch, Outgoing
     from engine.core.name_spaces import Group
     from engine.dataset.rateless import Stepwise
-    from engine.runtime.housekeeping import Housekeeping
     from engine.runtime.serving import Serving
     from engine.runtime.sets import Difference, NameSpaceData
     from engine.runtime.shared import SharedState
@@ -40,7 +39,6 @@ class Transfers:
         self,
         shared: SharedState,
         serving: Serving,
-        housekeeping: Housekeeping,
         telling: Telling,
         secret: bytes,
     ) -> None:
@@ -51,7 +49,7 @@ class Transfers:
         lacking = LackingSamples(shared.clock)
         self._comparing = AligneeComparisons(shared, self.steps, secret, lacking)
         self._answering = AlignerComparisons(shared, self.steps, self._send_to, lacking)
-        self._placing = Placing(shared, serving, housekeeping, self._comparing)
+        self._placing = Placing(shared, serving, self._comparing)
         self._sent = 0
         self._joint: dict[tuple[str, tuple[str, ...]], tuple[AligneeRequest, ...]] = {}
 

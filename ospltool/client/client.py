@@ -132,6 +132,9 @@ class DurabilityClient:
     ) -> None:
         """Delete the historical data of all groups that match, on every node (guide 5.5.18).
 
+        It returns once one node has the deletion on its disk, if it has one. That node tells the others,
+        which delete moments later, or when they meet it again.
+
         Readers keep the samples that they have received. Samples with a source time after `until_ns` stay;
         older ones that arrive later are not stored.
 
@@ -145,8 +148,9 @@ class DurabilityClient:
             NoService: there is no service in time.
             UnsupportedService: only services of another product were found; OpenSplice deletes nothing for
                 clients. Nothing has been deleted.
-            DurabilityTimeout: no node has confirmed in time; data may nevertheless have been deleted. A node
-                that is Lazy or not an aligner deletes nothing, since the others would restore it.
+            DurabilityTimeout: no node has confirmed in time, for example because its disk refuses; data may
+                nevertheless have been deleted. A node that is Lazy or not an aligner deletes nothing, since
+                the others would restore it.
         """
         deadline_s = time.monotonic() + timeout_s
         self.session.wait_for_services(deadline_s)
@@ -172,7 +176,8 @@ class DurabilityClient:
                     self.session,
                     topic_expression,
                     (partition_expression,),
-                    min(deadline_s, time.monotonic() + asking.GRACE_S),
+                    min(deadline_s, time.monotonic() + asking.HOLD_S + asking.GRACE_S),
+                    hold_s=asking.HOLD_S,
                     servers=(node,),
                     values={"delete": order},
                 )

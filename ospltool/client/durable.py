@@ -22,7 +22,7 @@ from ospltool.client.errors import MissingSamples, Reason, counted
 from ospltool.client.journal import Journal, Recovery
 from ospltool.client.ledger import DurableCounters, NodeVerdicts, PendingQueue, PendingSample
 from ospltool.client.pending import JOURNAL_WAIT_S, MEMORY_WAIT_S, PendingNotice
-from ospltool.client.surveys import NamedQuestion, may_count, uncounted
+from ospltool.client.surveys import NamedQuestion, given_up, may_count, uncounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -175,8 +175,9 @@ class DurableWriter(Generic[_T]):
 
         Raises:
             NotStored: not in time; `missing` says which samples, where and why. They stay pending. Or samples
-                had to be given up, because `delete_historical_data` deleted their group up to a later source
-                time; each is told by one call only, with reason DELETED, and is not pending any more.
+                had to be given up, and are not pending any more; each is told by one call only. The reason
+                is DELETED if `delete_historical_data` deleted their group up to a later source time, REFUSED
+                if limits of DURABILITY_SERVICE leave no room for them or they are too large.
             JournalError, Closed: as for `write`.
         """
         deadline_s = time.monotonic() + timeout_s
@@ -192,7 +193,7 @@ class DurableWriter(Generic[_T]):
             since_ns = self._since_ns()
         self._notice.tell(since_ns, is_idle=True)  # the application may end now, without closing this
         with self._changed:
-            self._tell_deleted()
+            self._tell_given_up()
 
     @property
     def counters(self) -> DurableCounters:
@@ -209,6 +210,7 @@ class DurableWriter(Generic[_T]):
                 self._blocked,
                 journal.size if journal else 0,
                 ledger.deleted,
+                ledger.refused,
             )
 
     def close(self) -> int:
@@ -309,22 +311,22 @@ class DurableWriter(Generic[_T]):
         if self._is_closing:
             raise errors.Closed("the durable writer has been closed")
 
-    def _deleted(self) -> list[MissingSamples]:
-        count, names = self._ledger.tell_deleted()
-        return [MissingSamples(self._topic, "", Reason.DELETED, count, names)] if count else []
+    def _given_up(self) -> list[MissingSamples]:
+        told = self._ledger.tell_given_up()
+        return [given_up(self._topic, why, count, names) for why, count, names in told]
 
-    def _tell_deleted(self) -> None:
-        missing = self._deleted()
+    def _tell_given_up(self) -> None:
+        missing = self._given_up()
         if missing:
             text = f"topic '{self._topic}': samples are not stored and never will be: "
             raise errors.NotStored(f"{text}{'; '.join(map(str, missing))}", tuple(missing))
 
     def _not_stored(self) -> errors.NotStored:
-        missing = self._deleted()
+        missing = self._given_up()
         if self._question is not None:
             required = {one: state for one, state in self._answers.items() if added(state).get("required")}
             current = {one: state for one, state in required.items() if _is_current(state)}
-            missing = [each for found in self._question.missing(current).values() for each in found]
+            missing += [each for found in self._question.missing(current).values() for each in found]
             outdated = [name_of(state) for one, state in required.items() if one not in current]
             missing += [
                 MissingSamples(self._topic, name, Reason.NO_ANSWER, 0, detail="it is of another version")

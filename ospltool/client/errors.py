@@ -52,7 +52,7 @@ class Reason(enum.StrEnum):
     """The node is not an aligner of the name-space, or a merge policy left its set different from the others.
     No other node gets the samples from it, so it does not count. The text tells which."""
     REFUSED = "refused"
-    """A sample is too large for a node to keep."""
+    """A sample is too large for a node to keep, or limits of DURABILITY_SERVICE leave no room for it."""
     NO_ANSWER = "no answer"
     """The node serves clients and has not answered in time: it is busy, stopped or cut off."""
     TOO_FEW_NODES = "too few nodes"

@@ -21,6 +21,8 @@ _log = logging.getLogger("ospltool.client")
 
 MAX_UNTOLD: Final = 10
 """Most names of samples that were given up."""
+_NEVER: Final = (SampleVerdict.DELETED, SampleVerdict.REFUSED)
+"""Verdicts after which a node never keeps a sample."""
 _OVERHEAD: Final = 200
 """Approximate bytes of a sample in memory besides payload and key."""
 
@@ -48,6 +50,8 @@ class DurableCounters:
     deleted: int = 0
     """Given up and forgotten here, not stored: their source time is at or before the time up to which
     `delete_historical_data` deleted their group, and no node takes them."""
+    refused: int = 0
+    """Given up, too: limits of DURABILITY_SERVICE leave no room for them, or they are too large."""
 
 
 class NodeVerdicts(NamedTuple):
@@ -94,7 +98,8 @@ class PendingQueue:
     A sample leaves when enough nodes have stored it or newer samples that supersede it, but within an
     instance in the order of the writes. So a dispose stays until the samples that it disposes are stored,
     and a late hand-over cannot leave an instance in an older state. A sample also leaves when it is given
-    up, because its group was deleted up to a later time and no node will accept it.
+    up, because no node will accept it: its group was deleted up to a later time, limits of the group leave
+    no room for it, or it is too large.
 
     Args:
         partitions: partitions of the writer; the default one has an empty name.
@@ -119,11 +124,10 @@ class PendingQueue:
         self._stores: dict[str, set[str]] = {}
         self.bytes = self.written = self.settled = 0
         self.last = 0
-        self.deleted = 0
+        self.deleted = self.refused = 0
         self._newest_ns = 0
         self._is_ordered = True
-        self._untold = 0
-        self._untold_names: list[SampleName] = []
+        self._untold: dict[SampleVerdict, tuple[int, tuple[SampleName, ...]]] = {}
         for sample in journal.samples if journal else ():
             self._put(sample).is_written = True
 
@@ -245,27 +249,33 @@ class PendingQueue:
                     held.setdefault(entry.sample.digest, set()).update(where)
         blocked: set[bytes] = set()
         gone: list[PendingSample] = []
-        given_up: list[PendingSample] = []
+        given_up: dict[SampleVerdict, list[PendingSample]] = {}
         for entry in entries:
             has = entry.stored | held.get(entry.sample.digest, set())
             is_enough = self._is_enough(has)
-            is_given_up = not is_enough and _is_given_up(said.get(entry.sample.digest, set()))
-            if entry.sample.key in blocked or not (is_enough or is_given_up):
+            why = None if is_enough else _given_up(said.get(entry.sample.digest, set()))
+            if entry.sample.key in blocked or not (is_enough or why):
                 blocked.add(entry.sample.key)
             elif self.holds(entry):
-                (given_up if is_given_up else gone).append(entry)
-        self._remove([*gone, *given_up])
+                (gone if why is None else given_up.setdefault(why, [])).append(entry)
         self.settled += len(gone)
-        self.deleted += len(given_up)
-        self._untold += len(given_up)
-        room = MAX_UNTOLD - len(self._untold_names)
-        self._untold_names += [entry.name for entry in given_up[:room]]
-        return len(gone) + len(given_up)
+        for why, some in given_up.items():
+            self._give_up(why, some)
+            gone += some
+        self._remove(gone)
+        return len(gone)
 
-    def tell_deleted(self) -> tuple[int, tuple[SampleName, ...]]:
-        """Return the number of samples given up since the last call, and the names of the first ones."""
-        told = self._untold, tuple(self._untold_names)
-        self._untold, self._untold_names = 0, []
+    def _give_up(self, why: SampleVerdict, entries: Sequence[PendingSample]) -> None:
+        self.deleted += len(entries) * (why is SampleVerdict.DELETED)
+        self.refused += len(entries) * (why is SampleVerdict.REFUSED)
+        count, names = self._untold.get(why, (0, ()))
+        names = (*names, *(entry.name for entry in entries[: MAX_UNTOLD - len(names)]))
+        self._untold[why] = count + len(entries), names
+
+    def tell_given_up(self) -> list[tuple[SampleVerdict, int, tuple[SampleName, ...]]]:
+        """Return the samples given up since the last call: why, how many, and the names of the first ones."""
+        told = [(why, *one) for why, one in sorted(self._untold.items())]
+        self._untold.clear()
         return told
 
     def _is_enough(self, stored: set[tuple[str, str, str]]) -> bool:
@@ -288,6 +298,8 @@ class PendingQueue:
         return oldest is None or oldest.number > number
 
 
-def _is_given_up(said: set[SampleVerdict]) -> bool:
-    """Return whether no asked node will ever accept a sample."""
-    return SampleVerdict.DELETED in said and all(one is SampleVerdict.DELETED or one.is_kept for one in said)
+def _given_up(said: set[SampleVerdict]) -> SampleVerdict | None:
+    """Return why no asked node will ever keep a sample; None if one may."""
+    if not all(one in _NEVER or one.is_kept for one in said):
+        return None
+    return next((one for one in _NEVER if one in said), None)

@@ -41,6 +41,7 @@ _REASONS: Final = {
     SampleVerdict.DELETED: Reason.DELETED,
 }
 
+_NO_ROOM: Final = "too large, or the limits of DURABILITY_SERVICE leave no room"
 _FORGOTTEN: Final = "they never arrived, or were disposed and forgotten"
 
 
@@ -129,6 +130,9 @@ class NamedQuestion:
         detail = printable(values.get("reason", ""))
         for reason, names in sorted(by_reason.items()):
             said = _FORGOTTEN if reason is Reason.CANNOT_TELL else detail
+            if reason is Reason.REFUSED:
+                limits = printable(values.get("limits") or "")
+                said = f"{_NO_ROOM}: {limits}" if limits else "too large"
             yield MissingSamples(
                 self.topic, name_of(state), reason, len(names), tuple(sorted(names)[:MAX_SAID]), said
             )
@@ -187,12 +191,22 @@ class CountedQuestion:
             for service, values in known.items()
             if service in has_seen_all and values.get("content") is not None
         ]
+        kept_out = next((values for values in known.values() if values.get("kept_out")), None)
         is_deleted = any(known[service].get("deleted") for service in has_seen_all)
         found: dict[bytes, list[MissingSamples]] = {}
         for service, state in answers.items():
             values = known[service]
             if is_deleted or values.get("deleted"):
                 found[service] = [MissingSamples(self.topic, name_of(state), Reason.DELETED, 0)]
+                continue
+            if kept_out is not None:
+                said = (
+                    "limits of DURABILITY_SERVICE have kept out samples of the topic: "
+                    f"{printable(kept_out.get('limits') or '')}"
+                )
+                found[service] = [
+                    MissingSamples(self.topic, name_of(state), Reason.CANNOT_TELL, 0, detail=said)
+                ]
                 continue
             content = values.get("partitions"), values.get("content")
             has_all = service in has_seen_all or content in contents
@@ -303,6 +317,13 @@ def uncounted(topic: str, state: StateAnswer) -> Iterator[MissingSamples]:
         yield MissingSamples(topic, name_of(state), Reason.MEMORY_ONLY, 0)
     if _not_shared(state):
         yield MissingSamples(topic, name_of(state), Reason.NOT_SHARED, 0, detail=_not_shared(state))
+
+
+def given_up(topic: str, why: SampleVerdict, count: int, names: tuple[SampleName, ...]) -> MissingSamples:
+    """Return what is missing for good: `count` samples of a topic, the first of them by name."""
+    return MissingSamples(
+        topic, "", _REASONS[why], count, names, _NO_ROOM if why is SampleVerdict.REFUSED else ""
+    )
 
 
 def _not_shared(state: StateAnswer) -> str:

@@ -247,6 +247,67 @@ def test_what_is_older_than_a_deletion_is_not_called_stored(lab: ClientLab) -> N
     check_disks(lab, wrote, *names)
 
 
+@pytest.mark.parametrize("starts_stale", [False, True])
+def test_what_was_deleted_stays_deleted_if_all_nodes_are_killed_at_once(
+    lab: ClientLab, *, starts_stale: bool
+) -> None:
+    names = lab.start_two()
+    program = keeper(lab, 2, nodes=2)
+    written(program, write=[0, 200])
+    assert done(program, flush=20) == {}
+    assert done(program, delete=["stock", "Reading"]) == {}
+    lab.kill(*names)
+    program.end()
+    order = sorted(names, key=lambda name: len(lab.on_disk(name).get(STOCK, [])), reverse=starts_stale)
+    assert min(len(lab.on_disk(name).get(STOCK, [])) for name in names) == 0, "it is on one disk"
+    lab.start(order[0])
+    lab.seen.wait_for("the first is complete", lambda: lab.seen.are_complete(order[0]))
+    lab.start(order[1])
+    lab.seen.wait_for("both are complete", lambda: lab.seen.are_complete(*names))
+    lab.seen.wait_for("it is deleted", lambda: [lab.seen.samples(name) for name in names] == [0, 0])
+    lab.stop(*names)
+    check_disks(lab, [], *names)
+
+
+@pytest.mark.parametrize(
+    ("limits", "kept"), [((-1, 5, -1), range(5)), ((5, -1, -1), range(7, 12))], ids=["instances", "samples"]
+)
+def test_what_a_limit_of_the_group_keeps_out_is_refused(
+    lab: ClientLab, limits: tuple[int, int, int], kept: range
+) -> None:
+    names = lab.start_two()
+    program, plain = (keeper(lab, 2, limits=limits, **options) for options in ({"nodes": 2}, {"plain": True}))
+    lab.process("n2").send_signal(signal.SIGSTOP)
+    wrote = written(program, write=[0, 12])  # the oldest are displaced before both nodes have confirmed them
+    lab.process("n2").send_signal(signal.SIGCONT)
+    said = done(program, flush=20)
+    assert said["missing"] == [["", "REFUSED", 7]]
+    assert "DURABILITY_SERVICE" in said["text"]
+    assert done(program, flush=20) == {}, "it is told once"
+    counters = done(program, counters=1)["counters"]
+    assert [counters[one] for one in ("written", "stored", "refused", "pending")] == [12, 5, 7, 0]
+    said = done(program, ask=0, timeout=1, nodes=2)
+    assert said["missing"] == [["n1", "REFUSED", 7], ["n2", "REFUSED", 7]]
+    done(plain, write=[20, 12])
+    said = done(plain, wait=2, nodes=2)
+    assert {(node, reason) for node, reason, _ in said["missing"]} == {
+        ("n1", "CANNOT_TELL"),
+        ("n2", "CANNOT_TELL"),
+    }
+    if limits[1] > 0:  # the later writer has the newest samples, but not the first instances
+        lab.stop(*names)
+        check_disks(lab, [wrote[number] for number in kept], *names)
+
+
+def test_what_newer_samples_of_its_instance_displace_is_stored_under_limits_too(lab: ClientLab) -> None:
+    lab.start_one()
+    program = keeper(lab, 1, limits=(-1, 5, 2))
+    for value in range(20):
+        written(program, write=[0, 5], value=value)
+    assert done(program, flush=20) == {}
+    assert done(program, ask=0, timeout=20)["stored"] == ["n1"]
+
+
 def test_samples_that_newer_ones_pushed_out_are_done_when_the_newer_ones_are_stored(lab: ClientLab) -> None:
     lab.start_one()
     program = keeper(lab, 1, depth=1)

@@ -11,13 +11,14 @@ from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
 from engine.dds.client_protocol.naming import SampleVerdict
 from ospltool.client.ledger import NodeVerdicts, PendingQueue
 
-HELD, STORED, MISSING, MEMORY, SUPERSEDED, DELETED = (
+HELD, STORED, MISSING, MEMORY, SUPERSEDED, DELETED, REFUSED = (
     SampleVerdict.HELD,
     SampleVerdict.STORED,
     SampleVerdict.MISSING,
     SampleVerdict.IN_MEMORY,
     SampleVerdict.SUPERSEDED,
     SampleVerdict.DELETED,
+    SampleVerdict.REFUSED,
 )
 IN_A, IN_BOTH = ("a",), ("a", "b")
 
@@ -129,10 +130,10 @@ def test_nothing_leaves_that_fewer_nodes_have(
         few = {number for number in gone if len(has.get(number, ())) < nodes}
         for number in few:
             last = {each[number - 1] for each in said}
-            assert DELETED in last
-            assert all(one is DELETED or one.is_kept for one in last)
-        assert ledger.tell_deleted()[0] == len(few)
-        assert ledger.written == ledger.settled + ledger.deleted + len(ledger)
+            assert last & {DELETED, REFUSED}
+            assert all(one in (DELETED, REFUSED) or one.is_kept for one in last)
+        assert sum(count for _, count, _ in ledger.tell_given_up()) == len(few)
+        assert ledger.written == ledger.settled + ledger.deleted + ledger.refused + len(ledger)
 
 
 def test_what_nodes_will_never_take_leaves_uncounted_and_is_told_once() -> None:
@@ -143,8 +144,21 @@ def test_what_nodes_will_never_take_leaves_uncounted_and_is_told_once() -> None:
     )
     assert ledger.judge(ledger.first(), [answer("n", IN_A, [DELETED, STORED])]) == 2
     assert (len(ledger), ledger.bytes, ledger.settled, ledger.deleted) == (0, 0, 1, 1)
-    assert ledger.tell_deleted() == (1, (names[0],))
-    assert ledger.tell_deleted() == (0, ())
+    assert ledger.tell_given_up() == [(DELETED, 1, (names[0],))]
+    assert ledger.tell_given_up() == []
+
+
+def test_what_a_limit_keeps_out_leaves_once_all_who_answer_say_so() -> None:
+    ledger = ledger_of("abc", nodes=2)
+    names = [entry.name for entry in ledger.first()]
+    full = [REFUSED, REFUSED, DELETED]
+    assert not ledger.judge(
+        ledger.first(), [answer("n", IN_A, full), answer("m", IN_A, [MISSING, MEMORY, MEMORY])]
+    )
+    answers = [answer("n", IN_A, full), answer("m", IN_A, [REFUSED, STORED, REFUSED])]
+    assert ledger.judge(ledger.first(), answers) == 3
+    assert (len(ledger), ledger.settled, ledger.deleted, ledger.refused) == (0, 0, 1, 2)
+    assert ledger.tell_given_up() == [(REFUSED, 2, tuple(names[:2])), (DELETED, 1, (names[2],))]
 
 
 def test_what_may_still_be_withdrawn_is_not_asked_about_and_what_was_is_gone() -> None:

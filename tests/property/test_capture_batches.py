@@ -14,7 +14,14 @@ from engine.client_service.storage import Storage
 from engine.core.name_spaces import Element, Group, MergeRule, MergeType, NameSpace, Policy
 from engine.core.settings import CoreSettings
 from engine.dataset.captured import CapturedRun, CapturedSample
-from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
+from engine.dataset.groups import (
+    NO_LIMITS,
+    DurabilityKind,
+    GroupDescription,
+    GroupLimits,
+    GroupQos,
+    TypeDescription,
+)
 from engine.dataset.sample import DATA, Sample
 from engine.runtime.runtime import Runtime
 from engine.runtime.store_queue import StoreQueue
@@ -109,7 +116,7 @@ class Stub:
 class Run:
     """A node that is complete, alone, and stores in memory."""
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, limits: GroupLimits = NO_LIMITS) -> None:
         stub: Any = Stub()
         space = NameSpace("all", (Element("*", "*"),))
         policy = Policy("*", merges=(MergeRule(MergeType.MERGE, "*"),))
@@ -121,7 +128,7 @@ class Run:
             self.runtime.turn()
         for group in GROUPS[:2]:
             type_ = TypeDescription("T", b"", b"", keyed=True)
-            qos = GroupQos(DurabilityKind.PERSISTENT, history_depth=depth)
+            qos = GroupQos(DurabilityKind.PERSISTENT, history_depth=depth, **limits._asdict())
             self.runtime.group_seen(GroupDescription(group, type_, qos))
         self._flush()
 

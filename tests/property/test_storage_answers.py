@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from engine.client_service.storage import Storage, StorageQuestion
 from engine.dataset.captured import CapturedSample
+from engine.dataset.groups import GroupLimits
 from engine.dataset.history import retained
 from engine.dataset.sample import Sample, make_sample
 from engine.dds.client_protocol.naming import SampleName, SampleVerdict
@@ -74,6 +75,32 @@ def test_stored_is_on_the_disk_and_missing_would_be_taken(
     for sample, verdict in zip(written, verdicts, strict=True):
         assert verdict >= SampleVerdict.DELETED or sample.digest not in captured
         assert not (verdict.is_kept and 0 < floor >= sample.source_time_ns), "what was deleted is not stored"
+
+
+LIMITS = [GroupLimits(max_instances=1), GroupLimits(2), GroupLimits(4, 2), GroupLimits(3, -1, 2)]
+
+
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+@pytest.mark.parametrize("depth", DEPTHS)
+@settings(max_examples=40)
+@given(batches=batches)
+def test_only_newer_samples_of_its_instance_supersede_a_sample_under_limits(
+    depth: int, limits: GroupLimits, batches: list[list[CapturedSample]]
+) -> None:
+    run = Run(depth, limits)
+    written: list[Sample] = []
+    for batch in batches:
+        run.capture([record for record in batch if record.writer in ROUTES])
+        written += samples_of(batch)
+    on_disk = run.on_disk().get(GROUP, set())
+    group_set = run.runtime.spaces["all"].working.groups[GROUP]
+    for sample, verdict in zip(written, ask(run, written), strict=True):
+        newer = [one for one in group_set.instance(sample.key) if one > sample]
+        if sample in on_disk:
+            assert verdict is SampleVerdict.STORED
+        else:
+            assert verdict in (SampleVerdict.SUPERSEDED, SampleVerdict.REFUSED)
+            assert newer or verdict is SampleVerdict.REFUSED
 
 
 def check(run: Run, depth: int, written: list[Sample]) -> list[SampleVerdict]:

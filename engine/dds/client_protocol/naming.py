@@ -72,13 +72,13 @@ class SampleVerdict(enum.IntEnum):
     MISSING = 0
     """The node does not have it."""
     REFUSED = 1
-    """The node received it, but it is too large to be kept."""
+    """It is too large to be kept, or a limit of the group keeps it out in favour of other instances."""
     IN_MEMORY = 2
     """It is in the set, but not yet on disk, or the set is not complete."""
     DELETED = 3
     """`delete_historical_data` deletes it: its source time is not later than the deletion's."""
     SUPERSEDED = 4
-    """Samples that take precedence leave no place for it (HISTORY depth and limits of the group)."""
+    """Newer samples of its instance have taken its place (history depth, max_samples_per_instance)."""
     HELD = 5
     """It is in the complete set, in memory, and this node keeps the group in memory only."""
     STORED = 6
