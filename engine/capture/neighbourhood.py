@@ -12,7 +12,8 @@ from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescri
 from engine.dds.channel import PeerAttached, PeerDetached
 from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen, host_of
 from engine.dds.participant import TagRole
-from engine.dds.untyped import is_keyless, untyped
+from engine.dds.topics import untyped
+from engine.dds.untyped import is_keyless
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -273,19 +273,13 @@ class Storage:
         self, question: StorageQuestion, states: Sequence[NameSpaceState], places: Sequence[_Place]
     ) -> list[SampleVerdict]:
         """Return the verdict on each name at this moment. `places` are the partitions of the question."""
-        weak = self.why_not(states, places)
-        is_past = not weak and self._is_past(question.barrier)
-        return [
-            SampleVerdict.IN_MEMORY
-            if (
-                verdict > SampleVerdict.DELETED
-                and not is_past
-                and (weak or verdict is not SampleVerdict.HELD)
-            )
-            or (weak and verdict is SampleVerdict.REFUSED)  # the set may still change
-            else verdict
-            for verdict in question.verdicts
-        ]
+        if self.why_not(states, places):  # the set may still change
+            settled = {SampleVerdict.MISSING, SampleVerdict.DELETED}
+        elif self._is_past(question.barrier):
+            settled = set(SampleVerdict)
+        else:
+            settled = {*SampleVerdict} - {SampleVerdict.SUPERSEDED, SampleVerdict.STORED}
+        return [one if one in settled else SampleVerdict.IN_MEMORY for one in question.verdicts]
 
     def tally(self, writer: bytes) -> tuple[int, int]:
         """Return the numbers of a writer's samples in this run: captured and kept, and refused."""

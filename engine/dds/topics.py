@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import hashlib
 import types
 from typing import Final
 
 from cyclonedds import _clayer
+from cyclonedds.idl import make_idl_struct
+from cyclonedds.idl.types import uint8
 
-from engine.dataset.groups import TypeDescription
+from engine.dataset.groups import UNTYPED_MEMBER, TypeDescription
 from engine.dds import abi
 from engine.dds.errors import DdsError, check
 from engine.dds.participant import NodeParticipant
@@ -80,13 +84,21 @@ class Topic:
 
 
 def description_of(class_: type) -> TypeDescription:
-    """Return the type of one of our own IDL classes."""
+    """Return the type of an IDL class."""
     class_.__idl__.populate()  # type: ignore[attr-defined]  # every IDL class has it
     class_.__idl__.fill_type_data()  # type: ignore[attr-defined]  # put there by IdlStruct
     idl = class_.__idl__  # type: ignore[attr-defined]  # put there by IdlStruct
     information, mapping = idl._xt_bytedata
     keyed = bool(idl.data_type_props & _KEYED)
     return TypeDescription(idl.idl_transformed_typename, information, mapping, keyed)
+
+
+@functools.lru_cache(maxsize=_REMEMBERED_TYPES)
+def untyped(name: str) -> TypeDescription:
+    """Return the stand-in for a type without key of which only this name is known."""
+    unique = f"untyped_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    class_ = make_idl_struct(unique, unique, {UNTYPED_MEMBER: uint8})
+    return dataclasses.replace(description_of(class_), name=name)
 
 
 def open_topic(participant: NodeParticipant, topic_name: str, description: TypeDescription) -> Topic:

@@ -2,26 +2,21 @@
 
 A topic without key needs no type to be kept: its payload travels as it is, and Cyclone DDS matches endpoints
 by the name of the type if one of them announces no type information. The type support of the wheel makes
-topics of known types only, so such a topic is made with a stand-in, which is not announced.
+topics of known types only, so such a topic is made with a stand-in (`engine.dds.topics.untyped`), which is
+not announced.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 from typing import Final
 
-from cyclonedds.idl import make_idl_struct
-from cyclonedds.idl import types as idl
-
-from engine.dataset.groups import UNTYPED_MEMBER, TypeDescription
 from engine.dds import abi
 from engine.dds.errors import UNSUPPORTED, DdsError, check
 
 _KEYLESS: Final = (0x03, 0x04)
 """Kinds of a writer and a reader without key, the last byte of a GUID (DDSI 2.3, 9.3.1.2)."""
-_REMEMBERED: Final = 4096
 _TYPE_FUNCTIONS: Final = ("type_id", "type_map", "type_info")
 
 
@@ -55,17 +50,6 @@ class _Type(ctypes.Structure):
 def is_keyless(endpoint: bytes) -> bool:
     """Tell by its GUID whether an application's endpoint is of a type without key."""
     return endpoint[-1] in _KEYLESS
-
-
-@functools.lru_cache(maxsize=_REMEMBERED)
-def untyped(name: str) -> TypeDescription:
-    """Return the stand-in for a type without key that has this name on the wire."""
-    unique = f"untyped_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
-    class_ = make_idl_struct(unique, unique, {UNTYPED_MEMBER: idl.uint8})
-    class_.__idl__.populate()
-    class_.__idl__.fill_type_data()
-    information, mapping = class_.__idl__._xt_bytedata
-    return TypeDescription(name, information, mapping, keyed=False)
 
 
 def hide_type(topic: int) -> None:

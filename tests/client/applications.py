@@ -109,8 +109,8 @@ class Keeper:
 
     Commands: `write` [first, count] with `value`, `dispose`, `unregister`; `wait` seconds with `nodes` asks
     for the plain writer, `ask` with `timeout` for the names from that one on; `flush` seconds; `counters`;
-    `close`; `matched` waits for exactly so many readers; `delete` deletes the history; with `age_s` source
-    times are as old as that. Each is answered.
+    `close`; `matched` waits for exactly that number of readers; `delete` deletes the history; with `age_s`
+    source times are as old as that. Each is answered.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:

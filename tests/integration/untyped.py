@@ -65,7 +65,7 @@ class Bare:
         self._topic = _made(make(self._participant, self._descriptor, topic.encode(), self._qos, None))
 
     def write(self, numbers: Iterable[int], *, readers: int = 0) -> str:
-        """Make a writer, and write as soon as it has so many readers; its GUID."""
+        """Make a writer, wait for this number of readers, and write; its GUID."""
         library = self._library
         writer = _made(library.dds_create_writer(self._participant, self._topic, self._qos, None))
         while _made(library.dds_get_matched_subscriptions(writer, None, 0)) < readers:

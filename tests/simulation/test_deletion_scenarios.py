@@ -9,7 +9,7 @@ from tests.simulation.scenarios import LOST_S, Scenario, node
 NAMES = ("n1", "n2", "n3")
 SAMPLES = 20
 SLOW = 10_000.0
-"""A disk that is so much slower carries out nothing before the power is cut."""
+"""A disk that is slower by this factor carries out nothing before the power is cut."""
 
 
 def filled(*names: str) -> Scenario:
