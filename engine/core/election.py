@@ -9,8 +9,8 @@ A master exists by its own word only: a node becomes master when every elector i
 it in one epoch counter, and others follow once they hear it say so. So no node waits for a master that does
 not know that it is one, and an epoch has one master because the master's id is part of it.
 
-- Nodes follow a confirmed master that they hear. Of two, the one with the higher masterPriority, then the
-  higher id, takes a new epoch and the other steps down: that ends a split brain.
+- Nodes follow a confirmed master that they hear. Of two, the better one in that order takes a new epoch and
+  the other steps down: that ends a split brain.
 - If a holder has a strictly higher masterPriority than the master, all vote for it, the master included: a
   planned hand-over. Holders with an equal or lower one never disturb the master.
 - A node follows a master that only a fellow hears through that fellow, so that every node of a partly
@@ -125,13 +125,14 @@ def decide(
 
 
 def _with_masters(own: Stand, stands: dict[str, Stand], claims: list[Stand]) -> Decision:
-    # Of several masters, one leads on: masterPriority, then system id. All have the set, so quality does not
-    # count (5.4.3, rules 1 and 3).
-    ranked = tuple(sorted(claims, key=lambda stand: (stand.priority, stand.node), reverse=True))
+    # Of several masters, one leads on: who holds the set, masterPriority, quality while nobody has injected,
+    # system id (5.4.3, rules 1 to 3).
+    use_quality = not any(stand.holder for stand in claims)
+    ranked = tuple(sorted(claims, key=lambda stand: rank(stand, use_quality=use_quality), reverse=True))
     best = ranked[0]
     assert best.following is not None
     epoch = best.following
-    rule = _found(best, own) if len(ranked) == 1 else _difference(ranked, use_quality=False)
+    rule = _found(best, own) if len(ranked) == 1 else _difference(ranked, use_quality=use_quality)
     if best.node == own.node:  # this node ends the split brain in an epoch above those of its rivals
         rivals = [stand.following.counter for stand in ranked[1:] if stand.following]
         if rivals and max(rivals) >= epoch.counter:

@@ -18,6 +18,7 @@ from engine.runtime import codec
 from engine.runtime.agreement import Agreement
 from engine.runtime.capture import CapturePath
 from engine.runtime.housekeeping import Housekeeping
+from engine.runtime.identity import SharedIdentity
 from engine.runtime.jobs import Degraded, Recovered, SetStored, StoredGroups
 from engine.runtime.pending import PendingWriters
 from engine.runtime.ports import NoFilters
@@ -89,6 +90,7 @@ class Runtime:
         self._attached: dict[str, set[str]] = {}
         self._injecting: dict[str, int] = {}
         self._away = set(settings.away)
+        self._identity = SharedIdentity(tracer)
         self.serving = Serving(shared)
         self.pending = PendingWriters(shared)
         self.housekeeping = Housekeeping(shared, self.pending)
@@ -108,8 +110,6 @@ class Runtime:
 
     def message(self, topic: str, sender: str, payload: bytes) -> bool:
         """Take a protocol message; False if no turn is needed."""
-        if sender == self.settings.node:
-            return False
         try:
             envelope = self._codec.decode(payload)
         except codec.UnsupportedMessage as error:
@@ -125,7 +125,9 @@ class Runtime:
         except codec.PeerFault as error:
             self.shared.malformed(topic, sender, str(error))
         else:
-            if not envelope.to or self.settings.node in envelope.to:
+            if sender == self.settings.node:
+                self._identity.heard(envelope.message)
+            elif not envelope.to or self.settings.node in envelope.to:
                 self._telling.receives(envelope.message, sender)
                 follows = self.core.receive(envelope.message, sender, self._clock.monotonic())
                 return self.agreement.heard(envelope.message, sender) or follows
@@ -146,6 +148,8 @@ class Runtime:
         attached.discard(participant)
         if not attached:
             self._attached.pop(node, None)
+            if node == self.settings.node:
+                self._identity.ended()
             self.core.fellow_detached(node, self._clock.monotonic())
 
     def group_seen(self, description: GroupDescription) -> bool:

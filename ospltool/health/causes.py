@@ -63,6 +63,7 @@ _RULES: Final = (
     _rule("node", "copies disk-copies conflict mesh align master set definition complete reader late"),
     _rule("DUL-INCOMPATIBLE", "master conflict set complete mesh copies disk-copies align definition"),
     _rule("protocol", "master conflict set complete mesh copies disk-copies align definition"),
+    _rule("identity", "node master conflict set complete mesh copies disk-copies align definition"),
     _rule("DUL-MASTER-IMPOSSIBLE", "complete copies disk-copies master"),
     _rule("store", "disk-copies pressure"),
     _rule("stuck", "complete align pressure late"),

@@ -30,6 +30,7 @@ class RemarkSubject(enum.StrEnum):
     LATE = "heartbeats of a fellow are late"
     FILTER = "a content filter does not fit"
     IGNORED = "a setting has no effect"
+    IDENTITY = "another node has its id"
 
 
 _OPENING: Final = {
@@ -42,13 +43,19 @@ _OPENING: Final = {
     "filter.ignored": RemarkSubject.IGNORED,
     "lifecycle.setting-ignored": RemarkSubject.IGNORED,
     "lifecycle.setting-unknown": RemarkSubject.IGNORED,
+    "identity.shared": RemarkSubject.IDENTITY,
 }
-_CLOSING: Final = {"capture.relieved": RemarkSubject.PRESSURE, "watch.progress-back": RemarkSubject.STUCK}
+_CLOSING: Final = {
+    "capture.relieved": RemarkSubject.PRESSURE,
+    "watch.progress-back": RemarkSubject.STUCK,
+    "identity.unique": RemarkSubject.IDENTITY,
+}
 _SUBJECTS: Final = {
     RemarkSubject.STUCK: "activity",
     RemarkSubject.FILTER: "group",
     RemarkSubject.UNSUPPORTED: "sender",
     RemarkSubject.LATE: "fellow",
+    RemarkSubject.IDENTITY: "fellow",
 }
 """The field of the event that tells remarks of one topic apart."""
 
@@ -95,7 +102,9 @@ class Remarks:
         fields = found[1] if found else {}
         subject = event.text if topic is RemarkSubject.IGNORED else fields.get(_SUBJECTS.get(topic, ""), "")
         if event.event in _CLOSING:
-            self._remarks.pop((event.node, topic, subject), None)
+            over = (event.node, topic, subject)
+            for key in [one for one in self._remarks if one == over or (one[:2] == over[:2] and not subject)]:
+                del self._remarks[key]
             return
         if topic is RemarkSubject.STALLED and _seconds_ns(fields.get("elapsed_ns", "")) < LEAST_STALL_NS:
             return

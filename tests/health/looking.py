@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from engine.runtime.monitor import NodeSnapshot
 from ospltool.health.expectation import NOTHING, Expectation
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
 from ospltool.health.scene import Word
 from ospltool.live.model import SystemModel
+from tests import fake
 
 LONG_NS = 20_000_000_000
 """Longer than anything must last before it is an incident."""
@@ -30,3 +33,8 @@ def looked(
 def incidents(model: SystemModel, now_ns: int, expected: Expectation = NOTHING) -> list[Incident]:
     """What is wrong with a model that was like this for long."""
     return looked(model, now_ns, expected).open
+
+
+def node(number: int = 1, **changes: Any) -> NodeSnapshot:
+    """A node with one name-space, whose master is node 1."""
+    return fake.snapshot(number, fake.name_space("Orders", 1), **changes)

@@ -24,14 +24,10 @@ from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
-from tests.health.looking import incidents, looked
+from tests.health.looking import incidents, looked, node
 
 S = SECOND_NS
 GROUP = GroupView("Orders", "Orders", "Trade", "T", "Persistent", 1, 1, 1, "d", START_NS, 1, 0)
-
-
-def node(number: int = 1, **changes: Any) -> NodeSnapshot:
-    return fake.snapshot(number, fake.name_space("Orders", 1), **changes)
 
 
 def space(number: int, **changes: Any) -> NodeSnapshot:
@@ -187,98 +183,6 @@ CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
 def test_one_node_tells_what_is_wrong(name: str) -> None:
     snapshot, code, who, what = CASES[name]
     check_signs([snapshot], [(code, who, what)])
-
-
-EVENTS: dict[str, tuple[str, str, str, str]] = {
-    "a filter that does not fit": (
-        "filter.refused",
-        "Nothing of group Orders.Trade is kept, because its content filter does not fit: no field x",
-        "DUL-FILTER-REFUSED",
-        "",
-    ),
-    "a setting without effect": (
-        "lifecycle.setting-ignored",
-        "n1.xml:3: GIDKey has no effect on this node: it has no GIDs",
-        "DUL-CONFIG-IGNORED",
-        "",
-    ),
-    "another protocol": (
-        "message.unsupported",
-        f"Message on d_status from {node_id(9)} has version 9, known are 1; ignored.",
-        "DUL-PROTOCOL",
-        "",
-    ),
-    "back-pressure": (
-        "capture.back-pressure",
-        "Queue of 5000 captured samples is full, writers are held back.",
-        "DUL-BACK-PRESSURE",
-        "capture.relieved:Queue of captured samples has room again after 3.5 seconds.",
-    ),
-    "a thread that is stuck": (
-        "watch.progress-lost",
-        'Progress changed: "store"(77):d:5->5',
-        "DUL-NODE-STUCK",
-        'watch.progress-back:Progress changed: "store"(77):a:5->6',
-    ),
-    "a stall": (
-        "watch.stalled",
-        "This node stood still for 4.0 seconds; the silence of its fellows in that time does not count.",
-        "DUL-NODE-STALLED",
-        "",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", EVENTS)
-def test_what_a_node_told_holds_until_it_tells_otherwise_or_is_restarted(name: str) -> None:
-    event, text, code, closing = EVENTS[name]
-    model = SystemModel()
-    told = fake.event(1, 1, START_NS, text, event=event, level="WARNING")
-    model.apply(Update((ReceivedSnapshot(node(), START_NS),), (told,)), START_NS)
-    found = incidents(model, START_NS + S)
-    assert [(one.code.id, one.who, one.what) for one in found] == [(code, "n1", f"n1 says: {text}")]
-    if closing:
-        event, _, text = closing.partition(":")
-        told = fake.event(2, 1, START_NS + S, text, event=event)
-        model.apply(Update(events=(told,)), START_NS + S)
-    else:
-        again = node(time_ns=START_NS + S, started_ns=START_NS + S, pid=1)
-        ends = fake.event(2, 1, START_NS + S, "bye", state="TERMINATED")
-        model.apply(Update(events=(ends,)), START_NS + S)
-        model.apply(Update((ReceivedSnapshot(again, START_NS + S),)), START_NS + S)
-    assert incidents(model, START_NS + 2 * S) == []
-
-
-def test_what_an_earlier_run_told_does_not_hold_although_the_node_remembers_it() -> None:
-    model = SystemModel()
-    event, text, _, _ = EVENTS["a thread that is stuck"]
-    past = fake.event(1, 1, START_NS - 601 * S, text, event=event, level="WARNING")
-    model.apply(Update((ReceivedSnapshot(node(), START_NS),), (past,)), START_NS)
-    assert incidents(model, START_NS + S) == []
-
-
-def test_a_late_heartbeat_is_about_the_fellow_and_part_of_its_loss() -> None:
-    model = SystemModel()
-    text = "Heartbeat of fellow n2 came after 1.8 seconds (its period is 0.5, it is lost after 2.0)."
-    told = fake.event(1, 1, START_NS, text, event="fellow.late", level="WARNING")
-    shown = (node(1, fellows=(fake.fellow(2),)), node(2, fellows=(fake.fellow(1),)))
-    model.apply(Update(tuple(ReceivedSnapshot(one, START_NS) for one in shown), (told,)), START_NS)
-    found = incidents(model, START_NS + S)
-    assert [(one.code.id, one.who) for one in found] == [("DUL-HEARTBEAT-LATE", "n2")]
-    model.apply(Update(notices=(FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2)),)), START_NS)
-    found = incidents(model, START_NS + S)
-    assert [(one.code.id, one.who) for one in found] == [("DUL-NODE-GONE", "n2")]
-    assert f"n1 says: {text}" in found[0].signs
-
-
-def test_a_short_stall_is_none_and_a_long_one_is_over_seconds_after_it() -> None:
-    text = "This node stood still for {} seconds; the silence of its fellows in that time does not count."
-    for seconds, after_s, count in ((2.5, 1, 0), (4.0, 4, 1), (4.0, 6, 0)):
-        model = SystemModel()
-        told = fake.event(1, 1, START_NS, text.format(seconds), event="watch.stalled", level="WARNING")
-        now_ns = START_NS + after_s * S
-        model.apply(Update((ReceivedSnapshot(node(time_ns=now_ns), now_ns),), (told,)), now_ns)
-        assert len(incidents(model, now_ns)) == count
 
 
 def test_255_beside_other_values_is_named_with_who_has_them() -> None:

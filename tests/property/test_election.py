@@ -251,3 +251,17 @@ def test_an_equal_or_lower_newcomer_does_not_disturb(
     if masters and own.priority <= max(nodes[master].priority for master in masters):
         assert world.masters() == masters
         assert world.reigns == reigns
+
+
+@given(stands(6), st.randoms(use_true_random=False))
+def test_masters_that_meet_before_they_hold_a_set_leave_it_to_the_best_one(
+    nodes: dict[str, Stand], choose: random.Random
+) -> None:
+    world = World(nodes, set())
+    world.rounds_until_quiet(choose, BOUND)
+    masters = [nodes[node] for node in nodes if world.nodes[node].is_master]
+    world.connect(mesh(nodes))
+    world.discover()
+    world.rounds_until_quiet(choose, BOUND)
+    best = max(masters, key=lambda stand: rank(stand, use_quality=True), default=None)
+    assert world.masters() == {best.node if best else ""}

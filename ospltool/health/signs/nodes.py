@@ -38,7 +38,7 @@ def _absent(scene: Scene) -> Iterator[Sign]:
     model = scene.model
     if not scene.expected.nodes or scene.now_ns - model.began_ns < ABSENT_NS:
         return
-    known = {node.snapshot.name for node in model.nodes.values()}
+    known = {name for node in model.nodes.values() for name in _names(scene, node)}
     words = {name: scene.words.get(name) for name in scene.expected.nodes if name not in known}
     absent = {
         name: word for name, word in words.items() if not (word and (word.in_order or word.is_starting))
@@ -51,6 +51,12 @@ def _absent(scene: Scene) -> Iterator[Sign]:
         watched = _in(scene.now_ns - model.began_ns)
         what = f"none of {len(absent)} expected nodes was heard{watched}: {joined(list(absent))}"
         yield Sign("DUL-DOMAIN-LOST", "domain", what, model.began_ns)
+
+
+def _names(scene: Scene, node: Node) -> list[str]:
+    """Return the names of the nodes that share an id: normally one, two after copying a store."""
+    told = scene.model.told.of(node.id, scene.now_ns)
+    return sorted({node.snapshot.name} | {one.subject for one in told if one.topic is RemarkSubject.IDENTITY})
 
 
 def _in(watched_ns: int) -> str:
@@ -122,6 +128,8 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
         yield _late(scene, node, remark)
     for remark in told.pop(RemarkSubject.UNSUPPORTED, ()):
         yield _unsupported(scene, node, remark)
+    for remark in told.pop(RemarkSubject.IDENTITY, ())[:1]:
+        yield _shared_identity(scene, node, remark)
     for topic, remarks in told.items():
         more = f" (and {len(remarks) - 1:,} more)" if len(remarks) > 1 else ""
         word = scene.words.get(name)
@@ -150,6 +158,15 @@ def _unsupported(scene: Scene, node: Node, remark: Remark) -> Sign:
     nodes = [one for one in (node.id, remark.subject) if one in scene.model.nodes]
     names = sorted(scene.model.name_of(one) for one in nodes)
     return Sign("DUL-PROTOCOL", " and ".join(names), what, remark.time_ns, tuple(nodes))
+
+
+def _shared_identity(scene: Scene, node: Node, remark: Remark) -> Sign:
+    who = " and ".join(_names(scene, node))
+    what = f"{who} have one id, {node.id[:8]}"
+    if who == node.snapshot.name:
+        what = f"two nodes of the name {who} have one id, {node.id[:8]}"
+    why = "one of them was started on a copy of the other's store"
+    return Sign("DUL-IDENTITY-SHARED", who, what, remark.time_ns, (node.id,), why=why)
 
 
 def _is_gone(scene: Scene, node_id: str) -> bool:

@@ -1,0 +1,50 @@
+"""Two nodes on copies of one store, as after cloning a machine: each says so, and health does."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.integration.clinic import Clinic, watched
+from tests.integration.configurations import Settings
+from tests.integration.lab import Lab
+
+pytestmark = pytest.mark.dds
+
+NAMES = ("n1", "n2")
+SAMPLES = 20
+
+
+def test_nodes_on_copies_of_one_store_are_told_apart_from_a_restart(lab: Lab) -> None:
+    for name, priority in (("n1", 200), ("n2", 100)):
+        lab.configure(name, Settings().with_priority(priority))
+    lab.start("n1")
+    lab.write({"count": SAMPLES, "time": 1_000})
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == SAMPLES)
+    lab.stop("n1")
+    shutil.copytree(lab.home("n1") / "store", lab.home("n2") / "store")
+
+    for end in (lab.stop, lab.kill, lab.stop):  # not its own copy, however fast it comes back
+        lab.start("n1")
+        lab.seen.wait_for("it is complete", lambda: lab.seen.are_complete("n1"))
+        end("n1")
+    lab.start("n1")
+    lab.seen.wait_for("it is complete", lambda: lab.seen.are_complete("n1"))
+    assert not lab.trace("n1", "identity.shared")
+
+    with watched(Clinic(lab, ("n1",), copies=1)) as clinic:
+        lab.start("n2")
+        clinic.check("DUL-IDENTITY-SHARED", "n1 and n2")
+        lab.seen.wait_for("both tell", lambda: all(lab.trace(name, "identity.shared") for name in NAMES))
+        for name, other in (("n1", "n2"), ("n2", "n1")):
+            assert f"Node {other} on 127.0.0.1 has the id of this node" in lab.errors(name)
+        lab.stop("n2")
+        lab.seen.wait_for("it ended", lambda: bool(lab.trace("n1", "identity.unique")))
+        clinic.check_well()
+
+    shutil.rmtree(lab.home("n2") / "store")  # as the page of the code says
+    lab.start("n2")
+    lab.seen.wait_for("both are complete", lambda: lab.seen.are_complete(*NAMES))
+    lab.seen.wait_for("both have it", lambda: all(lab.seen.stored(name) == SAMPLES for name in NAMES))
+    assert len(lab.trace("n1", "identity.shared")) == 1
