@@ -95,6 +95,7 @@ class Journal:
         self._sync = sync
         self.size = self._live_bytes = 0
         self._sizes: dict[bytes, int] = {}
+        self._unmarked: list[bytes] = []
         self._lock_path = path.with_name(path.name + ".lock")
         self._lock_file = self._locked()
         self._file = -1
@@ -110,6 +111,7 @@ class Journal:
         Raises:
             JournalError: the file cannot be written; the sample is not in the journal.
         """
+        self._mark()
         frame = _frame(_SAMPLE, pack_samples([sample]))
         self._write(frame, sync=self._sync)
         self._add(sample.digest, len(frame))
@@ -117,14 +119,25 @@ class Journal:
     def stored(self, digests: Iterable[bytes]) -> None:
         """Mark samples as stored.
 
-        A failed write does no harm: the samples are handed over again after a restart.
+        What a full disk refuses is written with the next sample, the next marks or at the end. A journal of
+        which nothing counts any more is emptied instead, which needs no room.
         """
-        gone = list(digests)
-        for digest in gone:
+        for digest in digests:
             self._live_bytes -= self._sizes.pop(digest, 0)
-        if gone:
-            with contextlib.suppress(JournalError):
-                self._write(_frame(_STORED, b"".join(gone)), sync=False)
+            self._unmarked.append(digest)
+        self._mark()
+
+    def _mark(self) -> None:
+        if not self._unmarked:
+            return
+        with contextlib.suppress(JournalError):
+            try:
+                self._write(_frame(_STORED, b"".join(self._unmarked)), sync=False)
+            except JournalError:
+                if self._sizes:
+                    return
+                self._empty()
+            self._unmarked.clear()
 
     def is_intact(self) -> bool:
         """Return whether the next run will find what was written; True once it is closed.
@@ -180,13 +193,10 @@ class Journal:
         is_intact = self.is_intact()
         new = self.path.with_name(self.path.name + ".new")
         frames = [(one.digest, _frame(_SAMPLE, pack_samples([one]))) for one in samples]
-        head = _frame(_HEAD, json.dumps(self._owner).encode()) + _frame(
-            _IDENTITY, bytes.fromhex(self.identity)
-        )
         try:
             file = os.open(new, _APPENDING | os.O_CREAT | os.O_TRUNC, 0o600)
             try:
-                size = sum(_write_all(file, part) for part in (head, *(frame for _, frame in frames)))
+                size = sum(_write_all(file, part) for part in (self._head(), *(frame for _, frame in frames)))
                 os.fsync(file)
                 new.replace(self.path)
             except BaseException:
@@ -196,21 +206,27 @@ class Journal:
             _sync_directory(self.path.parent)
         except OSError as error:
             if self._file >= 0 and is_intact and not frames:
-                self._empty(head)
+                self._empty()
                 return
             raise JournalError(f"journal {self.path} cannot be written: {error.strerror}") from error
         if self._file >= 0:
             os.close(self._file)
         self._file, self.size = file, size
         self._sizes, self._live_bytes = {}, 0
+        self._unmarked.clear()
         for digest, frame in frames:
             self._add(digest, len(frame))
 
-    def _empty(self, head: bytes) -> None:
+    def _head(self) -> bytes:
+        owner = json.dumps(self._owner).encode()
+        return _frame(_HEAD, owner) + _frame(_IDENTITY, bytes.fromhex(self.identity))
+
+    def _empty(self) -> None:
         """Empty the file, of which nothing counts any more; that works on a full disk, too."""
         os.ftruncate(self._file, 0)
         self.size, self._sizes, self._live_bytes = 0, {}, 0
-        self._write(head, sync=True)
+        self._unmarked.clear()
+        self._write(self._head(), sync=True)
 
     @property
     def has_room_inside(self) -> bool:
@@ -218,7 +234,11 @@ class Journal:
         return self.size > 2 * self._live_bytes
 
     def close(self) -> None:
-        """Close the file and release its lock. Idempotent."""
+        """Wait until the marks are on disk, close the file and release its lock. Idempotent."""
+        if self._file >= 0:
+            self._mark()
+            with contextlib.suppress(OSError):
+                os.fdatasync(self._file)
         for file in (self._file, self._lock_file):
             if file >= 0:
                 os.close(file)

@@ -196,12 +196,12 @@ def test_a_journal_on_a_full_disk_opens_and_takes_samples_again_when_it_can(
         made = Journal(path, OWNER, sync=True)
         kept = list(taken(made))
         gone = kept[:stored]
-        made.stored([one.digest for one in gone])
-        identity = made.identity
-        made.close()
         with contextlib.suppress(OSError):
             (disk / "ballast").write_bytes(bytes(256 << 10))
         assert shutil.disk_usage(disk).free == 0
+        made.stored([one.digest for one in gone])
+        identity = made.identity
+        made.close()
         again = Journal(path, OWNER, sync=True)  # the marks of what is stored did not all fit either
         assert (again.identity == identity) == bool(again.samples), "who has nothing left begins anew"
         assert again.samples[-len(kept[len(gone) :]) or len(again.samples) :] == kept[len(gone) :]
@@ -216,6 +216,34 @@ def test_a_journal_on_a_full_disk_opens_and_takes_samples_again_when_it_can(
         last = Journal(path, OWNER, sync=True)
         assert last.samples == [sample(number, 1_000) for number in range(2_000, 2_050)]
         last.close()
+
+
+@pytest.mark.parametrize("later", ["append", "close", "full"])
+def test_a_mark_that_a_full_disk_refuses_is_written_as_soon_as_it_can(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, later: str
+) -> None:
+    """Without it, the next run would hand over what may have been disposed and forgotten meanwhile."""
+    with small_disk(tmp_path, "256k") as disk:
+        ballast = disk / "ballast"
+        ballast.write_bytes(bytes(64 << 10))
+        made = Journal(disk / "journal", OWNER, sync=True)
+        kept = list(taken(made))
+        size = made.size
+        left = [] if later == "full" else kept[-1:]
+        made.stored([one.digest for one in kept[: len(kept) - len(left)]])
+        assert later == "full" or made.size == size, "the mark did not fit"
+        if later != "full":
+            ballast.unlink()
+        if later == "append":
+            left.append(sample(5_000, 1_000))
+            made.append(left[-1])
+        else:
+            made.close()
+        as_it_is = shutil.copy(disk / "journal", tmp_path_factory.mktemp("elsewhere"))
+        made.close()
+        again = Journal(Path(as_it_is), OWNER, sync=True)
+        assert again.samples == left
+        again.close()
 
 
 names = st.builds(
