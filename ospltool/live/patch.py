@@ -6,6 +6,7 @@ object, which has the patches of those members of an object or array that change
 
 from __future__ import annotations
 
+import marshal
 from typing import Any
 
 
@@ -14,23 +15,28 @@ class PatchFault(ValueError):
 
 
 def difference(old: Any, new: Any) -> Any:
-    """Return the patch that turns `old` into `new`; None if they are equal."""
-    if type(old) is type(new):
-        if old == new:
-            return None
-        if isinstance(old, dict):
-            changed = {
-                key: [value] if key not in old else difference(old[key], value)
-                for key, value in new.items()
-                if key not in old or old[key] != value
-            }
-            return changed | {key: [] for key in old if key not in new}
-        if isinstance(old, list) and len(old) == len(new):
-            pairs = enumerate(zip(old, new, strict=True))
-            return {
-                str(index): difference(a, b) for index, (a, b) in pairs if a != b or type(a) is not type(b)
-            }
-    return [new]
+    """Return the patch that turns `old` into `new`; None if they are the same JSON value.
+
+    False and 0, or 1 and 1.0, are not the same, although Python calls them equal.
+    """
+    if type(old) is not type(new):
+        return [new]
+    if old == new and _bytes(old) == _bytes(new):  # most values are the same, and this is quick
+        return None
+    if isinstance(old, dict):
+        found = {key: difference(old[key], value) if key in old else [value] for key, value in new.items()}
+        found |= {key: [] for key in old if key not in new}
+    elif isinstance(old, list) and len(old) == len(new):
+        pairs = zip(old, new, strict=True)
+        found = {str(index): difference(a, b) for index, (a, b) in enumerate(pairs)}
+    else:
+        return None if old == new else [new]
+    return {key: part for key, part in found.items() if part is not None} or None
+
+
+def _bytes(value: Any) -> bytes:
+    """Return bytes that differ if the JSON values differ, and may differ although they do not."""
+    return marshal.dumps(value, 2)
 
 
 def patched(old: Any, patch: Any) -> Any:

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.core import plain
@@ -59,6 +59,8 @@ def exact(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
+@example([False, False], [False, 0])
+@example({"a": 1}, {"a": 1.0})
 @given(json_values, json_values)
 def test_a_patch_makes_the_new_value_of_the_old(old: Any, new: Any) -> None:
     assert exact(patched(old, difference(old, new))) == exact(new)
