@@ -46,6 +46,11 @@ class Mailbox:
             with contextlib.suppress(queue.Empty):
                 self._first = self._tasks.get(timeout=timeout_s)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no task waits."""
+        return self._first is None and self._tasks.empty()
+
     def carry_out(self) -> None:
         """Carry out the tasks that wait now. If a task raises, the error passes on and later tasks stay."""
         count = self._tasks.qsize()

@@ -79,17 +79,17 @@ class Shell:
         """The signal that wakes the pump."""
         return self.pump.signal
 
-    def listen(self, name: str, take: Take, handler: Handler = ignore, every_s: float = 0.0) -> None:
+    def listen(self, name: str, take: Take, handler: Handler = ignore, *, has_bell: bool = False) -> None:
         """Add a source whose batches the process's own thread handles.
 
         Args:
             name: the source's name for the deadlock watch.
             take: takes a batch, on the pump's thread.
             handler: handles it, on the process's thread.
-            every_s: the least time from one batch to the next.
+            has_bell: see `Pump.add`.
         """
         self._handlers[name] = handler
-        self.pump.add(name, take, every_s)
+        self.pump.add(name, take, has_bell=has_bell)
 
     def rely_on(self, *parts: ThreadedPart) -> None:
         """Make the process end if one of these parts fails."""

@@ -22,14 +22,12 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
     from engine.dds.participant import NodeParticipant
     from engine.dds.qos import EndpointQos
-    from engine.dds.waiting import Signal
+    from engine.dds.waiting import Waker
 
 TAP_BYTES: Final = 16 << 20
 """Queue size of a tap; a full queue holds its writers back."""
 STAND_IN: Final = "\x7f"
 """Replaces the wildcards of a partition expression, for a name that matches it and that nobody uses."""
-GATHER_S: Final = 0.02
-"""Time that a sample may wait in a tap for others: draining all taps costs more than one sample."""
 MOVING_S: Final = 0.1
 """Period for calls of `turn` while a tap moves."""
 
@@ -46,10 +44,10 @@ class TapRegistry:
 
     Args:
         participant: where they live.
-        signal: set when one of them has records.
+        signal: a signal, or a bell of one, that is set when one of them has records.
     """
 
-    def __init__(self, participant: NodeParticipant, signal: Signal) -> None:
+    def __init__(self, participant: NodeParticipant, signal: Waker) -> None:
         self._participant = participant
         self._signal = signal
         self._taps: dict[_Key, Tap] = {}
@@ -114,7 +112,12 @@ class TapRegistry:
     @property
     def patience_s(self) -> float:
         """Seconds until `turn` should be called again."""
-        return MOVING_S if any(tap.is_moving for tap in self) else float("inf")
+        return MOVING_S if self.is_moving else float("inf")
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a tap moves."""
+        return any(tap.is_moving for tap in self)
 
     def has_news(self) -> bool:
         """Tell whether a tap has records."""

@@ -222,6 +222,7 @@ waitset_detach = _function("dds_waitset_detach", _code, _entity, _entity)
 waitset_wait = _function("dds_waitset_wait", _code, _entity, _pointer, ctypes.c_size_t, _duration)
 set_guard = _function("dds_set_guardcondition", _code, _entity, _flag)
 take_status = _function("dds_take_status", _code, _entity, _pointer, ctypes.c_uint32)
+read_guard = _function("dds_read_guardcondition", _code, _entity, _pointer)
 take_guard = _function("dds_take_guardcondition", _code, _entity, _pointer)
 set_status_mask = _function("dds_set_status_mask", _code, _entity, ctypes.c_uint32)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dds import abi
-from engine.dds.waiting import Signal
+from engine.dds.waiting import Waker
 from engine.dds.writer_names import AUTODISPOSE, WRITER_GONE, WriterNames
 
 _GUID_BYTES: Final = 16
@@ -42,7 +42,7 @@ class CallbackQueue:
     number of bytes.
     """
 
-    def __init__(self, signal: Signal, limit: int, capacity_bytes: int) -> None:
+    def __init__(self, signal: Waker, limit: int, capacity_bytes: int) -> None:
         self.rejected = 0
         self.unreported = 0
         self._limit = limit

@@ -22,7 +22,7 @@ from engine.dds.errors import check
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import BOTH_REPRESENTATIONS, EndpointQos, endpoint_qos
 from engine.dds.topics import Topic
-from engine.dds.waiting import Signal
+from engine.dds.waiting import Signal, Waker
 
 ANY_PARTITION: Final = ("*",)
 
@@ -66,7 +66,7 @@ class CaptureReader:
         durability: DurabilityKind = DurabilityKind.VOLATILE,
         reliable: bool = True,
         qos: EndpointQos | None = None,
-        signal: Signal | None = None,
+        signal: Waker | None = None,
         in_python: bool = False,
         hears: bool = True,
     ) -> None:
@@ -82,7 +82,7 @@ class CaptureReader:
             representations=BOTH_REPRESENTATIONS,
         )
         self._owns_signal = signal is None
-        self._signal = signal or Signal(participant)
+        self._signal: Waker = signal or Signal(participant)
         self._lock = threading.Lock()
         self._closed = self._has_ended = False
         make = CallbackQueue if in_python or native.absence() else ring.Ring

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -23,12 +21,11 @@ Sink = Callable[[str, Sequence[Any]], object]
 
 @dataclasses.dataclass(slots=True)
 class _Source:
-    """A source of batches: at most one every `every_s`, and the next not before `due_s` if that is set."""
+    """A source of batches; with a bell, all of it comes after the bell."""
 
     take: Take
     work: Work
-    every_s: float
-    due_s: float = -math.inf
+    has_bell: bool
 
 
 class Pump:
@@ -61,17 +58,18 @@ class Pump:
         """The error that ended the thread, or None."""
         return self._failure
 
-    def add(self, name: str, take: Take, every_s: float = 0.0) -> None:
+    def add(self, name: str, take: Take, *, has_bell: bool = False) -> None:
         """Add a source whose entities use `pump.signal`; sources are served in the order of adding.
 
         Args:
             name: the source's name for the sink and the deadlock watch.
             take: takes a batch from the source.
-            every_s: the least time from one batch to the next; samples that arrive meanwhile wait.
+            has_bell: a bell of `pump.signal` announces every batch; only such sources are looked at while
+                nothing but bells rings.
         """
         work = self._activities.work(f"AdminEventDispatcher ({name})")
         with self._lock:
-            self._sources[name] = _Source(take, work, every_s)
+            self._sources[name] = _Source(take, work, has_bell)
         self.signal.set()
 
     def remove(self, name: str) -> None:
@@ -89,20 +87,16 @@ class Pump:
         try:
             while not self._stopping:
                 # The wait is limited so that a signal that a bug lost costs only a second.
-                self.signal.wait(self._patience_s())
-                self._round()
+                self.signal.wait(_LONGEST_WAIT_S)
+                self._round(only_bells=self.signal.is_only_bell)
         except Exception as error:
             _log.exception("the DDS pump stopped")
             self._failure = error
 
-    def _round(self) -> None:
+    def _round(self, *, only_bells: bool) -> None:
         with self._lock:
-            sources = list(self._sources.items())
-        now_s = time.monotonic()
+            sources = [each for each in self._sources.items() if each[1].has_bell or not only_bells]
         for name, source in sources:
-            if now_s < source.due_s:
-                continue
-            source.due_s = -math.inf
             with source.work:
                 with self._lock:
                     if name not in self._sources or self._stopping:
@@ -110,14 +104,6 @@ class Pump:
                     batch = source.take()
                 if batch:
                     self._sink(name, batch)
-                    if source.every_s:
-                        source.due_s = time.monotonic() + source.every_s
-
-    def _patience_s(self) -> float:
-        """Return how long to wait for the signal: at most until the first waiting source is due."""
-        with self._lock:
-            dues = [source.due_s for source in self._sources.values() if source.due_s > -math.inf]
-        return max(0.0, min([_LONGEST_WAIT_S, *(due_s - time.monotonic() for due_s in dues)]))
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """End the thread and close the signal. Close the sources afterwards.

@@ -18,7 +18,7 @@ from engine import native
 from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi
-from engine.dds.waiting import Signal
+from engine.dds.waiting import Waker
 from engine.dds.writer_names import WRITER_GONE, WriterNames
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Ring:
         NoLibrary: ring.c is not compiled; `engine.native` tells why.
     """
 
-    def __init__(self, signal: Signal, limit: int, capacity_bytes: int) -> None:
+    def __init__(self, signal: Waker, limit: int, capacity_bytes: int) -> None:
         capacity = max(MIN_BYTES, 1 << (capacity_bytes - 1).bit_length())
         library = _library()
         self._buffer = mmap.mmap(-1, capacity)

@@ -6,13 +6,33 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable
-from typing import Self
+from typing import Final, Protocol, Self
 
 from engine.dds import abi
 from engine.dds.errors import check
 from engine.dds.participant import NodeParticipant
 
 _FOREVER_SLICE_S = 3600.0
+_BELL: Final = 1
+"""Tells a bell from all else in the wait set."""
+_TOLD: Final = 64
+"""Limit for the things of which a wait tells which one ended it."""
+
+
+class Waker(Protocol):
+    """What a queue rings when it is no longer empty, and how its reader waits for that."""
+
+    guard: int
+
+    def set(self) -> None:
+        """Wake the waiting thread."""
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait; return False if not in time."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
 
 
 class Signal:
@@ -29,6 +49,9 @@ class Signal:
         check(abi.waitset_attach(self._waitset, self.guard, 0), "attach a guard condition")
         self._closed = False
         self._lock = threading.Lock()
+        self._ended_by = (ctypes.c_ssize_t * _TOLD)()
+        self.is_only_bell = False
+        """Whether nothing but a bell ended the last wait."""
         participant.adopt(self._waitset, self)
 
     def attach(self, entity: int, statuses: int = abi.DATA_AVAILABLE) -> None:
@@ -54,8 +77,9 @@ class Signal:
         Without `timeout_s` it waits for an hour.
         """
         timeout_s = _FOREVER_SLICE_S if timeout_s is None else max(0.0, timeout_s)
-        woken = abi.waitset_wait(self._waitset, None, 0, round(timeout_s * 1e9))
-        if woken > 0:
+        woken = abi.waitset_wait(self._waitset, self._ended_by, _TOLD, round(timeout_s * 1e9))
+        self.is_only_bell = 0 < woken <= _TOLD and all(what == _BELL for what in self._ended_by[:woken])
+        if woken > 0 and not self.is_only_bell:
             was = ctypes.c_bool()
             abi.take_guard(self.guard, ctypes.byref(was))
         return bool(woken > 0)
@@ -69,6 +93,10 @@ class Signal:
                 return False
             self.wait(left)
         return True
+
+    def bell(self) -> Bell:
+        """Make a bell that ends a wait, too."""
+        return Bell(self, self._participant, self._waitset)
 
     def close(self) -> None:
         """Close the signal; a waiting thread returns. Idempotent."""
@@ -86,3 +114,65 @@ class Signal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Bell:
+    """A flag of a signal that rings once and then is silent until it is armed again.
+
+    Who has heard it looks by the clock for as long as there is something new; that costs less than being
+    woken for each sample. While it is silent the flag is kept, but wakes nobody. One thread calls `take`, one
+    thread `arm`, any thread `set`.
+    """
+
+    def __init__(self, signal: Signal, participant: NodeParticipant, waitset: int) -> None:
+        self._signal = signal
+        self._waitset = waitset
+        self._lock = threading.Lock()
+        self._is_armed = True
+        self.guard: int = check(abi.create_guard(participant.entity), "create a guard condition")
+        check(abi.waitset_attach(waitset, self.guard, _BELL), "attach a guard condition")
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether it wakes the waiting thread."""
+        return self._is_armed
+
+    def set(self) -> None:
+        """Ring."""
+        abi.set_guard(self.guard, True)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the signal; see `Signal.wait`."""
+        return self._signal.wait(timeout_s)
+
+    def take(self) -> bool:
+        """Tell whether it rang; then it is silent."""
+        with self._lock:
+            if not self._is_armed or not self._is_set(abi.read_guard):
+                return False
+            self._is_armed = False
+            abi.waitset_detach(self._waitset, self.guard)
+            return True
+
+    def arm(self, has_news: Callable[[], bool]) -> bool:
+        """Let it ring again; return False if it would ring at once, so that it stays silent.
+
+        Args:
+            has_news: tells whether there is something that nobody has looked at.
+        """
+        if self._is_armed:
+            return True
+        if self._is_set(abi.take_guard) or has_news():
+            return False
+        with self._lock:
+            self._is_armed = True
+            abi.waitset_attach(self._waitset, self.guard, _BELL)  # fails at the end of the signal only
+        return True
+
+    def _is_set(self, look: Callable[..., int]) -> bool:
+        was = ctypes.c_bool()
+        look(self.guard, ctypes.byref(was))
+        return was.value
+
+    def close(self) -> None:
+        """Do nothing; it ends with its participant."""

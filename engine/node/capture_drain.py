@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from engine.capture.neighbourhood import Neighbourhood
     from engine.capture.tap_registry import TapRegistry
     from engine.client_service.service import ClientService
+    from engine.dds.waiting import Bell
     from engine.node.keeping import Keeping
     from engine.runtime.ports import Clock
     from engine.runtime.runtime import Runtime
@@ -24,6 +25,8 @@ DRAIN_PAUSE_S: Final = 0.05
 ROOMY: Final = 0.25
 """A tap that was fuller than this makes the pause shorter, so that writers are not held back."""
 TICK_S: Final = 0.005
+GATHER_S: Final = 0.02
+"""Time that a sample may wait in a tap for others: draining all taps costs more than one sample."""
 
 
 class CaptureDrain:
@@ -37,6 +40,7 @@ class CaptureDrain:
         clients: the service for clients, which looks at the same samples; None without one.
         keeping: hears which instances writers unregister.
         clock: the node's.
+        bell: rings when a tap has something.
         max_waiting: samples that may wait for the disk (Persistent/QueueSize); 0 for `MAX_BACKLOG`.
     """
 
@@ -51,7 +55,10 @@ class CaptureDrain:
         clock: Clock,
         *,
         max_waiting: int = 0,
+        bell: Bell,
     ) -> None:
+        self._bell = bell
+        self._look_s = 0.0
         self._max_waiting = max_waiting or MAX_BACKLOG
         self._taps = taps
         self._neighbourhood = neighbourhood
@@ -69,9 +76,22 @@ class CaptureDrain:
         patience_s = self._taps.patience_s
         if self._store_queue.queued_changes >= self._max_waiting:
             patience_s = min(patience_s, TICK_S)  # taps wait for the disk; look again soon
-        if self._due_s > now:
+        if not self._bell.is_armed:
+            patience_s = min(patience_s, max(0.0, max(self._look_s, self._due_s) - now))
+        elif self._due_s > now:
             patience_s = min(patience_s, self._due_s - now)
         return patience_s
+
+    def found_nothing(self, now: float) -> bool:
+        """Look at the taps, if that is all that is due; return whether they have nothing.
+
+        While samples come, the taps are looked at every `GATHER_S`. Once they have nothing, their bell rings
+        for the next sample.
+        """
+        if self._bell.is_armed or now < max(self._look_s, self._due_s) or self._taps.is_moving:
+            return False
+        is_full = self._store_queue.queued_changes >= self._max_waiting
+        return not is_full and self._bell.arm(self._taps.has_news)
 
     def turn(self) -> None:
         """Drain the taps, unless it is too early for that."""
@@ -111,4 +131,7 @@ class CaptureDrain:
                 self._runtime.count_unrouted(dropped)
         self._runtime.shared.is_behind = is_behind or bool(self._orphans)
         pause_s = 0.0 if count < BUSY or self._runtime.serving.tails else DRAIN_PAUSE_S * ROOMY / fill
-        self._due_s = self._clock.monotonic() + pause_s
+        now = self._clock.monotonic()
+        self._due_s = now + pause_s
+        if count:
+            self._look_s = now + GATHER_S * ROOMY / fill

@@ -59,7 +59,8 @@ class Disk:
     Args:
         directory: the store directory, None for memory.
         node: the node's name, shown to another process that finds the store in use.
-        on_result: called on the store's thread when there are results, or opening has made progress.
+        on_result: called on the store's thread when there are results that somebody waits for, or opening has
+            made progress.
         activities: registers the thread's work for the deadlock watch.
         pace: times and intervals for writing.
 
@@ -85,6 +86,8 @@ class Disk:
         self._on_result = on_result
         self._wake = threading.Event()
         self._stopping = threading.Event()
+        self._is_gathering = False
+        self._told: tuple[int, int] | None = None
         self._work = activities.work("persistentDataListener")
         self.fault: Exception | None = None
         self.refusal = ""
@@ -115,8 +118,13 @@ class Disk:
         return self._found
 
     def wake(self) -> None:
-        """Wake the thread."""
-        self._wake.set()
+        """Wake the thread, if there is something new that it does not gather by itself."""
+        queue = self.store_queue
+        told = queue.handed_over, queue.urgent
+        if told != self._told:
+            self._told = told
+            if not (self._is_gathering and queue.may_gather):
+                self._wake.set()
 
     def close(self, timeout_s: float) -> None:
         """Write the queued changes, for at most `timeout_s`, and close; changes without room are given up."""
@@ -165,7 +173,8 @@ class Disk:
             refused = bool(self.store_queue.problem)
             self._gather()
             while self._one_job():
-                self._on_result()
+                if self.store_queue.is_awaited:
+                    self._on_result()
                 self._optimize(store)
                 self._rest()
                 self._measure_due_s = self._measure_due_s or time.monotonic() + MEASURE_S
@@ -187,12 +196,14 @@ class Disk:
     def _gather(self) -> None:
         """Wait for more changes: a transaction costs far more than a change."""
         until_s = time.monotonic() + GATHER_S
+        self._is_gathering = True  # before the first look, so that `wake` misses no urgent change
         while self.store_queue.may_gather and not self._stopping.is_set():
             left_s = until_s - time.monotonic()
             if left_s <= 0:
-                return
+                break
             self._wake.wait(left_s)
             self._wake.clear()
+        self._is_gathering = False
 
     def _optimize(self, store: Store) -> None:
         """Let the store free space once `optimize_interval` samples were written."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from engine import native
 from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.shell import Shell
-from engine.capture.tap_registry import GATHER_S
 from engine.capture.uri import interface_fault, is_automatic, uri_of
 from engine.capture.watch import Watchdog
 from engine.client_service.service import ClientService
@@ -282,6 +281,7 @@ class RunningNode:
             self._wire.keeping,
             self._clock,
             max_waiting=configuration.persistent.queue_size if configuration.persistent else 0,
+            bell=self._wire.tap_bell,
         )
         identity = showing.identity_of(configuration, self._disk.kind, found, self._started_ns)
         self._showing = showing.Showing(
@@ -321,7 +321,8 @@ class RunningNode:
         listen("attachment", self._channel.take_changes, self._incoming.discovered)
         listen("streams", self._streams.take, self._streams.arrived)
         # The node's turn drains the taps.
-        listen("taps", lambda: [True] if self._wire.taps.has_news() else [], every_s=GATHER_S)
+        bell = self._wire.tap_bell
+        listen("taps", lambda: [True] if bell.take() else [], has_bell=True)
         self._shell.rely_on(self._disk, self._wire, self._pulse)
         self._shell.pump.start()
 
@@ -385,7 +386,10 @@ class RunningNode:
         try:
             due = 0.0
             while self._shell.stop_reason is None:
-                self._shell.mailbox.wait(self._patience_s(min(due, self._showing.due_s)))
+                due = min(due, self._showing.due_s)
+                self._shell.mailbox.wait(self._patience_s(due))
+                if self._is_early(due):
+                    continue
                 with self._shell.work:
                     self._shell.carry_out()
                     self._streams.turn()
@@ -430,6 +434,12 @@ class RunningNode:
             return 0.0
         now = self._clock.monotonic()
         return min(max(0.0, due - now), self._capture.patience_s(now))
+
+    def _is_early(self, due: float) -> bool:
+        """Whether a look at the taps, which found nothing, was the only reason to wake up."""
+        now = self._clock.monotonic()
+        is_quiet = self._shell.mailbox.is_empty and now < due and not self._streams.is_waiting
+        return is_quiet and self._capture.found_nothing(now)
 
     # Duties towards supervisor and consoles.
 

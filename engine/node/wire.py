@@ -106,7 +106,8 @@ class DdsWire:
         self._unsent: queue.Queue[tuple[str, bytes] | None] = queue.Queue()
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
         self._sender = threading.Thread(target=self._send_all, name="sender", daemon=True)
-        self.taps = TapRegistry(participant, signal)
+        self.tap_bell = signal.bell()
+        self.taps = TapRegistry(participant, self.tap_bell)
         self.monitor_dropped = 0
         """Number of monitor messages that were dropped because `MAX_UNSENT` messages waited."""
         self._activities = activities

@@ -84,6 +84,7 @@ class StoreQueue:
         self._handed_over = 0
         self._carried_out = 0
         self._urgent = 0
+        self._has_hurried = False
         self._stored_s = 0.0
         self._mark: tuple[float, int] | None = None
         self._at_work: Job | None = None
@@ -141,6 +142,21 @@ class StoreQueue:
         """Make everything handed over so far urgent, and return `handed_over`."""
         self._urgent = self._handed_over
         return self._urgent
+
+    @property
+    def urgent(self) -> int:
+        """What `hurry` returned last: somebody waits until `carried_out` is as high."""
+        return self._urgent
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for the results that `results` would return, or needs to know them at once.
+
+        That live changes are on the disk, which nobody asked for, may be noticed with the next turn.
+        """
+        with self._lock:
+            has_news = any(not isinstance(result, StoredGroups) for result in self._results)
+            return has_news or self._has_hurried or bool(self._backups.reports)
 
     @property
     def is_overflowed(self) -> bool:
@@ -257,11 +273,12 @@ class StoreQueue:
 
     def results(self) -> list[Result]:
         """Take the results since the last call."""
-        if not self._results:
+        if not self._results and not self._has_hurried:
             return []
         with self._lock:
             taken = list(self._results)
             self._results.clear()
+            self._has_hurried = False
             return taken
 
     def backup_reports(self) -> list[Report]:
@@ -427,6 +444,7 @@ class StoreQueue:
     def _done(self, job: Job, result: Result | None) -> None:
         with self._lock:
             self._at_work = None
+            self._has_hurried |= self._carried_out < self._urgent
             if isinstance(job, AppendJob):
                 count = min(BATCH_CHANGES, len(job.changes))
                 del job.changes[:count]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import threading
 import time
@@ -103,58 +102,69 @@ def test_data_wakes_the_pump_without_delay(
     assert asyncio.run(measure()) < 0.01
 
 
-class Trickle:
-    """A source that has one thing each time it is asked, and the times at which it was."""
+class Listener:
+    """A tap with a bell, the pump that hears it, and another source, which counts how often it is asked."""
 
-    def __init__(self) -> None:
-        self.asked_s: list[float] = []
+    def __init__(self, participant: NodeParticipant, topic: Topic) -> None:
+        self.sink, self.asked = Sink(), 0
+        self.pump = Pump(participant, self.sink)
+        self.bell = self.pump.signal.bell()
+        self.tap = CaptureReader(participant, topic, signal=self.bell)
+        self.pump.add("bell", lambda: [1] if self.bell.take() else [], has_bell=True)
+        self.pump.add("other", self._ask)
+        self.pump.start()
 
-    def __call__(self) -> list[int]:
-        self.asked_s.append(time.monotonic())
-        return [len(self.asked_s)]
+    def _ask(self) -> list[int]:
+        self.asked += 1
+        return [self.asked]
 
-
-def test_a_source_that_may_wait_is_asked_no_more_often_than_that(participant: NodeParticipant) -> None:
-    sink, often, seldom = Sink(), Trickle(), Trickle()
-
-    def take(name: str, batch: Sequence[Any]) -> None:
-        sink(name, batch)
-        pump.signal.set()
-
-    pump = Pump(participant, take)
-    pump.add("often", often)
-    pump.add("seldom", seldom, 0.02)
-    pump.start()
-    sink.wait_for("seldom", 5)
-    pump.stop()
-    assert min(after - before for before, after in itertools.pairwise(seldom.asked_s)) >= 0.02
-    assert len(often.asked_s) > len(seldom.asked_s)
+    def drain(self) -> int:
+        """Take what came since the bell rang, until it can ring again."""
+        count = 0
+        while not self.bell.arm(lambda: bool(len(self.tap))):
+            count += len(self.tap.drain())
+        return count
 
 
-def test_what_waits_comes_without_another_signal(participant: NodeParticipant) -> None:
-    sink, pair = Sink(), Trickle()
-    pump = Pump(participant, sink)
-    pump.add("pair", lambda: pair() if len(pair.asked_s) < 2 else [], 0.02)
-    pump.start()
-    started_s = time.monotonic()
-    sink.wait_for("pair", 1)
-    pump.signal.set()
-    sink.wait_for("pair", 2)
-    pump.stop()
-    assert time.monotonic() - started_s < 0.9, "the pump looks once a second without a signal"
+def test_a_bell_rings_once_until_it_is_armed_and_wakes_nothing_else(
+    participant: NodeParticipant, topic: Topic, writer: RawWriter
+) -> None:
+    made = Listener(participant, topic)
+    made.sink.wait_for("other", 1)
+    before = made.asked
+    for number in range(1, 51):
+        for _ in range(3):
+            writer.write(SAMPLE, number)
+        made.sink.wait_for("bell", number)
+        for _ in range(3):
+            writer.write(SAMPLE, number)
+            made.tap.drain()
+            writer.write(SAMPLE, number)
+        made.drain()
+        assert made.bell.is_armed
+    made.pump.stop()
+    assert made.sink.count("bell") == 50
+    assert made.asked - before < 10, "the pump asks all sources once a second, and when another one has news"
 
 
-def test_a_source_that_is_removed_while_it_waits_leaves_nothing_to_do(participant: NodeParticipant) -> None:
-    sink, idle = Sink(), Trickle()
-    pump = Pump(participant, sink)
-    pump.add("gone", Trickle(), 0.05)
-    pump.add("idle", lambda: idle()[1:])
-    pump.start()
-    sink.wait_for("gone", 1)
-    pump.remove("gone")
-    threading.Event().wait(0.4)  # nothing tells that a thread does nothing
-    pump.stop()
-    assert len(idle.asked_s) < 10
+def test_nothing_that_comes_while_a_bell_is_armed_is_forgotten(
+    participant: NodeParticipant, topic: Topic, writer: RawWriter
+) -> None:
+    made, count, taken, rung = Listener(participant, topic), 5_000, 0, 0
+
+    def write_all() -> None:
+        for number in range(count):
+            writer.write(SAMPLE, number)
+
+    thread = threading.Thread(target=write_all)
+    thread.start()
+    while taken < count:
+        rung += 1
+        made.sink.wait_for("bell", rung)  # fails if something is there and the bell is silent
+        taken += made.drain()
+    thread.join()
+    made.pump.stop()
+    assert taken == count
 
 
 def test_a_sink_that_blocks_pushes_back_to_the_writer(participant: NodeParticipant, topic: Topic) -> None:

@@ -28,7 +28,8 @@ def test_writers_that_are_held_back_are_said_once_with_how_long_it_took() -> Non
     persistence: Any = types.SimpleNamespace(queued_changes=MAX_BACKLOG + 1, problem="")
     nobody: Any = types.SimpleNamespace(routes={})
     taps: Any = []
-    capture = CaptureDrain(taps, nobody, runtime, persistence, None, nobody, clock)
+    bell: Any = types.SimpleNamespace(is_armed=True)
+    capture = CaptureDrain(taps, nobody, runtime, persistence, None, nobody, clock, bell=bell)
     for _ in range(3):
         capture.drain()
         clock.now_s += 1.0

@@ -14,7 +14,7 @@ from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, Ty
 from engine.dataset.sample import DATA, make_sample
 from engine.dds.activity import ThreadActivities
 from engine.node.disk import Disk, trace_found
-from engine.runtime.store_queue import MAX_GATHERED
+from engine.runtime.store_queue import MAX_GATHERED, StoreQueue
 from engine.store.backups import REPLACED_MARK
 from engine.store.interface import GroupChange
 from engine.store.sqlite import SqliteStore
@@ -94,19 +94,30 @@ class Writing:
         monkeypatch.setattr("engine.node.disk.GATHER_S", gather_s)
         fill(directory, complete=("a",), parts=())
         self._news = threading.Condition()
-        self._calls = 0
-        self.disk = Disk(directory, "n1", self._count, ThreadActivities())
-        self.disk.start()
-        self.await_transactions(0)
+        self.transactions = 0
+        self.results = 0
+        carry_out = StoreQueue.work
 
-    def _count(self) -> None:
+        def counted(queue: StoreQueue) -> bool:
+            has_worked = carry_out(queue)
+            with self._news:
+                self.transactions += has_worked
+                self._news.notify_all()
+            return has_worked
+
+        monkeypatch.setattr(StoreQueue, "work", counted)
+        self.disk = Disk(directory, "n1", self._result, ThreadActivities())
+        self.disk.start()
+        self.await_results(1)  # the first one says that the store is open
+
+    def _result(self) -> None:
         with self._news:
-            self._calls += 1
+            self.results += 1
             self._news.notify_all()
 
-    @property
-    def transactions(self) -> int:
-        return self._calls - 1  # the first call says that the store is open
+    def await_results(self, count: int) -> None:
+        with self._news:
+            assert self._news.wait_for(lambda: self.results >= count, 30)
 
     def await_transactions(self, count: int) -> None:
         with self._news:
@@ -141,6 +152,18 @@ def test_changes_that_come_one_by_one_are_one_transaction_for_who_waits_for_them
     assert patient.disk.store_queue.carried_out == 0
     patient.hurry()
     check_one_transaction(patient, 50)
+    patient.await_results(2)
+    assert patient.disk.store_queue.results()
+    assert not patient.disk.store_queue.is_awaited
+
+
+def test_an_urgent_change_is_written_at_once_while_others_are_gathered(patient: Writing) -> None:
+    for number in range(1, 21):
+        patient.append(1)
+        patient.hurry()
+        patient.await_transactions(number)
+        patient.await_results(1 + number)
+    assert patient.disk.store_queue.carried_out == 20
 
 
 def test_changes_for_which_nobody_waits_are_written_when_their_time_is_over(
@@ -150,6 +173,7 @@ def test_changes_for_which_nobody_waits_are_written_when_their_time_is_over(
     writing.append(1)
     check_one_transaction(writing, 1)
     writing.disk.close(30)
+    assert writing.results == 1, "nobody waits for it, so the node's thread is not woken"
 
 
 def test_many_changes_do_not_wait(patient: Writing) -> None:

@@ -133,6 +133,9 @@ def test_no_more_is_captured_than_the_queue_of_the_store_has_room_for(
     store_queue: Any = SimpleNamespace(queued_changes=waiting, problem="")
     clock: Any = SimpleNamespace(monotonic=lambda: 0.0, wall_ns=lambda: 0)
     neighbourhood: Any = SimpleNamespace(routes={})
-    CaptureDrain(taps, neighbourhood, runtime, store_queue, None, keeping, clock, max_waiting=size).drain()
+    bell: Any = SimpleNamespace(is_armed=True)
+    CaptureDrain(
+        taps, neighbourhood, runtime, store_queue, None, keeping, clock, max_waiting=size, bell=bell
+    ).drain()
     assert asked == ([] if room is None else [room])
     assert shared.is_behind == (room is None)
