@@ -121,7 +121,12 @@ class Bell:
 
     Who has heard it looks by the clock for as long as there is something new; that costs less than being
     woken for each sample. While it is silent the flag is kept, but wakes nobody. One thread calls `take`, one
-    thread `arm`, any thread `set`.
+    thread `arm`, any thread `set`. `Signal.bell` makes it.
+
+    Args:
+        signal: the signal.
+        participant: the signal's participant.
+        waitset: the signal's wait set.
     """
 
     def __init__(self, signal: Signal, participant: NodeParticipant, waitset: int) -> None:
