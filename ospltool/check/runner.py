@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 
-from engine.config import ConfigError, ProblemKind, SourceFile, interpret, parse, persistence
+from engine.config import ConfigError, Document, ProblemKind, SourceFile, interpret, parse, persistence
+from engine.config.loader import Interpreted
 from engine.config.reader import MAX_BYTES, MAX_LINES, path_of_uri, read_bytes
 from ospltool.check import cyclone, profiles
 from ospltool.check.findings import Finding
@@ -52,12 +53,13 @@ def examine(deployment: DeploymentInput, contents: Mapping[str, bytes] | None = 
     unreadable: list[FileView] = []
     paths: list[str] = []
     skipped: list[str] = []
+    texts = _Texts(contents or {})
     if deployment.path:
         paths.append(deployment.path)
     if deployment.problems:
         unreadable.append(FileView(deployment.path, source_of(deployment.path), deployment.problems))
     for each in deployment.nodes:
-        outcome = _read(each, contents or {})
+        outcome = _read(each, texts)
         if isinstance(outcome, NodeView):
             nodes.append(outcome)
             paths.append(outcome.path)
@@ -72,11 +74,38 @@ def examine(deployment: DeploymentInput, contents: Mapping[str, bytes] | None = 
     )
 
 
-def _read(given: NodeInput, contents: Mapping[str, bytes]) -> NodeView | FileView:
-    try:
+class _Texts:
+    """Files that are read once, however many nodes have them with the same variables and the same role.
+
+    `contents` replaces the content of files, by path.
+    """
+
+    def __init__(self, contents: Mapping[str, bytes]) -> None:
+        self._contents = contents
+        self._documents: dict[tuple[object, ...], Document] = {}
+        self._interpreted: dict[tuple[object, ...], Interpreted] = {}
+
+    def document(self, given: NodeInput) -> Document:
+        """Return the elements of a node's file; raise ConfigError if it cannot be read."""
         path = path_of_uri(given.uri)
-        data = contents[path] if path in contents else read_bytes(path)
-        document = parse(data, path, given.environ)
+        key = path, *sorted(given.environ.items())
+        if key not in self._documents:
+            data = self._contents[path] if path in self._contents else read_bytes(path)
+            self._documents[key] = parse(data, path, given.environ)
+        return self._documents[key]
+
+    def interpreted(self, given: NodeInput, document: Document) -> Interpreted:
+        """Return the settings of a node; raise ConfigError if the document is no configuration."""
+        key = id(document), given.role  # `_documents` keeps it, so no other has this id
+        if key not in self._interpreted:
+            self._interpreted[key] = interpret(document, role=given.role)
+        return self._interpreted[key]
+
+
+def _read(given: NodeInput, texts: _Texts) -> NodeView | FileView:
+    try:
+        document = texts.document(given)
+        path = document.path
         if persistence.is_persistence_service(document):
             return FileView(path, document.source, (), given.name, persistence.interpret(document))
         if cyclone.is_cyclone(document):
@@ -85,7 +114,7 @@ def _read(given: NodeInput, contents: Mapping[str, bytes]) -> NodeView | FileVie
         if profiles.is_profiles(document):
             faults = tuple(profiles.faults(document))
             return FileView(path, document.source, (), given.name, profiles=document, faults=faults)
-        return NodeView(given.name, document, interpret(document, role=given.role), given.environ)
+        return NodeView(given.name, document, texts.interpreted(given, document), given.environ)
     except ConfigError as error:
         return FileView(error.path, source_of(given.uri), error.problems, given.name)
 

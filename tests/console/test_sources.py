@@ -149,6 +149,13 @@ def test_what_does_not_fit_is_found_in_what_nodes_advertise(
     assert code in {one.code for one in findings(snapshots)}
 
 
+def test_nodes_that_advertise_the_same_share_a_finding() -> None:
+    whole, twice = fake.name_space("Orders", 1), fake.name_space("More", 1, elements=("Orders.*",))
+    alike = [fake.snapshot(n, whole, twice) for n in (1, 3)]
+    found = findings((alike[0], fake.snapshot(2, whole), alike[1]))
+    assert [one.nodes for one in found if one.code == "DUR201"] == [("n1", "n3")]
+
+
 def test_findings_depend_on_definitions_and_not_on_figures() -> None:
     one = fake.snapshot(1, fake.name_space("Orders", 1, count=1), time_ns=1)
     same = fake.snapshot(1, fake.name_space("Orders", 1, count=2), time_ns=2)

@@ -43,22 +43,26 @@ def advertised(snapshots: Iterable[NodeSnapshot]) -> Advertised:
 
 
 def findings(snapshots: Iterable[NodeSnapshot]) -> tuple[Diagnostic, ...]:
-    """Return the findings about the advertised system. This takes long for large systems."""
-    nodes, contents = [], {}
-    for number, snapshot in enumerate(snapshots, 1):
-        path = f"advertised/{number}"
-        contents[path] = document(snapshot)
+    """Return the findings about the advertised system. This takes long for large systems.
+
+    Nodes that advertise equal settings share a document, which is read once.
+    """
+    nodes = []
+    paths: dict[bytes, str] = {}
+    for snapshot in snapshots:
+        path = paths.setdefault(document(snapshot), f"advertised/{len(paths) + 1}")
         name = text.visible(snapshot.name)
         nodes.append(NodeInput(path, {}, name, role=text.visible(snapshot.role)))
+    contents = {path: written for written, path in paths.items()}
     examined = examine(DeploymentInput(tuple(nodes), is_fleet=True), contents)
     report = run([examined], Choice(codes=RULES, targets=frozenset({Target.OSPLTOOL})))
     return tuple(sorted(report.diagnostics, key=lambda each: (-each.severity, each.code, each.message)))
 
 
 def document(snapshot: NodeSnapshot) -> bytes:
-    """Return a configuration that says what the node advertises, and nothing that it does not."""
+    """Return a configuration with the settings that the node advertises, and no others."""
     lines = ["<OpenSplice><Domain>"]
-    lines.append(f"<Name>{_text(snapshot.name)}</Name><Id>{snapshot.domain_id}</Id>")
+    lines.append(f"<Id>{snapshot.domain_id}</Id>")
     lines.append(f"<Role>{_text(snapshot.role)}</Role>")
     lines.append('<Service name="durability"><Command>durability</Command></Service></Domain>')
     lines.append('<DurabilityService name="durability"><NameSpaces>')
