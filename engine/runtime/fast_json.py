@@ -17,7 +17,7 @@ _LONG: Final = b"0" * 39
 """Digits that a number of more than 128 bits has at least."""
 
 
-class Document(NamedTuple):
+class QuickMessage(NamedTuple):
     """The parts of a message; `data` is a value of the type that belongs to `kind`."""
 
     format_version: int
@@ -25,7 +25,7 @@ class Document(NamedTuple):
     data: Any
 
 
-def reader(kinds: Mapping[str, type]) -> Callable[[bytes], Document | None]:
+def reader(kinds: Mapping[str, type]) -> Callable[[bytes], QuickMessage | None]:
     """Return what reads documents of these kinds, and returns None for each that it leaves to `plain`.
 
     Without msgspec, which only an installation for live systems has, that is every one.
@@ -40,13 +40,13 @@ def reader(kinds: Mapping[str, type]) -> Callable[[bytes], Document | None]:
     head = msgspec.json.Decoder(envelope)
     bodies: dict[str, Any] = {kind: msgspec.json.Decoder(type_) for kind, type_ in kinds.items()}
 
-    def read(data: bytes) -> Document | None:
+    def read(data: bytes) -> QuickMessage | None:
         if _LONG in data.translate(_DIGITS):
             return None
         try:
             data.decode()  # msgspec does not look into fields that it skips
             found: Any = head.decode(data)
-            return Document(found.format_version, found.kind, bodies[found.kind].decode(found.data))
+            return QuickMessage(found.format_version, found.kind, bodies[found.kind].decode(found.data))
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
 

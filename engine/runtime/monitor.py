@@ -372,7 +372,7 @@ def encode(message: Message) -> bytes:
 
 
 @functools.cache
-def _quick_reader() -> Callable[[bytes], fast_json.Document | None]:
+def _quick_reader() -> Callable[[bytes], fast_json.QuickMessage | None]:
     """Return what reads ordinary messages; a node, which only writes them, does without it."""
     return fast_json.reader(_KINDS)
 

@@ -222,19 +222,17 @@ class SystemModel:
         mine = node.name_spaces[name_space].count
         if not mine:
             return 0.0
-        return min(1.0, mine / self._largest_of(name_space))
+        return min(1.0, mine / self.largest()[name_space])
 
     def largest(self) -> Mapping[str, int]:
         """Return the number of samples in the largest set of each name-space."""
-        return {name: self._largest_of(name) for name in self.name_space_names()}
-
-    def _largest_of(self, name_space: str) -> int:
-        """Return the number of samples in the largest set of a name-space that some node has."""
-        known = self._largest.get(name_space)
-        if known is None:
-            views = (node.name_spaces.get(name_space) for node in self.nodes.values())
-            known = self._largest[name_space] = max(view.count for view in views if view)
-        return known
+        found = self._largest
+        if not found:
+            for node in self.nodes.values():
+                for view in node.snapshot.name_spaces:
+                    if view.count >= found.get(view.name, 0):
+                        found[view.name] = view.count
+        return found
 
     def history(self, node_id: str, name_space: str, fellow: str, direction: str) -> list[tuple[int, int]]:
         """Return (time in ns, samples) points of a running alignment; empty if there is none.

@@ -54,7 +54,7 @@ def check_reads_as_the_strict_one(data: bytes) -> None:
 @given(VIEW)
 def test_ordinary_messages_are_read_fast_unless_they_have_huge_numbers(view: monitor.Message) -> None:
     data = monitor.encode(view)
-    found: fast_json.Document | None = READ(data)
+    found: fast_json.QuickMessage | None = READ(data)
     assert found is not None or "0" * 39 in "".join("0" if one.isdigit() else one for one in data.decode())
     assert found is None or found.data == view
     assert monitor.decode(data) == view
