@@ -22,8 +22,9 @@ def effect(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy]) -> 
         return cause.root.kind.effect
     names.sort(key=lambda name: (len(copies[name].held), name))
     told = [_of_space(scene, cause, copies[name]) for name in names[:MOST_SPACES]]
-    if len(names) > MOST_SPACES:
-        told.append(f"{len(names) - MOST_SPACES:,} more name-spaces")
+    more = len(names) - MOST_SPACES
+    if more > 0:
+        told.append(f"{more:,} more name-space{'s' if more > 1 else ''}")
     return "; ".join(told)
 
 
@@ -64,7 +65,7 @@ def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
         missing = max(missing, view.count - best)
     if not left:
         return "no copy in reach"
-    return f"{missing:,} samples lost with it" if missing > 0 else "nothing lost"
+    return f"{missing:,} sample{'s' if missing > 1 else ''} lost with it" if missing > 0 else "nothing lost"
 
 
 def _node(scene: Scene, node: str) -> Node:

@@ -269,6 +269,34 @@ def test_a_recording_is_bounded_and_read_across_its_files(tmp_path: Path, clock:
     reader.feed.close()
 
 
+def test_a_running_recording_is_read_up_to_the_moment_when_it_was_opened(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """While files change their numbers and the oldest is removed, whoever reads goes on in what was there."""
+    path, told = tmp_path / "r.jsonl", updates(300)
+    half = next(index for index, (now_ns, _) in enumerate(told) if now_ns == at(150))
+    limits = RecordingLimits(max_file_bytes=20_000, max_files=4)
+    recorder = Recorder(path, source="domain 7", made_by="test", limits=limits)
+    for now_ns, update in told[:half]:
+        recorder.write(update, now_ns)
+    reader = Reader(ReplayFeed(path, clock=clock, paused=True))
+    begin_ns = reader.feed.begin_ns
+    for now_ns, update in told[half:]:
+        recorder.write(update, now_ns)
+    assert ReplayFeed(path, clock=clock, paused=True).begin_ns > begin_ns
+    for second in ((begin_ns - START_NS) // S + 1, 140, 148):
+        reader.feed.seek(at(second))
+        reader.poll()
+        assert reader.count == second
+    reader.feed.seek(at(299))
+    reader.poll()
+    assert reader.count == 149
+    assert not reader.model.dropped
+    assert NoticeKind.FAULT not in reader.kinds
+    reader.feed.close()
+    recorder.close()
+
+
 def test_a_recording_that_is_there_is_rotated_away_not_lost(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     record(path, updates(3))

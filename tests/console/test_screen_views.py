@@ -262,6 +262,16 @@ def test_only_the_trouble_of_this_name_space_is_shown() -> None:
     assert text_of(lines) == [" ✖   20 s  DUL-NO-MASTER  Ticks has no master on n1: none"]
 
 
+def test_a_node_that_is_gone_is_trouble_of_its_name_spaces() -> None:
+    both = (fake.name_space("Orders", 1), fake.name_space("Ticks", 1))
+    view = view_of(fake.snapshot(1, *both), fake.snapshot(2, both[0]), lost=2)
+    gone = [one for one in current_incidents(view) if one.code.id == "DUL-NODE-GONE"]
+    assert [one.subjects for one in gone] == [(node_id(2),)]
+    here = text_of(name_space.trouble_lines(view, "Orders", gone))
+    assert [line.endswith("n2 is gone") for line in here] == [True]
+    assert name_space.trouble_lines(view, "Ticks", gone) == []
+
+
 # Alignment.
 
 
@@ -475,3 +485,11 @@ def test_the_path_of_a_store_is_whole_where_there_is_room(width: int) -> None:
     (column,) = [column for column in rows.columns if column.key == "path"]
     assert column.width >= len(path)
     assert sum(column.width + 1 for column in rows.columns) < width
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "simulated"])
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_kind_of_a_store_is_whole(kind: str, width: int) -> None:
+    rows = store.stores(view_of(fake.snapshot(1, store=StoreStatus(kind, "/var/lib/ospltool/n1"))), width)
+    (column,) = [column for column in rows.columns if column.key == "kind"]
+    assert column.width >= len(kind)

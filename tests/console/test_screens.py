@@ -339,3 +339,20 @@ def test_no_screen_obeys_text_from_the_network(play: Play, read_screen: Read, na
             assert any("[red]\\x1b" in line for line in text)
 
     play(feed, scenario, size=(160, 40))
+
+
+@pytest.mark.parametrize("points", [2, 5])
+def test_a_curve_of_zeros_has_its_axis(play: Play, read_screen: Read, points: int) -> None:
+    idle = [fake.snapshot(1, time_ns=START_NS + n * S, counters={"stored": 7}) for n in range(points)]
+    steps = [(one.time_ns, Update((ReceivedSnapshot(one, one.time_ns),))) for one in idle]
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        app.go("node", Subject(node_id(1)))
+        await pilot.pause()
+        app.show()
+        await pilot.pause()
+        screen = "\n".join(read_screen(app))
+        assert "samples stored per second: 0" in screen
+        assert screen.count("seconds before now") == 1  # no fellow has told of its heartbeats
+
+    play(ScriptedFeed(steps), scenario, size=(120, 40), ticks=points)

@@ -116,9 +116,7 @@ def curve(view: View, one: Running) -> tuple[str, list[tuple[int, float]]]:
     aligner, alignee = sides(view, one)
     alignment = one.progress.alignment
     points = view.model.history(one.node.id, one.space.name, alignment.fellow, alignment.direction)
-    title = (
-        f"{one.space.name}, {aligner} {view.glyphs.arrow} {alignee}: {alignment.samples:,} samples received"
-    )
+    title = f"{one.space.name}, {aligner} {view.glyphs.arrow} {alignee}: {plural(alignment.samples, 'sample')} received"
     return title, [(time_ns, float(samples)) for time_ns, samples in points]
 
 

@@ -106,7 +106,8 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
         is_master = space is not None and view.model.is_master(node, space.name, view.now_ns)
         sign = view.glyphs.master if is_master else view.glyphs.conflict if node.id in differ else " "
         tone = Tone.WARN if node.id in differ else Tone.PLAIN
-        counts = f"{one.samples:,} samples  {one.instances:,} instances  {text.size(one.bytes)} of payload"
+        samples, instances = plural(one.samples, "sample"), plural(one.instances, "instance")
+        counts = f"{samples}  {instances}  {text.size(one.bytes)} of payload"
         kept = (
             f"  on disk {'all' if one.stored >= one.samples else f'{one.stored:,}'}" if _is_kept(one) else ""
         )

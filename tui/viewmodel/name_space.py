@@ -161,5 +161,11 @@ def _since(view: View, mastership: Mastership) -> str:
 
 
 def trouble_lines(view: View, name: str, incidents: list[Incident]) -> list[Line]:
-    """Return the incidents that touch this name-space."""
-    return [incident_line(view, one) for one in incidents if name in one.name_spaces]
+    """Return the incidents about this name-space, and those about nodes with it and no certain name-space."""
+    nodes = view.model.nodes
+    holders = {node.id for node in nodes.values() if name in node.name_spaces}
+    return [
+        incident_line(view, one)
+        for one in incidents
+        if name in one.name_spaces or (not one.name_spaces and not holders.isdisjoint(one.subjects))
+    ]

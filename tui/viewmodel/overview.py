@@ -245,7 +245,7 @@ def detail(view: View, node: Node, name: str | None) -> list[Line]:
     tone = Tone.PLAIN
     if presence is not Presence.HEARD:
         said, tone = f"{presence}, said last: {said}", Tone.DIM
-    held = f"{space.count:,} samples in {plural(space.groups, 'group')}, {space.phase}"
+    held = f"{plural(space.count, 'sample')} in {plural(space.groups, 'group')}, {space.phase}"
     return [
         (Span(f" {space.name} on {snapshot.name}  ", Tone.STRONG), Span(said, tone)),
         (Span(f" {held}  digest {space.digest[:8]}  epoch {space.epoch}  {about}", Tone.DIM),),

@@ -173,7 +173,7 @@ def summary(view: View) -> Line:
     services = len(view.model.persistence)
     parts = [
         plural(len(view.model.name_space_names()), "name-space"),
-        f"{sum(view.model.largest().values()):,} samples",
+        plural(sum(view.model.largest().values()), "sample"),
         f"{aligning} aligning" if aligning else "",
         plural(services, "persistence service") if services else "",
     ]
@@ -287,7 +287,7 @@ def delivery_line(view: View, node: Node, delivery: DeliveryView) -> Line:
         Span(f" {view.glyphs.busy if delivery.state == 'running' else view.glyphs.idle} "),
         Span(f"{elapsed:>6}  ", Tone.DIM),
         Span(f"late joiner of {what}, served by {node.snapshot.name}"),
-        Span(f"  {delivery.samples:,} samples  {delivery.state}  {delivery.problem}", Tone.DIM),
+        Span(f"  {plural(delivery.samples, 'sample')}  {delivery.state}  {delivery.problem}", Tone.DIM),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ospltool.live.nodes import Node
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
@@ -10,17 +12,21 @@ from tui.viewmodel.tables import Rows
 
 FIELDS = ("node", "kind", "path", "state")
 
+MOST_KIND: Final = 9
+"""Cells of the longest kind, "simulated"."""
+
 
 def stores(view: View, width: int) -> Rows[Node]:
     """Return the store of each node."""
     every = view.model.ordered_nodes()
     kept = [(node.id, node) for node in every if _keeps(view, node)]
     longest = max((len(node.snapshot.store.path) for _, node in kept), default=16)
+    kind = max((len(node.snapshot.store.kind) for _, node in kept), default=6)
     has_problem = any(node.snapshot.store.problem or node.snapshot.store.findings for _, node in kept)
     columns = (
         Column("mark", "", 1),
         Column("node", "node", 8, grow=1, most=20),
-        Column("kind", "kind", 7),
+        Column("kind", "kind", min(max(6, kind), MOST_KIND)),
         Column("complete", "complete", 8, right=True),
         Column("samples", "samples", 8, right=True),
         Column("stored", "on disk", 8, right=True),

@@ -67,7 +67,7 @@ class Curve(Vertical, can_focus=False):
         plot.set_xlabel("seconds before now")
         plot.margin_top = 0
         plot.clear()
-        plot.visible = len(points) > 1 and any(value for _, value in points)  # else the title says it all
+        plot.visible = bool(points)  # else the title says it all
         if plot.visible:
             self._draw(plot, points, now_ns, HiResMode.BRAILLE)
         plot.refresh()
