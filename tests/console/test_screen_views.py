@@ -144,10 +144,10 @@ def test_fellows_as_the_node_sees_them() -> None:
     check_rows(
         node.fellows(view, view.model.nodes[node_id(1)], 100),
         [
-            "●|n2|DefaultRole|complete|approved|3 s|+2 ms|",
             "≠|n3|DefaultRole|complete|incompatible|1 s|+0 ms|Orders is {a} and {b}",
             "◐|n4|DefaultRole|fetch initial|waiting|never|+0 ms|",
             "✖|n5|DefaultRole|complete|lost|1 s|+0 ms|",
+            "●|n2|DefaultRole|complete|approved|3 s|+2 ms|",
         ],
     )
 

@@ -161,11 +161,12 @@ def _since(view: View, mastership: Mastership) -> str:
 
 
 def trouble_lines(view: View, name: str, incidents: list[Incident]) -> list[Line]:
-    """Return the incidents about this name-space, and those about nodes with it and no certain name-space."""
-    nodes = view.model.nodes
-    holders = {node.id for node in nodes.values() if name in node.name_spaces}
-    return [
-        incident_line(view, one)
-        for one in incidents
-        if name in one.name_spaces or (not one.name_spaces and not holders.isdisjoint(one.subjects))
-    ]
+    """Return the incidents about this name-space, and those about one node that has it."""
+    return [incident_line(view, one) for one in incidents if _touches(view, name, one)]
+
+
+def _touches(view: View, name: str, incident: Incident) -> bool:
+    if incident.name_spaces or len(incident.subjects) != 1:
+        return name in incident.name_spaces
+    node = view.model.nodes.get(incident.subjects[0])
+    return node is not None and name in node.name_spaces

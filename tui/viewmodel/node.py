@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.runtime.monitor import DeliveryView, FellowView, NameSpaceView
 from engine.runtime.past import IN_ORDER
+from ospltool.live.names import natural
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.series import COUNTERS, RATE_WINDOW_NS, Point
 from tui import text
@@ -108,7 +109,7 @@ def _newest(points: list[Point], shown: str) -> str:
 
 
 def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
-    """Return the fellows as this node sees them."""
+    """Return the fellows as this node sees them, those that it does not talk to first, then by name."""
     columns = (
         Column("mark", "", 1),
         Column("name", "fellow", 10, grow=2, most=24),
@@ -141,11 +142,15 @@ def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
 
     kept = [
         (fellow.id, fellow)
-        for fellow in node.snapshot.fellows
+        for fellow in sorted(node.snapshot.fellows, key=_fellow_order)
         if view.filter.matches({"fellow": fellow.name, "role": fellow.role, "state": fellow.state})
     ]
     hidden = len(node.snapshot.fellows) - len(kept)
     return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden)
+
+
+def _fellow_order(fellow: FellowView) -> tuple[object, ...]:
+    return fellow.communication == "approved", natural(fellow.name), fellow.id
 
 
 def _fellow_mark(view: View, fellow: FellowView) -> Span:

@@ -239,7 +239,7 @@ def detail(view: View, node: Node, name: str | None) -> list[Line]:
     said = (
         f"{word} {view.model.name_of(space.master)}: {space.why}"
         if space.master
-        else f"no master: {space.why}"
+        else f"no master: {space.why or 'none was chosen yet'}"
     )
     presence = node.presence(view.now_ns)
     tone = Tone.PLAIN

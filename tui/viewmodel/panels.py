@@ -292,7 +292,7 @@ def delivery_line(view: View, node: Node, delivery: DeliveryView) -> Line:
 
 
 def event_line(view: View, one: RepeatedEvent, room: int = MOST_NAME) -> Line:
-    """Return one event: time of day, age, node, and text. The node's name gets at most `room` cells."""
+    """Return one event: time of day, age, node, and text. The node and the number of others get `room` cells."""
     event = one.event
     tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
     sign = {Tone.FAULT: view.glyphs.fault, Tone.WARN: view.glyphs.warn}.get(tone, " ")
@@ -301,7 +301,7 @@ def event_line(view: View, one: RepeatedEvent, room: int = MOST_NAME) -> Line:
         Span(f" {text.age(view.now_ns - event.time_ns):>6}  ", Tone.DIM),
         Span(sign, tone),
         Span(" "),
-        Span(text.fit(_teller(one), room, ellipsis=view.glyphs.ellipsis) + " ", Tone.DIM),
+        Span(text.fit(_teller(view, one), room, ellipsis=view.glyphs.ellipsis) + " ", Tone.DIM),
         Span(told(event.event, event.state, event.text), tone),
     )
 
@@ -354,12 +354,16 @@ def event_lines(view: View, number: int) -> list[Line]:
     events = newest_events(view, max(0, number))
     if not events and number > 0:
         return [(Span(f" {no_events(view)}", Tone.DIM),)]
-    room = min(MOST_NAME, max((cell_len(_teller(one)) for one in events), default=0))
+    room = max((cell_len(_teller(view, one)) for one in events), default=0)
     return [event_line(view, one, room) for one in events]
 
 
-def _teller(one: RepeatedEvent) -> str:
-    return f"{one.event.node_name} +{one.others}" if one.others else one.event.node_name
+def _teller(view: View, one: RepeatedEvent) -> str:
+    """Return the name of the node, cut to `MOST_NAME` cells, and how many others said the same."""
+    name = one.event.node_name
+    if cell_len(name) > MOST_NAME:
+        name = text.fit(name, MOST_NAME, ellipsis=view.glyphs.ellipsis)
+    return f"{name} +{one.others}" if one.others else name
 
 
 def no_events(view: View) -> str:
