@@ -116,7 +116,8 @@ def curve(view: View, one: Running) -> tuple[str, list[tuple[int, float]]]:
     aligner, alignee = sides(view, one)
     alignment = one.progress.alignment
     points = view.model.history(one.node.id, one.space.name, alignment.fellow, alignment.direction)
-    title = f"{one.space.name}, {aligner} {view.glyphs.arrow} {alignee}: {plural(alignment.samples, 'sample')} received"
+    received = plural(alignment.samples, "sample")
+    title = f"{one.space.name}, {aligner} {view.glyphs.arrow} {alignee}: {received} received"
     return title, [(time_ns, float(samples)) for time_ns, samples in points]
 
 

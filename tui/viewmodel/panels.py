@@ -292,7 +292,7 @@ def delivery_line(view: View, node: Node, delivery: DeliveryView) -> Line:
 
 
 def event_line(view: View, one: RepeatedEvent, room: int = MOST_NAME) -> Line:
-    """Return one event: time of day, age, node, and text. The node and the number of others get `room` cells."""
+    """Return one event: time of day, age, node, text. `room` is for the node and the number of others."""
     event = one.event
     tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
     sign = {Tone.FAULT: view.glyphs.fault, Tone.WARN: view.glyphs.warn}.get(tone, " ")
