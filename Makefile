@@ -20,7 +20,7 @@ endif
 # Tests and benchmarks start hundreds of processes; without their byte code each compiles all modules, for 1 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test again check versions compilers faults sim chaos soak fuzz bench docs screenshots clean
+.PHONY: demo test again check versions compilers older faults sim chaos soak fuzz bench docs screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -61,6 +61,16 @@ versions: $(VENV)/.dev ## Nodes of the previous release and of this one in one d
 
 compilers: $(VENV)/.dev ## The compiled library: built without a C compiler here, and run on other processors (needs the package index)
 	OSPLTOOL_COMPILERS=1 $(BIN)/python -m pytest tests/unit/native
+
+OLDER = $(VENV)/older
+OLDER_PACKAGES = libddsc0debian libiceoryx-binding-c2 libiceoryx-posh2 libiceoryx-hoofs2 libiceoryx-platform2
+
+$(OLDER)/.made: # unpacked here, not installed
+	mkdir -p $(OLDER) && cd $(OLDER) && apt-get download $(OLDER_PACKAGES) && for one in *.deb; do dpkg -x $$one . || exit 1; done
+	@touch $@
+
+older: $(VENV)/.dev $(OLDER)/.made ## Applications on Cyclone DDS 0.10 beside nodes on 11 (needs Debian 12's package index)
+	OSPLTOOL_OLDER=$(abspath $(OLDER)) $(BIN)/python -m pytest tests/integration/test_older_applications.py
 
 faults: $(VENV)/.dev ## Faults on real nodes: health names each of them in time, once, and sees it end (STARTS=15)
 	OSPLTOOL_FAULTS=1 STARTS=$(STARTS) $(BIN)/python -m pytest -s tests/integration/test_health_faults.py \

@@ -32,9 +32,18 @@ class Keyless(IdlStruct, typename="bare.Keyless"):
     number: idl.uint32
 
 
-TYPES: dict[str, type] = {**sample_types.TYPES, "Reading": Reading, "Keyless": Keyless}
+@dataclass
+class Keyed(IdlStruct, typename="bare.Keyed"):
+    """The keyed type of `tests.integration.untyped`, for applications that announce it."""
+
+    number: idl.uint32
+    annotate.key("number")
+
+
+TYPES: dict[str, type] = {**sample_types.TYPES, "Reading": Reading, "Keyless": Keyless, "Keyed": Keyed}
 SAMPLES: dict[type, Callable[[int], Any]] = {
     Keyless: Keyless,
+    Keyed: Keyed,
     **sample_types.SAMPLES,
     Reading: lambda n: Reading(n, 0, f"reading {n}"),
 }

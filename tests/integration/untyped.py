@@ -1,4 +1,7 @@
-"""An application like those of ROS 2: a type is known by its name only, and no type information is told."""
+"""An application in C: by default like those of ROS 2, whose types are known by name only.
+
+With `typed` it tells its type. With `library` it uses another libddsc than the one of the Python package.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,16 @@ from typing import Any, Final
 from cyclonedds.internal import DDS
 
 from engine.dds.abi import SampleInfo, TopicDescriptor
+from engine.dds.topics import description_of
+from tests.integration.application_types import Keyed, Keyless
 from tests.integration.applications import commands, say
 
 _ADR, _KOF, _RTS = 1 << 24, 7 << 24, 0
 _FOUR_BYTES, _KEY = 3 << 16, 1
-_FIXED_KEY: Final = 1 << 2
+_FIXED_KEY: Final = 1 << 1
+"""DDS_TOPIC_FIXED_KEY."""
+_TELLS_TYPE: Final = 1 << 6
+"""DDS_TOPIC_XTYPES_METADATA."""
 _KEYED_OPS: Final = (_ADR | _FOUR_BYTES | _KEY, 0, _RTS, _KOF | 1, 0)
 _KEYLESS_OPS: Final = (_ADR | _FOUR_BYTES, 0, _RTS)
 
@@ -25,12 +33,12 @@ class _Key(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("offset", ctypes.c_uint32), ("index", ctypes.c_uint32)]
 
 
-def _descriptor(*, keyed: bool) -> TopicDescriptor:
+def _descriptor(*, keyed: bool, typed: bool) -> TopicDescriptor:
     """Of a struct with one 32-bit number."""
     ops = _KEYED_OPS if keyed else _KEYLESS_OPS
     made = TopicDescriptor()
     made.size = made.align = 4
-    made.flagset = _FIXED_KEY if keyed else 0
+    made.flagset = (_FIXED_KEY if keyed else 0) | (_TELLS_TYPE if typed else 0)
     made.typename = b"bare::Keyed" if keyed else b"bare::Keyless"
     made.nkeys = int(keyed)
     made.ops = ctypes.cast((ctypes.c_uint32 * len(ops))(*ops), ctypes.c_void_p)
@@ -39,6 +47,10 @@ def _descriptor(*, keyed: bool) -> TopicDescriptor:
         made.keys = ctypes.cast(ctypes.pointer(_Key(b"number", 3, 0)), ctypes.c_void_p)
     made.meta = b""
     made.restrict_data_representation = 1
+    if typed:
+        type_ = description_of(Keyed if keyed else Keyless)
+        for blob, told in ((made.type_information, type_.information), (made.type_mapping, type_.mapping)):
+            blob.data, blob.size = ctypes.cast(ctypes.c_char_p(told), ctypes.c_void_p), len(told)
     return made
 
 
@@ -51,18 +63,20 @@ def _made(code: int) -> int:
 class Bare:
     """A participant with one topic, and one writer or reader of it; they live as long as the process."""
 
-    def __init__(self, domain: int, topic: str, *, keyed: bool, durability: int = 2) -> None:
-        library = self._library = ctypes.CDLL(DDS._dll_handle._name)
+    def __init__(self, options: dict[str, Any]) -> None:
+        keyed, durability = options.get("keyed", False), options.get("durability", 2)
+        library = self._library = ctypes.CDLL(options.get("library", DDS._dll_handle._name))
         library.dds_create_qos.restype = ctypes.c_void_p
         self._qos = ctypes.c_void_p(library.dds_create_qos())
         library.dds_qset_durability(self._qos, durability)
         library.dds_qset_reliability(self._qos, 1, ctypes.c_int64(10**10))
         library.dds_qset_history(self._qos, 1, 0)
         library.dds_qset_writer_data_lifecycle(self._qos, ctypes.c_bool(False))
-        self._participant = _made(library.dds_create_participant(domain, None, None))
-        self._descriptor = ctypes.byref(_descriptor(keyed=keyed))
+        self._participant = _made(library.dds_create_participant(options["domain"], None, None))
+        self._descriptor = ctypes.byref(_descriptor(keyed=keyed, typed=options.get("typed", False)))
+        name = options["topic"].encode()
         make = library.dds_create_topic
-        self._topic = _made(make(self._participant, self._descriptor, topic.encode(), self._qos, None))
+        self._topic = _made(make(self._participant, self._descriptor, name, self._qos, None))
 
     def write(self, numbers: Iterable[int], *, readers: int = 0) -> str:
         """Make a writer, wait for this number of readers, and write; its GUID."""
@@ -101,11 +115,9 @@ class Bare:
 def writer(options: dict[str, Any]) -> None:
     """A writer of the numbers below `count`; it ends when it is told to.
 
-    Other options: `durability`, `readers` to wait for, `first` number.
+    Other options: `durability`, `readers` to wait for, `first` number, `typed`, `library`.
     """
-    side = Bare(
-        options["domain"], options["topic"], keyed=options["keyed"], durability=options.get("durability", 2)
-    )
+    side = Bare(options)
     first = options.get("first", 0)
     say(guid=side.write(range(first, first + options["count"]), readers=options.get("readers", 0)))
     for _ in commands():
@@ -114,9 +126,7 @@ def writer(options: dict[str, Any]) -> None:
 
 def reader(options: dict[str, Any]) -> None:
     """A reader; each line is answered with the numbers that it got so far."""
-    take = Bare(
-        options["domain"], options["topic"], keyed=False, durability=options.get("durability", 2)
-    ).read()
+    take = Bare(options).read()
     say(ready=True)
     numbers: list[int] = []
     for _ in commands():
