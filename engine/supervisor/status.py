@@ -62,6 +62,8 @@ class NodeStatus:
     """Begin of that state, nanoseconds since 1970 UTC; 0 if unknown."""
     reason: str
     """Reason for the condition; may be empty."""
+    is_unsupervised: bool = False
+    """Whether its supervisor was killed."""
     is_orphan: bool = False
     """Whether its supervisor is gone and the node still runs; it is about to end."""
     store_problem: str = ""
@@ -120,7 +122,8 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
     is_supervised = record.supervisor.is_alive() and record.phase not in FINAL
     is_orphan = not is_supervised and record.node is not None and record.node.is_alive()
     reason = record.reason
-    if not is_supervised and record.phase not in FINAL:
+    is_unsupervised = not is_supervised and record.phase not in FINAL
+    if is_unsupervised:
         reason = "its supervisor was killed" + (", the node is ending" if is_orphan else "")
     is_said_by_it = record.node is not None and said.get("pid") == record.node.pid and record.node.is_alive()
     state, since_ns = _text(said.get("state")), said.get("time_ns")
@@ -139,6 +142,7 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
         state=state,
         state_since_ns=since_ns if isinstance(since_ns, int) else 0,
         reason=reason,
+        is_unsupervised=is_unsupervised,
         is_orphan=is_orphan,
         store_problem=_text(said.get("problem")),
         unstored=unstored if isinstance(unstored := said.get("unstored"), int) else 0,

@@ -171,7 +171,7 @@ def _tell(domain: _Domain, news: list[tuple[str, Incident]], said: str) -> None:
     now_ns = domain.feed.now_ns()
     lines = []
     for what, one in news:
-        lines.append(f"{_clock(one.until_ns or now_ns)} {what}")
+        lines.append(f"{_clock(now_ns)} {what}")
         lines += incident_lines(one, now_ns) if one.is_open else [f"  {_heading(one, now_ns)}"]
     if news or said != domain.health.verdict.word:
         lines.append(f"{_clock(now_ns)} {domain.line()}")
@@ -214,8 +214,12 @@ def _heading(one: Incident, now_ns: int) -> str:
     seconds = one.age_ns(now_ns) // 1_000_000_000
     age = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
     again = f", {one.times} times" if one.times > 1 else ""
-    since = f"since {_clock(one.since_ns)}, {age}" if one.is_open else f"lasted {age}"
-    return f"{one.severity.name} {one.code.id} {one.who}: {one.what} ({since}{again})"
+    subject = one.what if one.what.startswith(f"{one.who}: ") else f"{one.who}: {one.what}"
+    since = f"since {_clock(one.since_ns)}, {age}"
+    if not one.is_open:
+        since = f"{_clock(one.since_ns)} to {_clock(one.until_ns)}, {age}"
+        return f"{one.code.id} {subject}, {one.severity.name} at worst ({since}{again})"
+    return f"{one.severity.name} {one.code.id} {subject} ({since}{again})"
 
 
 def _clock(moment_ns: int) -> str:

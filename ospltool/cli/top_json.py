@@ -25,6 +25,7 @@ SCREENS: Final = {
     "node": ("nodes",),
     "name-space": ("nodes", "masters", "health"),
     "alignment": ("alignments", "nodes"),
+    "incidents": ("health",),
     "conflicts": ("conflicts",),
     "groups": ("groups",),
     "trace": ("events", "events_left_out"),

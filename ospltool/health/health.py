@@ -18,7 +18,7 @@ from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.patience import Patience
 from ospltool.health.redundancy import Redundancy, redundancies
 from ospltool.health.scene import Scene, Word
-from ospltool.health.sign import SECOND_NS, Sign
+from ospltool.health.sign import SECOND_NS, Sign, joined
 from ospltool.health.signs.data import of_data
 from ospltool.health.signs.masters import of_masters
 from ospltool.health.signs.nodes import of_domain, of_nodes
@@ -37,6 +37,9 @@ NODE_NS: Final = SECOND_NS // 100
 
 BEFORE_NS: Final = 3 * SECOND_NS
 """Time before (and after) an incident in which events may concern it."""
+
+COUNTED_ANEW: Final = frozenset({"copies", "disk-copies"})
+"""Causes without a sign while the domain is lost: its nodes, when back, have the usual time for copies."""
 
 TOLD_LEVELS: Final = frozenset({"INFO", "WARNING", "SEVERE", "ERROR"})
 
@@ -154,6 +157,8 @@ class Health:
             yield
             signs += found
         yield
+        if any(sign.code == "DUL-DOMAIN-LOST" for sign in signs):
+            signs = [sign for sign in signs if sign.kind.cause not in COUNTED_ANEW]
         self._copies = {one.name: one for one in copies}
         causes = causes_of(scene, self._patience.lasting(signs, now_ns))
         self._incidents.update(causes, now_ns, lambda cause: _described(scene, cause, self._copies))
@@ -277,14 +282,15 @@ def _signs(scene: Scene, copies: Iterable[Redundancy]) -> tuple[Iterator[Sign], 
 
 def _described(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy]) -> Incident:
     root, code = cause.root, cause.root.kind
-    why = root.why or f"cause unknown; usually: {' '.join(code.causes[:2])}"
+    why = root.why or _causes_of_nodes(cause)
     return Incident(
         key=root.key,
         code=code,
         severity=cause.urgency,
         who=root.who,
         what=root.what,
-        why=why,
+        why=why or f"cause unknown; usually: {' '.join(code.causes[:2])}",
+        is_cause_known=bool(why),
         effect=effect(scene, cause, copies),
         next=root.next or code.next,
         since_ns=root.since_ns,
@@ -294,6 +300,17 @@ def _described(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy])
         signs=tuple(dict.fromkeys(sign.what for sign in cause.signs)),
         weight=root.weight,
     )
+
+
+def _causes_of_nodes(cause: RootCause) -> str:
+    """Return the known causes of the losses of nodes that are one loss of the domain; empty without any."""
+    if cause.root.kind.cause != "domain":
+        return ""
+    told: dict[str, list[str]] = {}
+    for sign in cause.others:
+        if sign.kind.cause == "node" and sign.why and sign.who not in told.setdefault(sign.why, []):
+            told[sign.why].append(sign.who)
+    return "; ".join(f"{joined(names)}: {why}" for why, names in told.items())
 
 
 def _is_about(event: NodeEvent, incident: Incident, names: list[str]) -> bool:

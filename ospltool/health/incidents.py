@@ -37,6 +37,8 @@ class Incident:
     """Observation."""
     why: str
     """Cause, or the usual causes if it is unknown."""
+    is_cause_known: bool
+    """Whether `why` is the cause. A known cause stays when the trouble changes its form."""
     effect: str
     """Consequence for the data."""
     next: str
@@ -182,7 +184,7 @@ class Incidents:
         if again is not None:
             self._closed.remove(again)
             told = dataclasses.replace(
-                told, key=again.key, since_ns=again.since_ns, times=again.times + 1,
+                _with_cause_of(again, told), key=again.key, since_ns=again.since_ns, times=again.times + 1,
                 acknowledged_ns=again.acknowledged_ns,
             )  # fmt: skip
         else:
@@ -195,8 +197,8 @@ class Incidents:
         self, key: str, cause: RootCause, now_ns: int, describe: Callable[[RootCause], Incident]
     ) -> None:
         known = self._open[key]
-        told = describe(cause)
         before = known.incident
+        told = _with_cause_of(before, describe(cause))
         is_worse = (told.severity, -told.weight) < (before.severity, -before.weight)
         known.incident = dataclasses.replace(
             told,
@@ -217,6 +219,13 @@ class Incidents:
             del self._open[key]
             ended = dataclasses.replace(known.incident, until_ns=known.seen_ns, severity=known.worst)
             self._closed.append(ended)
+
+
+def _with_cause_of(before: Incident, told: Incident) -> Incident:
+    """Keep the known cause of an incident whose present form does not tell it, as of a node that is back."""
+    if told.is_cause_known or not before.is_cause_known or told.code.cause != before.code.cause:
+        return told
+    return dataclasses.replace(told, why=before.why, is_cause_known=True)
 
 
 def _is_again(before: Incident, told: Incident, now_ns: int) -> bool:

@@ -25,11 +25,11 @@ class Redundancy:
     on_disk: tuple[str, ...]
     """Nodes among them that have all its persistent samples on disk."""
     coming: tuple[str, ...]
-    """Nodes that are heard and are obtaining it, except on request only."""
+    """Nodes that are obtaining it, except on request only, or are coming back with a domain that was lost."""
     stopped: tuple[str, ...]
     """Nodes that ended in order; names of those that were never heard."""
     lost: tuple[str, ...]
-    """Nodes that are silent or gone."""
+    """Nodes that are silent or gone, and not coming back."""
     filtered: tuple[str, ...] = ()
     """Nodes beside `held` that hold it without the samples that their content filters withhold."""
 
@@ -123,9 +123,11 @@ def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
     """Add a node to the places of every name-space."""
     presence = scene.presence(node)
     if presence is not Presence.HEARD:
+        is_coming = presence is not Presence.STOPPED and scene.model.is_coming_back(node, scene.now_ns)
         for name in node.name_spaces:
             place = places[name]
-            (place.stopped if presence is Presence.STOPPED else place.lost).append(node.id)
+            absent = place.stopped if presence is Presence.STOPPED else place.lost
+            (place.coming if is_coming else absent).append(node.id)
         return
     off_disk, me = scene.facts(node).off_disk, node.id
     for name, view in node.name_spaces.items():

@@ -19,11 +19,16 @@ STEP: Final = 40
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Word:
-    """The report of a supervisor on a node, and whether the node ended in order or is about to start."""
+    """What is known on this machine about a node."""
 
     text: str
+    """Report of its supervisor, or of its run directory; empty for nothing unusual."""
     in_order: bool = False
+    """Whether the node ended in order."""
     is_starting: bool = False
+    """Whether it is about to start."""
+    next: str = ""
+    """Advice that fits the report; empty for that of the code."""
 
 
 class Scene:

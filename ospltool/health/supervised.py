@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from engine.supervisor.policy import NodePhase
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
@@ -11,6 +12,17 @@ from ospltool.health.scene import Word
 
 _WORTH_TELLING = frozenset(
     {Condition.RESTARTING, Condition.UNRESPONSIVE, Condition.STOPPED, Condition.DIED, Condition.STOPPING}
+)
+
+
+_NEXT: Final = {
+    Condition.RESTARTING: "Wait: its supervisor starts it again. Its ospl-error.log tells the failure.",
+    Condition.DIED: "Start it again on its host: `ospltool start` with its configuration.",
+}
+"""Advice for conditions of which the supervisor, or its absence, tells what happens next."""
+
+ORPHAN: Final = (
+    "It ends by itself, as its supervisor does not run; then start it again with `ospltool start`."
 )
 
 
@@ -44,4 +56,6 @@ def _word(status: NodeStatus) -> Word:
         told.append(f"started again {record.restarts} {'time' if record.restarts == 1 else 'times'}")
     text = ", ".join(filter(None, told))
     starting = status.condition is Condition.STARTING and not (status.store_problem or record.failed_ns)
-    return Word(f"its supervisor says: {text}" if text else "", in_order, starting)
+    by = "seen on its host" if status.is_unsupervised else "its supervisor says"
+    advice = ORPHAN if status.is_orphan else _NEXT.get(status.condition, "")
+    return Word(f"{by}: {text}" if text else "", in_order, starting, advice if text else "")

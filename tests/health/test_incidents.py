@@ -13,6 +13,7 @@ from engine.simulator.options import NodePlan
 from ospltool.health.expectation import Expectation, ExpectedSpace
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
+from ospltool.health.scene import Word
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
@@ -272,6 +273,38 @@ def test_what_is_over_is_as_grave_as_it_was_at_its_worst() -> None:
         model.apply(Update(alive, notices=gone), now_ns)
         health.update(now_ns)
     assert [(one.who, one.severity.name) for one in health.closed] == [("n1", "ERROR")]
+
+
+def test_a_known_cause_stays_when_a_gone_node_is_back_in_a_new_process() -> None:
+    """The new supervisor does not know why the last run failed; the watcher does."""
+    model = SystemModel()
+    words: dict[str, Word] = {}
+    health = Health(model, words=lambda: words)
+    for second in range(20):
+        now_ns = START_NS + second * S
+        is_back = second > 9
+        words = {"n1": Word("seen on its host: has died", next="Start it.")} if 2 < second < 10 else {}
+        heard = fake.snapshot(1, time_ns=now_ns, pid=1 + is_back, started_ns=START_NS + 10 * S * is_back)
+        gone = (FeedNotice(NoticeKind.NODE_LOST, now_ns, "", node_id(1)),) if second == 5 else ()
+        alive = (ReceivedSnapshot(heard, now_ns),) if not 2 < second < 10 else ()
+        model.apply(Update(alive, notices=gone), now_ns)
+        health.update(now_ns)
+        if second == 8:
+            assert [(one.code.id, one.next) for one in health.open] == [("DUL-NODE-GONE", "Start it.")]
+    (found,) = health.every
+    assert (found.code.id, found.why) == ("DUL-NODE-RESTARTED", "seen on its host: has died")
+
+
+def test_the_known_causes_of_its_nodes_are_those_of_a_lost_domain() -> None:
+    model = SystemModel()
+    model.apply(
+        Update(tuple(ReceivedSnapshot(fake.snapshot(number), START_NS) for number in (1, 2, 3))), START_NS
+    )
+    gone = tuple(FeedNotice(NoticeKind.NODE_LOST, START_NS, "", node_id(number)) for number in (1, 2, 3))
+    model.apply(Update(notices=(*gone, FeedNotice(NoticeKind.DOMAIN_LOST, START_NS, ""))), START_NS)
+    words = {name: Word("seen on its host: has died") for name in ("n1", "n2")}
+    (found,) = looked(model, START_NS + 3 * S, words=words).open
+    assert (found.code.id, found.why) == ("DUL-DOMAIN-LOST", "n1 and n2: seen on its host: has died")
 
 
 def test_a_recording_that_is_wound_back_begins_anew() -> None:

@@ -46,7 +46,8 @@ def _absent(scene: Scene) -> Iterator[Sign]:
     for name, word in absent.items():
         why = word.text if word else ""
         what = f"{name} is expected and was not heard{_in(scene.now_ns - model.began_ns)}"
-        yield Sign("DUL-NODE-ABSENT", name, what, model.began_ns, why=why, weight=2)
+        advice = word.next if word else ""
+        yield Sign("DUL-NODE-ABSENT", name, what, model.began_ns, why=why, next=advice, weight=2)
     if len(absent) == len(scene.expected.nodes) > 1:
         watched = _in(scene.now_ns - model.began_ns)
         what = f"none of {len(absent)} expected nodes was heard{watched}: {joined(list(absent))}"
@@ -70,14 +71,17 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     word = scene.words.get(name)
     if (word and word.in_order) or scene.model.is_coming_back(node, scene.now_ns):
         return
-    why = word.text if word else ""
+    why, advice = (word.text, word.next) if word else ("", "")
     if presence is Presence.SILENT:
-        yield Sign("DUL-NODE-SILENT", name, f"{name} is silent", node.heard_ns, (node.id,), why=why)
+        what = f"{name} is silent"
+        yield Sign("DUL-NODE-SILENT", name, what, node.heard_ns, (node.id,), why=why, next=advice)
         return
     others = [n.snapshot.name for n in scene.heard if n.snapshot.host == node.snapshot.host]
     seen = f"its host {node.snapshot.host} answers: {joined(others)} is there" if others else ""
     why = why or (f"killed, crashed, or stopped by SIGSTOP: no end was announced, and {seen}" if seen else "")
-    yield Sign("DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why, weight=2)
+    yield Sign(
+        "DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why, next=advice, weight=2
+    )
 
 
 def _of_heard(scene: Scene, node: Node) -> Iterator[Sign]:
