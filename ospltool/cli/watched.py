@@ -113,7 +113,7 @@ def watched(uri: str | None, domain: int | None) -> list[Watched]:
 
 
 def _of_fleet(fleet: Fleet) -> list[Watched]:
-    from engine.capture.uri import uri_of
+    from engine.capture.configured_uri import uri_of
     from engine.config import load
     from engine.dds.uri import cyclone_uri
     from ospltool.health.expectation import Expectation, ExpectedSpace

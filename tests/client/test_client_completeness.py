@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.client_service.client_view import ClientView
+from engine.client_service.answers import ClientView
 from engine.core.interest import Interest
 from engine.core.name_spaces import Group, MergeType
 from engine.core.states import Phase

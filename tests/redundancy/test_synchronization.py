@@ -12,8 +12,8 @@ from engine.core import plain
 from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA
+from engine.dds.own_types import SenderState
 from engine.dds.topics import description_of
-from engine.dds.wiretypes import SenderState
 from engine.persistence.core.codec import MessageFault, encode
 from engine.persistence.core.messages import (
     Inventory,

@@ -17,7 +17,7 @@ from engine.config.persistence import GroupSettings
 from engine.core import expressions, plain
 from engine.core.name_spaces import Group
 from engine.dataset.groups import GroupDescription
-from engine.dds.typecheck import BrokenType, check_description
+from engine.dds.typeinfo import BrokenType, check_description
 from engine.persistence.core.codec import MessageFault
 from engine.persistence.core.messages import LATE, OriginalSample
 

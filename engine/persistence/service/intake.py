@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from engine.capture.neighbourhood import DiscoveryChanges, Neighbourhood, Offer
-from engine.capture.orphans import Orphans
-from engine.capture.tap_registry import TapRegistry
+from engine.capture.tap_registry import Orphans, TapRegistry
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi

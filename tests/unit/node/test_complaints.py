@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from engine import __main__ as program
-from engine.capture.uri import interface_fault, uri_of
+from engine.capture.configured_uri import interface_fault, uri_of
 from engine.config import interpret, parse
 from engine.config.scheduling import ALIGNEE, HEARTBEAT, SERVICE, WATCHDOG
 from engine.core.election import NOBODY, NOBODY_REMEDY

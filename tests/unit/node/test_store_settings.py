@@ -13,8 +13,8 @@ import pytest
 from engine.dataset.dataset import DataSet
 from engine.dataset.rows import SampleRows
 from engine.dds.activity import ThreadActivities
-from engine.node.capture_drain import CaptureDrain
 from engine.node.disk import Disk, Pace
+from engine.node.intake import CaptureDrain
 from engine.store.files import DATABASE
 from engine.store.interface import GroupChange
 from tests.unit.store.making import description, samples
