@@ -12,9 +12,8 @@ from engine.dds.typeinfo import LOOK_UP_S, resolve_type
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from engine.capture.neighbourhood import DiscoveryChanges, HistoryReader, Neighbourhood, Offer
+    from engine.capture.neighbourhood import DiscoveryChanges, HistoryReader, Neighbourhood, Offer, Unkept
     from engine.capture.tap_registry import TapRegistry
-    from engine.capture.unkept import Unkept
     from engine.client_service.service import ClientService
     from engine.core.messages import ReaderKey
     from engine.dds.bulk import BulkReceiver, ReceivedBatch

@@ -16,8 +16,7 @@ from engine import native
 from engine.capture.delivery import TIMEOUT_S as DELIVERY_S
 from engine.capture.delivery import Directed
 from engine.capture.neighbourhood import HistoryReader
-from engine.capture.shell import Shell
-from engine.capture.watch import Watchdog
+from engine.capture.shell import Shell, Watchdog
 from engine.config.persistence import PersistenceService
 from engine.dds.channel import Channel
 from engine.dds.discovery import EndpointSeen, ParticipantGone, ParticipantSeen

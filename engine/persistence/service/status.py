@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from engine.capture.watch import Watchdog
+from engine.capture.shell import Watchdog
 from engine.config.persistence import PersistenceService
 from engine.dds.channel import Channel
 from engine.dds.errors import DdsTimeout
