@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from ospltool.live.moments import moment_of
 from ospltool.live.recording import RecordingFault
 from tui import themes
-from tui.console import Command, CommandFault
+from tui.console import Command, CommandFault, Console
 from tui.viewmodel.base import Subject
-
-if TYPE_CHECKING:
-    from tui.console import Console
 
 
 def _opens(screen: str) -> Callable[[Console, list[str]], None]:

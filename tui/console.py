@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from textual.screen import Screen
+from textual.screen import Screen
 
-    from ospltool.health.health import Health
-    from ospltool.live.feed import Feed, TimeTravel
-    from ospltool.live.model import SystemModel
-    from tui.alarm import Alarm
-    from tui.cells import Line
-    from tui.operator import Operator
-    from tui.sources.lines import TraceFiles
-    from tui.systems import Systems
-    from tui.viewmodel.base import Subject, View
+from ospltool.health.health import Health
+from ospltool.live.feed import Feed, TimeTravel
+from ospltool.live.model import SystemModel
+from tui.alarm import Alarm
+from tui.cells import Line
+from tui.operator import Operator
+from tui.sources.lines import TraceFiles
+from tui.systems import Systems
+from tui.viewmodel.base import Subject, View
 
 
 class CommandFault(Exception):

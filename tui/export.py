@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ospltool.health import export as health
 from ospltool.live import export
-from tui.console import CommandFault
-
-if TYPE_CHECKING:
-    from tui.console import Console
+from tui.console import CommandFault, Console
 
 FORMATS: Final = ("json", "csv", "svg")
 

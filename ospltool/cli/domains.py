@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,8 +13,6 @@ import typer
 from ospltool.cli.exits import CommandError, Exit, not_installed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from engine.config import Configuration
 
 Uri = Annotated[

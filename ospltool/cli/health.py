@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import signal
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,14 +13,11 @@ from ospltool.cli import interrupts, watched
 from ospltool.cli.domains import Partition
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.units import duration_s
-from ospltool.cli.watched import FleetUri, WatchedDomain
+from ospltool.cli.watched import FleetUri, Watched, WatchedDomain
 from ospltool.output import envelope, streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ospltool.cli.watched import Watched
     from ospltool.health.health import Health
     from ospltool.health.incidents import Incident
 

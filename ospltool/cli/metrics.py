@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -14,8 +15,6 @@ from ospltool.cli.watched import FleetUri, WatchedDomain
 from ospltool.output import streams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from prometheus_client.metrics_core import Metric
 
     from ospltool.health.system import System

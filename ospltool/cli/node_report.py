@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ospltool.output import envelope, streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from engine.supervisor.status import NodeStatus
 
 

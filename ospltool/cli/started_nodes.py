@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
 from engine.supervisor.status import ALIVE, NodeStatus, status_of
 from ospltool.cli.exits import CommandError, Exit
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 def run_directory(environ: Mapping[str, str]) -> RunDirectory:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -14,8 +15,6 @@ from ospltool.cli.domains import DomainAccess, place_of
 from ospltool.cli.exits import CommandError, Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from engine.config import Fleet
     from ospltool.health.expectation import Expectation
     from ospltool.health.health import Health

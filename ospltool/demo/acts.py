@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
-from ospltool.demo.stage import NODES, ActFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ospltool.demo.stage import Stage
+from ospltool.demo.stage import NODES, ActFailed, Stage
 
 FIRST: Final = 1000
 DISPOSED: Final = 10

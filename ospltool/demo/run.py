@@ -9,15 +9,13 @@ import random
 import tempfile
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from engine.dds.uri import cyclone_uri
 from ospltool.demo.acts import ACTS
 from ospltool.demo.stage import ActFailed, Stage
 from ospltool.live.dds import LiveFeed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 DOMAINS: Final = range(100, 200)
 """Domains to choose from when none is given, away from where applications usually are."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import errno
 import io
 import os
-from typing import IO, TYPE_CHECKING, Final, TextIO
-
-if TYPE_CHECKING:
-    import pathlib
+import pathlib
+from typing import IO, Final, TextIO
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import TYPE_CHECKING, Final, TextIO
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TextIO
 
 from ospltool.output.text import table, visible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 EXIT_PIPE_CLOSED: Final = 141
 """Exit code if the reader of the output has closed the pipe, as a shell shows a death by SIGPIPE."""

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from engine.tracing.escaping import escape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _GAP = "  "
 

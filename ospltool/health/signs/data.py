@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.runtime.monitor import UnkeptView
+from ospltool.health.scene import Scene
 from ospltool.health.sign import SECOND_NS, Sign, joined
-
-if TYPE_CHECKING:
-    from ospltool.health.scene import Scene
-    from ospltool.live.nodes import Node
+from ospltool.live.nodes import Node
 
 AWAITED: Final = "type-awaited"
 LOOK_UP_NS: Final = 10 * SECOND_NS
