@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ospltool.cli import feeds
-from ospltool.cli.domains import Partition
+from ospltool.cli import domains
+from ospltool.cli.domains import Partition, Watched, WatchedDomain, watched
 from ospltool.cli.exits import CommandError, Exit, not_installed
-from ospltool.cli.watched import Watched, WatchedDomain, watched
 
 if TYPE_CHECKING:
     from ospltool.health.system import Source
@@ -122,13 +121,13 @@ def top(
         from ospltool.health.health import Health
 
         if simulate is not None:
-            return [(feeds.simulated(simulate, seed, faults, minutes, speed), Health)]
+            return [(domains.simulated(simulate, seed, faults, minutes, speed), Health)]
         if replay is not None:
-            return [(feeds.recording(replay, speed), Health)]
+            return [(domains.recording(replay, speed), Health)]
         chosen = watched(uri, domain)
         if as_json:
             _require_one(chosen)
-        return [(feeds.live_at(one.place, partition), one.health) for one in chosen]
+        return [(domains.live_at(one.place, partition), one.health) for one in chosen]
 
     if as_json:
         from ospltool.cli.top_json import put_json

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from ospltool.cli.domains import LISTEN_S, listen_for
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.watched import LISTEN_S, listen_for
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def put_json(open_source: Callable[[], Source], *, screen: str | None, at: str |
         raise CommandError(f"no screen {screen!r}; there are {', '.join(SCREENS)}", Exit.USAGE)
     from ospltool.health.system import System
     from ospltool.live.feed import TimeTravel
-    from ospltool.live.providers import why_none
+    from ospltool.live.persistence import why_none
 
     system = System(open_source())
     feed = system.feed

@@ -1,4 +1,4 @@
-"""The input of the search for signs: the live model at one moment, and the expectation."""
+"""The input of the search for signs: the live model at one moment, and what the fleet file expects."""
 
 from __future__ import annotations
 
@@ -8,10 +8,34 @@ from collections.abc import Mapping
 from typing import Final
 
 from engine.runtime.monitor import NameSpaceView
-from ospltool.health.expectation import NOTHING, Expectation
 from ospltool.health.snapshot_facts import FactBook, SnapshotFacts
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node, Presence
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExpectedSpace:
+    """Wanted number of nodes with a complete copy of a name-space, and of those on disk; 0 if unspecified."""
+
+    name: str
+    copies: int = 0
+    on_disk: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Expectation:
+    """Expected contents of one domain. `nodes` are the nodes' own names."""
+
+    nodes: tuple[str, ...] = ()
+    name_spaces: tuple[ExpectedSpace, ...] = ()
+
+    def space(self, name: str) -> ExpectedSpace:
+        """Return the expectation for a name-space; an empty one if the fleet file does not name it."""
+        return next((one for one in self.name_spaces if one.name == name), ExpectedSpace(name))
+
+
+NOTHING: Final = Expectation()
+
 
 STEP: Final = 40
 """Nodes that are examined at once."""

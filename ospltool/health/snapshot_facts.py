@@ -9,7 +9,7 @@ from typing import Final
 
 from engine.core.name_spaces import MAX_PRIORITY
 from engine.runtime.monitor import DeliveryView, FellowView, NameSpaceView, NodeSnapshot
-from ospltool.health.sign import SECOND_NS, Sign
+from ospltool.health.codes import SECOND_NS, Sign
 
 REMEMBER_FAILED_NS: Final = 300 * SECOND_NS
 """Time for which a reader that was not served, and did not come back, is reported."""

@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 
-from ospltool.live import export
+from ospltool.health import export
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.series import NodeSeries
@@ -213,7 +213,7 @@ def test_the_filter_looks_at_the_state_that_is_shown(watched: Watched, how: str,
     assert rows.keys == (watched.node(name),)
 
     view = watched.view()
-    nodes = export.system(view.model, view.now_ns)["nodes"]
+    nodes = export.model_as_plain(view.model, view.now_ns)["nodes"]
     assert {one["name"]: one["presence"] for one in nodes} == {name: word, **dict.fromkeys(others, "heard")}
     table = csv.DictReader(io.StringIO(export.as_csv(view.model, view.now_ns)))
     assert {row["node"]: row["node_state"] for row in table} == {

@@ -11,8 +11,7 @@ from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
-from tui.cells import Line, plain
-from tui.glyphs import UNICODE
+from tui.cells import UNICODE, Line, plain
 from tui.viewmodel import incidents, name_space
 from tui.viewmodel.base import View
 

@@ -18,9 +18,8 @@ from tests.console.test_screen_views import check_rows, rows_of, text_of
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed
 from tests.health.looking import looked
 from tui.app import ConsoleApp
-from tui.cells import Tone
+from tui.cells import ASCII, UNICODE, Tone
 from tui.filters import Filter
-from tui.glyphs import ASCII, UNICODE
 from tui.viewmodel import persistence as views
 from tui.viewmodel.base import View
 from tui.viewmodel.panels import summary

@@ -22,9 +22,8 @@ from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
-from tui.cells import CellTable, Column, Line, Tone, fit_line, plain
+from tui.cells import UNICODE, CellTable, Column, Line, Tone, fit_line, plain
 from tui.filters import Filter
-from tui.glyphs import UNICODE
 from tui.viewmodel import alignment, conflicts, groups, name_space, node, store
 from tui.viewmodel.base import Subject, View
 from tui.viewmodel.panels import current_incidents

@@ -11,8 +11,8 @@ import pytest
 from engine.core.name_spaces import MergeType, NameSpace
 from engine.runtime.monitor import GroupView
 from engine.simulator.options import NodePlan
+from ospltool.health import export
 from ospltool.health.health import Health
-from ospltool.live import export
 from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
@@ -44,7 +44,7 @@ def texts(watched: Watched) -> list[str]:
 def conflicts(watched: Watched) -> list[ReportedConflict]:
     watched.take()
     found = watched.model.conflicts.every(watched.model.nodes)
-    shown = export.system(watched.model, watched.now_ns)["conflicts"]
+    shown = export.model_as_plain(watched.model, watched.now_ns)["conflicts"]
     assert shown == [dataclasses.asdict(one) for one in found]
     return found
 
@@ -175,7 +175,7 @@ def test_a_standing_incompatibility_is_on_a_console_that_comes_later_and_ends_wi
         ("n1", "n2", "name-spaces overlap without being equal"),
         ("n2", "n1", "name-spaces overlap without being equal"),
     }
-    shown = export.system(later, watched.now_ns)["conflicts"]
+    shown = export.model_as_plain(later, watched.now_ns)["conflicts"]
     assert [one["fellow"] for one in shown] == ["n2", "n1"] or [one["fellow"] for one in shown] == [
         "n1",
         "n2",

@@ -17,8 +17,7 @@ from tui.console import Console
 from tui.filters import Filter
 from tui.viewmodel import panels
 from tui.viewmodel.base import ConsoleStatus, Subject, View
-from tui.widgets.entry import CommandLine, Entry, FilterLine
-from tui.widgets.key_bar import KeyBar
+from tui.widgets.bottom import CommandLine, Entry, FilterLine, KeyBar
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 

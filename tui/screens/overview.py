@@ -15,10 +15,9 @@ from tui.screens.base import set_height
 from tui.screens.incidents import KEYS, IncidentKeys
 from tui.viewmodel import overview, panels
 from tui.viewmodel.base import Subject, View
-from tui.viewmodel.overview import Overview
+from tui.viewmodel.overview import Overview, timeline_lines
 from tui.viewmodel.panels import Notable
 from tui.viewmodel.tables import LineRows
-from tui.viewmodel.timeline import timeline_lines
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 

@@ -1,20 +1,22 @@
-"""The input of all views, and the signs that they share."""
+"""The input of all views, the signs that they share, and the order of nodes: first those in trouble."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.codes import HealthSeverity
 from ospltool.health.health import Health, SystemVerdict
+from ospltool.health.incidents import Incident
 from ospltool.live.feed import ReplayPosition
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node, Presence
 from tui import text
-from tui.cells import Span, Tone
+from tui.cells import Glyphs, Span, Tone
 from tui.filters import Filter
-from tui.glyphs import Glyphs
 
 STATES: Final = {
     "DISCOVER_FELLOWS_GROUPS": "discover fellows",
@@ -192,3 +194,35 @@ def severity_sign(glyphs: Glyphs, severity: HealthSeverity) -> tuple[str, Tone]:
 def plural(number: int, noun: str) -> str:
     """Return a number and its noun."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+class Rank(enum.IntEnum):
+    """Urgency of a node, most urgent first; the first two are severities of incidents."""
+
+    ERROR = 0
+    WARNING = 1
+    BUSY = 2
+    STOPPED = 3
+    CALM = 4
+
+
+def ranks(view: View, incidents: Sequence[Incident]) -> Mapping[str, Rank]:
+    """Return the rank of every node, by its id."""
+    found = {node.id: _rank(view, node) for node in view.model.nodes.values()}
+    for incident in incidents:
+        if incident.severity is not HealthSeverity.NOTICE:
+            for node in incident.subjects:
+                if node in found:
+                    found[node] = min(found[node], Rank(incident.severity))
+    return found
+
+
+def _rank(view: View, node: Node) -> Rank:
+    presence = node.presence(view.now_ns)
+    if presence is Presence.GONE:
+        return Rank.ERROR
+    if presence is Presence.SILENT:
+        return Rank.WARNING
+    if presence is Presence.STOPPED:
+        return Rank.STOPPED
+    return Rank.CALM if node.is_settled else Rank.BUSY

@@ -10,8 +10,7 @@ from ospltool.live.masterships import Mastership
 from ospltool.live.nodes import Node, Presence
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
-from tui.viewmodel.base import View, master_mark, name_space_state, node_mark, node_state
-from tui.viewmodel.order import Rank, ranks
+from tui.viewmodel.base import Rank, View, master_mark, name_space_state, node_mark, node_state, ranks
 from tui.viewmodel.panels import incident_line
 from tui.viewmodel.tables import Rows
 

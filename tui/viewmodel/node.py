@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from engine.runtime.monitor import DeliveryView, FellowView, NameSpaceView
 from engine.runtime.past import IN_ORDER
-from ospltool.live.names import natural
-from ospltool.live.nodes import Node, Presence
+from ospltool.live.nodes import Node, Presence, natural
 from ospltool.live.series import COUNTERS, RATE_WINDOW_NS, Point
 from tui import text
 from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual_plot import PlotWidget
 
-from ospltool.live.series import Point
-from tui.cells import Line, Span, Tone
-from tui.glyphs import ASCII, UNICODE, Glyphs
+from tui.cells import ASCII, UNICODE, Glyphs, Line, Span, Tone
 from tui.widgets.lines import Lines
+
+if TYPE_CHECKING:
+    from textual_plot import PlotWidget
+
+    from ospltool.live.series import Point
 
 LEAST_HEIGHT = 10
 """With fewer lines a plot shows nothing that figures do not show better."""

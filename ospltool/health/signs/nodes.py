@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ospltool.health.codes import HealthSeverity
+from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.scene import Scene
-from ospltool.health.sign import SECOND_NS, Sign, joined
 from ospltool.live.feed import ENDING
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.remarks import Remark, RemarkSubject

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from engine.persistence.service.view import ReplicaView
+from ospltool.health.codes import SECOND_NS, Sign
 from ospltool.health.scene import Scene
-from ospltool.health.sign import SECOND_NS, Sign
-from ospltool.live import providers
+from ospltool.live import persistence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 
 GATHERING_NS: Final = 5 * SECOND_NS
@@ -50,7 +50,7 @@ def _of_heard(view: ReplicaView, used: Sequence[Stream]) -> Iterator[Sign]:
     if behind:
         most = max(behind, key=lambda stream: stream.view.lag_ns)
         grows = " and falls further behind" if most.grows else ""
-        what = f"{name} lags {providers.lag(most.view.lag_ns)}{grows}, in {_some(behind)}"
+        what = f"{name} lags {persistence.lag(most.view.lag_ns)}{grows}, in {_some(behind)}"
         yield Sign("DUL-SERVICE-BEHIND", name, what, most.rising_ns)
 
 

@@ -1,4 +1,4 @@
-"""One node."""
+"""The screens of one subject: a node, or a name-space."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from textual.containers import Horizontal
 
 from ospltool.live.nodes import Node
 from tui.screens.base import OpsScreen, set_height, share
-from tui.viewmodel import node as views
+from tui.viewmodel import name_space as space_views
+from tui.viewmodel import node as node_views
 from tui.viewmodel import panels
 from tui.viewmodel.base import Subject, View, plural
 from tui.viewmodel.tables import Rows
@@ -53,19 +54,20 @@ class NodeScreen(OpsScreen):
     def show(self, view: View) -> None:
         """Fill card and tables, and share the height."""
         width = self.size.width
-        node = self._node = views.subject_node(view)
+        node = self._node = node_views.subject_node(view)
         self.heading = f"node {node.snapshot.name}" if node else "node"
         self.fill(
-            "#card", views.card(view, node) if node else [panels.rule_line(view, "no node heard yet", width)]
+            "#card",
+            node_views.card(view, node) if node else [panels.rule_line(view, "no node heard yet", width)],
         )
         if node is None:
             for part in PARTS:
                 self._show_part(view, part, None, "", 0)
             return
         rows: dict[str, Rows[Any]] = {
-            "fellows": views.fellows(view, node, width),
-            "spaces": views.name_spaces(view, node, width),
-            "joiners": views.deliveries(view, [node], width),
+            "fellows": node_views.fellows(view, node, width),
+            "spaces": node_views.name_spaces(view, node, width),
+            "joiners": node_views.deliveries(view, [node], width),
         }
         self._rows = rows
         room = max(0, self.room - 5 - len(PARTS))
@@ -83,7 +85,7 @@ class NodeScreen(OpsScreen):
         if not curves.display:
             return
         curves.styles.height = min(room, MOST_HEIGHT)
-        for curve, (title, points) in zip(curves.query(Curve), views.curves(view, node), strict=True):
+        for curve, (title, points) in zip(curves.query(Curve), node_views.curves(view, node), strict=True):
             curve.show(title, points, view.now_ns)
 
     def _show_part(self, view: View, part: str, rows: Rows[Any] | None, title: str, height: int) -> None:
@@ -125,3 +127,74 @@ class NodeScreen(OpsScreen):
     def _chosen(self, event: Sheet.Chosen) -> None:
         targets = {"fellows": "node", "spaces": "name-space", "joiners": "trace"}
         self.action_jump(targets[event.sheet.id or "fellows"])
+
+
+class NameSpaceScreen(OpsScreen):
+    """A name-space: definitions of the nodes, present masters with reasons, and former masters."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("less_than_sign", "neighbour(-1)", "name-space before", key_display="<", show=False),
+        Binding("greater_than_sign", "neighbour(1)", "next name-space", key_display=">", show=False),
+    ]
+    NAME = "name-space"
+    TITLE_OF_SCREEN = "name-space"
+    FILTER_FIELDS = ("node", "role", "state")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._space = ""
+        self._rows: Rows[Any] | None = None
+
+    def body(self) -> ComposeResult:
+        """Yield definition, masters, nodes, trouble and history."""
+        yield Lines(id="definition")
+        yield Lines(id="masters")
+        yield Lines(id="nodes-title")
+        yield Sheet(id="nodes")
+        yield Lines(id="trouble")
+        yield Lines(id="history")
+
+    def show(self, view: View) -> None:
+        """Fill all parts and share the height."""
+        width = self.size.width
+        name = self._space = space_views.subject_name_space(view)
+        self.heading = f"name-space {name}" if name else "name-space"
+        rows = self._rows = space_views.holders(view, name, width)
+        masters = space_views.master_lines(view, name)
+        trouble = space_views.trouble_lines(view, name, panels.current_incidents(view))
+        history = space_views.history_lines(view, name)
+        definition = space_views.definition_lines(view, name) or [
+            panels.rule_line(view, "no name-space heard yet", width)
+        ]
+        room = self.room
+        definition, masters = definition[: max(1, room // 5)], masters[: max(1, room // 5)]
+        title = plural(len(rows.keys), "node") + (
+            f", {rows.hidden} hidden by the filter" if rows.hidden else ""
+        )
+        self.fill("#definition", definition)
+        self.fill("#masters", masters)
+        self.fill("#nodes-title", [panels.rule_line(view, title, width)])
+        left = max(0, room - len(definition) - len(masters) - 1)
+        for_trouble = min(len(trouble) + 1 if trouble else 0, left // 4)
+        for_nodes = min(len(rows.keys) + 1, max(2, left - for_trouble - 3))
+        grid = self.query_one("#nodes", Sheet)
+        set_height(grid, for_nodes)
+        grid.show(rows)
+        self.fill("#trouble", panels.titled("attention", trouble, for_trouble, view, width))
+        rest = max(0, left - for_trouble - for_nodes)
+        self.fill("#history", panels.titled("masters", history, rest, view, width), rest)
+
+    def here(self) -> Subject:
+        """Return the node under the cursor, with this name-space."""
+        return Subject(self.query_one("#nodes", Sheet).row_key, self._space)
+
+    def action_neighbour(self, step: int) -> None:
+        """Show the next name-space, or the one before."""
+        names = self.console.model.name_space_names()
+        if self._space in names:
+            name = names[(names.index(self._space) + step) % len(names)]
+            self.console.look_at(Subject(self.console.subject.node, name))
+
+    @on(Sheet.Chosen)
+    def _chosen(self) -> None:
+        self.action_jump("node")
