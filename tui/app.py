@@ -25,8 +25,8 @@ from tui.screens.help import HelpScreen
 from tui.screens.names import SCREENS, TABS
 from tui.screens.overview import OverviewScreen
 from tui.screens.trace import TraceScreen
-from tui.sources.lines import TraceFiles
 from tui.text import visible
+from tui.trace_lines import TraceFiles
 from tui.viewmodel import panels
 from tui.viewmodel.base import ConsoleStatus, Subject, View
 

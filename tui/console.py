@@ -15,7 +15,7 @@ from ospltool.live.model import SystemModel
 from tui.alarm import Alarm
 from tui.cells import Line
 from tui.operator import Operator
-from tui.sources.lines import TraceFiles
+from tui.trace_lines import TraceFiles
 from tui.viewmodel.base import Elsewhere, Subject, View
 
 

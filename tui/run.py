@@ -14,7 +14,7 @@ from tui import cells, themes
 from tui.app import ConsoleApp
 from tui.background import look_for_garbage_less_often
 from tui.operator import Operator
-from tui.sources.lines import TraceFiles
+from tui.trace_lines import TraceFiles
 
 
 def run_console(

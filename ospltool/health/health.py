@@ -14,12 +14,10 @@ from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.incidents import Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.redundancy import Redundancy, redundancies
-from ospltool.health.scene import NOTHING, Expectation, Scene, Word
+from ospltool.health.scene import NOTHING, Expectation, FactBook, Scene, Word
 from ospltool.health.signs.masters import of_masters
-from ospltool.health.signs.nodes import of_domain, of_nodes
-from ospltool.health.signs.services import of_services
+from ospltool.health.signs.nodes import of_domain, of_nodes, of_services
 from ospltool.health.signs.sets import of_data, of_sets
-from ospltool.health.snapshot_facts import FactBook
 from ospltool.live.feed import ENDING
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Presence

@@ -11,8 +11,7 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
 from tui.cells import ASCII, UNICODE, Tone, fit_line, plain
-from tui.filters import Filter
-from tui.viewmodel.base import View
+from tui.viewmodel.base import Filter, View
 from tui.viewmodel.overview import FIELDS, Overview, detail, nothing_shown, timeline_lines
 
 S = SECOND_NS

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tui import text
-from tui.cells import Cell, Column, single
-from tui.viewmodel.tables import Rows
+from tui.cells import Cell, Column, Rows, single
 from tui.widgets.sheet import Sorting
 
 NAMES = ("harbour.orders.berth", "harbour.orders.crane", "harbour.orders.truck")

@@ -14,9 +14,8 @@ from textual.widgets import Input
 from tui import commands
 from tui.cells import Line
 from tui.console import Console
-from tui.filters import Filter
 from tui.viewmodel import panels
-from tui.viewmodel.base import ConsoleStatus, Subject, View
+from tui.viewmodel.base import ConsoleStatus, Filter, Subject, View
 from tui.widgets.bottom import CommandLine, Entry, FilterLine, KeyBar
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet

@@ -10,12 +10,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 
 from ospltool.live.nodes import Node
+from tui.cells import Rows, table_title
 from tui.screens.base import OpsScreen, set_height, share
-from tui.viewmodel import name_space as space_views
-from tui.viewmodel import node as node_views
 from tui.viewmodel import panels
+from tui.viewmodel import subject as views
 from tui.viewmodel.base import Subject, View, plural
-from tui.viewmodel.tables import Rows
 from tui.widgets.curve import LEAST_HEIGHT, Curve
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
@@ -25,13 +24,18 @@ MOST_HEIGHT = 16
 """A plot does not get better above this height."""
 
 
+def _neighbours(name: str) -> list[BindingType]:
+    """Return the keys to the subjects before and after the one that is shown."""
+    return [
+        Binding("less_than_sign", "neighbour(-1)", f"{name} before", key_display="<", show=False),
+        Binding("greater_than_sign", "neighbour(1)", f"next {name}", key_display=">", show=False),
+    ]
+
+
 class NodeScreen(OpsScreen):
     """Who the node is, its fellows, its name-spaces, and the late joiners that it serves."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("less_than_sign", "neighbour(-1)", "node before", key_display="<", show=False),
-        Binding("greater_than_sign", "neighbour(1)", "next node", key_display=">", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = _neighbours("node")
     NAME = "node"
     TITLE_OF_SCREEN = "node"
     FILTER_FIELDS = ("fellow", "role", "state", "ns", "topic")
@@ -54,28 +58,27 @@ class NodeScreen(OpsScreen):
     def show(self, view: View) -> None:
         """Fill card and tables, and share the height."""
         width = self.size.width
-        node = self._node = node_views.subject_node(view)
+        node = self._node = views.subject_node(view)
         self.heading = f"node {node.snapshot.name}" if node else "node"
         self.fill(
             "#card",
-            node_views.card(view, node) if node else [panels.rule_line(view, "no node heard yet", width)],
+            views.card(view, node) if node else [panels.rule_line(view, "no node heard yet", width)],
         )
         if node is None:
             for part in PARTS:
                 self._show_part(view, part, None, "", 0)
             return
         rows: dict[str, Rows[Any]] = {
-            "fellows": node_views.fellows(view, node, width),
-            "spaces": node_views.name_spaces(view, node, width),
-            "joiners": node_views.deliveries(view, [node], width),
+            "fellows": views.fellows(view, node, width),
+            "spaces": views.name_spaces(view, node, width),
+            "joiners": views.deliveries(view, [node], width),
         }
         self._rows = rows
         room = max(0, self.room - 5 - len(PARTS))
         heights = share([len(rows[part].keys) + bool(rows[part].keys) for part in PARTS], room)
         nouns = {"fellows": "fellow", "spaces": "name-space", "joiners": "late joiner"}
         for part, height in zip(PARTS, heights, strict=True):
-            title = plural(len(rows[part].keys), nouns[part])
-            title += f", {rows[part].hidden} hidden by the filter" if rows[part].hidden else ""
+            title = table_title([plural(len(rows[part].keys), nouns[part])], rows[part].hidden)
             self._show_part(view, part, rows[part], title, height)
         self._show_curves(view, node, room - sum(heights))
 
@@ -85,7 +88,7 @@ class NodeScreen(OpsScreen):
         if not curves.display:
             return
         curves.styles.height = min(room, MOST_HEIGHT)
-        for curve, (title, points) in zip(curves.query(Curve), node_views.curves(view, node), strict=True):
+        for curve, (title, points) in zip(curves.query(Curve), views.curves(view, node), strict=True):
             curve.show(title, points, view.now_ns)
 
     def _show_part(self, view: View, part: str, rows: Rows[Any] | None, title: str, height: int) -> None:
@@ -132,10 +135,7 @@ class NodeScreen(OpsScreen):
 class NameSpaceScreen(OpsScreen):
     """A name-space: definitions of the nodes, present masters with reasons, and former masters."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("less_than_sign", "neighbour(-1)", "name-space before", key_display="<", show=False),
-        Binding("greater_than_sign", "neighbour(1)", "next name-space", key_display=">", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = _neighbours("name-space")
     NAME = "name-space"
     TITLE_OF_SCREEN = "name-space"
     FILTER_FIELDS = ("node", "role", "state")
@@ -157,20 +157,18 @@ class NameSpaceScreen(OpsScreen):
     def show(self, view: View) -> None:
         """Fill all parts and share the height."""
         width = self.size.width
-        name = self._space = space_views.subject_name_space(view)
+        name = self._space = views.subject_name_space(view)
         self.heading = f"name-space {name}" if name else "name-space"
-        rows = self._rows = space_views.holders(view, name, width)
-        masters = space_views.master_lines(view, name)
-        trouble = space_views.trouble_lines(view, name, panels.current_incidents(view))
-        history = space_views.history_lines(view, name)
-        definition = space_views.definition_lines(view, name) or [
+        rows = self._rows = views.holders(view, name, width)
+        masters = views.master_lines(view, name)
+        trouble = views.trouble_lines(view, name, panels.current_incidents(view))
+        history = views.history_lines(view, name)
+        definition = views.definition_lines(view, name) or [
             panels.rule_line(view, "no name-space heard yet", width)
         ]
         room = self.room
         definition, masters = definition[: max(1, room // 5)], masters[: max(1, room // 5)]
-        title = plural(len(rows.keys), "node") + (
-            f", {rows.hidden} hidden by the filter" if rows.hidden else ""
-        )
+        title = table_title([plural(len(rows.keys), "node")], rows.hidden)
         self.fill("#definition", definition)
         self.fill("#masters", masters)
         self.fill("#nodes-title", [panels.rule_line(view, title, width)])

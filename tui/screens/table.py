@@ -10,11 +10,11 @@ from textual.app import ComposeResult
 from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.groups import GroupKey
 from ospltool.live.nodes import Node
-from tui.cells import Line
+from tui.cells import Line, Rows
 from tui.screens.base import OpsScreen, set_height
-from tui.viewmodel import conflicts, groups, panels, store
-from tui.viewmodel.base import Subject, View, plural
-from tui.viewmodel.tables import Rows
+from tui.viewmodel import panels
+from tui.viewmodel import table as tables
+from tui.viewmodel.base import Subject, View
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import HEADER, Sheet
 
@@ -96,23 +96,23 @@ class ConflictsScreen(TableScreen):
 
     NAME = "conflicts"
     TITLE_OF_SCREEN = "conflicts"
-    FILTER_FIELDS = conflicts.FIELDS
+    FILTER_FIELDS = tables.CONFLICT_FIELDS
 
     def table(self, view: View, width: int) -> Rows[ReportedConflict]:
         """Return the conflicts."""
-        return conflicts.conflicts(view, width)
+        return tables.conflicts(view, width)
 
     def table_title(self, view: View, rows: Rows[ReportedConflict]) -> str:
-        """Return the title of the table."""
-        return conflicts.title(view, rows)
+        """Return the title of the tables."""
+        return tables.conflict_title(view, rows)
 
     def about(self, view: View, row: ReportedConflict, width: int) -> list[Line]:
         """Return the conflict in the words of the node."""
-        return conflicts.conflict_lines(view, row, width)
+        return tables.conflict_lines(view, row, width)
 
     def instead(self, view: View) -> list[Line]:
         """Return the lines shown without conflicts."""
-        return conflicts.none_lines() if not self.filter else []
+        return tables.none_lines() if not self.filter else []
 
     def here(self) -> Subject:
         """Return the node that told of the conflict, and the name-space that it is about."""
@@ -134,20 +134,20 @@ class GroupsScreen(TableScreen):
 
     NAME = "groups"
     TITLE_OF_SCREEN = "groups"
-    FILTER_FIELDS = groups.FIELDS
+    FILTER_FIELDS = tables.GROUP_FIELDS
     ABOUT_LINES: ClassVar[int] = 12
 
     def table(self, view: View, width: int) -> Rows[GroupKey]:
         """Return the groups."""
-        return groups.groups(view, width)
+        return tables.groups(view, width)
 
     def table_title(self, view: View, rows: Rows[GroupKey]) -> str:
-        """Return the title of the table."""
-        return groups.title(view, rows)
+        """Return the title of the tables."""
+        return tables.group_title(view, rows)
 
     def about(self, view: View, row: GroupKey, width: int) -> list[Line]:
         """Return the group on each node."""
-        return groups.group_lines(view, row)
+        return tables.group_lines(view, row)
 
     def here(self) -> Subject:
         """Return the name-space of the group under the cursor."""
@@ -165,27 +165,25 @@ class StoreScreen(TableScreen):
 
     NAME = "store"
     TITLE_OF_SCREEN = "store"
-    FILTER_FIELDS = store.FIELDS
+    FILTER_FIELDS = tables.STORE_FIELDS
 
     def table(self, view: View, width: int) -> Rows[Node]:
         """Return the stores."""
-        return store.stores(view, width)
+        return tables.stores(view, width)
 
     def table_title(self, view: View, rows: Rows[Node]) -> str:
-        """Return the title of the table."""
-        bad = sum(1 for node in view.model.nodes.values() if node.snapshot.store.problem)
-        hidden = f", {rows.hidden} hidden by the filter" if rows.hidden else ""
-        return plural(len(rows.keys), "store") + (f", {bad} degraded" if bad else "") + hidden
+        """Return the title of the tables."""
+        return tables.store_title(view, rows)
 
     def about(self, view: View, row: Node, width: int) -> list[Line]:
         """Return the messages of the store."""
-        return store.store_lines(view, row, width)
+        return tables.store_lines(view, row, width)
 
     def here(self) -> Subject:
         """Return the node whose store it is."""
-        return (
-            Subject(self.row.id, self.console.subject.name_space) if self.row is not None else super().here()
-        )
+        if self.row is None:
+            return super().here()
+        return Subject(self.row.id, self.console.subject.name_space)
 
     @on(Sheet.Chosen)
     def _chosen(self) -> None:

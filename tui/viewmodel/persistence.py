@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.persistence.service.view import SubscriptionView
-from ospltool.health.signs.services import of_service
+from ospltool.health.signs.nodes import of_service
 from ospltool.live import persistence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 from tui import text
-from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
+from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title
 from tui.viewmodel.base import View, plural, severity_sign
-from tui.viewmodel.tables import Rows
 
 FIELDS: Final = ("replica", "service", "host", "state", "topic", "partition", "provider", "sub")
 _ABOUT_ROWS: Final = ("topic", "partition", "provider", "sub")
@@ -152,16 +151,13 @@ def _sources(streams: Sequence[Stream]) -> str:
 def title(view: View, rows: Rows[WatchedReplica]) -> str:
     """Return the number of replicas, and of those that are absent or hidden."""
     every = view.model.persistence.ordered()
-    parts = [plural(len(every), "persistence service")]
     states = collections.Counter(one.state(view.now_ns) for one in every)
-    parts += [
+    absent = [
         f"{states[state]} {state}"
         for state in (ReplicaState.GONE, ReplicaState.STOPPED, ReplicaState.SILENT)
         if states[state]
     ]
-    if rows.hidden:
-        parts.append(f"{rows.hidden:,} hidden by the filter")
-    return ", ".join(parts)
+    return table_title([plural(len(every), "persistence service"), *absent], rows.hidden)
 
 
 def none_lines(view: View, mode: str, width: int) -> list[Line]:
@@ -270,12 +266,8 @@ def streams_title(one: WatchedReplica, rows: Rows[Stream]) -> str:
     """Return the number of writers that are shown, idle and hidden."""
     used = len(rows.keys) + rows.hidden
     quiet = len(one.streams) - used + one.view.writers_left_out
-    parts = [f"{one.view.name}: {plural(used, 'writer')}"]
-    if quiet:
-        parts.append(f"{quiet:,} idle")
-    if rows.hidden:
-        parts.append(f"{rows.hidden:,} hidden by the filter")
-    return ", ".join(parts)
+    parts = [f"{one.view.name}: {plural(used, 'writer')}", f"{quiet:,} idle" if quiet else ""]
+    return table_title(parts, rows.hidden)
 
 
 def subscriptions(view: View, one: WatchedReplica, width: int) -> Rows[SubscriptionView]:
@@ -326,10 +318,6 @@ def _subscription_cell(view: View, one: WatchedReplica, each: SubscriptionView, 
 def subscriptions_title(view: View, one: WatchedReplica, rows: Rows[SubscriptionView]) -> str:
     """Return the number of durable subscriptions, and of those without enough readers."""
     every = one.view.subscriptions
-    parts = [f"{one.view.name}: {plural(len(every), 'durable subscription')}"]
     lacking = sum(1 for each in every if view.model.persistence.lacks_quorum(one.view.service, each))
-    if lacking:
-        parts.append(f"{lacking} without enough readers")
-    if rows.hidden:
-        parts.append(f"{rows.hidden:,} hidden by the filter")
-    return ", ".join(parts)
+    parts = [f"{one.view.name}: {plural(len(every), 'durable subscription')}"]
+    return table_title([*parts, f"{lacking} without enough readers" if lacking else ""], rows.hidden)

@@ -11,7 +11,7 @@ from ospltool.health.redundancy import Redundancy
 from ospltool.health.scene import Scene
 from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.nodes import Node
-from ospltool.live.progress import STALLED_NS
+from ospltool.live.series import STALLED_NS
 
 PASSING_NS: Final = 3 * SECOND_NS
 """Shorter conflicts and merges are part of every start."""
