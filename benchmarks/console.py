@@ -27,7 +27,7 @@ from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
 from tests.fake import SECOND_NS, FakeFeed, ScriptedFeed
 from tui.app import TICK_S, ConsoleApp
-from tui.garbage import look_for_garbage_less_often
+from tui.background import look_for_garbage_less_often
 
 AREA: Final = "console"
 NODES, SPACES, GROUPS_OF_A_NODE = 200, 50, 25

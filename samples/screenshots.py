@@ -13,7 +13,7 @@ from engine.dds.uri import cyclone_uri
 from ospltool.demo.acts import ACTS
 from ospltool.demo.stage import Stage
 from ospltool.live.dds import LiveFeed
-from tui import glyphs, themes
+from tui import cells, themes
 from tui.app import ConsoleApp
 from tui.viewmodel.base import Subject
 
@@ -36,7 +36,7 @@ async def take(name: str, stage: Stage, feed: LiveFeed) -> None:
     """One picture, once all three nodes are complete; the feed has heard the events."""
     screen, size = PICTURES[name]
     look = themes.choose("ops-dark", no_color=False, term="xterm-256color")
-    app = ConsoleApp(feed, title="ospltool", signs=glyphs.choose("utf-8", ascii_only=False), theme=look)
+    app = ConsoleApp(feed, title="ospltool", signs=cells.choose("utf-8", ascii_only=False), theme=look)
     async with app.run_test(size=size) as pilot:
         feed.say("A publisher wrote 1000 persistent instances and is gone. Three nodes hold them.")
         await asyncio.to_thread(stage.wait_for, "all are complete and equal", stage.equal)

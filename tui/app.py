@@ -14,21 +14,19 @@ from ospltool.health.health import Health
 from ospltool.health.system import Source, System
 from ospltool.live.feed import Feed, TimeTravel
 from ospltool.live.model import SystemModel
-from tui import commands, confirmation, export, glyphs, themes
+from tui import cells, commands, confirmation, themes
 from tui.alarm import Alarm
 from tui.background import BackgroundWork
-from tui.cells import Line, Span, Tone
-from tui.console import Command, CommandFault
-from tui.glyphs import Glyphs
+from tui.cells import Glyphs, Line, Span, Tone
+from tui.console import Command, CommandFault, Systems
 from tui.operator import Operator
 from tui.screens.base import OpsScreen
 from tui.screens.help import HelpScreen
 from tui.screens.names import SCREENS, TABS
 from tui.screens.overview import OverviewScreen
 from tui.screens.trace import TraceScreen
-from tui.sources.lines import TraceFiles
-from tui.systems import Systems
 from tui.text import visible
+from tui.trace_lines import TraceFiles
 from tui.viewmodel import panels
 from tui.viewmodel.base import ConsoleStatus, Subject, View
 
@@ -54,7 +52,10 @@ MESSAGE_TICKS: Final = 40
 
 EXPORT: Final = (
     Command(
-        "export", "FORMAT [FILE]", "json or csv of the system, svg of the screen, to a new file", export.run
+        "export",
+        "FORMAT [FILE]",
+        "json or csv of the system, svg of the screen, to a new file",
+        commands.write_export,
     ),
 )
 
@@ -96,7 +97,7 @@ class ConsoleApp(App[int]):
         feed: Feed,
         *,
         title: str,
-        signs: Glyphs = glyphs.UNICODE,
+        signs: Glyphs = cells.UNICODE,
         theme: str = themes.DARK.name,
         on_idle: Callable[[], bool | None] | None = None,
         trace_files: TraceFiles | None = None,

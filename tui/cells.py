@@ -1,15 +1,138 @@
-"""The parts of views: spans of text with a tone, and rows of cells under columns."""
+"""The parts of views: signs, each with a form for any terminal, spans with a tone, cells, and tables."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rich.cells import cell_len
 
 from tui import text
-from tui.glyphs import ASCII, UNICODE, Glyphs
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Glyphs:
+    """One set of signs. Every sign is one cell wide."""
+
+    name: str
+    """Name of the set."""
+    ok: str
+    """Complete."""
+    busy: str
+    """Aligning, or starting."""
+    idle: str
+    """Not complete."""
+    warn: str
+    """Needs a look."""
+    fault: str
+    """Needs action."""
+    conflict: str
+    """Contradicting facts."""
+    master: str
+    """Confirmed master."""
+    unconfirmed: str
+    """Master without confirmation."""
+    bar_full: str
+    """Full cell of a bar."""
+    bar_half: str
+    """Half cell of a bar."""
+    bar_empty: str
+    """Empty cell of a bar."""
+    nothing: str
+    """Not on this node."""
+    arrow: str
+    """Direction from one node to another."""
+    rule: str
+    """Cell of a horizontal line."""
+    caption: str
+    """Left edge of a caption."""
+    separator: str
+    """Separator of parts of a line."""
+    ellipsis: str
+    """End of a text that was cut."""
+    cursor: str
+    """Row under the cursor."""
+    mark: str
+    """Mark of a moment."""
+    blocks: str
+    """Blocks of eight heights, lowest first."""
+    rising: str
+    """Column sorted with the least value first."""
+    falling: str
+    """Column sorted with the largest value first."""
+
+    def bar(self, fraction: float, width: int) -> tuple[str, str]:
+        """Return the filled and the empty part of a bar; only 1 is all filled, only 0 all empty."""
+        halves = round(fraction * width * 2)
+        if fraction < 1:
+            halves = min(halves, width * 2 - 1)
+        if fraction > 0:
+            halves = max(halves, 1)
+        halves = min(max(halves, 0), width * 2)
+        full = self.bar_full * (halves // 2) + self.bar_half * (halves % 2)
+        return full, self.bar_empty * (width - len(full))
+
+
+UNICODE: Final = Glyphs(
+    name="unicode",
+    ok="●",
+    busy="◐",
+    idle="○",
+    warn="▲",
+    fault="✖",
+    conflict="≠",
+    master="★",
+    unconfirmed="☆",
+    bar_full="━",
+    bar_half="╸",
+    bar_empty="╌",
+    nothing="·",
+    arrow="→",
+    rule="─",
+    caption="▌",
+    separator="·",
+    ellipsis="…",
+    cursor="▸",
+    mark="◆",
+    blocks="▁▂▃▄▅▆▇█",
+    rising="↑",
+    falling="↓",
+)
+
+ASCII: Final = Glyphs(
+    name="ascii",
+    ok="*",
+    busy="~",
+    idle="o",
+    warn="!",
+    fault="X",
+    conflict="#",
+    master="M",
+    unconfirmed="?",
+    bar_full="=",
+    bar_half="-",
+    bar_empty=".",
+    nothing=".",
+    arrow=">",
+    rule="-",
+    caption="|",
+    separator="|",
+    ellipsis="~",
+    cursor=">",
+    mark="+",
+    blocks="_.-=+*%#",
+    rising="^",
+    falling="v",
+)
+
+
+def choose(encoding: str | None, *, ascii_only: bool) -> Glyphs:
+    """Return the set for a terminal with this encoding."""
+    if ascii_only or "utf" not in (encoding or "").lower():
+        return ASCII
+    return UNICODE
 
 
 class Tone(enum.StrEnum):
@@ -133,3 +256,92 @@ class CellTable(Protocol):
     def line(self, row: int) -> Line | None:
         """Return a row that is one line across all columns; None for a row of cells."""
         ...
+
+
+T = TypeVar("T")
+
+
+class Rows(Generic[T]):
+    """A table of items. `render` makes the cell of an item under a column key; `fixed` columns stay.
+
+    `hidden` counts the items that a filter leaves out.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        items: Sequence[tuple[str, T]],
+        render: Callable[[T, str], Cell],
+        *,
+        width: int,
+        fixed: int = 1,
+        hidden: int = 0,
+    ) -> None:
+        self.columns = spread(columns, width)
+        self.items = items
+        self.keys = tuple(key for key, _ in items)
+        self.fixed = fixed
+        self.hidden = hidden
+        self._render = render
+
+    def cell(self, row: int, column: int) -> Cell:
+        """Return one cell."""
+        return self._render(self.items[row][1], self.columns[column].key)
+
+    def value(self, row: int, column: int) -> str:
+        """Return the text of a cell."""
+        return value_of(self.cell(row, column))
+
+    def line(self, _row: int) -> Line | None:
+        """Return every row is made of cells."""
+        return None
+
+    def item(self, row: int) -> T | None:
+        """Return the value of a row; None when there is no such row."""
+        return self.items[row][1] if 0 <= row < len(self.items) else None
+
+
+class LineRows(Generic[T]):
+    """A table whose rows are lines under one heading. `lines` pairs each with its value."""
+
+    fixed = 0
+
+    def __init__(self, heading: str, rows: Sequence[tuple[str, Line, T]], width: int) -> None:
+        self.columns = (Column("line", heading, width),)
+        self.keys = tuple(key for key, _, _ in rows)
+        self._rows = rows
+
+    def cell(self, row: int, _column: int) -> Cell:
+        """Return the line."""
+        return self._rows[row][1]
+
+    def value(self, row: int, _column: int) -> str:
+        """Return the line without signs."""
+        return value_of(self._rows[row][1])
+
+    def line(self, row: int) -> Line | None:
+        """Return the line."""
+        return self._rows[row][1]
+
+    def item(self, row: int) -> T | None:
+        """Return the value of a row; None when there is no such row."""
+        return self._rows[row][2] if 0 <= row < len(self._rows) else None
+
+
+def table_title(parts: Iterable[str], hidden: int) -> str:
+    """Return the title of a table: its parts that are not empty, and the number of hidden rows."""
+    return ", ".join([*filter(None, parts), *([f"{hidden:,} hidden by the filter"] if hidden else [])])
+
+
+def spread(columns: Sequence[Column], width: int) -> tuple[Column, ...]:
+    """Return the columns with the room that is left over shared among those that grow, by their weight."""
+    used = sum(column.width + 1 for column in columns) + 1
+    weight = sum(column.grow for column in columns)
+    room = max(0, width - used)
+    if not room or not weight:
+        return tuple(columns)
+    wider = []
+    for column in columns:
+        share = min(room * column.grow // weight, max(0, column.most - column.width))
+        wider.append(dataclasses.replace(column, width=column.width + share))
+    return tuple(wider)

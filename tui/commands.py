@@ -1,20 +1,58 @@
-"""The commands of the `:` line and of the palette."""
+"""The commands of the `:` line and of the palette, and the files that `export` writes."""
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, cast
+from pathlib import Path
+from typing import Final, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
+from ospltool.health import export
 from ospltool.live.moments import moment_of
-from ospltool.live.recording import RecordingFault
+from ospltool.live.record_file import RecordingFault
 from tui import themes
-from tui.console import Command, CommandFault
+from tui.console import Command, CommandFault, Console
 from tui.viewmodel.base import Subject
 
-if TYPE_CHECKING:
-    from tui.console import Console
+FORMATS: Final = ("json", "csv", "svg")
+
+
+def write_export(app: Console, words: list[str]) -> None:
+    """Carry out `export FORMAT [FILE]`. An existing file is never overwritten.
+
+    Raises:
+        CommandFault: the format is unknown, or the file cannot be written.
+    """
+    if not words or words[0] not in FORMATS:
+        raise CommandFault(f"export what? {', '.join(FORMATS)}")
+    path = Path(" ".join(words[1:])).expanduser() if words[1:] else Path(default_name(app, words[0]))
+    try:
+        with path.open("x", encoding="utf-8", newline="") as file:
+            file.write(content(app, words[0]))
+    except FileExistsError:
+        raise CommandFault(f"{path} exists already") from None
+    except OSError as error:
+        raise CommandFault(f"{path}: {error.strerror or error}") from error
+    app.say(f"written to {path}")
+
+
+def content(app: Console, wanted: str) -> str:
+    """Return the content of the file."""
+    now_ns = app.view().now_ns
+    if wanted == "json":
+        return export.as_json(app.health, now_ns)
+    if wanted == "csv":
+        return export.as_csv(app.model, now_ns)
+    return app.export_screenshot(title=app.title, simplify=True)
+
+
+def default_name(app: Console, wanted: str) -> str:
+    """Return a file name with the moment of the picture."""
+    seconds = app.view().now_ns // 1_000_000_000
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return f"ospltool-{moment:%Y%m%d-%H%M%S}.{wanted}"
 
 
 def _opens(screen: str) -> Callable[[Console, list[str]], None]:

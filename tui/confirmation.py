@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
+from ospltool.live.nodes import Node
 from tui import text
 from tui.cells import Line, Span, Tone
 from tui.commands import find_node
-from tui.console import Command, CommandFault
+from tui.console import Command, CommandFault, Console
 from tui.operator import Operation, OperationFault, Operator
 from tui.widgets.lines import Lines
-
-if TYPE_CHECKING:
-    from ospltool.live.nodes import Node
-    from tui.console import Console
 
 WIDTH: Final = 68
 

@@ -3,21 +3,50 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from textual.screen import Screen
+from textual.screen import Screen
 
-    from ospltool.health.health import Health
-    from ospltool.live.feed import Feed, TimeTravel
-    from ospltool.live.model import SystemModel
-    from tui.alarm import Alarm
-    from tui.cells import Line
-    from tui.operator import Operator
-    from tui.sources.lines import TraceFiles
-    from tui.systems import Systems
-    from tui.viewmodel.base import Subject, View
+from ospltool.health.health import Health
+from ospltool.health.system import Source, System
+from ospltool.live.feed import Feed, TimeTravel
+from ospltool.live.model import SystemModel
+from tui.alarm import Alarm
+from tui.cells import Line
+from tui.operator import Operator
+from tui.trace_lines import TraceFiles
+from tui.viewmodel.base import Elsewhere, Subject, View
+
+
+class Systems:
+    """All that are watched, of which one is shown: `shown`.
+
+    Args:
+        sources: of all of them, one at least; the first is shown.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.all = tuple(map(System, sources))
+        self.shown = self.all[0]
+
+    @property
+    def elsewhere(self) -> tuple[Elsewhere, ...]:
+        """State of the systems that are not shown."""
+        return tuple(
+            Elsewhere(one.feed.title, one.health.verdict) for one in self.all if one is not self.shown
+        )
+
+    def turn(self, steps: int) -> None:
+        """Show the next one, or the one before; after the last comes the first."""
+        self.shown = self.all[(self.all.index(self.shown) + steps) % len(self.all)]
+
+    def show(self, title: str) -> bool:
+        """Show the one with this title, or with this number of a domain; False when there is none."""
+        found = [one for one in self.all if title in (one.feed.title, one.feed.title.rpartition(" ")[2])]
+        if found:
+            self.shown = found[0]
+        return bool(found)
 
 
 class CommandFault(Exception):

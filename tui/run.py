@@ -10,11 +10,11 @@ from ospltool.health.health import Health
 from ospltool.health.system import Source
 from ospltool.live.feed import Feed
 from ospltool.live.model import SystemModel
-from tui import glyphs, themes
+from tui import cells, themes
 from tui.app import ConsoleApp
-from tui.garbage import look_for_garbage_less_often
+from tui.background import look_for_garbage_less_often
 from tui.operator import Operator
-from tui.sources.lines import TraceFiles
+from tui.trace_lines import TraceFiles
 
 
 def run_console(
@@ -54,7 +54,7 @@ def run_console(
     no_color = bool(os.environ.get("NO_COLOR"))
     look = themes.choose(theme, no_color=no_color, term=os.environ.get("TERM", ""))
     in_browser = "TEXTUAL_DRIVER" in os.environ
-    signs = glyphs.choose("utf-8" if in_browser else sys.stdout.encoding, ascii_only=ascii_only)
+    signs = cells.choose("utf-8" if in_browser else sys.stdout.encoding, ascii_only=ascii_only)
     app = ConsoleApp(
         feed,
         title=title,

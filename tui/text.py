@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from ospltool.live.names import natural
+from ospltool.live.nodes import natural
 
 _UNITS: Final = (
     {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}

@@ -13,7 +13,7 @@ from ospltool.output import streams
 from ospltool.output.envelope import document
 
 if TYPE_CHECKING:
-    from ospltool.demo.run import ActResult
+    from ospltool.demo.acts import ActResult
 
 
 def register(app: typer.Typer) -> None:
@@ -45,14 +45,14 @@ def demo(
     Exit codes: 0 all acts hold, 1 an act does not hold (the output says why), 2 not installed.
     """
     try:
-        from ospltool.demo import run
+        from ospltool.demo import acts
     except ImportError as error:
         message = f"{error}; install it with: pip install 'ospltool[demo]'"
         raise CommandError(message, Exit.USAGE) from error
     if headless or as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        reports = run.play(domain, directory, lambda news: _tell(news, as_json=as_json))
+        reports = acts.play(domain, directory, lambda news: _tell(news, as_json=as_json))
     else:
-        reports = run.play_with_console(domain, directory)
+        reports = acts.play_with_console(domain, directory)
         for report in reports:
             streams.put(_line(report))
     if as_json:

@@ -1,20 +1,26 @@
-"""The DDS domain that a command talks to, given by a configuration or by its number."""
+"""The DDS domains that commands talk to, and the feeds that they watch, with what is expected there."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Annotated
+import pathlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ospltool.cli.exits import CommandError, Exit, not_installed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from engine.config import Configuration
+    from engine.config import Configuration, Fleet
+    from ospltool.health.health import Health
+    from ospltool.health.scene import Expectation
+    from ospltool.health.system import System
+    from ospltool.live.feed import Feed
+    from ospltool.live.model import SystemModel
 
 Uri = Annotated[
     str | None,
@@ -77,3 +83,214 @@ def talking(place: DomainAccess) -> Iterator[None]:
         yield
     except (DdsError, UnsupportedCyclone) as error:
         raise CommandError(f"domain {place.domain_id}: {error}", Exit.UNREACHABLE) from error
+
+
+DRAWN: Final = "none"
+"""The deployment of a simulation whose system is drawn from the seed."""
+
+
+def recording(path: pathlib.Path, speed: float) -> Feed:
+    """Open a recording.
+
+    Raises:
+        CommandError: it cannot be read.
+    """
+    from ospltool.live.record_file import RecordingFault
+    from ospltool.live.replay import ReplayFeed
+
+    try:
+        return ReplayFeed(path, speed=speed)
+    except RecordingFault as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+
+
+def simulated(deployment: str, seed: int, faults: str, minutes: float | None, speed: float) -> Feed:
+    """Start a run of the simulator; with the deployment `none` the seed decides the system, too.
+
+    Args:
+        deployment: a fleet file or configuration, or `none`.
+        seed: the run.
+        faults: as `ospltool simulate --faults` takes them.
+        minutes: simulated time with faults; None draws it from the seed.
+        speed: simulated seconds per second.
+
+    Raises:
+        CommandError: the faults are not known, or the deployment cannot be simulated.
+    """
+    from engine.simulator.campaign import Campaign, parse_faults
+    from ospltool.cli.simulate import configurations_of
+    from ospltool.live.simulated import SimulatedFeed
+
+    drawn = deployment == DRAWN
+    try:
+        parse_faults(faults)
+    except ValueError as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+    configurations = {} if drawn else configurations_of(deployment)
+    try:
+        options = Campaign(faults, minutes, configurations, deployment).options(seed)
+    except ValueError as error:
+        raise CommandError(f"{deployment}: {error}", Exit.USAGE) from error
+    kinds = ", ".join(options.faults) or "none"
+    about = (
+        f"Simulated, seed {seed}: {len(options.nodes)} nodes; faults for {options.fault_s:g} s: {kinds}; "
+        "then everything heals."
+    )
+    name = "" if drawn else f" of {pathlib.Path(deployment).name}"
+    return SimulatedFeed(options, title=f"simulation{name}, seed {seed}", about=about, speed=speed)
+
+
+def live(uri: str | None, domain: int | None, partition: str | None) -> Feed:
+    """Watch the domain of a configuration or with a number (default: domain 0).
+
+    Args:
+        uri: the configuration.
+        domain: the number, which overrides that of the configuration.
+        partition: the durability partition, if it is not that of the configuration.
+
+    Raises:
+        CommandError: the configuration cannot be read, or the domain cannot be opened.
+    """
+    return live_at(place_of(uri, domain), partition)
+
+
+def live_at(place: DomainAccess, partition: str | None) -> Feed:
+    """Watch a domain.
+
+    Raises:
+        CommandError: it cannot be opened.
+    """
+    try:
+        from engine.dds.errors import DdsError
+        from ospltool.live.dds import LiveFeed
+    except ImportError as error:
+        raise not_installed("dds", error) from error
+    try:
+        return LiveFeed(place.domain_id, partition or place.partition, place.settings)
+    except DdsError as error:
+        raise CommandError(f"domain {place.domain_id} cannot be opened: {error}", Exit.UNREACHABLE) from error
+
+
+FleetUri = Annotated[
+    str | None,
+    typer.Argument(envvar="OSPL_URI", help="Watch the domains of this fleet file (.toml) or configuration."),
+]
+WatchedDomain = Annotated[int | None, typer.Option(min=0, max=230, help="Watch this domain instead.")]
+
+LISTEN_S: Final = 3.0
+"""Least time to listen to a live domain: every node is heard within it."""
+MOST_S: Final = 8.0
+"""Longest time to wait for conditions that may end by themselves."""
+POLL_S: Final = 0.25
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Watched:
+    """A domain, and what is expected there."""
+
+    place: DomainAccess
+    expected: Expectation
+
+    @property
+    def title(self) -> str:
+        """The name of the domain for people."""
+        return f"domain {self.place.domain_id}"
+
+    def health(self, model: SystemModel) -> Health:
+        """Judge the health of a model of this domain, with the mutes and supervisors of this user."""
+        from ospltool.health.health import Health
+        from ospltool.health.mutes import Mutes, place
+        from ospltool.health.system import words
+
+        mutes = Mutes(place(os.environ), self.title)
+        return Health(
+            model, self.expected, mutes=mutes, words=lambda: words(os.environ, self.place.domain_id)
+        )
+
+
+def opened(one: Watched, partition: str | None) -> System:
+    """Open a live domain with its health.
+
+    Raises:
+        CommandError: it cannot be opened.
+    """
+    from ospltool.health.system import System
+
+    return System((live_at(one.place, partition), one.health))
+
+
+def listen(systems: Sequence[System]) -> None:
+    """Listen until every node had time to be heard and all conditions are settled."""
+    began = time.monotonic()
+    while (elapsed := time.monotonic() - began) < MOST_S:
+        for one in systems:
+            one.update()
+        if elapsed >= LISTEN_S and all(one.is_settled() for one in systems):
+            return
+        time.sleep(POLL_S)
+
+
+def listen_for(system: System, seconds: float) -> None:
+    """Listen for a number of seconds."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        system.update()
+        time.sleep(min(POLL_S, max(0.0, end - time.monotonic())))
+
+
+def watched(uri: str | None, domain: int | None) -> list[Watched]:
+    """Return the domains that a command line means; with a fleet file and no number, all of the fleet.
+
+    Raises:
+        CommandError: a file cannot be read or is wrong, with every problem and its place.
+    """
+    from ospltool.cli.targets import is_fleet
+    from ospltool.health.scene import NOTHING
+
+    if not uri or not is_fleet(uri):
+        return [Watched(place_of(uri, domain), NOTHING)]
+    from engine.config import ConfigError, load_fleet
+
+    try:
+        found = _of_fleet(load_fleet(uri, only_watched=True))
+    except ConfigError as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+    chosen = [one for one in found if domain in (None, one.place.domain_id)]
+    if not chosen:
+        raise CommandError(f"{uri} has no node in domain {domain}", Exit.USAGE)
+    return chosen
+
+
+def _of_fleet(fleet: Fleet) -> list[Watched]:
+    from engine.capture.configured_uri import uri_of
+    from engine.config import load
+    from engine.dds.uri import cyclone_uri
+    from ospltool.health.scene import Expectation, ExpectedSpace
+
+    names: dict[int, list[str]] = {}
+    places: dict[int, DomainAccess] = {}
+    for node in fleet.nodes:
+        name, domain_id, place = node.name, node.domain or 0, None
+        if node.file:
+            seen = node.environ(os.environ)
+            configuration = load(node.file, seen, role=node.role)
+            name = configuration.domain.name
+            domain_id = configuration.domain.id if node.domain is None else node.domain
+            place = DomainAccess(domain_id, uri_of(configuration, seen), configuration)
+        names.setdefault(domain_id, []).append(name)
+        if place is not None:
+            places.setdefault(domain_id, place)
+    return [
+        Watched(
+            places.get(domain_id) or DomainAccess(domain_id, cyclone_uri()),
+            Expectation(
+                tuple(names[domain_id]),
+                tuple(
+                    ExpectedSpace(one.name, one.copies, one.on_disk)
+                    for one in fleet.name_spaces
+                    if one.domain in (None, domain_id)
+                ),
+            ),
+        )
+        for domain_id in sorted(names)
+    ]

@@ -1,4 +1,4 @@
-"""Exit codes, and the one exception by which a command ends with a message.
+"""How commands end: exit codes, the exception that ends one with a message, and interrupts as a flag.
 
 | code | `start` `stop` `status` `list` (as `ospl`)       | every other command                  |
 |------|--------------------------------------------------|--------------------------------------|
@@ -14,7 +14,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import signal
+import threading
+from collections.abc import Iterator
 
 
 class Exit(enum.IntEnum):
@@ -41,3 +45,18 @@ class CommandError(Exception):
 def not_installed(extra: str, error: ImportError) -> CommandError:
     """Make the error for an optional part that is not installed; `extra` is the name of its pip extra."""
     return CommandError(f"{error}; install it with: pip install 'ospltool[{extra}]'", Exit.USAGE)
+
+
+@contextlib.contextmanager
+def interrupt_flag(*numbers: signal.Signals) -> Iterator[threading.Event]:
+    """Set an event on these signals while the context lasts; then restore the former handlers.
+
+    An exception from a signal handler might never leave a call into Cyclone DDS.
+    """
+    over = threading.Event()
+    before = {number: signal.signal(number, lambda *_: over.set()) for number in numbers}
+    try:
+        yield over
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

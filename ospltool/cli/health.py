@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import datetime
 import signal
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ospltool.cli import interrupts, watched
-from ospltool.cli.domains import Partition
+from ospltool.cli import domains, exits
+from ospltool.cli.domains import FleetUri, Partition, Watched, WatchedDomain
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.units import duration_s
-from ospltool.cli.watched import FleetUri, WatchedDomain
 from ospltool.output import envelope, streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ospltool.cli.watched import Watched
     from ospltool.health.health import Health
     from ospltool.health.incidents import Incident
 
@@ -61,11 +58,11 @@ def health(
     node heard or domain not reachable.
     --watch continues until Ctrl+C or SIGTERM, and exits with the code of that moment.
     """
-    chosen = watched.watched(uri, domain)
+    chosen = domains.watched(uri, domain)
     changes = _changes(mute, unmute)
     systems = [_Domain(one, partition) for one in chosen]
     try:
-        watched.listen([one.system for one in systems])
+        domains.listen([one.system for one in systems])
         for one in systems:
             for change in changes:
                 change(one.health)
@@ -88,7 +85,7 @@ class _Domain:
 
     def __init__(self, one: Watched, partition: str | None) -> None:
         self.title = one.title
-        self.system = watched.opened(one, partition)
+        self.system = domains.opened(one, partition)
         self.feed, self.health = self.system.feed, self.system.health
         self.told: dict[str, tuple[str, int, str]] = {}
 
@@ -155,8 +152,8 @@ def _watch(systems: list[_Domain], *, as_json: bool) -> None:
     for one in systems:
         one.news()
     said = [one.health.verdict.word for one in systems]
-    with interrupts.flag(signal.SIGINT, signal.SIGTERM) as over:
-        while not over.wait(watched.POLL_S):
+    with exits.interrupt_flag(signal.SIGINT, signal.SIGTERM) as over:
+        while not over.wait(domains.POLL_S):
             for index, one in enumerate(systems):
                 one.system.update()
                 news = one.news()

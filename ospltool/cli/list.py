@@ -22,7 +22,7 @@ def list_nodes(
     Exit codes: 0 success, 2 unreadable run directory.
     """
     from engine.supervisor.status import Condition
-    from ospltool.cli import node_report, started_nodes
+    from ospltool.cli import started_nodes
 
     shown = [
         each
@@ -30,6 +30,6 @@ def list_nodes(
         if include_stopped or each.condition is not Condition.STOPPED
     ]
     if as_json:
-        node_report.put_json("list", shown)
+        started_nodes.put_json("list", shown)
     else:
-        node_report.put_table(shown)
+        started_nodes.put_table(shown)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ospltool.cli import interrupts, watched
-from ospltool.cli.domains import Partition
+from ospltool.cli import domains, exits
+from ospltool.cli.domains import FleetUri, Partition, WatchedDomain
 from ospltool.cli.exits import CommandError, Exit, not_installed
-from ospltool.cli.watched import FleetUri, WatchedDomain
 from ospltool.output import streams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from prometheus_client.metrics_core import Metric
 
     from ospltool.health.system import System
@@ -52,10 +50,10 @@ def metrics(
         raise not_installed("metrics", error) from error
     systems: list[System] = []
     try:
-        systems.extend(watched.opened(one, partition) for one in watched.watched(uri, domain))
+        systems.extend(domains.opened(one, partition) for one in domains.watched(uri, domain))
         latest = _Latest(systems)
         if port is None:
-            watched.listen(systems)
+            domains.listen(systems)
             latest.look()
             streams.put(generate_latest(latest).decode())
         else:
@@ -74,7 +72,7 @@ class _Latest:
 
     def look(self) -> None:
         """Take the metrics of the systems as they are now."""
-        from ospltool.health.metrics import families
+        from ospltool.health.prometheus import families
 
         self._families = families(
             (str(one.feed.title).removeprefix("domain "), one.health, one.feed.now_ns())
@@ -96,15 +94,15 @@ def _serve(systems: list[System], latest: _Latest, port: int) -> None:
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(latest)
-    with interrupts.flag(signal.SIGINT, signal.SIGTERM) as over:
-        watched.listen(systems)
+    with exits.interrupt_flag(signal.SIGINT, signal.SIGTERM) as over:
+        domains.listen(systems)
         latest.look()
         try:
             server, thread = start_http_server(port, addr=HOST, registry=registry)
         except OSError as error:
             raise CommandError(f"port {port} of {HOST}: {error.strerror}", Exit.USAGE) from error
         streams.say(f"ospltool: metrics on http://{HOST}:{port}/metrics")
-        while not over.wait(watched.POLL_S):
+        while not over.wait(domains.POLL_S):
             for one in systems:
                 one.update()
             latest.look()

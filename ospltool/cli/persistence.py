@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ospltool.cli import interrupts
+from ospltool.cli import exits
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import streams
 
@@ -149,7 +149,7 @@ def status(
 
         raise not_installed("dds", error) from error
     try:
-        with interrupts.flag(signal.SIGINT) as over, Watching(domain, cyclone_uri()) as watching:
+        with exits.interrupt_flag(signal.SIGINT) as over, Watching(domain, cyclone_uri()) as watching:
             replicas = watching.wait_all(_LISTEN_S, _DISCOVERY_S)
             while not over.is_set():
                 _put(replicas, as_json=as_json, on_one_line=watch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ospltool.live import providers
+from ospltool.live import persistence
 from ospltool.output.text import table, visible
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ def text(replicas: Sequence[ReplicaView]) -> str:
             each.pid,
             each.values,
             "no" if each.unwritten else "yes",
-            ",".join(providers.connected(each)) or providers.NOTHING,
+            ",".join(persistence.connected(each)) or persistence.NOTHING,
             *(each.counters.get(name, 0) for name in _SHOWN_COUNTERS),
         )
         for each in replicas
     ]
     parts = [table(header, rows)]
     known = [(each.name, writer) for each in replicas for writer in each.writers]
-    writers = [one for one in known if providers.is_of_interest(one[1])]
+    writers = [one for one in known if persistence.is_of_interest(one[1])]
     if writers:
         parts.append(_writers(writers))
     subscriptions = [(each.name, one) for each in replicas for one in each.subscriptions]
@@ -59,14 +59,14 @@ def _row(one: tuple[str, WriterView]) -> tuple[object, ...]:
     replica, writer = one
     return (
         writer.topic,
-        writer.partition or providers.NOTHING,
-        providers.short_name(writer),
+        writer.partition or persistence.NOTHING,
+        persistence.short_name(writer),
         replica,
-        providers.used(writer),
-        providers.selected(writer),
-        providers.lag(writer.lag_ns),
-        providers.stability(writer),
-        providers.path(writer),
+        persistence.used(writer),
+        persistence.selected(writer),
+        persistence.lag(writer.lag_ns),
+        persistence.stability(writer),
+        persistence.path(writer),
     )
 
 
@@ -77,12 +77,12 @@ def _subscriptions(subscriptions: Sequence[tuple[str, SubscriptionView]]) -> str
         (
             each.name,
             each.topic,
-            each.partition or providers.NOTHING,
+            each.partition or persistence.NOTHING,
             each.quorum,
             replica,
             each.pending,
-            providers.members(each.members),
-            providers.in_doubt(each.in_doubt),
+            persistence.members(each.members),
+            persistence.in_doubt(each.in_doubt),
         )
         for replica, each in ordered
     ]

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ospltool.cli import feeds, interrupts
-from ospltool.cli.domains import Partition
+from ospltool.cli import domains, exits
+from ospltool.cli.domains import LISTEN_S, POLL_S, Partition, listen_for
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.units import duration_s
-from ospltool.cli.watched import LISTEN_S, POLL_S, listen_for
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def record(
     """
     if once == (output is not None):
         raise CommandError("give --output FILE or --once (not both)", Exit.USAGE)
-    feed = feeds.live(uri, domain, partition)
+    feed = domains.live(uri, domain, partition)
     try:
         if once:
             _once(feed, LISTEN_S if length is None else length)
@@ -122,8 +121,8 @@ def _once(feed: Feed, seconds: float) -> None:
 
 def _recorder(feed: Feed, path: pathlib.Path, file_size: int, files: int, every_s: float) -> Recorder:
     from engine.tracing.version import product_version
+    from ospltool.live.record_file import RecordingFault
     from ospltool.live.recorder import Recorder, RecordingLimits
-    from ospltool.live.recording import RecordingFault
 
     limits = RecordingLimits(max_file_bytes=file_size, max_files=files, every_ns=round(every_s * 1e9))
     try:
@@ -135,7 +134,7 @@ def _recorder(feed: Feed, path: pathlib.Path, file_size: int, files: int, every_
 
 def _run(feed: Feed, recorder: Recorder, length_s: float | None) -> None:
     """Record until the time is over or a signal arrives."""
-    with interrupts.flag(signal.SIGINT, signal.SIGTERM) as over, contextlib.closing(recorder):
+    with exits.interrupt_flag(signal.SIGINT, signal.SIGTERM) as over, contextlib.closing(recorder):
         streams.say(f"ospltool: recording {feed.title}; press Ctrl+C to stop")
         end = None if length_s is None else time.monotonic() + length_s
         said = ""

@@ -60,7 +60,7 @@ def report(
     else:
         from engine.tracing.version import product_version
         from ospltool.forensics.page import About, page
-        from ospltool.output.files import new_text
+        from ospltool.output.streams import new_text
 
         about = About(
             tuple(names or ()), evidence.nodes, evidence.attachments, configurations,

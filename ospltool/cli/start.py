@@ -68,9 +68,9 @@ def start(
     except OSError as error:  # no room, no processes, no permission
         raise CommandError(f"the node cannot be started: {error}", Exit.RECOVERABLE) from error
     if as_json:
-        from ospltool.cli import node_report
+        from ospltool.cli import started_nodes
 
-        node_report.put_json("start", [status for _, status in outcomes if status is not None])
+        started_nodes.put_json("start", [status for _, status in outcomes if status is not None])
     raise typer.Exit(max(code for code, _ in outcomes))
 
 

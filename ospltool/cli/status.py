@@ -35,13 +35,13 @@ def status(
     Exit codes: 0 all nodes run and respond, 1 a node does not, or no node is known, 2 wrong usage.
     """
     from engine.supervisor.status import RESPONDING
-    from ospltool.cli import node_report, started_nodes
+    from ospltool.cli import started_nodes
 
     found = started_nodes.find_nodes(uri, os.environ) if uri else started_nodes.known_nodes(os.environ)
     if as_json:
-        node_report.put_json("status", found)
+        started_nodes.put_json("status", found)
     else:
-        node_report.put_sentences(found)
+        started_nodes.put_sentences(found)
     if not found:
         streams.say(f"ospltool: no node{f' of {uri}' if uri else ''} is known here")
     is_good = bool(found) and all(each.condition in RESPONDING for each in found)

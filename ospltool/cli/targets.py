@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from engine.config import ConfigError, Configuration, load, load_fleet
 from engine.config.reader import path_of_uri
 from engine.supervisor.rundir import node_key
 from ospltool.cli.exits import CommandError, Exit
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

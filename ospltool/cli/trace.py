@@ -371,7 +371,7 @@ def _follow(
     names: list[str] | None, target: pathlib.Path, detail: Detail, master: str | None
 ) -> tuple[LoadCounts, Sequence[Attachment]]:
     """Load files as they grow, until Ctrl-C; return the counts, and what else the case is to keep."""
-    from ospltool.cli.interrupts import flag
+    from ospltool.cli.exits import interrupt_flag
     from ospltool.forensics.attachments import find_attachments, what_is
     from ospltool.output import streams
     from ospltool.trace.case import loading
@@ -388,7 +388,7 @@ def _follow(
             told.append(summary)
 
     summary = loading.follow_case(
-        traces, target, detail, master, lambda: flag(signal.SIGINT, signal.SIGTERM), tell
+        traces, target, detail, master, lambda: interrupt_flag(signal.SIGINT, signal.SIGTERM), tell
     )
     nodes = {source.node for source, _ in summary.sources}
     return summary, find_attachments(names, sorted(nodes))

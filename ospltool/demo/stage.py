@@ -11,14 +11,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import ospltool
 from ospltool.live.model import SystemModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from engine.runtime.monitor import GroupView, NodeEvent, NodeSnapshot
     from ospltool.live.dds import LiveFeed
 

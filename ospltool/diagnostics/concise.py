@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ospltool.diagnostics.model import Diagnostic, Report, Severity
-from ospltool.output.ansi import Style, paint
-from ospltool.output.text import visible
+from ospltool.output.text import Style, paint, visible
 
 STYLES = {Severity.ERROR: Style.RED, Severity.WARNING: Style.YELLOW, Severity.INFO: Style.CYAN}
 

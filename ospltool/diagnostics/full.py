@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ospltool.diagnostics.concise import STYLES
 from ospltool.diagnostics.model import Diagnostic, Place, Report, Target
-from ospltool.output.ansi import Style, paint
-from ospltool.output.text import visible, width
+from ospltool.output.text import Style, paint, visible, width
 
 MAX_LINE = 120
 """Widest piece of a source line; what is cut off is marked with an ellipsis."""

@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core.plain import PlainFault
 from ospltool.live.feed import ReceivedSnapshot
-from ospltool.live.patch import PatchFault
+from ospltool.live.record_file import (
+    Delta,
+    Of,
+    PatchFault,
+    RecordedState,
+    RecordingFault,
+    Snapshots,
+    decode_line,
+)
 from ospltool.live.recorder import parts_of
-from ospltool.live.recording import Delta, Of, RecordedState, RecordingFault, Snapshots, decode_line
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, How, SetSize
 
 if TYPE_CHECKING:

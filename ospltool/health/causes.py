@@ -1,15 +1,19 @@
-"""Reduces many signs to few causes, so that the consequences of one trouble are reported once."""
+"""Reduces many signs to few causes, each reported once, after delay, with its effect on the data.
+
+Elections, merges and first meetings are over in seconds, so signs must last before they count.
+"""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
-from ospltool.health.codes import HealthSeverity
+from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
+from ospltool.health.redundancy import Redundancy
 from ospltool.health.scene import Scene
-from ospltool.health.sign import Sign, joined
+from ospltool.live.nodes import Node
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -164,3 +168,99 @@ def _with_hubs(scene: Scene, signs: list[Sign]) -> list[Sign]:
 
 def _first(hub: str, nodes: tuple[str, ...]) -> tuple[str, ...]:
     return (hub, *(node for node in nodes if node != hub))
+
+
+MOST_SPACES = 3
+
+
+def effect(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy]) -> str:
+    """Describe the effect on the name-spaces that the cause touches; without any, the effect of its code."""
+    if cause.root.kind.cause == "domain":
+        return cause.root.kind.effect
+    names = [name for name in _touched(scene, cause) if name in copies]
+    if not names:
+        return cause.root.kind.effect
+    names.sort(key=lambda name: (len(copies[name].held), name))
+    told = [_of_space(scene, cause, copies[name]) for name in names[:MOST_SPACES]]
+    more = len(names) - MOST_SPACES
+    if more > 0:
+        told.append(f"{more:,} more name-space{'s' if more > 1 else ''}")
+    return "; ".join(told)
+
+
+def _touched(scene: Scene, cause: RootCause) -> list[str]:
+    named = set(cause.name_spaces)
+    if cause.root.kind.cause in ("node", "store", "stuck"):
+        for node in cause.root.nodes:
+            known = scene.model.nodes.get(node)
+            named.update(known.name_spaces if known else ())
+        if cause.root.code == "DUL-NODE-ABSENT":
+            named.update(one.name for one in scene.expected.name_spaces)
+    return sorted(named)
+
+
+def _of_space(scene: Scene, cause: RootCause, copies: Redundancy) -> str:
+    masters = [
+        node.snapshot.name
+        for node in scene.model.ordered_nodes()
+        if scene.is_heard(node) and scene.model.is_master(node, copies.name, scene.now_ns)
+    ]
+    told = [copies.text]
+    told.append(
+        f"{joined(masters)} {'is master' if len(masters) == 1 else 'are masters'}" if masters else "no master"
+    )
+    away = [node for node in cause.root.nodes if node in copies.lost]
+    if away:
+        told.append(_lost(scene, copies, away))
+    return f"{copies.name}: {', '.join(told)}"
+
+
+def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
+    """Tell whether the remaining copies have all samples of the lost nodes' last snapshots."""
+    left = [_node(scene, node).name_spaces[copies.name] for node in copies.held]
+    missing = 0
+    for node in away:
+        view = _node(scene, node).name_spaces[copies.name]
+        best = max((other.count for other in left), default=0)
+        missing = max(missing, view.count - best)
+    if not left:
+        return "no copy in reach"
+    return f"{missing:,} sample{'s' if missing > 1 else ''} lost with it" if missing > 0 else "nothing lost"
+
+
+def _node(scene: Scene, node: str) -> Node:
+    return scene.model.nodes[node]
+
+
+GAP_NS: Final = 2 * SECOND_NS
+"""A sign that is missing for a shorter time continues."""
+
+
+class _Seen(NamedTuple):
+    first_ns: int
+    last_ns: int
+
+
+class Patience:
+    """The beginnings of signs. `is_waiting`: some of the present signs do not count yet."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], _Seen] = {}
+        self.is_waiting = False
+
+    def lasting(self, signs: Iterable[Sign], now_ns: int) -> list[Sign]:
+        """Return the present signs that have lasted for their `patience_ns`, each with its beginning."""
+        self.is_waiting = False
+        found = []
+        for sign in signs:
+            key = (sign.code, sign.who)
+            before = self._seen.get(key)
+            first_ns = before.first_ns if before else now_ns
+            self._seen[key] = _Seen(first_ns, now_ns)
+            since_ns = min(first_ns, sign.since_ns or first_ns)
+            if now_ns - since_ns >= sign.patience_ns:
+                found.append(dataclasses.replace(sign, since_ns=since_ns))
+            else:
+                self.is_waiting = True
+        self._seen = {key: seen for key, seen in self._seen.items() if now_ns - seen.last_ns < GAP_NS}
+        return found

@@ -1,16 +1,171 @@
-"""Health as plain values for JSON, in `ospltool health` and in the console."""
+"""Health, and the system at one moment, as plain values for JSON, or as CSV."""
 
 from __future__ import annotations
 
-from typing import Any
+import csv
+import dataclasses
+import io
+from typing import Any, Final
 
 from engine.core import plain
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
 from ospltool.health.redundancy import Redundancy
-from ospltool.live import export
+from ospltool.live import persistence
+from ospltool.live.model import SystemModel
+from ospltool.live.persistence import StreamKey, WatchedReplica
 from ospltool.output import envelope
+from ospltool.output.text import visible
+
+COLUMNS: Final = (
+    "node",
+    "node_id",
+    "role",
+    "host",
+    "node_state",
+    "heard_ns",
+    "gone_ns",
+    "name_space",
+    "phase",
+    "complete",
+    "master",
+    "master_id",
+    "confirmed",
+    "epoch",
+    "why",
+    "samples",
+    "digest",
+    "groups",
+    "aligner",
+    "alignee",
+    "durability",
+    "master_priority",
+    "merges",
+)
+"""The columns of the CSV: one line for each name-space on each node."""
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+def model_as_plain(model: SystemModel, now_ns: int) -> dict[str, Any]:
+    """Return the model as plain values; `system` adds the incidents."""
+    nodes = [
+        {
+            **plain.to_plain(node.snapshot),
+            "presence": node.presence(now_ns).value,
+            "heard_ns": node.heard_ns,
+            "gone_ns": node.gone_ns,
+            "runs": plain.to_plain(model.runs.get(node.id, ())),
+        }
+        for node in model.ordered_nodes()
+    ]
+    masterships = [one for history in model.masterships.values() for one in history]
+    return {
+        "time_ns": now_ns,
+        "caption": model.caption,
+        "domain_lost_ns": model.domain_lost_ns,
+        "nodes": nodes,
+        "alignments": _alignments(model, now_ns),
+        "groups": _groups(model, now_ns),
+        "conflicts": [dataclasses.asdict(one) for one in model.conflicts.every(model.nodes)],
+        "masters": [dataclasses.asdict(one) for one in masterships],
+        "events": [plain.to_plain(event) for event in model.events],
+        "events_left_out": model.events_left_out,
+        "persistence_services": [_replica(model, one, now_ns) for one in model.persistence.ordered()],
+        "messages_left_out": model.messages_left_out,
+    }
+
+
+def _alignments(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
+    """Return the running alignments as their nodes report them, with the rate computed from the snapshots.
+
+    A node that is not heard has rate 0 and no time left.
+    """
+    return [
+        {
+            "node": node.snapshot.name,
+            "node_id": node.id,
+            "name_space": view.name,
+            **plain.to_plain(progress.alignment),
+            "fellow_name": model.name_of(progress.alignment.fellow),
+            "fraction": progress.fraction,
+            "rate_per_s": 0.0 if node.is_stale(now_ns) else progress.rate_per_s,
+            "left_s": None if node.is_stale(now_ns) else progress.left_s,
+            "moved_ns": progress.moved_ns,
+        }
+        for node in model.ordered_nodes()
+        if not node.gone_ns
+        for view, progress in model.progress(node)
+    ]
+
+
+def _groups(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
+    """Return each group once, with the view of each node and the nodes that differ from their master."""
+    return [
+        {
+            **key._asdict(),
+            "nodes": {
+                model.name_of(node): plain.to_plain(view) for node, view in model.groups.views(key).items()
+            },
+            "differing": [model.name_of(node) for node in model.differing_in(key, now_ns)],
+        }
+        for key in model.groups.ordered()
+    ]
+
+
+def _replica(model: SystemModel, one: WatchedReplica, now_ns: int) -> dict[str, Any]:
+    """Return the newest view of a persistence service, with the model's conclusions."""
+    document = plain.to_plain(one.view)
+    for writer, view in zip(document["writers"], one.view.writers, strict=True):
+        stream = one.streams[StreamKey.of(view)]
+        writer["stability"] = persistence.stability(stream.view)
+        writer["is_behind"] = stream.is_behind
+        writer["lag_grows"] = stream.grows
+        writer["lacks_provider"] = stream.is_unprovided
+        writer["changed_ns"] = stream.changed_ns
+    for subscription, each in zip(document["subscriptions"], one.view.subscriptions, strict=True):
+        subscription["present"] = sorted(model.persistence.present(one.view.service, each))
+        subscription["lacks_quorum"] = model.persistence.lacks_quorum(one.view.service, each)
+    return {
+        **document,
+        "state": one.state(now_ns),
+        "heard_ns": one.heard_ns,
+        "gone_ns": one.gone_ns,
+    }
+
+
+def as_csv(model: SystemModel, now_ns: int) -> str:
+    """Write a line for each name-space on each node; a node without name-spaces has a line, too.
+
+    `node_state` is the node's own state while it is heard, else "silent", "stopped" or "gone".
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for node in model.ordered_nodes():
+        snapshot = node.snapshot
+        about = [
+            *(snapshot.name, node.id, snapshot.role, snapshot.host, node.shown_state(now_ns)),
+            *(node.heard_ns, node.gone_ns),
+        ]
+        for space in snapshot.name_spaces:
+            values = [
+                *(space.name, space.phase, space.complete, model.name_of(space.master), space.master),
+                *(space.confirmed, space.epoch, space.why, space.count, space.digest, space.groups),
+                *(space.aligner, space.alignee, space.durability, space.master_priority),
+                "; ".join(space.merges),
+            ]
+            writer.writerow([_field(value) for value in (*about, *values)])
+        if not snapshot.name_spaces:
+            writer.writerow([_field(value) for value in about] + [""] * (len(COLUMNS) - len(about)))
+    return text.getvalue()
+
+
+def _field(value: object) -> str:
+    """Return a field without terminal control characters, which no spreadsheet takes for a formula."""
+    shown = visible(str(value))
+    return f"'{shown}" if isinstance(value, str) and shown.startswith(_FORMULA) else shown
 
 
 def as_json(one: Health, now_ns: int) -> str:
@@ -20,7 +175,7 @@ def as_json(one: Health, now_ns: int) -> str:
 
 def system(one: Health, now_ns: int) -> dict[str, Any]:
     """Return the state of the nodes, and the health."""
-    return {**export.system(one.model, now_ns), "health": health(one, now_ns)}
+    return {**model_as_plain(one.model, now_ns), "health": health(one, now_ns)}
 
 
 def health(one: Health, now_ns: int) -> dict[str, Any]:

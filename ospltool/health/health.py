@@ -9,22 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from engine.runtime.monitor import NodeEvent
-from ospltool.health.causes import RootCause, causes_of
-from ospltool.health.codes import HealthSeverity
-from ospltool.health.effects import effect
-from ospltool.health.expectation import NOTHING, Expectation
+from ospltool.health.causes import Patience, RootCause, causes_of, effect
+from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.incidents import Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
-from ospltool.health.patience import Patience
 from ospltool.health.redundancy import Redundancy, redundancies
-from ospltool.health.scene import Scene, Word
-from ospltool.health.sign import SECOND_NS, Sign, joined
-from ospltool.health.signs.data import of_data
+from ospltool.health.scene import NOTHING, Expectation, FactBook, Scene, Word
 from ospltool.health.signs.masters import of_masters
-from ospltool.health.signs.nodes import of_domain, of_nodes
-from ospltool.health.signs.services import of_services
-from ospltool.health.signs.sets import of_sets
-from ospltool.health.snapshot_facts import FactBook
+from ospltool.health.signs.nodes import of_domain, of_nodes, of_services
+from ospltool.health.signs.sets import of_data, of_sets
 from ospltool.live.feed import ENDING
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Presence

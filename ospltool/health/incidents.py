@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ospltool.health.causes import RootCause
-from ospltool.health.codes import Code, HealthSeverity
-from ospltool.health.sign import SECOND_NS
+from ospltool.health.codes import SECOND_NS, Code, HealthSeverity
 
 LINGER_NS: Final = 2 * SECOND_NS
 """An incident not seen for this long is over; a shorter time is a gap in the observation."""

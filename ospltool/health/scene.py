@@ -1,17 +1,194 @@
-"""The input of the search for signs: the live model at one moment, and the expectation."""
+"""The input of the search for signs: the model at one moment, facts of snapshots, and what is expected."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+import operator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from engine.runtime.monitor import NameSpaceView
-from ospltool.health.expectation import NOTHING, Expectation
-from ospltool.health.snapshot_facts import FactBook, SnapshotFacts
+from engine.core.name_spaces import MAX_PRIORITY
+from engine.runtime.monitor import DeliveryView, FellowView, NameSpaceView, NodeSnapshot
+from ospltool.health.codes import SECOND_NS, Sign
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node, Presence
+
+REMEMBER_FAILED_NS: Final = 300 * SECOND_NS
+"""Time for which a reader that was not served, and did not come back, is reported."""
+MANY_QUEUED: Final = 1_000
+BEHIND_NS: Final = 5 * SECOND_NS
+_NO_ROOM: Final = ("no space", "space are too few", "disk is full", "quota exceeded", "file too large")
+_CLOSED: Final = "the last run did not close the store"
+MAX_SKEW_NS: Final = SECOND_NS
+"""Tolerated difference between two clocks."""
+
+PERSISTENT: Final = frozenset({"PERSISTENT", "Persistent"})
+_COMMUNICATION: Final = operator.attrgetter("communication")
+_SKEW: Final = operator.attrgetter("skew_ns")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SnapshotFacts:
+    """Facts from one snapshot.
+
+    Attributes:
+        signs: signs about the node's own data.
+        off_disk: name-spaces with persistent samples in memory only.
+        met: ids of the fellows that have introduced themselves, compatible or not.
+        refused: fellows with incompatible definitions.
+        skewed: fellows whose clock differs by more than MAX_SKEW_NS.
+        unusual: name-spaces that are not complete, have no master, or come from parts; by name.
+        legacy: name-spaces with masterPriority 255, the legacy rule.
+        is_less_than_whole: whether a set may permanently lack samples.
+    """
+
+    signs: tuple[Sign, ...]
+    off_disk: frozenset[str]
+    met: frozenset[str]
+    refused: tuple[FellowView, ...]
+    skewed: tuple[FellowView, ...]
+    unusual: Mapping[str, NameSpaceView]
+    legacy: frozenset[str]
+    is_less_than_whole: bool
+
+
+class FactBook:
+    """Facts from the newest snapshot of each node."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[NodeSnapshot, SnapshotFacts]] = {}
+
+    def of(self, snapshot: NodeSnapshot) -> SnapshotFacts:
+        """Return the facts from a snapshot."""
+        known = self._known.get(snapshot.id)
+        if known is None or known[0] is not snapshot:
+            known = self._known[snapshot.id] = snapshot, _facts(snapshot)
+        return known[1]
+
+    def keep(self, nodes: Iterable[str]) -> None:
+        """Forget all other nodes."""
+        self._known = {node: self._known[node] for node in nodes if node in self._known}
+
+
+def _facts(snapshot: NodeSnapshot) -> SnapshotFacts:
+    fellows, spaces = snapshot.fellows, snapshot.name_spaces
+    unusual = {view.name: view for view in spaces if not (view.complete and view.master) or view.from_parts}
+    legacy = [view.name for view in spaces if view.master_priority == MAX_PRIORITY and view.aligner]
+    return SnapshotFacts(
+        signs=(*of_store(snapshot), *of_capture(snapshot), *of_readers(snapshot)),
+        off_disk=frozenset(_off_disk(snapshot)),
+        met=frozenset([one.id for one in fellows if one.communication not in ("waiting", "lost")]),
+        refused=_refused(fellows),
+        skewed=_skewed(fellows),
+        unusual=unusual,
+        legacy=frozenset(legacy),
+        is_less_than_whole=any(view.is_less_than_whole for view in unusual.values()),
+    )
+
+
+def _refused(fellows: tuple[FellowView, ...]) -> tuple[FellowView, ...]:
+    if "incompatible" not in map(_COMMUNICATION, fellows):  # nearly always
+        return ()
+    return tuple([one for one in fellows if one.communication == "incompatible"])
+
+
+def _skewed(fellows: tuple[FellowView, ...]) -> tuple[FellowView, ...]:
+    skews = set(map(_SKEW, fellows))
+    if not skews or -MAX_SKEW_NS <= min(skews) <= max(skews) <= MAX_SKEW_NS:
+        return ()
+    return tuple([one for one in fellows if not -MAX_SKEW_NS <= one.skew_ns <= MAX_SKEW_NS])
+
+
+def _off_disk(snapshot: NodeSnapshot) -> Iterable[str]:
+    """Yield the name-spaces with persistent samples in memory only, judged by the shown groups."""
+    if snapshot.store.kind == "memory" or snapshot.store.problem:
+        return (view.name for view in snapshot.name_spaces)
+    return (
+        group.name_space
+        for group in snapshot.groups
+        if group.stored < group.samples and group.durability in PERSISTENT
+    )
+
+
+def of_store(snapshot: NodeSnapshot) -> Iterator[Sign]:
+    """Yield signs of a store that fails, is behind, or was damaged."""
+    name, store, me = snapshot.name, snapshot.store, (snapshot.id,)
+    if store.problem:
+        full = any(word in store.problem.lower() for word in _NO_ROOM)
+        code = "DUL-STORE-FULL" if full else "DUL-STORE-FAILED"
+        place, colon, rest = store.problem.partition(": ")
+        said = rest if colon and place.startswith(store.path) else store.problem
+        yield Sign(code, name, f"{name} store: {said}", 0, me, why=f"{store.path}: {said}", weight=2)
+    elif snapshot.counters.get("queued", 0) >= MANY_QUEUED:
+        what = f"{snapshot.counters['queued']:,} changes wait for the disk of {name}"
+        yield Sign("DUL-STORE-BEHIND", name, what, 0, me, patience_ns=BEHIND_NS)
+    damage = [finding for finding in store.findings if finding != _CLOSED]
+    if damage:
+        more = f" (and {len(damage) - 1:,} more)" if len(damage) > 1 else ""
+        yield Sign("DUL-STORE-DAMAGED", name, f"{name} store: {damage[0]}{more}", snapshot.started_ns, me)
+
+
+def of_capture(snapshot: NodeSnapshot) -> Iterator[Sign]:
+    """Yield signs of samples that a node does not keep."""
+    name, me = snapshot.name, (snapshot.id,)
+    large = snapshot.counters.get("too_large", 0)
+    if large:
+        what = f"{name} does not keep {large:,} samples that are too large"
+        yield Sign("DUL-NOT-KEPT", name, what, 0, me, weight=large)
+    for group in snapshot.groups:
+        if group.rejected:
+            causes = ", ".join(f"{count:,} by {cause}" for cause, count in group.rejected)
+            what = f"{name} rejected samples of {group.partition}.{group.topic}: {causes}"
+            yield Sign("DUL-REJECTED", name, what, 0, me, group.name_space)
+
+
+def of_readers(snapshot: NodeSnapshot) -> Iterator[Sign]:
+    """Yield signs of readers that were not served, or whose data differs from the set."""
+    name, me = snapshot.name, (snapshot.id,)
+    for delivery in snapshot.deliveries:
+        if delivery.state == "running" and delivery.problem:
+            what = f"{name} waits for a reader of {delivery.topic}: {delivery.problem}"
+            yield Sign("DUL-READER-NOT-SERVED", name, what, delivery.started_ns, me, why=delivery.problem)
+    for delivery in _failed(snapshot):
+        what = f"{name} could not serve a reader of {delivery.topic}: {delivery.problem}"
+        yield Sign("DUL-READER-NOT-SERVED", name, what, delivery.finished_ns, me, why=delivery.problem)
+    for deviation in snapshot.deviations:
+        what = f"a reader of {deviation.topic} deviates from the set of {name}: {deviation.text}"
+        yield Sign("DUL-READER-DEVIATES", name, what, 0, me)
+
+
+def _failed(snapshot: NodeSnapshot) -> Iterator[DeliveryView]:
+    """Yield recently failed deliveries that were not tried again, one for each reader."""
+    newest = {(one.participant, one.topic, one.partition): one for one in snapshot.deliveries}
+    for one in newest.values():
+        if one.state == "failed" and snapshot.time_ns - one.finished_ns < REMEMBER_FAILED_NS:
+            yield one
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExpectedSpace:
+    """Wanted number of nodes with a complete copy of a name-space, and of those on disk; 0 if unspecified."""
+
+    name: str
+    copies: int = 0
+    on_disk: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Expectation:
+    """Expected contents of one domain. `nodes` are the nodes' own names."""
+
+    nodes: tuple[str, ...] = ()
+    name_spaces: tuple[ExpectedSpace, ...] = ()
+
+    def space(self, name: str) -> ExpectedSpace:
+        """Return the expectation for a name-space; an empty one if the fleet file does not name it."""
+        return next((one for one in self.name_spaces if one.name == name), ExpectedSpace(name))
+
+
+NOTHING: Final = Expectation()
+
 
 STEP: Final = 40
 """Nodes that are examined at once."""

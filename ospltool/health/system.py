@@ -1,10 +1,15 @@
-"""A watched system: its feed, its model and its health."""
+"""A watched system: its feed, model and health, and the reports of this machine's supervisors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
+from engine.supervisor.policy import NodePhase
+from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
+from engine.supervisor.status import Condition, NodeStatus, status_of
 from ospltool.health.health import Health
+from ospltool.health.scene import Word
 from ospltool.live.feed import Feed
 from ospltool.live.model import SystemModel
 
@@ -38,3 +43,54 @@ class System:
         names = {node.snapshot.name for node in self.model.nodes.values()}
         open_names = {one.who for one in self.health.open}
         return set(self.health.expected.nodes) <= names | open_names and not self.health.is_waiting
+
+
+_WORTH_TELLING = frozenset(
+    {Condition.RESTARTING, Condition.UNRESPONSIVE, Condition.STOPPED, Condition.DIED, Condition.STOPPING}
+)
+
+
+_NEXT: Final = {
+    Condition.RESTARTING: "Wait: its supervisor starts it again. Its ospl-error.log tells the failure.",
+    Condition.DIED: "Start it again on its host: `ospltool start` with its configuration.",
+}
+"""Advice for conditions of which the supervisor, or its absence, tells what happens next."""
+
+ORPHAN: Final = (
+    "It ends by itself, as its supervisor does not run; then start it again with `ospltool start`."
+)
+
+
+def words(environ: Mapping[str, str], domain_id: int) -> dict[str, Word]:
+    """Return the reports of this user's supervisors on the nodes of a domain, by name; empty without any."""
+    try:
+        directories = RunDirectory(location(environ)).nodes()
+    except (RunDirectoryError, OSError):
+        return {}
+    found: dict[str, tuple[int, Word]] = {}
+    for directory in directories:
+        status = status_of(directory)
+        if status is None or status.record.domain_id != domain_id:
+            continue
+        name, changed_ns = status.record.domain_name, status.record.changed_ns
+        if name not in found or found[name][0] < changed_ns:
+            found[name] = changed_ns, _word(status)
+    return {name: word for name, (_, word) in found.items()}
+
+
+def _word(status: NodeStatus) -> Word:
+    record = status.record
+    in_order = status.condition is Condition.STOPPED and record.phase is NodePhase.ENDED
+    told = [str(status.condition)] if status.condition in _WORTH_TELLING else []
+    if status.store_problem:
+        told.append(f"its store: {status.store_problem}")
+    if status.waits_for:
+        told.append(f"it waits: {status.waits_for}")
+    told.append(status.reason or record.failure)
+    if record.restarts:
+        told.append(f"started again {record.restarts} {'time' if record.restarts == 1 else 'times'}")
+    text = ", ".join(filter(None, told))
+    starting = status.condition is Condition.STARTING and not (status.store_problem or record.failed_ns)
+    by = "seen on its host" if status.is_unsupervised else "its supervisor says"
+    advice = ORPHAN if status.is_orphan else _NEXT.get(status.condition, "")
+    return Word(f"{by}: {text}" if text else "", in_order, starting, advice if text else "")

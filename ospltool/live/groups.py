@@ -1,12 +1,13 @@
-"""The groups of all nodes side by side."""
+"""The groups of all nodes side by side, and samples that a node may have lost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from engine.runtime.monitor import GroupView, NodeSnapshot
-from ospltool.live.names import natural
+from ospltool.live.nodes import natural
 
 MAX_GROUPS: Final = 20_000
 
@@ -84,3 +85,89 @@ class GroupIndex:
     def views(self, key: GroupKey) -> dict[str, GroupView]:
         """Return the views of one group by node id; empty for an unknown group."""
         return self._views.get(key, {})
+
+
+MAX_LOSSES: Final = 20_000
+
+
+@dataclasses.dataclass(slots=True)
+class Loss:
+    """The samples of one group that one node lost: `count` in all, the last at `since_ns` or before.
+
+    `is_repaired`: after the last loss the node's set was equal to the set of a node that lost none, or
+    to the sets of all other nodes that have the group.
+    """
+
+    count: int
+    since_ns: int
+    is_repaired: bool = False
+
+
+class Losses:
+    """The losses of all nodes. Losses beyond the bound count as not repaired."""
+
+    def __init__(self) -> None:
+        self._known: dict[GroupKey, dict[str, Loss]] = {}
+        self._count = 0
+
+    def apply(
+        self,
+        snapshot: NodeSnapshot,
+        heard_ns: int,
+        groups: GroupIndex,
+        was_heard: Callable[[str, int], bool],
+    ) -> None:
+        """Take in a snapshot whose groups have been added to `groups`.
+
+        Args:
+            snapshot: of one node.
+            heard_ns: when it was heard.
+            groups: the groups of all nodes.
+            was_heard: tells whether a node (id) was heard at a moment (ns) or later.
+        """
+        for view in snapshot.groups:
+            if not view.lost and not self._known:
+                continue
+            key = GroupKey.of(view)
+            if view.lost:
+                self._note(key, snapshot.id, view.lost, heard_ns)
+            for node, loss in self._known.get(key, {}).items():
+                if not loss.is_repaired:
+                    loss.is_repaired = self._is_repaired(node, loss, groups.views(key), was_heard)
+
+    def of(self, snapshot: NodeSnapshot) -> tuple[int, int]:
+        """Return (samples, since when in ns) of a node's losses that are not known to be repaired."""
+        lost = 0
+        since_ns = 0
+        for view in snapshot.groups:
+            if not view.lost:
+                continue
+            known = self._known.get(GroupKey.of(view), {}).get(snapshot.id)
+            if known is None or not known.is_repaired:
+                lost += view.lost
+                since_ns = max(since_ns, known.since_ns if known else 0)
+        return lost, since_ns
+
+    def _note(self, key: GroupKey, node: str, count: int, heard_ns: int) -> None:
+        losses = self._known.get(key, {})
+        known = losses.get(node)
+        if known is None and self._count >= MAX_LOSSES:
+            return
+        if known is None or known.count != count:
+            self._count += known is None
+            losses[node] = Loss(count, heard_ns)
+            self._known[key] = losses
+
+    @staticmethod
+    def _is_repaired(
+        node: str, loss: Loss, views: dict[str, GroupView], was_heard: Callable[[str, int], bool]
+    ) -> bool:
+        if node not in views or not was_heard(node, loss.since_ns):
+            return False
+        others = [view for other, view in views.items() if other != node and was_heard(other, loss.since_ns)]
+        return _is_given_back(views[node], others)
+
+
+def _is_given_back(mine: GroupView, others: list[GroupView]) -> bool:
+    equal = [view for view in others if (view.digest, view.samples) == (mine.digest, mine.samples)]
+    return any(not view.lost for view in equal) or 0 < len(equal) == len(others)

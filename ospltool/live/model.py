@@ -10,15 +10,12 @@ from typing import Final
 from engine.runtime.monitor import NameSpaceView, NodeEvent, NodePast, NodeSnapshot, Run
 from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot, Update
-from ospltool.live.groups import GroupIndex, GroupKey
-from ospltool.live.losses import Losses
+from ospltool.live.groups import GroupIndex, GroupKey, Losses
 from ospltool.live.masterships import Mastership, Masterships
-from ospltool.live.names import natural
-from ospltool.live.nodes import Node, Presence
+from ospltool.live.nodes import Node, Presence, natural
 from ospltool.live.persistence import PersistenceServices
-from ospltool.live.progress import AlignmentProgress, Trackers
 from ospltool.live.remarks import Remarks
-from ospltool.live.series import NodeSeries, Witnesses
+from ospltool.live.series import AlignmentProgress, NodeSeries, Trackers, Witnesses
 
 MAX_NODES: Final = 1_000
 MAX_EVENTS: Final = 10_000

@@ -1,9 +1,10 @@
-"""The newest state of one node, and whether the node is heard."""
+"""The newest state of one node, whether the node is heard, and the order of nodes' names."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -76,3 +77,14 @@ class Node:
         """Return the node's state in one word: its own while it is heard, else its presence."""
         presence = self.presence(now_ns)
         return self.snapshot.state if presence is Presence.HEARD else presence.value
+
+
+_DIGITS: Final = re.compile(r"([0-9]+)")
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Return a sort key that puts n2 before n10."""
+    parts = _DIGITS.split(name)
+    return tuple(
+        (len(part.lstrip("0")), part.lstrip("0")) if i % 2 else (0, part) for i, part in enumerate(parts)
+    )

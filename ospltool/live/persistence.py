@@ -1,16 +1,119 @@
-"""The replicas of persistence services that show themselves, and the history of their providers."""
+"""The replicas of persistence services that show themselves, and their providers, also in words."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from engine.persistence.service.view import ReplicaView, SubscriptionView, WriterView
-from ospltool.live import providers
 from ospltool.live.feed import HeardReplica
-from ospltool.live.names import natural
+from ospltool.live.nodes import natural
+
+MAX_LAG_PERIODS: Final = 2
+"""Periods of source time that a provider may be behind before others avoid it."""
+
+NOTHING: Final = "-"
+
+
+def why_none(mode: str) -> str:
+    """Return a sentence for an empty screen, with the command to run; `mode` is the feed's."""
+    if mode == "simulated":
+        return (
+            "simulated systems have no persistence services; `ospltool persistence rehearse` rehearses them"
+        )
+    if mode == "recorded":
+        return "no persistence service was heard up to this moment of the recording"
+    return "no persistence service heard; `ospltool persistence run FILE --name NAME` starts one"
+
+
+def is_of_interest(writer: WriterView) -> bool:
+    """Whether samples of a writer come or are missing."""
+    return bool(
+        writer.provider or writer.filling or writer.selected or writer.selected_filling or writer.lag_ns
+    )
+
+
+def lacks_provider(writer: WriterView) -> bool:
+    """Whether samples are missing and no provider gives them."""
+    return bool(writer.lag_ns and not writer.provider and not writer.filling)
+
+
+def lags(writer: WriterView, period_ms: int) -> bool:
+    """Whether the replica is so far behind that others avoid it as a provider."""
+    return writer.lag_ns > MAX_LAG_PERIODS * period_ms * 1_000_000
+
+
+def used(writer: WriterView) -> str:
+    """Return the providers in use: `original` or a replica, and the filling replicas."""
+    return _joined(writer.provider, writer.filling)
+
+
+def selected(writer: WriterView) -> str:
+    """Return the providers that the last period chose."""
+    return _joined(writer.selected, writer.selected_filling)
+
+
+def _joined(live: str, filling: tuple[str, ...]) -> str:
+    return "+".join((live, *filling) if live else filling) or NOTHING
+
+
+def lag(lag_ns: int) -> str:
+    """Return source time in seconds, below a tenth in milliseconds; a dash for none."""
+    if 0 < lag_ns < 100_000_000:
+        return f"{max(1, lag_ns // 1_000_000)} ms"
+    return f"{lag_ns / 1e9:,.1f} s" if lag_ns else NOTHING
+
+
+def stability(writer: WriterView) -> str:
+    """Return "stable", the periods with the same choice of those needed, or "forced at" the bound.
+
+    A choice is forced if it was put into use after `unsettled_of` periods without a stable one.
+    """
+    if writer.stable >= writer.stable_of:
+        return "stable"
+    if writer.stable and not writer.unsettled:
+        return f"forced at {writer.unsettled_of}"
+    return f"{writer.stable} of {writer.stable_of}"
+
+
+def path(writer: WriterView) -> str:
+    """Return the replicas through which samples come; a dash if none come."""
+    return " > ".join(writer.path) or NOTHING
+
+
+def short_name(writer: WriterView, ellipsis: str = "…") -> str:
+    """Return both ends of its GUID, with "late" for its stream of late samples."""
+    return f"{writer.writer[:8]}{ellipsis}{writer.writer[-8:]}{' late' if writer.late else ''}"
+
+
+def connected(view: ReplicaView) -> list[str]:
+    """Return the names of the other replicas to which its link is up."""
+    return [peer.name for peer in view.peers if peer.link == "up"]
+
+
+def in_doubt(counts: dict[str, int]) -> str:
+    """Return the samples that members have acknowledged and the quorum has not, by member."""
+    return ",".join(f"{member} {count}" for member, count in counts.items()) or NOTHING
+
+
+def members(names: Iterable[str]) -> str:
+    """Return the connected readers of a durable subscription; a dash for none."""
+    return ",".join(names) or NOTHING
+
+
+def worst_stability(writers: Sequence[WriterView]) -> str:
+    """Return "stable" for all, or the number of forced or unstable choices; a dash for no writer."""
+    if not writers:
+        return NOTHING
+    told = [stability(writer) for writer in writers]
+    forced = sum(1 for one in told if one.startswith("forced"))
+    unstable = sum(1 for one in told if one != "stable")
+    if forced:
+        return f"{forced} forced"
+    return f"{unstable} unstable" if unstable else "stable"
+
 
 MAX_REPLICAS: Final = 1_000
 MIN_SILENT_NS: Final = 4_000_000_000
@@ -149,7 +252,7 @@ class PersistenceServices:
             key: _followed(old.get(key), writer, heard)
             for key, writer in ((StreamKey.of(writer), writer) for writer in view.writers)
         }
-        used = tuple(stream for stream in streams.values() if providers.is_of_interest(stream.view))
+        used = tuple(stream for stream in streams.values() if is_of_interest(stream.view))
         self._replicas[view.id] = WatchedReplica(
             view,
             heard.heard_ns,
@@ -196,7 +299,7 @@ def _followed(before: Stream | None, view: WriterView, heard: HeardReplica) -> S
     now_ns = heard.heard_ns
     period_ns = heard.view.period_ms * 1_000_000
     unprovided_ns = 0
-    if heard.view.synchronizes and providers.lacks_provider(view):
+    if heard.view.synchronizes and lacks_provider(view):
         unprovided_ns = before.unprovided_ns if before and before.unprovided_ns else now_ns
     changed_ns = rising_ns = rose_ns = 0
     if before is not None:
@@ -206,7 +309,7 @@ def _followed(before: Stream | None, view: WriterView, heard: HeardReplica) -> S
         rose_ns = now_ns if rose else before.rose_ns
         if view.lag_ns >= before.view.lag_ns:
             rising_ns = before.rising_ns or (now_ns if rose else 0)
-    is_rising = bool(rising_ns) and now_ns - rose_ns <= providers.MAX_LAG_PERIODS * period_ns
+    is_rising = bool(rising_ns) and now_ns - rose_ns <= MAX_LAG_PERIODS * period_ns
     grows = is_rising and rose_ns - rising_ns >= period_ns
     return Stream(
         view,
@@ -216,7 +319,7 @@ def _followed(before: Stream | None, view: WriterView, heard: HeardReplica) -> S
         rising_ns=rising_ns,
         rose_ns=rose_ns,
         grows=grows,
-        is_behind=grows or providers.lags(view, heard.view.period_ms),
+        is_behind=grows or lags(view, heard.view.period_ms),
     )
 
 
@@ -229,4 +332,4 @@ def _condition(view: ReplicaView, used: Sequence[Stream]) -> ReplicaState:
         return ReplicaState.LAGS
     if not view.synchronizes or not view.peers:
         return ReplicaState.ALONE
-    return ReplicaState.IN_STEP if providers.connected(view) else ReplicaState.CONNECTING
+    return ReplicaState.IN_STEP if connected(view) else ReplicaState.CONNECTING

@@ -13,7 +13,7 @@ from typing import Final
 from engine.persistence.service.view import ReplicaView
 from engine.runtime.monitor import NodePast, NodeSnapshot
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, Update
-from ospltool.live.recording import (
+from ospltool.live.record_file import (
     Caption,
     Item,
     Key,

@@ -21,14 +21,13 @@ from ospltool.live.feed import (
     ReplayPosition,
     Update,
 )
-from ospltool.live.marks import Marks
-from ospltool.live.patch import PatchFault
-from ospltool.live.recorder import parts_of
-from ospltool.live.recording import (
+from ospltool.live.moments import Marks
+from ospltool.live.record_file import (
     KEY_MARK,
     MAX_LINE_BYTES,
     Caption,
     Delta,
+    PatchFault,
     RecordedState,
     RecordingFault,
     RecordingLine,
@@ -36,6 +35,7 @@ from ospltool.live.recording import (
     Snapshots,
     decode_line,
 )
+from ospltool.live.recorder import parts_of
 
 MAX_LINES_PER_POLL: Final = 5_000
 """Most lines read in one poll, so that the console stays responsive."""

@@ -9,27 +9,22 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from engine.core.interest import Interest
 from engine.core.name_spaces import Element, Group, NameSpace
-from engine.dataset.groups import DurabilityKind
+from engine.dataset.captured import CapturedSample
+from engine.dataset.groups import DurabilityKind, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.topics import is_keyless, open_topic, untyped
-from engine.dds.typeinfo import Resolution, resolve_type
+from engine.dds.typeinfo import Resolution, TypeRef, resolve_type
 from engine.dds.waiting import Signal
+from engine.runtime.monitor import NameSpaceView
 from ospltool.live.dds import LiveFeed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from engine.dataset.captured import CapturedSample
-    from engine.dataset.groups import TypeDescription
-    from engine.dds.typeinfo import TypeRef
-    from engine.runtime.monitor import NameSpaceView
 
 MAX_REMEMBERED: Final = 1_000_000
 """Samples remembered, so that none is shown twice."""

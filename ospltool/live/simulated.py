@@ -13,8 +13,8 @@ from engine.simulator.observing import Gone, ObservedRun, Seen
 from engine.simulator.options import SimulationOptions
 from engine.simulator.schedule import START_NS
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, ReplayPosition, Update
-from ospltool.live.marks import MAX_MARKS
-from ospltool.live.recording import RecordingFault
+from ospltool.live.moments import MAX_MARKS
+from ospltool.live.record_file import RecordingFault
 
 WORK_S: Final = 0.1
 """Most seconds that one poll simulates; a run slower than the wanted speed falls behind."""

@@ -10,13 +10,12 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import rich.progress
 
 DELAY_S: Final = 1.0

@@ -1,14 +1,12 @@
-"""Text from files and networks, made safe and aligned for a terminal."""
+"""Text from files and networks, made safe, aligned and coloured for a terminal."""
 
 from __future__ import annotations
 
+import enum
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from engine.tracing.escaping import escape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _GAP = "  "
 
@@ -51,3 +49,18 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         for line in cells
     )
     return "".join(f"{line}\n" for line in lines)
+
+
+class Style(enum.Enum):
+    """The look of a piece of text; the value is the SGR parameter of the terminal."""
+
+    BOLD = "1"
+    RED = "1;31"
+    YELLOW = "1;33"
+    BLUE = "1;34"
+    CYAN = "1;36"
+
+
+def paint(text: str, style: Style, *, on: bool) -> str:
+    """Return `text` in a style, or unchanged if `on` is false."""
+    return f"\x1b[{style.value}m{text}\x1b[0m" if on else text

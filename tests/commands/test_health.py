@@ -50,7 +50,7 @@ def hear(monkeypatch: pytest.MonkeyPatch) -> Hear:
                 threading.Timer(LATER_S, feed.add, (now_ns, then)).start()
             return feed
 
-        monkeypatch.setattr("ospltool.cli.feeds.live_at", live_at)
+        monkeypatch.setattr("ospltool.cli.domains.live_at", live_at)
 
     return let
 
@@ -176,7 +176,7 @@ def test_watching_tells_that_an_incident_is_about_another_node_than_it_seemed(
     shell: Shell, hear: Hear, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node that does not fit is refused by one node first, and by the others a moment later."""
-    monkeypatch.setattr("ospltool.cli.watched.MOST_S", 0.01)
+    monkeypatch.setattr("ospltool.cli.domains.MOST_S", 0.01)
     now_ns = time.time_ns()
 
     def refusing(number: int, other: int, refused: int = 3) -> NodeSnapshot:
@@ -196,7 +196,7 @@ def test_watching_tells_that_an_incident_is_about_another_node_than_it_seemed(
 def test_watching_tells_what_begins_and_ends_with_the_code_of_that_moment(
     shell: Shell, hear: Hear, form: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ospltool.cli.watched.MOST_S", 0.01)
+    monkeypatch.setattr("ospltool.cli.domains.MOST_S", 0.01)
     now_ns = time.time_ns()
     hear(node(1), then=Update((ReceivedSnapshot(node(1, store=FULL), now_ns),)))
     timer = threading.Timer(3 * LATER_S, os.kill, (os.getpid(), signal.SIGINT))

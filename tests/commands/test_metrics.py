@@ -73,7 +73,7 @@ def measure(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Valu
             title="domain 7",
             clock=time.time_ns,
         )
-        monkeypatch.setattr("ospltool.cli.feeds.live_at", lambda *_: feed)
+        monkeypatch.setattr("ospltool.cli.domains.live_at", lambda *_: feed)
         (shell.root / "fleet.toml").write_text(FLEET)
         code, out, err = shell.run("metrics", "fleet.toml")
         assert (code, err) == (0, "")
@@ -120,7 +120,7 @@ def test_a_node_that_came_back_is_one_node(measure: Callable[..., Values]) -> No
 
 def test_a_port_that_is_taken_is_said(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     feed = ScriptedFeed([], title="domain 7", clock=time.time_ns)
-    monkeypatch.setattr("ospltool.cli.feeds.live_at", lambda *_: feed)
+    monkeypatch.setattr("ospltool.cli.domains.live_at", lambda *_: feed)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, _, err = shell.run("metrics", "--domain", 7, "--port", port)

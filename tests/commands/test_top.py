@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ospltool.health.health import Health
-from ospltool.live.recording import Caption, encode_line
+from ospltool.live.record_file import Caption, encode_line
 from tests.commands.shell import Shell
 
 

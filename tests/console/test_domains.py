@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from ospltool.cli import feeds
-from ospltool.cli.watched import watched
+from ospltool.cli import domains
+from ospltool.cli.domains import watched
 from ospltool.health.health import Health
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from tests import fake
@@ -104,7 +104,7 @@ def test_two_real_domains_of_one_fleet(labs: list[Lab], tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.toml"
     fleet.write_text(text)
     chosen = sorted(watched(str(fleet), None), key=lambda one: one.place.domain_id != labs[0].domain)
-    (feed, health), *others = [(feeds.live_at(one.place, None), one.health) for one in chosen]
+    (feed, health), *others = [(domains.live_at(one.place, None), one.health) for one in chosen]
 
     async def scenario() -> None:
         app = ConsoleApp(feed, title="ospltool", watch_health=health, others=others)

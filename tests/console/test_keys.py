@@ -12,7 +12,7 @@ from ospltool.live.feed import ReceivedSnapshot, Update
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, FakeFeed, ScriptedFeed, node_id
 from tui.app import ConsoleApp
-from tui.glyphs import ASCII
+from tui.cells import ASCII
 from tui.screens.help import HelpScreen
 from tui.screens.overview import OverviewScreen
 from tui.widgets.sheet import Sheet

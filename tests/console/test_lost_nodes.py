@@ -11,9 +11,8 @@ from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
-from tui.cells import Line, plain
-from tui.glyphs import UNICODE
-from tui.viewmodel import incidents, name_space
+from tui.cells import UNICODE, Line, plain
+from tui.viewmodel import incidents, subject
 from tui.viewmodel.base import View
 
 WHY = "highest masterPriority of n1 200, n2 100, n3 50"
@@ -41,7 +40,7 @@ def test_a_master_has_a_star_while_it_is_there(master: int, after_s: int, line: 
     model.apply(Update(tuple(ReceivedSnapshot(one, START_NS) for one in nodes)), START_NS)
     now_ns = START_NS + after_s * SECOND_NS
     view = View(looked(model, now_ns), now_ns, UNICODE)
-    assert texts(name_space.master_lines(view, "Orders")) == [line]
+    assert texts(subject.master_lines(view, "Orders")) == [line]
 
 
 def test_nothing_is_wrong_only_while_every_node_is_heard() -> None:

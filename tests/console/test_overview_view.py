@@ -10,12 +10,9 @@ from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
-from tui.cells import Tone, fit_line, plain
-from tui.filters import Filter
-from tui.glyphs import ASCII, UNICODE
-from tui.viewmodel.base import View
-from tui.viewmodel.overview import FIELDS, Overview, detail, nothing_shown
-from tui.viewmodel.timeline import timeline_lines
+from tui.cells import ASCII, UNICODE, Tone, fit_line, plain
+from tui.viewmodel.base import Filter, View
+from tui.viewmodel.overview import FIELDS, Overview, detail, nothing_shown, timeline_lines
 
 S = SECOND_NS
 

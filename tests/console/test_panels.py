@@ -12,11 +12,9 @@ from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
-from tui.cells import Tone, plain
-from tui.filters import Filter
-from tui.glyphs import UNICODE
+from tui.cells import UNICODE, Tone, plain
 from tui.viewmodel import panels
-from tui.viewmodel.base import ConsoleStatus, View
+from tui.viewmodel.base import ConsoleStatus, Filter, View
 
 S = SECOND_NS
 

@@ -13,8 +13,8 @@ from engine.persistence.service.view import PeerView, ReplicaView, WriterView
 from ospltool.cli.app import main
 from ospltool.cli.persistence_show import text
 from ospltool.health.codes import HealthSeverity
-from ospltool.live import providers
-from ospltool.live.export import system
+from ospltool.health.export import model_as_plain
+from ospltool.live import persistence
 from ospltool.live.feed import FeedNotice, HeardReplica, Inbox, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.persistence import ReplicaState, StreamKey, WatchedReplica
@@ -69,17 +69,17 @@ def test_stability_is_said_in_the_same_words_by_the_command_and_the_console(
     changes: dict[str, Any], expected: str
 ) -> None:
     writer = fake.provided(1, **changes)
-    assert providers.stability(writer) == expected
+    assert persistence.stability(writer) == expected
     assert f" {expected} " in text([fake.replica("a", writer)]).splitlines()[-1]
 
 
 def test_the_stability_of_several_writers_is_that_of_the_worst() -> None:
     stable, unstable = fake.provided(1), fake.provided(1, stable=1, unsettled=1)
     forced = fake.provided(1, stable=1, unsettled=0)
-    assert providers.worst_stability([]) == "-"
-    assert providers.worst_stability([stable, stable]) == "stable"
-    assert providers.worst_stability([stable, unstable]) == "1 unstable"
-    assert providers.worst_stability([unstable, forced]) == "1 forced"
+    assert persistence.worst_stability([]) == "-"
+    assert persistence.worst_stability([stable, stable]) == "stable"
+    assert persistence.worst_stability([stable, unstable]) == "1 unstable"
+    assert persistence.worst_stability([unstable, forced]) == "1 forced"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_stability_of_several_writers_is_that_of_the_worst() -> None:
     ids=["none", "least", "little", "a tenth", "some", "much"],
 )
 def test_a_lag_is_source_time_in_seconds_however_large(lag_ns: int, expected: str) -> None:
-    assert providers.lag(lag_ns) == expected
+    assert persistence.lag(lag_ns) == expected
 
 
 STATES: dict[str, tuple[ReplicaView, ReplicaState]] = {
@@ -287,7 +287,7 @@ def test_more_replicas_than_the_bound_are_counted_and_told() -> None:
 def test_the_json_has_the_view_and_what_follows_from_it() -> None:
     log = fake.subscription("log", members=(), pending=7)
     view = fake.replica("a", behind(11), peers=UP, subscriptions=(log,))
-    (data,) = system(model_of((0, view)), START_NS + S)["persistence_services"]
+    (data,) = model_as_plain(model_of((0, view)), START_NS + S)["persistence_services"]
     assert (data["name"], data["state"], data["heard_ns"], data["gone_ns"]) == ("a", "lags", START_NS, 0)
     (writer,) = data["writers"]
     assert (writer["provider"], writer["stability"], writer["is_behind"]) == ("b", "stable", True)

@@ -18,13 +18,10 @@ from tests.console.test_screen_views import check_rows, rows_of, text_of
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed
 from tests.health.looking import looked
 from tui.app import ConsoleApp
-from tui.cells import Tone
-from tui.filters import Filter
-from tui.glyphs import ASCII, UNICODE
+from tui.cells import ASCII, UNICODE, Rows, Tone
 from tui.viewmodel import persistence as views
-from tui.viewmodel.base import View
+from tui.viewmodel.base import Filter, View
 from tui.viewmodel.panels import summary
-from tui.viewmodel.tables import Rows
 from tui.widgets.sheet import Sheet
 
 S = SECOND_NS

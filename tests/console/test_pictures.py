@@ -22,7 +22,7 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tui import themes
 from tui.app import ConsoleApp
-from tui.glyphs import ASCII
+from tui.cells import ASCII
 from tui.screens.names import SCREENS
 from tui.viewmodel.base import Subject
 

@@ -12,21 +12,23 @@ from engine.core import plain
 from engine.persistence.service.view import ReplicaView
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind
-from ospltool.live.patch import PatchFault, difference, patched
-from ospltool.live.recording import (
+from ospltool.live.record_file import (
     KEY_MARK,
     Caption,
     Delta,
     Item,
     Key,
     Of,
+    PatchFault,
     RecordedState,
     RecordingFault,
     RecordingHeader,
     RecordingLine,
     Snapshots,
     decode_line,
+    difference,
     encode_line,
+    patched,
 )
 from tests import fake
 from tests.fake import START_NS

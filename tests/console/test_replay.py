@@ -9,8 +9,8 @@ from engine.runtime.monitor import NodeEvent
 from ospltool.live import recorder as recorder_module
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.live.record_file import RecordingFault
 from ospltool.live.recorder import Recorder, RecordingLimits, parts_of
-from ospltool.live.recording import RecordingFault
 from ospltool.live.replay import ReplayFeed
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id

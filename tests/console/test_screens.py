@@ -20,7 +20,7 @@ from tui.screens.base import OpsScreen
 from tui.screens.names import SCREENS
 from tui.screens.trace import TraceScreen
 from tui.viewmodel.base import Subject
-from tui.widgets.entry import Entry, FilterLine
+from tui.widgets.bottom import Entry, FilterLine
 from tui.widgets.sheet import Sheet
 
 S = SECOND_NS

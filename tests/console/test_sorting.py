@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tui import text
-from tui.cells import Cell, Column, single
-from tui.viewmodel.tables import Rows
-from tui.widgets.sorting import Sorting
+from tui.cells import Cell, Column, Rows, single
+from tui.widgets.sheet import Sorting
 
 NAMES = ("harbour.orders.berth", "harbour.orders.crane", "harbour.orders.truck")
 
@@ -81,7 +80,7 @@ def test_choosing_a_column_again_turns_it_and_then_ends_sorting() -> None:
 
 def test_rows_keep_their_places_for_a_while_although_figures_change(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [100.0]
-    monkeypatch.setattr("tui.widgets.sorting.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("tui.widgets.sheet.time.monotonic", lambda: now_s[0])
     sorting = Sorting()
     sorting.choose(table("a=1", "b=2"), "age")
     assert list(sorting.keys) == ["b", "a"]

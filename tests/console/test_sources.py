@@ -11,10 +11,10 @@ from ospltool.diagnostics.model import Severity
 from ospltool.trace.reading.sources import SourceError
 from tests import fake
 from tests.fake import START_NS
-from tui.filters import Filter
-from tui.sources import lines as sources
-from tui.sources.advertised import advertised, document, findings
-from tui.sources.lines import TraceFiles, trace_filter, wanted_events, wanted_records
+from tui import trace_lines as sources
+from tui.trace_lines import TraceFiles, trace_filter, wanted_events, wanted_records
+from tui.viewmodel.base import Filter
+from tui.viewmodel.findings import advertised, document, findings_of
 
 EVENTS = (
     fake.event(1, 1, START_NS, "Fellow n2 lost", level="WARNING", thread="d_status", event="fellow.lost"),
@@ -126,7 +126,7 @@ def test_records_of_files_are_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_system_that_fits_together_has_no_findings_that_matter() -> None:
     spaces = [fake.name_space("Orders", 1, master_priority=priority) for priority in (200, 100, 50)]
-    found = findings(fake.snapshot(n, space) for n, space in enumerate(spaces, 1))
+    found = findings_of(fake.snapshot(n, space) for n, space in enumerate(spaces, 1))
     assert [one.code for one in found if one.severity is not Severity.INFO] == []
 
 
@@ -146,13 +146,13 @@ def test_what_does_not_fit_is_found_in_what_nodes_advertise(
         fake.snapshot(1, fake.name_space("Orders", 1, **first)),
         fake.snapshot(2, fake.name_space("Orders", 1, **second)),
     )
-    assert code in {one.code for one in findings(snapshots)}
+    assert code in {one.code for one in findings_of(snapshots)}
 
 
 def test_nodes_that_advertise_the_same_share_a_finding() -> None:
     whole, twice = fake.name_space("Orders", 1), fake.name_space("More", 1, elements=("Orders.*",))
     alike = [fake.snapshot(n, whole, twice) for n in (1, 3)]
-    found = findings((alike[0], fake.snapshot(2, whole), alike[1]))
+    found = findings_of((alike[0], fake.snapshot(2, whole), alike[1]))
     assert [one.nodes for one in found if one.code == "DUR201"] == [("n1", "n3")]
 
 
@@ -170,7 +170,7 @@ def test_hostile_names_stay_text() -> None:
     content = document(hostile)
     assert b"\x1b" not in content
     assert b"${" not in content
-    assert findings([hostile]) is not None
+    assert findings_of([hostile]) is not None
 
 
 def test_an_event_is_found_again_as_a_record() -> None:

@@ -17,8 +17,7 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS, FakeFeed, ScriptedFeed, node_id
 from tests.machine import count_s, slowness
 from tui.app import ConsoleApp
-from tui.background import STEPS_S
-from tui.garbage import look_for_garbage_less_often
+from tui.background import STEPS_S, look_for_garbage_less_often
 from tui.widgets.sheet import Sheet
 
 NODES, SPACES, GROUPS = 200, 50, 25

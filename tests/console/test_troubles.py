@@ -11,8 +11,8 @@ import pytest
 from engine.core.name_spaces import MergeType, NameSpace
 from engine.runtime.monitor import GroupView
 from engine.simulator.options import NodePlan
+from ospltool.health import export
 from ospltool.health.health import Health
-from ospltool.live import export
 from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
@@ -24,7 +24,7 @@ from tests.fake import START_NS, node_id
 from tests.health.looking import incidents
 from tests.simulation.scenarios import SLOW, Scenario, node
 from tui.cells import plain
-from tui.viewmodel import findings, name_space, panels
+from tui.viewmodel import findings, panels, subject
 from tui.viewmodel.overview import Overview
 
 
@@ -44,7 +44,7 @@ def texts(watched: Watched) -> list[str]:
 def conflicts(watched: Watched) -> list[ReportedConflict]:
     watched.take()
     found = watched.model.conflicts.every(watched.model.nodes)
-    shown = export.system(watched.model, watched.now_ns)["conflicts"]
+    shown = export.model_as_plain(watched.model, watched.now_ns)["conflicts"]
     assert shown == [dataclasses.asdict(one) for one in found]
     return found
 
@@ -175,7 +175,7 @@ def test_a_standing_incompatibility_is_on_a_console_that_comes_later_and_ends_wi
         ("n1", "n2", "name-spaces overlap without being equal"),
         ("n2", "n1", "name-spaces overlap without being equal"),
     }
-    shown = export.system(later, watched.now_ns)["conflicts"]
+    shown = export.model_as_plain(later, watched.now_ns)["conflicts"]
     assert [one["fellow"] for one in shown] == ["n2", "n1"] or [one["fellow"] for one in shown] == [
         "n1",
         "n2",
@@ -331,7 +331,7 @@ def test_a_mastership_is_dated_by_its_node_not_by_the_console() -> None:
     (mastership,) = history
     assert mastership.is_exact
     assert (watched.now_ns - mastership.since_ns) / S == pytest.approx(scenario.now - began, abs=1.5)
-    (line,) = name_space.history_lines(view, "ns1")
+    (line,) = subject.history_lines(view, "ns1")
     assert " 102 s " in plain(line) or " 103 s " in plain(line)
 
 

@@ -9,9 +9,8 @@ from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests.health.looking import looked
 from tests.simulation.scenarios import Scenario
-from tui.filters import Filter
-from tui.glyphs import UNICODE
-from tui.viewmodel.base import Subject, View
+from tui.cells import UNICODE
+from tui.viewmodel.base import Filter, Subject, View
 
 S = 1_000_000_000
 

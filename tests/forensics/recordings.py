@@ -7,8 +7,15 @@ import itertools
 
 from engine.core import plain
 from engine.runtime.monitor import GroupView
-from ospltool.live.patch import difference
-from ospltool.live.recording import Delta, Item, Key, RecordedState, RecordingHeader, encode_line
+from ospltool.live.record_file import (
+    Delta,
+    Item,
+    Key,
+    RecordedState,
+    RecordingHeader,
+    difference,
+    encode_line,
+)
 from tests import fake
 
 SECOND_NS = 1_000_000_000

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.runtime.monitor import NodeSnapshot
-from ospltool.health.expectation import NOTHING, Expectation
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
-from ospltool.health.scene import Word
+from ospltool.health.scene import NOTHING, Expectation, Word
 from ospltool.live.model import SystemModel
 from tests import fake
 

@@ -10,10 +10,9 @@ import pytest
 
 from engine.core.name_spaces import NameSpace
 from engine.simulator.options import NodePlan
-from ospltool.health.expectation import Expectation, ExpectedSpace
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
-from ospltool.health.scene import Word
+from ospltool.health.scene import Expectation, ExpectedSpace, Word
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake

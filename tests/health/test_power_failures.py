@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.runtime.monitor import NodeSnapshot
-from ospltool.health.expectation import Expectation, ExpectedSpace
 from ospltool.health.health import Health
+from ospltool.health.scene import Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake

@@ -18,8 +18,8 @@ from engine.runtime.monitor import (
     StoreStatus,
     UnkeptView,
 )
-from ospltool.health.expectation import Expectation
 from ospltool.health.health import Health
+from ospltool.health.scene import Expectation
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake

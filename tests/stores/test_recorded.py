@@ -10,7 +10,7 @@ import pytest
 from engine.core import plain
 from engine.runtime.monitor import GroupView
 from ospltool.cli import app
-from ospltool.live.recording import Item, Key, RecordedState, RecordingHeader, encode_line
+from ospltool.live.record_file import Item, Key, RecordedState, RecordingHeader, encode_line
 from tests import fake
 
 GROUP = GroupView("A", "depot", "Items", "depot::Item", "PERSISTENT", 7, 5, 70, "ab", 99, 7, 0)

@@ -44,8 +44,8 @@ from ospltool.analytics.case import CaseError, files_of, open_case, write_meta
 from ospltool.analytics.contract import META_FILE, Detail
 from ospltool.forensics import keeping
 from ospltool.health.mutes import Mute, Mutes
-from ospltool.live.marks import Marks
-from ospltool.live.recording import RecordingFault
+from ospltool.live.moments import Marks
+from ospltool.live.record_file import RecordingFault
 from ospltool.live.replay import ReplayFeed
 from tests import fake
 from tests.forensics.recordings import recording

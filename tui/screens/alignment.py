@@ -7,11 +7,10 @@ from typing import Any
 from textual import on
 from textual.app import ComposeResult
 
+from tui.cells import Rows
 from tui.screens.base import OpsScreen, set_height
-from tui.viewmodel import alignment, panels
-from tui.viewmodel import node as node_views
+from tui.viewmodel import alignment, panels, subject
 from tui.viewmodel.base import Subject, View, plural
-from tui.viewmodel.tables import Rows
 from tui.widgets.curve import LEAST_HEIGHT, Curve
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
@@ -50,7 +49,7 @@ class AlignmentScreen(OpsScreen):
         width = self.size.width
         nodes = view.model.ordered_nodes()
         rows = self._alignments = alignment.alignments(view, width)
-        joiners = self._joiners = node_views.deliveries(view, nodes, width)
+        joiners = self._joiners = subject.deliveries(view, nodes, width)
         room = max(0, self.room - 2)
         self.fill("#title", [panels.rule_line(view, plural(len(rows.keys), "alignment"), width)])
         idle = [] if rows.keys else alignment.idle_lines(view)[: max(1, room // 2)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -13,16 +13,12 @@ from textual.widgets import Input
 
 from tui import commands
 from tui.cells import Line
-from tui.filters import Filter
+from tui.console import Console
 from tui.viewmodel import panels
-from tui.viewmodel.base import ConsoleStatus, Subject, View
-from tui.widgets.entry import CommandLine, Entry, FilterLine
-from tui.widgets.key_bar import KeyBar
+from tui.viewmodel.base import ConsoleStatus, Filter, Subject, View
+from tui.widgets.bottom import CommandLine, Entry, FilterLine, KeyBar
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
-
-if TYPE_CHECKING:
-    from tui.console import Console
 
 
 class OpsScreen(Screen[None]):

@@ -10,12 +10,10 @@ from textual import on, work
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.diagnostics.model import Diagnostic
 from ospltool.live.model import SystemModel
-from tui.cells import Line
+from tui.cells import Line, Rows
 from tui.screens.table import TableScreen
-from tui.sources import advertised
 from tui.viewmodel import findings
 from tui.viewmodel.base import Subject, View
-from tui.viewmodel.tables import Rows
 from tui.widgets.sheet import Sheet
 
 PAUSE_NS: Final = 2_000_000_000
@@ -33,7 +31,7 @@ class FindingsScreen(TableScreen):
         super().__init__()
         self._found: tuple[Diagnostic, ...] = ()
         self._model: SystemModel | None = None
-        self._about: advertised.Advertised | None = None
+        self._about: findings.Advertised | None = None
         self._seen = -1
         self._looked_ns = 0
         self._working = False
@@ -50,7 +48,7 @@ class FindingsScreen(TableScreen):
             self._working = True
             snapshots = [node.snapshot for node in view.model.ordered_nodes() if not node.gone_ns]
             self._work_out(view.model, snapshots)
-        return findings.findings(view, self._found, width)
+        return findings.finding_rows(view, self._found, width)
 
     @work(thread=True, description="findings")  # Textual would write out all snapshots
     def _work_out(self, model: SystemModel, snapshots: list[NodeSnapshot]) -> None:
@@ -61,14 +59,14 @@ class FindingsScreen(TableScreen):
         usual_s = sys.getswitchinterval()
         sys.setswitchinterval(usual_s / 10)
         try:
-            about = advertised.advertised(snapshots)
-            found = self._found if about == self._about else advertised.findings(snapshots)
+            about = findings.advertised(snapshots)
+            found = self._found if about == self._about else findings.findings_of(snapshots)
         finally:
             sys.setswitchinterval(usual_s)
         self.app.call_from_thread(self._worked_out, model, about, found)
 
     def _worked_out(
-        self, model: SystemModel, about: advertised.Advertised, found: tuple[Diagnostic, ...]
+        self, model: SystemModel, about: findings.Advertised, found: tuple[Diagnostic, ...]
     ) -> None:
         self._working = False
         if model is not self._model:

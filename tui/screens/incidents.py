@@ -11,13 +11,12 @@ from textual.binding import Binding, BindingType
 
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.incidents import Incident
-from tui.cells import Line
+from tui.cells import Line, Rows
 from tui.screens.base import OpsScreen, set_height
 from tui.screens.table import TableScreen
 from tui.viewmodel import incidents as views
 from tui.viewmodel import panels
 from tui.viewmodel.base import ConsoleStatus, Subject, View, plural
-from tui.viewmodel.tables import Rows
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 

@@ -10,11 +10,10 @@ from textual.screen import Screen
 from tui.screens.alignment import AlignmentScreen
 from tui.screens.findings import FindingsScreen
 from tui.screens.incidents import IncidentScreen, IncidentsScreen
-from tui.screens.name_space import NameSpaceScreen
-from tui.screens.node import NodeScreen
 from tui.screens.overview import OverviewScreen
 from tui.screens.persistence import PersistenceScreen
-from tui.screens.table_screens import ConflictsScreen, GroupsScreen, StoreScreen
+from tui.screens.subject import NameSpaceScreen, NodeScreen
+from tui.screens.table import ConflictsScreen, GroupsScreen, StoreScreen
 from tui.screens.trace import TraceScreen
 
 SCREENS: Final[dict[str, Callable[[], Screen[Any]]]] = {

@@ -10,15 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from ospltool.health.incidents import Incident
-from tui.cells import Line
+from tui.cells import Line, LineRows
 from tui.screens.base import set_height
 from tui.screens.incidents import KEYS, IncidentKeys
 from tui.viewmodel import overview, panels
 from tui.viewmodel.base import Subject, View
-from tui.viewmodel.overview import Overview
+from tui.viewmodel.overview import Overview, timeline_lines
 from tui.viewmodel.panels import Notable
-from tui.viewmodel.tables import LineRows
-from tui.viewmodel.timeline import timeline_lines
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 

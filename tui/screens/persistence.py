@@ -8,11 +8,11 @@ from textual import on
 from textual.app import ComposeResult
 
 from ospltool.live.persistence import WatchedReplica
+from tui.cells import Rows
 from tui.screens.base import OpsScreen, set_height, share
 from tui.viewmodel import panels
 from tui.viewmodel import persistence as views
 from tui.viewmodel.base import View
-from tui.viewmodel.tables import Rows
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 

@@ -8,12 +8,11 @@ from typing import ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 
-from tui.cells import Line
+from tui import trace_lines as sources
+from tui.cells import Line, Rows
 from tui.screens.table import TableScreen
-from tui.sources import lines as sources
 from tui.viewmodel import panels, trace
 from tui.viewmodel.base import Subject, View
-from tui.viewmodel.tables import Rows
 from tui.viewmodel.trace import TraceRow
 from tui.widgets.sheet import Sheet
 

@@ -9,12 +9,11 @@ from rich.cells import cell_len
 
 from engine.runtime.monitor import NameSpaceView, NodeEvent
 from ospltool.live.nodes import Node
-from ospltool.live.progress import AlignmentProgress
+from ospltool.live.series import AlignmentProgress
 from tui import text
-from tui.cells import Cell, Column, Line, Span, Tone, single
+from tui.cells import Cell, Column, Line, Rows, Span, Tone, single
 from tui.viewmodel.base import View, plural
 from tui.viewmodel.panels import MOST_NAME, RepeatedEvent, event_line
-from tui.viewmodel.tables import Rows
 
 FIELDS: Final = ("ns", "aligner", "alignee", "node", "topic", "state")
 EVENTS: Final = ("align.", "merge.")

@@ -1,20 +1,71 @@
-"""The input of all views, and the signs that they share."""
+"""The input of all views with its filter, their common signs, and the order of nodes: trouble first."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.codes import HealthSeverity
 from ospltool.health.health import Health, SystemVerdict
+from ospltool.health.incidents import Incident
 from ospltool.live.feed import ReplayPosition
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node, Presence
 from tui import text
-from tui.cells import Span, Tone
-from tui.filters import Filter
-from tui.glyphs import Glyphs
+from tui.cells import Glyphs, Span, Tone
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Term:
+    """One word in lower case: looked for in `field`, or in every field when that is empty; `raw` as typed."""
+
+    word: str
+    field: str = ""
+    inverse: bool = False
+    raw: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Filter:
+    """Terms that must all hold. The empty filter matches everything."""
+
+    terms: tuple[Term, ...] = ()
+    text: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    @classmethod
+    def parse(cls, text: str, fields: tuple[str, ...] = ()) -> Filter:
+        """Parse a filter. Every text is one: a prefix that is not a field of the view belongs to the word."""
+        terms = []
+        for word in text.split():
+            inverse = word.startswith("!")
+            rest = word[1:] if inverse else word
+            name, colon, value = rest.partition(":")
+            field = name.lower() if colon and name.lower() in fields else ""
+            wanted = value if field else rest
+            if wanted:
+                terms.append(Term(wanted.casefold(), field, inverse, wanted))
+        return cls(tuple(terms), text.strip())
+
+    def matches(self, values: Mapping[str, str], skip: tuple[str, ...] = ()) -> bool:
+        """Return whether every term holds for `values`, except for terms on a field in `skip`."""
+        return all(self._holds(term, values) for term in self.terms if term.field not in skip)
+
+    def matches_field(self, field: str, value: str) -> bool:
+        """Return whether the terms that aim at `field` hold for `value`."""
+        aimed = [term for term in self.terms if term.field == field]
+        return all((term.word in value.casefold()) is not term.inverse for term in aimed)
+
+    @staticmethod
+    def _holds(term: Term, values: Mapping[str, str]) -> bool:
+        texts = [values.get(term.field, "")] if term.field else list(values.values())
+        return any(term.word in text.casefold() for text in texts) is not term.inverse
+
 
 STATES: Final = {
     "DISCOVER_FELLOWS_GROUPS": "discover fellows",
@@ -192,3 +243,35 @@ def severity_sign(glyphs: Glyphs, severity: HealthSeverity) -> tuple[str, Tone]:
 def plural(number: int, noun: str) -> str:
     """Return a number and its noun."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+class Rank(enum.IntEnum):
+    """Urgency of a node, most urgent first; the first two are severities of incidents."""
+
+    ERROR = 0
+    WARNING = 1
+    BUSY = 2
+    STOPPED = 3
+    CALM = 4
+
+
+def ranks(view: View, incidents: Sequence[Incident]) -> Mapping[str, Rank]:
+    """Return the rank of every node, by its id."""
+    found = {node.id: _rank(view, node) for node in view.model.nodes.values()}
+    for incident in incidents:
+        if incident.severity is not HealthSeverity.NOTICE:
+            for node in incident.subjects:
+                if node in found:
+                    found[node] = min(found[node], Rank(incident.severity))
+    return found
+
+
+def _rank(view: View, node: Node) -> Rank:
+    presence = node.presence(view.now_ns)
+    if presence is Presence.GONE:
+        return Rank.ERROR
+    if presence is Presence.SILENT:
+        return Rank.WARNING
+    if presence is Presence.STOPPED:
+        return Rank.STOPPED
+    return Rank.CALM if node.is_settled else Rank.BUSY

@@ -8,10 +8,9 @@ from engine.runtime.monitor import NodeEvent
 from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Presence
 from tui import text
-from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
+from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title
 from tui.viewmodel.base import View, plural, severity_sign
 from tui.viewmodel.panels import URGENT_LEVELS, told
-from tui.viewmodel.tables import Rows
 
 FIELDS: Final = ("code", "who", "text", "state")
 LABEL: Final = 9
@@ -73,14 +72,9 @@ def incidents(view: View, width: int) -> Rows[Incident]:
 def title(view: View, rows: Rows[Incident]) -> str:
     """Return the title with the numbers of open, muted and closed incidents."""
     health = view.health
-    parts = [plural(len(health.open), "incident")]
-    if health.muted:
-        parts.append(f"{len(health.muted)} muted")
-    if health.closed:
-        parts.append(f"{len(health.closed)} over")
-    if rows.hidden:
-        parts.append(f"{rows.hidden} hidden by the filter")
-    return ", ".join(parts)
+    muted = f"{len(health.muted)} muted" if health.muted else ""
+    over = f"{len(health.closed)} over" if health.closed else ""
+    return table_title([plural(len(health.open), "incident"), muted, over], rows.hidden)
 
 
 def about(view: View, one: Incident, width: int, most: int = MAX_LINES) -> list[Line]:

@@ -15,11 +15,10 @@ from ospltool.health.codes import HealthSeverity
 from ospltool.health.health import STARTING, UNKNOWN, SystemVerdict
 from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Node
-from ospltool.live.progress import AlignmentProgress
+from ospltool.live.series import AlignmentProgress
 from tui import text
-from tui.cells import Line, Span, Tone, fit_line, plain
+from tui.cells import Line, LineRows, Span, Tone, fit_line, plain
 from tui.viewmodel.base import ConsoleStatus, Elsewhere, Subject, View, plural, severity_sign
-from tui.viewmodel.tables import LineRows
 
 URGENT_LEVELS: Final = {"SEVERE": Tone.FAULT, "WARNING": Tone.WARN}
 _NANOSECONDS: Final = re.compile(r"\b(\d+\.\d\d)\d{7}\b")

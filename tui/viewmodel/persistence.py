@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.persistence.service.view import SubscriptionView
-from ospltool.health.signs.services import of_service
-from ospltool.live import providers
+from ospltool.health.signs.nodes import of_service
+from ospltool.live import persistence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 from tui import text
-from tui.cells import Cell, Column, Line, Span, Tone, dimmed, single
+from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title
 from tui.viewmodel.base import View, plural, severity_sign
-from tui.viewmodel.tables import Rows
 
 FIELDS: Final = ("replica", "service", "host", "state", "topic", "partition", "provider", "sub")
 _ABOUT_ROWS: Final = ("topic", "partition", "provider", "sub")
@@ -87,7 +86,7 @@ def _stream_values(stream: Stream) -> dict[str, str]:
     return {
         "topic": told.topic,
         "partition": told.partition,
-        "provider": providers.used(told),
+        "provider": persistence.used(told),
         "writer": told.writer,
     }
 
@@ -110,11 +109,11 @@ def _replica_cell(view: View, one: WatchedReplica, key: str) -> Cell:
         "name": one.view.name,
         "values": text.count(one.view.values),
         "from": _sources(used),
-        "stability": providers.worst_stability([stream.view for stream in used]),
+        "stability": persistence.worst_stability([stream.view for stream in used]),
         "changed": _age(view, max((each.changed_ns for each in one.streams.values()), default=0)),
         "twice": text.count(twice) if twice else "",
         "groups": text.count(len(one.view.groups)),
-        "connected": ", ".join(providers.connected(one.view)),
+        "connected": ", ".join(persistence.connected(one.view)),
         "service": one.view.service,
     }
     return single(plain[key], Tone.PLAIN if key in ("name", "values", "from") else Tone.DIM)
@@ -138,7 +137,7 @@ def _lag_cell(streams: Sequence[Stream]) -> Cell:
     """Return the largest lag; it stands out if a lag grows or is large, or no provider fills it."""
     most = max((stream.view.lag_ns for stream in streams), default=0)
     urgent = any(stream.is_behind or stream.is_unprovided for stream in streams)
-    return single(providers.lag(most), Tone.WARN if urgent else Tone.PLAIN if most else Tone.DIM)
+    return single(persistence.lag(most), Tone.WARN if urgent else Tone.PLAIN if most else Tone.DIM)
 
 
 def _sources(streams: Sequence[Stream]) -> str:
@@ -152,23 +151,20 @@ def _sources(streams: Sequence[Stream]) -> str:
 def title(view: View, rows: Rows[WatchedReplica]) -> str:
     """Return the number of replicas, and of those that are absent or hidden."""
     every = view.model.persistence.ordered()
-    parts = [plural(len(every), "persistence service")]
     states = collections.Counter(one.state(view.now_ns) for one in every)
-    parts += [
+    absent = [
         f"{states[state]} {state}"
         for state in (ReplicaState.GONE, ReplicaState.STOPPED, ReplicaState.SILENT)
         if states[state]
     ]
-    if rows.hidden:
-        parts.append(f"{rows.hidden:,} hidden by the filter")
-    return ", ".join(parts)
+    return table_title([plural(len(every), "persistence service"), *absent], rows.hidden)
 
 
 def none_lines(view: View, mode: str, width: int) -> list[Line]:
     """Return the lines that replace an empty table. `mode` is that of the feed."""
     if view.model.persistence:
         return [(Span(f" no persistence service matches the filter {view.filter.text!r}"),)]
-    told = text.wrap(providers.why_none(mode), max(20, width - 2), 3, ellipsis=view.glyphs.ellipsis)
+    told = text.wrap(persistence.why_none(mode), max(20, width - 2), 3, ellipsis=view.glyphs.ellipsis)
     return [(Span(f" {line}", Tone.DIM),) for line in told]
 
 
@@ -243,18 +239,18 @@ def _stream_cell(view: View, stream: Stream, key: str) -> Cell:
         return (_stream_mark(view, stream),)
     if key == "lag":
         return _lag_cell([stream])
-    if key == "from" and providers.lacks_provider(told):
+    if key == "from" and persistence.lacks_provider(told):
         return single("none", Tone.WARN if stream.is_unprovided else Tone.STRONG)
     plain = {
         "group": f"{told.partition}.{told.topic}",
-        "from": providers.used(told),
-        "stability": providers.stability(told),
+        "from": persistence.used(told),
+        "stability": persistence.stability(told),
         "hops": str(len(told.path)) if told.path else "",
-        "path": providers.path(told),
+        "path": persistence.path(told),
         "changed": _age(view, stream.changed_ns),
-        "selected": providers.selected(told),
+        "selected": persistence.selected(told),
         "unsettled": f"{told.unsettled} of {told.unsettled_of}",
-        "writer": providers.short_name(told, view.glyphs.ellipsis),
+        "writer": persistence.short_name(told, view.glyphs.ellipsis),
     }
     return single(plain[key], Tone.PLAIN if key in ("group", "from") else Tone.DIM)
 
@@ -263,19 +259,15 @@ def _stream_mark(view: View, stream: Stream) -> Span:
     glyphs = view.glyphs
     if stream.is_unprovided or stream.is_behind:
         return Span(glyphs.warn, Tone.WARN)
-    return Span(glyphs.ok, Tone.DIM) if providers.stability(stream.view) == "stable" else Span(glyphs.busy)
+    return Span(glyphs.ok, Tone.DIM) if persistence.stability(stream.view) == "stable" else Span(glyphs.busy)
 
 
 def streams_title(one: WatchedReplica, rows: Rows[Stream]) -> str:
     """Return the number of writers that are shown, idle and hidden."""
     used = len(rows.keys) + rows.hidden
     quiet = len(one.streams) - used + one.view.writers_left_out
-    parts = [f"{one.view.name}: {plural(used, 'writer')}"]
-    if quiet:
-        parts.append(f"{quiet:,} idle")
-    if rows.hidden:
-        parts.append(f"{rows.hidden:,} hidden by the filter")
-    return ", ".join(parts)
+    parts = [f"{one.view.name}: {plural(used, 'writer')}", f"{quiet:,} idle" if quiet else ""]
+    return table_title(parts, rows.hidden)
 
 
 def subscriptions(view: View, one: WatchedReplica, width: int) -> Rows[SubscriptionView]:
@@ -317,8 +309,8 @@ def _subscription_cell(view: View, one: WatchedReplica, each: SubscriptionView, 
         "group": f"{each.partition}.{each.topic}",
         "pending": text.count(each.pending) if each.pending else "none",
         "quorum": text.count(each.quorum),
-        "members": providers.members(sorted(present)),
-        "doubt": providers.in_doubt(each.in_doubt) if each.pending else "all",
+        "members": persistence.members(sorted(present)),
+        "doubt": persistence.in_doubt(each.in_doubt) if each.pending else "all",
     }
     return single(plain[key], Tone.PLAIN if key in ("name", "pending") else Tone.DIM)
 
@@ -326,10 +318,6 @@ def _subscription_cell(view: View, one: WatchedReplica, each: SubscriptionView, 
 def subscriptions_title(view: View, one: WatchedReplica, rows: Rows[SubscriptionView]) -> str:
     """Return the number of durable subscriptions, and of those without enough readers."""
     every = one.view.subscriptions
-    parts = [f"{one.view.name}: {plural(len(every), 'durable subscription')}"]
     lacking = sum(1 for each in every if view.model.persistence.lacks_quorum(one.view.service, each))
-    if lacking:
-        parts.append(f"{lacking} without enough readers")
-    if rows.hidden:
-        parts.append(f"{rows.hidden:,} hidden by the filter")
-    return ", ".join(parts)
+    parts = [f"{one.view.name}: {plural(len(every), 'durable subscription')}"]
+    return table_title([*parts, f"{lacking} without enough readers" if lacking else ""], rows.hidden)

@@ -10,10 +10,9 @@ from engine.runtime.monitor import NodeEvent
 from engine.tracing.catalogue import catalogue
 from ospltool.trace.reading.record import TraceRecord
 from tui import text
-from tui.cells import Cell, Column, Line, Span, Tone, single
+from tui.cells import Cell, Column, Line, Rows, Span, Tone, single
 from tui.viewmodel.base import View, state_name
 from tui.viewmodel.panels import MOST_NAME, told
-from tui.viewmodel.tables import Rows
 
 MAX_SHOWN: Final = 20_000
 """Rows of the table: the newest; older ones are counted in the title."""

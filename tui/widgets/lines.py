@@ -1,14 +1,68 @@
-"""A fixed number of lines of text."""
+"""Lines of spans, drawn in the tones of the theme."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable, Sequence
 
+from rich.segment import Segment
+from rich.style import Style
 from textual.geometry import Region
 from textual.strip import Strip
+from textual.widget import Widget
 
-from tui.cells import Line, fit_line
-from tui.widgets.toned import Toned
+from tui.cells import UNICODE, Glyphs, Line, Span, Tone, fit_line
+
+
+class Toned(Widget):
+    """A widget that draws lines of spans. Text is drawn as it is: no markup is ever interpreted."""
+
+    COMPONENT_CLASSES = {f"tone--{tone}" for tone in Tone}
+
+    @functools.cached_property
+    def _tone_styles(self) -> dict[tuple[Tone, str], Style]:
+        return {}
+
+    @property
+    def glyphs(self) -> Glyphs:
+        """The signs of the console."""
+        return getattr(self.app, "signs", UNICODE)
+
+    def style_of(self, tone: Tone, overlay: str = "") -> Style:
+        """How the theme writes this tone here; `overlay` names a component style for its background."""
+        key = (tone, overlay)
+        style = self._tone_styles.get(key)
+        if style is None:
+            style = self.get_component_rich_style(f"tone--{tone}")
+            if overlay:
+                laid = self.get_component_rich_style(overlay)
+                style += Style(bgcolor=laid.bgcolor, reverse=laid.reverse)
+            self._tone_styles[key] = style
+        return style
+
+    def segments(self, line: Iterable[Span], overlay: str = "") -> list[Segment]:
+        """Return the line as Textual draws it, with neighbours of one tone as one piece."""
+        found: list[Segment] = []
+        text, last = "", None
+        for span in line:
+            if span.tone is last:
+                text += span.text
+                continue
+            if last is not None:
+                found.append(Segment(text, self.style_of(last, overlay)))
+            text, last = span
+        if last is not None:
+            found.append(Segment(text, self.style_of(last, overlay)))
+        return found
+
+    def strip(self, line: Line) -> Strip:
+        """Return the line as Textual draws it."""
+        return Strip(self.segments(line))
+
+    def notify_style_update(self) -> None:
+        """Draw the widget again after a change of theme or focus."""
+        self._tone_styles.clear()
+        super().notify_style_update()
 
 
 class Lines(Toned):

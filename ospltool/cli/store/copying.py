@@ -74,7 +74,7 @@ def _write_file(
     reader: StoreReader, chosen: Sequence[SetFacts], output: pathlib.Path, damage: DamageLog, *, is_mcap: bool
 ) -> int:
     """Write sets into a new file; return the number of samples."""
-    from ospltool.output.files import new_bytes, new_text
+    from ospltool.output.streams import new_bytes, new_text
 
     try:
         if is_mcap:

@@ -110,7 +110,7 @@ def _setting(text: str) -> tuple[str, str]:
 def _put_report(
     report: Any, kind: str, file: pathlib.Path | None, *, instances: bool, stat: bool, force: bool
 ) -> None:
-    from ospltool.output.files import new_bytes
+    from ospltool.output.streams import new_bytes
     from ospltool.stores.diff import page, render
 
     try:

@@ -8,8 +8,8 @@ from typing import Final
 from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.core.name_spaces import Alignee
 from engine.runtime.monitor import NameSpaceView
+from ospltool.health.codes import SECOND_NS, Sign, joined
 from ospltool.health.scene import Scene
-from ospltool.health.sign import SECOND_NS, Sign, joined
 from ospltool.live.nodes import Node
 
 ELECTION_NS: Final = 3 * SECOND_NS

@@ -1,17 +1,17 @@
-"""Signs of sets with too few copies, in conflict, being merged, different, or stalled."""
+"""Signs of sets: too few copies, conflicts, merges, differences, stalls, missing keepers, lost samples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ospltool.health.codes import HealthSeverity
+from engine.runtime.monitor import UnkeptView
+from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.redundancy import Redundancy
 from ospltool.health.scene import Scene
-from ospltool.health.sign import SECOND_NS, Sign, joined
 from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.nodes import Node
-from ospltool.live.progress import STALLED_NS
+from ospltool.live.series import STALLED_NS
 
 PASSING_NS: Final = 3 * SECOND_NS
 """Shorter conflicts and merges are part of every start."""
@@ -123,3 +123,52 @@ def _standing(scene: Scene, node: Node) -> Iterator[Sign]:
                 "DUL-ALIGN-STALLED", node.snapshot.name, what, progress.moved_ns, (node.id, fellow),
                 view.name, subjects=(node.id,),
             )  # fmt: skip
+
+
+AWAITED: Final = "type-awaited"
+LOOK_UP_NS: Final = 10 * SECOND_NS
+"""A type whose look-up takes longer counts as unknown."""
+
+
+def of_data(scene: Scene) -> Iterator[Sign]:
+    """Yield the signs about data on nodes that are heard."""
+    yield from _unkept(scene)
+    for node in scene.heard:
+        yield from scene.facts(node).signs
+        yield from _lost(scene, node)
+
+
+def _unkept(scene: Scene) -> Iterator[Sign]:
+    """Yield a sign for each group and reason for which nodes do not keep durable writers."""
+    found: dict[tuple[str, str, str], tuple[list[UnkeptView], list[str]]] = {}
+    for node in scene.heard:
+        for view in node.snapshot.unkept:
+            views, nodes = found.setdefault((view.partition, view.topic, view.why), ([], []))
+            views.append(view)
+            nodes.append(node.id)
+    for (partition, topic, why), (views, nodes) in found.items():
+        group = f"{partition}.{topic}" if partition else topic
+        writers = len({view.writer for view in views})
+        count = "a durable writer" if writers == 1 else f"{writers:,} durable writers"
+        told = tuple(dict.fromkeys(nodes))
+        what = f"{joined(scene.names(told))} do{'es' if len(told) == 1 else ''} not keep {count} of {group}"
+        text = views[-1].text
+        yield Sign(
+            "DUL-NOT-KEPT",
+            group,
+            f"{what}: {text}",
+            0,
+            told,
+            why=text,
+            patience_ns=LOOK_UP_NS if why == AWAITED else 0,
+            weight=writers,
+        )
+
+
+def _lost(scene: Scene, node: Node) -> Iterator[Sign]:
+    lost, since_ns = scene.model.losses.of(node.snapshot)
+    if lost:
+        name = node.snapshot.name
+        yield Sign(
+            "DUL-CAPTURE-LOSS", name, f"{name} lost {lost:,} samples", since_ns, (node.id,), weight=lost
+        )
