@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from engine.core import parts
+from engine.core.context import Context
 from engine.core.events import AbandonSet, AligneeRequest, Completed, ExpectSet, SendSet, WholeKnown
+from engine.core.fellows import Fellow
 from engine.core.messages import DAMAGED, MERGE_PURPOSES, NO_EPOCH, Epoch, Refusal, SampleRequest
-from engine.core.name_space_state import Outstanding, lengthened
+from engine.core.name_space_state import NameSpaceState, Outstanding, lengthened
+from engine.core.name_spaces import Element
 from engine.core.states import Phase, Trigger
-
-if TYPE_CHECKING:
-    from engine.core.context import Context
-    from engine.core.fellows import Fellow
-    from engine.core.name_space_state import NameSpaceState
-    from engine.core.name_spaces import Element
 
 
 def request(

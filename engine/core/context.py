@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.core.events import Event, Note
 from engine.core.fellows import Fellow, FellowTable
-from engine.core.messages import JOINS, NO_EPOCH, PARTS, Epoch, Outgoing
+from engine.core.messages import JOINS, NO_EPOCH, PARTS, Epoch, Message, NameSpaceReport, Outgoing
+from engine.core.name_space_state import NameSpaceState
 from engine.core.readers import SETTLED_S, ReaderTable, Server
 from engine.core.requests import RequestQueue
+from engine.core.settings import CoreSettings
 from engine.core.states import Phase
-
-if TYPE_CHECKING:
-    from engine.core.messages import Message, NameSpaceReport
-    from engine.core.name_space_state import NameSpaceState
-    from engine.core.settings import CoreSettings
 
 MAX_QUEUED: Final = 100_000
 """Messages or events that may wait for the runtime; more means that the runtime does not take them."""

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from engine.core.expressions import intersection, matches
-from engine.core.name_spaces import Element
-
-if TYPE_CHECKING:
-    from engine.core.name_spaces import Group, NameSpace
+from engine.core.name_spaces import Element, Group, NameSpace
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from engine.core.context import Context
 from engine.core.messages import DAMAGED
+from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import MergeType
-
-if TYPE_CHECKING:
-    from engine.core.context import Context
-    from engine.core.name_space_state import NameSpaceState
 
 
 def policy_for(context: Context, state: NameSpaceState, role: str) -> MergeType:

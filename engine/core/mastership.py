@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from engine.core import election, reports
+from engine.core.context import Context
+from engine.core.election import Decision, Stand
 from engine.core.events import AbandonSet, NoAligner
-from engine.core.messages import Vote
-from engine.core.name_space_state import stand_of
+from engine.core.fellows import Fellow
+from engine.core.messages import NameSpaceReport, Vote
+from engine.core.name_space_state import NameSpaceState, stand_of
 from engine.core.states import Phase, Trigger
-
-if TYPE_CHECKING:
-    from engine.core.context import Context
-    from engine.core.election import Decision, Stand
-    from engine.core.fellows import Fellow
-    from engine.core.messages import NameSpaceReport
-    from engine.core.name_space_state import NameSpaceState
 
 _BEFORE_COMPLETE = (Phase.SOURCE, Phase.INJECT, Phase.COLLECT, Phase.ALIGN)
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.core import alignment, purging, reports
+from engine.core.context import Context
 from engine.core.events import FellowAway, FellowsKnown, NameSpaceDoubted, NameSpaceLearned
+from engine.core.fellows import Fellow
 from engine.core.messages import DAMAGED, Deliveries, NameSpaces, RollUp, Status, Vote
 from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import MAX_PRIORITY, DefinitionConflict, NameSpace, compare, find_policy, overlap
-
-if TYPE_CHECKING:
-    from engine.core.context import Context
-    from engine.core.fellows import Fellow
-    from engine.core.states import ServiceState
-
+from engine.core.states import ServiceState
 
 AWAY_S: Final = 600.0
 """Seconds between two notes in the store on how long fellows have been away."""

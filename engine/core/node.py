@@ -7,7 +7,8 @@ the time of `next_timer`. Nothing happens by itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from engine.core import alignment, joining, mastership, membership, merging, purging, reports, roles
 from engine.core.context import Context
@@ -15,15 +16,19 @@ from engine.core.events import (
     AligneeRequest,
     DataDeleted,
     Deliver,
+    Event,
     GroupAnnounced,
     HandedOver,
     InstancesPurged,
     SendSet,
     TakenOver,
 )
+from engine.core.fellows import Fellow
 from engine.core.messages import (
     DeleteData,
     Deliveries,
+    Epoch,
+    Message,
     NameSpaces,
     NewGroup,
     Outgoing,
@@ -36,18 +41,10 @@ from engine.core.messages import (
     Status,
 )
 from engine.core.name_space_state import NameSpaceState
-from engine.core.name_spaces import Alignee
+from engine.core.name_spaces import Alignee, Element, Group
 from engine.core.readers import choose_server
+from engine.core.settings import CoreSettings
 from engine.core.states import LocalFault, Phase, ServiceState, Trigger, service_state
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from engine.core.events import Event
-    from engine.core.fellows import Fellow
-    from engine.core.messages import Epoch, Message
-    from engine.core.name_spaces import Element, Group
-    from engine.core.settings import CoreSettings
 
 _ORDER: Final = {state: place for place, state in enumerate(ServiceState)}
 GREETING_S: Final = 0.005

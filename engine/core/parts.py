@@ -6,15 +6,11 @@ from, loses to a whole set, and becomes whole by joining one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from engine.core import joining
+from engine.core.context import Context
 from engine.core.events import WholeKnown
-
-if TYPE_CHECKING:
-    from engine.core.context import Context
-    from engine.core.fellows import Fellow
-    from engine.core.name_space_state import NameSpaceState
+from engine.core.fellows import Fellow
+from engine.core.name_space_state import NameSpaceState
 
 
 def comes_from_parts(context: Context, state: NameSpaceState, giver: str) -> bool:

@@ -6,12 +6,10 @@ Deployment guide 5.3.4 Parallel alignment, 5.5.7 sampleRequestHandler, 5.5.17 d_
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from engine.core.events import AligneeRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_WAITING: Final = 4096
 """Requests that may wait; the aligner refuses further ones."""

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from typing import TYPE_CHECKING
 
+from engine.core.name_spaces import Group
 from engine.dataset.group_set import MODULUS_MASK, TIMELESS, ApplyOutcome, GroupSet, Summary
-from engine.dataset.groups import NO_LIMITS
+from engine.dataset.groups import NO_LIMITS, GroupDescription, GroupLimits
 from engine.dataset.limited import LimitedSet
-
-if TYPE_CHECKING:
-    from engine.core.name_spaces import Group
-    from engine.dataset.groups import GroupDescription, GroupLimits
-    from engine.dataset.settling import Content, Present
+from engine.dataset.settling import Content, Present
 
 
 @functools.lru_cache(maxsize=65_536)

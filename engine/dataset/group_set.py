@@ -7,21 +7,16 @@ import collections
 import dataclasses
 import enum
 import itertools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from engine.dataset.blocks import MAX_SAMPLES, Block, pack, pack_samples, pieces
 from engine.dataset.groups import NO_LIMITS
 from engine.dataset.history import retained
+from engine.dataset.packed import Packed
 from engine.dataset.rows import Loose, Partial, SampleRows
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-from engine.dataset.settling import WIDTH_NS, Present, Recent
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from engine.dataset.packed import Packed
-    from engine.dataset.sample import Sample
-    from engine.dataset.settling import Content
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
+from engine.dataset.settling import WIDTH_NS, Content, Present, Recent
 
 MAX_LOOSE: Final = 16_384
 """Instances of a group kept as objects; of more, the longest untouched are packed."""

@@ -13,12 +13,8 @@ Keeping is therefore a join: commutative, associative and idempotent.
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING
 
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-
-if TYPE_CHECKING:
-    from engine.dataset.sample import Sample
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 
 
 def retained(samples: list[Sample], depth: int) -> list[Sample]:

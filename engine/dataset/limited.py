@@ -16,18 +16,14 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from engine.dataset.group_set import ApplyOutcome, GroupSet
+from engine.dataset.groups import GroupLimits
 from engine.dataset.rows import SampleRows
-from engine.dataset.sample import DATA
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from engine.dataset.groups import GroupLimits
-    from engine.dataset.sample import Sample
-    from engine.dataset.settling import Present
+from engine.dataset.sample import DATA, Sample
+from engine.dataset.settling import Present
 
 _MAX_STALE: Final = 1_000
 """Removed samples, beyond the number of kept ones, that may stay in the order of ages."""

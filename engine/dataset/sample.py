@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 DISPOSE: Final = 1
 """Status bit: the instance is disposed (DDSI-RTPS StatusInfo_t)."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import operator
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import GroupSet
+from engine.core.name_spaces import Group
+from engine.dataset.group_set import GroupSet
 
 
 @dataclasses.dataclass(slots=True)

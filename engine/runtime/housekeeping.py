@@ -9,26 +9,22 @@ revive the instance. The master decides and tells the others, so that all sets s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from engine.core.expressions import matches
 from engine.core.messages import PurgedInstance
+from engine.core.name_spaces import Group
 from engine.core.purging import FOREVER_NS
-from engine.dataset.sample import UNREGISTER
+from engine.dataset.group_set import GroupSet
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import UNREGISTER, Sample
 from engine.dataset.settling import STEP_NS
 from engine.runtime.disposed import DisposedInstances
+from engine.runtime.pending import PendingWriters
 from engine.runtime.registered import Registered
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import GroupSet
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
-    from engine.runtime.pending import PendingWriters
-    from engine.runtime.sets import NameSpaceData
-    from engine.runtime.shared import SharedState
+from engine.runtime.sets import NameSpaceData
+from engine.runtime.shared import SharedState
 
 PERIOD_S: Final = 1.0
 MAX_REMEMBERED: Final = 100_000

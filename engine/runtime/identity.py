@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from engine.core.messages import Status
+from engine.core.messages import Message, Status
 from engine.core.states import ServiceState
-
-if TYPE_CHECKING:
-    from engine.core.messages import Message
-    from engine.tracing.tracer import Tracer
+from engine.tracing.tracer import Tracer
 
 _ENDING = (ServiceState.TERMINATING, ServiceState.TERMINATED)
 

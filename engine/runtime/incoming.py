@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.core.events import AligneeRequest
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
+from engine.dataset.rateless import Words
 from engine.dataset.rows import SampleRows
 from engine.runtime.stream import StreamBegin, StreamEnd, StreamFault, Unpacker, stream_of
-
-if TYPE_CHECKING:
-    from engine.dataset.rateless import Words
 
 MAX_STREAMS: Final = 64
 """Streams under way to one node at most; it refuses another one and asks for it again later."""

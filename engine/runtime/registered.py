@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from engine.core.name_spaces import Group
+from engine.core.name_spaces import Group
 
 MAX_REGISTERED: Final = 100_000
 """Instances remembered; of others only the writers of kept samples are known."""

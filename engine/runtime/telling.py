@@ -7,18 +7,13 @@ the alignee over `align.answering` and `align.group-sent` on the aligner to `ali
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from engine.core.messages import DeleteData, NameSpaces, Status
+from engine.core.events import AligneeRequest
+from engine.core.fellows import Fellow
+from engine.core.messages import DeleteData, Message, NameSpaceReport, NameSpaces, Status
+from engine.dataset.dataset import DataSet
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-
-if TYPE_CHECKING:
-    from engine.core.events import AligneeRequest
-    from engine.core.fellows import Fellow
-    from engine.core.messages import Message, NameSpaceReport
-    from engine.dataset.dataset import DataSet
-    from engine.runtime.incoming import IncomingStream
-    from engine.runtime.shared import SharedState
+from engine.runtime.incoming import IncomingStream
+from engine.runtime.shared import SharedState
 
 
 class Telling:

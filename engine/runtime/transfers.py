@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from engine.core.events import AligneeRequest
+from engine.core.events import AligneeRequest, ExpectSet, SendSet
+from engine.core.messages import Epoch, Outgoing
+from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
+from engine.dataset.rateless import Stepwise
 from engine.dataset.rows import SampleRows
 from engine.dataset.sample import digest_sum
 from engine.runtime import stream
@@ -15,17 +16,11 @@ from engine.runtime.placing import EXTEND, GIVE, Placing
 from engine.runtime.reconciling import messages, resume
 from engine.runtime.reconciling.alignee import AligneeComparisons
 from engine.runtime.reconciling.aligner import AlignerComparisons, LackingSamples, SetDifference, sent_part
+from engine.runtime.serving import Serving
+from engine.runtime.sets import Difference, NameSpaceData
+from engine.runtime.shared import SharedState
 from engine.runtime.steps import Steps
-
-if TYPE_CHECKING:
-    from engine.core.events import ExpectSet, SendSet
-    from engine.core.messages import Epoch, Outgoing
-    from engine.core.name_spaces import Group
-    from engine.dataset.rateless import Stepwise
-    from engine.runtime.serving import Serving
-    from engine.runtime.sets import Difference, NameSpaceData
-    from engine.runtime.shared import SharedState
-    from engine.runtime.telling import Telling
+from engine.runtime.telling import Telling
 
 
 class Transfers:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Final
+import sqlite3
+from pathlib import Path
+from typing import Final
 
 from engine.core import plain
 from engine.core.name_spaces import Group
@@ -12,10 +14,6 @@ from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
 from engine.store.interface import GroupInfo, SetInfo, SetState, Soundness, StoreDamage, StoreDamaged, roll_up
 from engine.store.schema import DROPPED, row_check
-
-if TYPE_CHECKING:
-    import sqlite3
-    from pathlib import Path
 
 _TOO_LARGE: Final = 1 << 62
 """Bound of plausible counters: no store is opened or written more often."""

@@ -10,17 +10,13 @@ import hashlib
 import itertools
 import sqlite3
 import struct
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from engine.dataset.blocks import SampleColumns
-from engine.dataset.sample import DIGEST_BYTES, HEADER, sum_of_digests
+from engine.dataset.group_set import Summary
+from engine.dataset.sample import DIGEST_BYTES, HEADER, Sample, sum_of_digests
 from engine.store.rows import raw_pages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from engine.dataset.group_set import Summary
-    from engine.dataset.sample import Sample
 
 ROWS: Final = 1024
 """Samples in memory at once; more would not fit into the processor's cache."""

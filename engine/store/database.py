@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from engine.store import schema
 from engine.store.catalog import read_catalog
-from engine.store.files import DAMAGED
+from engine.store.files import DAMAGED, StoreProgress
 from engine.store.interface import StoreDamaged, StoreFailed, refused
 from engine.store.remembered import read_fellows, read_marks
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from engine.store.files import StoreProgress
 
 _MAX_LINES: Final = 10
 """Limit for the reported lines of SQLite's structure check of each table."""

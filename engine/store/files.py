@@ -9,12 +9,10 @@ import json
 import os
 import struct
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from engine.store.interface import LockedStore, StoreFailed, refused
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DATABASE: Final = "store.sqlite"
 DAMAGED: Final = f"{DATABASE}.damaged-"

@@ -7,12 +7,10 @@ reads a store then uses a copy with a new header. For the layout see the SQLite 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from engine.store.schema import APPLICATION_ID, FORMAT_VERSION, PAGE_BYTES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BYTES: Final = 100
 _LAYOUT: Final = struct.Struct(">16sHBBBBBB12I20x2I")

@@ -15,19 +15,16 @@ from __future__ import annotations
 import dataclasses
 import enum
 import errno
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from engine.core.name_spaces import Group
 from engine.dataset.dataset import weight_of
 from engine.dataset.group_set import Summary
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows, Samples
-    from engine.dataset.sample import Sample
+from engine.dataset.groups import GroupDescription
+from engine.dataset.rows import SampleRows, Samples
+from engine.dataset.sample import Sample
 
 
 class StoreError(Exception):

@@ -9,18 +9,27 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
+from engine.core.name_spaces import Group
 from engine.dataset.group_set import EMPTY, Summary
-from engine.dataset.rows import SampleRows
+from engine.dataset.groups import GroupDescription
+from engine.dataset.rows import SampleRows, Samples
+from engine.dataset.sample import Sample
 from engine.store.backups import surplus
 from engine.store.changes import FillingSet
 from engine.store.interface import (
     NO_MARKS,
+    DamageLog,
+    GroupChange,
     GroupInfo,
+    Marks,
     OpenReport,
+    RememberedFellow,
     SetInfo,
     SetState,
+    SetWriter,
     Soundness,
     StoreFailed,
     StoreFull,
@@ -28,15 +37,6 @@ from engine.store.interface import (
     unfinished,
 )
 from engine.store.verification import sound_samples
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Samples
-    from engine.dataset.sample import Sample
-    from engine.store.interface import DamageLog, GroupChange, Marks, RememberedFellow, SetWriter
 
 _MASK: Final = (1 << 128) - 1
 _PIECE: Final = 4096

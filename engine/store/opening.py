@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
+from engine.store.interface import Store
 from engine.store.memory import Medium, MemoryStore
 from engine.store.sqlite import SqliteStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from engine.store.interface import Store
 
 
 def random_node_id() -> str:

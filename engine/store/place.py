@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from engine.store.files import DATABASE, LEDGER, LOCK, CommitCounter, Lock
 from engine.store.interface import StoreDamaged, refused
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class StorePlace:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sqlite3
+from collections.abc import Iterable, Mapping
 
 from engine.store import schema
-from engine.store.interface import RememberedFellow
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable, Mapping
-
-    from engine.store.interface import Marks
+from engine.store.interface import Marks, RememberedFellow
 
 
 def read_marks(

@@ -7,13 +7,11 @@ into the file any more, and dropping data from the file would not free space.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple
+import sqlite3
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from engine.store.schema import PAGE_BYTES
-
-if TYPE_CHECKING:
-    import sqlite3
-    from pathlib import Path
 
 RESERVE_BYTES: Final = 1 << 20
 """Space that a transaction that lets the file grow leaves for those that remove something."""

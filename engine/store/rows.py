@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from engine.dataset.group_set import Summary
 from engine.dataset.rows import SampleRows
 from engine.dataset.sample import Sample
 from engine.store import statements
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from engine.store.interface import DamageLog
+from engine.store.interface import DamageLog
 
 _MASK: Final = (1 << 128) - 1
 _STATEMENT_BYTES: Final = 8 << 20

@@ -12,12 +12,10 @@ import functools
 import hashlib
 import os
 import sqlite3
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from engine.store.interface import StoreDamaged, StoreError, StoreFailed, StoreFull, StoreRefused
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 APPLICATION_ID: Final = 0x6F73706C
 """Identifies a store of ospltool ("ospl"), for `file` and for `check_format`."""

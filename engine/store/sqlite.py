@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
 
+from engine.core.name_spaces import Group
 from engine.dataset.blocks import pack
-from engine.dataset.rows import SampleRows
+from engine.dataset.group_set import Summary
+from engine.dataset.groups import GroupDescription
+from engine.dataset.rows import SampleRows, Samples
+from engine.dataset.sample import Sample
 from engine.store import schema
 from engine.store.backups import surplus
 from engine.store.catalog import (
@@ -30,8 +36,14 @@ from engine.store.database import check_structure, lost_tail, open_database, put
 from engine.store.files import DATABASE, StoreProgress
 from engine.store.interface import (
     NO_MARKS,
+    DamageLog,
+    GroupChange,
+    Marks,
     OpenReport,
+    RememberedFellow,
+    SetInfo,
     SetState,
+    SetWriter,
     Soundness,
     StoreDamaged,
     StoreError,
@@ -44,17 +56,6 @@ from engine.store.remembered import read_fellows, read_marks, write_fellows, wri
 from engine.store.room import has_room_for_copy, room_on_disk
 from engine.store.rows import SampleTable, Unexpected
 from engine.store.view import StoreView, name_spaces
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import Summary
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Samples
-    from engine.dataset.sample import Sample
-    from engine.store.interface import DamageLog, GroupChange, Marks, RememberedFellow, SetInfo, SetWriter
 
 MISSING: Final = "missing"
 """Mark of a name-space whose set was lost with a damaged file and has not been written again."""

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
+from engine.dataset.blocks import Block
 from engine.dataset.sample import DATA, DIGEST_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from engine.dataset.blocks import Block
 
 COLUMNS: Final = "source_time_ns, writer, sequence, digest, status, key, payload"
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
+from engine.core.name_spaces import Group
+from engine.dataset.group_set import Summary
 from engine.dataset.sample import Sample, digest_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import Summary
-    from engine.store.interface import DamageLog
+from engine.store.interface import DamageLog
 
 _MASK: Final = (1 << 128) - 1
 _UNFIT: Final = (TypeError, ValueError, OverflowError, struct.error)

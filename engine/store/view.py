@@ -12,28 +12,22 @@ import functools
 import shutil
 import sqlite3
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from engine.core.name_spaces import Group
+from engine.dataset.blocks import SampleColumns
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
 from engine.store import header, schema
-from engine.store.catalog import read_catalog, read_node
+from engine.store.catalog import GroupRow, SetVersion, read_catalog, read_node
 from engine.store.columns import sound_columns
 from engine.store.files import DATABASE, LOCK, lock_holder
-from engine.store.interface import RememberedFellow, StoreError, StoreFailed, StoreRefused
+from engine.store.interface import DamageLog, RememberedFellow, SetInfo, StoreError, StoreFailed, StoreRefused
 from engine.store.remembered import read_fellows, read_marks
 from engine.store.rows import read_group
 from engine.store.verification import sound_samples
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.blocks import SampleColumns
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
-    from engine.store.catalog import GroupRow, SetVersion
-    from engine.store.interface import DamageLog, SetInfo
 
 
 class StoreView:

@@ -10,35 +10,29 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from engine.core.events import is_asked_for
-from engine.core.messages import LACKING, MERGE_PURPOSES, PARTS, SampleRequest
+from engine.core.events import ExpectSet, is_asked_for
+from engine.core.messages import LACKING, MERGE_PURPOSES, PARTS, Outgoing, SampleRequest
+from engine.core.name_spaces import Group
 from engine.dataset.blocks import MAX_SAMPLES
 from engine.dataset.dataset import DataSet, weight_of
-from engine.dataset.group_set import ApplyOutcome
+from engine.dataset.group_set import ApplyOutcome, Summary
+from engine.dataset.groups import GroupDescription
+from engine.dataset.ranges import IdentityIndex
+from engine.dataset.rateless import Encoder, Stepwise, Symbols, Words
 from engine.dataset.rows import SampleRows
-from engine.dataset.sample import digest_sum
+from engine.dataset.sample import Sample, digest_sum
 from engine.runtime.faults import StreamFault
+from engine.runtime.incoming import IncomingStream
 from engine.runtime.jobs import Conversion
 from engine.runtime.reconciling import messages, resume
+from engine.runtime.reconciling.aligner import LackingSamples
+from engine.runtime.sets import Difference, NameSpaceData
+from engine.runtime.shared import SharedState
+from engine.runtime.steps import Steps
+from engine.runtime.stream import StreamEnd
 from engine.store.interface import GroupChange
-
-if TYPE_CHECKING:
-    from engine.core.events import ExpectSet
-    from engine.core.messages import Outgoing
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import Summary
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.ranges import IdentityIndex
-    from engine.dataset.rateless import Encoder, Stepwise, Symbols, Words
-    from engine.dataset.sample import Sample
-    from engine.runtime.incoming import IncomingStream
-    from engine.runtime.reconciling.aligner import LackingSamples
-    from engine.runtime.sets import Difference, NameSpaceData
-    from engine.runtime.shared import SharedState
-    from engine.runtime.steps import Steps
-    from engine.runtime.stream import StreamEnd
 
 MIN_SAMPLES: Final = 16
 """Samples below which a comparison costs more than the whole set."""

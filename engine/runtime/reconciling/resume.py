@@ -8,21 +8,17 @@ the result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
+from engine.dataset.group_set import Summary
+from engine.dataset.groups import GroupDescription
+from engine.dataset.rows import SampleRows
+from engine.dataset.sample import Sample
+from engine.runtime.incoming import IncomingStream
 from engine.runtime.jobs import Conversion
+from engine.runtime.sets import NameSpaceData
 from engine.runtime.store_queue import WORTH_CHANGING
 from engine.store.interface import GroupChange
-
-if TYPE_CHECKING:
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import Summary
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows
-    from engine.dataset.sample import Sample
-    from engine.runtime.incoming import IncomingStream
-    from engine.runtime.sets import NameSpaceData
 
 
 def is_filled(data: NameSpaceData, incoming: IncomingStream) -> bool:
