@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from engine.core.interest import Interest
+from engine.core.name_spaces import Interest
 from engine.dataset.sample import DATA
 from engine.dds.client_protocol import extensions
 from engine.dds.client_protocol.encoding import encode_link

@@ -11,8 +11,8 @@ from engine.dds.client_protocol.messages import Completeness, GroupState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.core.interest import Interest
     from engine.core.name_space_state import NameSpaceState
+    from engine.core.name_spaces import Interest
     from engine.dataset.groups import GroupDescription
     from engine.dataset.rows import SampleRows
     from engine.runtime.runtime import Runtime

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core import parts
+from engine.core import joining
 from engine.core.context import Context
 from engine.core.events import AbandonSet, AligneeRequest, Completed, ExpectSet, SendSet, WholeKnown
 from engine.core.fellows import Fellow
@@ -196,7 +196,7 @@ def complete(context: Context, state: NameSpaceState, lineage: Epoch, giver: str
         line = lengthened(stored.line, stored.lineage)
     else:
         line = (NO_EPOCH,)
-    came_from_parts, state.from_parts = state.from_parts, parts.comes_from_parts(context, state, giver)
+    came_from_parts, state.from_parts = state.from_parts, joining.comes_from_parts(context, state, giver)
     if not state.may_lack:
         state.whole = ()
     state.adopt(lineage, line)
@@ -207,7 +207,7 @@ def complete(context: Context, state: NameSpaceState, lineage: Epoch, giver: str
     if state.from_parts:
         context.note("store.from-parts", namespace=state.name)
     elif came_from_parts:
-        parts.note_whole(context, state, giver)
+        joining.note_whole(context, state, giver)
 
 
 def received(context: Context, state: NameSpaceState, number: int, lineage: Epoch, now: float) -> str:

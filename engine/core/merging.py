@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.core import alignment, parts
+from engine.core import alignment, joining
 from engine.core.context import Context
 from engine.core.events import DeleteSet, LineageAdopted
 from engine.core.expressions import matches
@@ -254,7 +254,7 @@ def compared(
     else:
         fellow.in_step.pop(state.name, None)
     if state.from_parts and is_comparable and is_equal and report is not None and not report.from_parts:
-        parts.found_whole(context, state, fellow)
+        joining.found_whole(context, state, fellow)
     if fellow.node != state.aligner or state.is_master(context.node):
         return
     if state.apart or (report is not None and report.apart):

@@ -120,7 +120,7 @@ class NameSpaceState:
     whole: tuple[Element, ...] = ()
     """The part of `wanted` that came from a whole set; what else is here may lack samples."""
     from_parts: bool = False
-    """Not Lazy, but the set is what Lazy nodes had kept (`engine.core.parts`)."""
+    """Not Lazy, but the set is what Lazy nodes had kept (`engine.core.joining`)."""
     given_to: str = ""
     """Lazy: the master that collected this node's part before there was a set."""
     asks: bool = False

@@ -12,10 +12,9 @@ from typing import Final
 
 from engine.dataset.blocks import MAX_SAMPLES, Block, pack, pack_samples, pieces
 from engine.dataset.groups import NO_LIMITS
-from engine.dataset.history import retained
 from engine.dataset.packed import Packed
 from engine.dataset.rows import Loose, Partial, SampleRows
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, retained
 from engine.dataset.settling import WIDTH_NS, Content, Present, Recent
 
 MAX_LOOSE: Final = 16_384
@@ -94,9 +93,9 @@ class GroupSet:
 
     def __init__(self, depth: int, present: Present | None = None) -> None:
         self.depth = depth
-        """Samples kept per instance (`engine.dataset.history`)."""
+        """Samples kept per instance (`engine.dataset.sample`)."""
         self.limits = NO_LIMITS
-        """Resource limits; a group with limits is an `engine.dataset.limited.LimitedSet`."""
+        """Resource limits; a group with limits is an `engine.dataset.dataset.LimitedSet`."""
         self.rejected: collections.Counter[str] = collections.Counter()
         """Samples that a resource limit kept out or pushed out, by the name of the limit."""
         self._recent = Recent(present or TIMELESS)
@@ -121,7 +120,7 @@ class GroupSet:
     def apply(self, sample: Sample) -> tuple[ApplyOutcome, list[Sample]]:
         """Put one sample into the set; return the outcome and the samples that it pushed out.
 
-        Which samples are kept depends only on those that ever arrived (`engine.dataset.history`).
+        Which samples are kept depends only on those that ever arrived (`engine.dataset.sample`).
         """
         # Deleted historical data stays deleted (guide, 5.5.18 d_deleteData).
         if sample.source_time_ns <= self.floor_ns:

@@ -22,9 +22,8 @@ import enum
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from engine.dataset.history import retained
 from engine.dataset.instance_states import MOVES, VIEWS, InstanceEvent, InstanceState, ViewState
-from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER, Sample
+from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER, Sample, retained
 
 REMEMBERED: Final = 1024
 """Taken samples recognised under KEEP_ALL (older repeated ones count as lost), and writers remembered (the

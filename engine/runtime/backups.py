@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from engine.dataset.group_set import Summary
-from engine.store.backups import Replaced
-from engine.store.interface import SetInfo, SetState, SetWriter, Store, StoreError
+from engine.store.interface import Replaced, SetInfo, SetState, SetWriter, Store, StoreError
 
 PATIENCE: Final = 10
 """Successive refusals, one per second, so that a disk that is full for a moment costs no back-up."""

@@ -16,8 +16,7 @@ from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.group_set import NO_FLOOR, ApplyOutcome, GroupSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample, make_samples
-from engine.runtime.housekeeping import INFINITE
-from engine.runtime.registered import Registered
+from engine.runtime.housekeeping import INFINITE, Registered
 from engine.runtime.serving import Serving
 from engine.runtime.sets import NameSpaceData
 from engine.runtime.shared import SharedState

@@ -9,8 +9,7 @@ from engine.core.name_spaces import Group
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
 from engine.dataset.rows import SampleRows
-from engine.store.backups import Replaced
-from engine.store.interface import GroupChange, Marks, RememberedFellow
+from engine.store.interface import GroupChange, Marks, RememberedFellow, Replaced
 
 
 @dataclasses.dataclass(slots=True)

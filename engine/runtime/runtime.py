@@ -22,7 +22,6 @@ from engine.runtime import codec
 from engine.runtime.agreement import Agreement
 from engine.runtime.capture import CapturePath
 from engine.runtime.housekeeping import Housekeeping
-from engine.runtime.identity import SharedIdentity
 from engine.runtime.jobs import Degraded, Recovered, SetStored, StoredGroups
 from engine.runtime.pending import PendingWriters
 from engine.runtime.ports import Clock, Codec, Filters, NoFilters, Wire
@@ -30,7 +29,7 @@ from engine.runtime.serving import Serving
 from engine.runtime.shared import LEARNED, SharedState
 from engine.runtime.startup import away_mark
 from engine.runtime.store_queue import StoreQueue
-from engine.runtime.telling import Telling
+from engine.runtime.telling import SharedIdentity, Telling
 from engine.runtime.transfers import Transfers
 from engine.store.interface import RememberedFellow
 from engine.tracing.tracer import Tracer

@@ -25,7 +25,7 @@ from engine.runtime.ports import Clock, FilterRefused, Filters, Gate, Wire
 from engine.runtime.sets import NameSpaceData
 from engine.runtime.store_queue import StoreQueue
 from engine.runtime.withholding import without_rest
-from engine.store.backups import Replaced
+from engine.store.interface import Replaced
 from engine.tracing.tracer import Tracer
 
 MAX_CAUSE: Final = 300

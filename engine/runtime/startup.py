@@ -17,8 +17,7 @@ from engine.dataset.groups import GroupDescription
 from engine.runtime.pending import pending_writers
 from engine.runtime.sets import floor_mark
 from engine.runtime.shared import APART, ELEMENTS, LEARNED, LINE, LINEAGE, PART, ROLE, WANTED, WHOLE
-from engine.store.backups import REPLACED_MARK
-from engine.store.interface import DamageLog, OpenReport, Store
+from engine.store.interface import REPLACED_MARK, DamageLog, OpenReport, Store
 
 _AWAY: Final = "away "
 TOLD: Final = "replaced, told"

@@ -11,11 +11,14 @@ import collections
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from engine.runtime.faults import StreamFault
 from engine.runtime.ports import Clock
 
 BUDGET_S: Final = 0.005
 """Seconds of steps before the node looks at everything else."""
+
+
+class StreamFault(ValueError):
+    """A batch or comparison message of a peer that is foreign, damaged, or out of order."""
 
 
 class Steps:

@@ -37,11 +37,11 @@ from engine.runtime.jobs import (
     SetStored,
     StoredGroups,
 )
-from engine.store.backups import Replaced
 from engine.store.interface import (
     GroupChange,
     Marks,
     RememberedFellow,
+    Replaced,
     SetInfo,
     SetState,
     SetWriter,

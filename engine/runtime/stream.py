@@ -22,7 +22,7 @@ from engine.dataset.blocks import Block
 from engine.dataset.dataset import weight_of
 from engine.dataset.groups import GroupDescription
 from engine.dataset.rows import SampleRows
-from engine.runtime.faults import StreamFault as StreamFault
+from engine.runtime.steps import StreamFault as StreamFault
 
 BATCH_BYTES: Final = 512 << 10
 """Size at which a batch is closed; a larger sample makes a larger batch."""

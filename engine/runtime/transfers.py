@@ -11,9 +11,9 @@ from engine.dataset.rateless import Stepwise
 from engine.dataset.rows import SampleRows
 from engine.dataset.sample import digest_sum
 from engine.runtime import stream
-from engine.runtime.incoming import IncomingStream, IncomingStreams
+from engine.runtime.incoming import IncomingStream, IncomingStreams, broke_off, fills_store
 from engine.runtime.placing import EXTEND, GIVE, Placing
-from engine.runtime.reconciling import messages, resume
+from engine.runtime.reconciling import messages
 from engine.runtime.reconciling.alignee import AligneeComparisons
 from engine.runtime.reconciling.aligner import AlignerComparisons, LackingSamples, SetDifference, sent_part
 from engine.runtime.serving import Serving
@@ -75,7 +75,7 @@ class Transfers:
         for incoming in self._incoming.keep(self._is_wanted):
             data = self._shared.spaces[incoming.begin.name_space]
             if not data.state.is_part:
-                resume.broke_off(data, incoming)
+                broke_off(data, incoming)
 
     # Out.
 
@@ -220,7 +220,7 @@ class Transfers:
         fresh, incoming.fresh = incoming.fresh, []
         shared, name = self._shared, incoming.begin.name_space
         data = shared.spaces[name]
-        if not resume.is_filled(data, incoming) or data.state.is_part:
+        if not fills_store(data, incoming) or data.state.is_part:
             return  # a part is stored once it is complete
         for description, samples in fresh:
             state = shared.core.name_space_of(description.group)

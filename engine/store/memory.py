@@ -17,7 +17,6 @@ from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription
 from engine.dataset.rows import SampleRows, Samples
 from engine.dataset.sample import Sample
-from engine.store.backups import surplus
 from engine.store.changes import FillingSet
 from engine.store.interface import (
     NO_MARKS,
@@ -33,6 +32,7 @@ from engine.store.interface import (
     Soundness,
     StoreFailed,
     StoreFull,
+    displaced,
     roll_up,
     unfinished,
 )
@@ -277,7 +277,7 @@ class MemoryStore:
         if previous is not None and keep_previous is not None:
             kept = [one for one in self._medium.versions.values() if one.state is SetState.KEPT]
             others = [one for one in kept if one.name_space == version.name_space and one is not version]
-            for one in surplus(others):
+            for one in displaced(others):
                 self._medium.drop(one)
             previous.state, previous.mark = SetState.KEPT, keep_previous
         elif previous is not None:

@@ -19,21 +19,24 @@ from engine.dataset.groups import GroupDescription
 from engine.dataset.rows import SampleRows, Samples
 from engine.dataset.sample import Sample
 from engine.store import schema
-from engine.store.backups import surplus
 from engine.store.catalog import (
     Catalog,
     GroupRow,
     SetVersion,
     new_version,
     read_catalog,
+    read_fellows,
+    read_marks,
     read_node,
+    write_fellows,
     write_group,
+    write_marks,
     write_version,
     write_watermark,
 )
 from engine.store.changes import FillingSet, Net, NewSamples, net_changes
 from engine.store.database import check_structure, lost_tail, open_database, put_aside
-from engine.store.files import DATABASE, StoreProgress
+from engine.store.files import DATABASE, StorePlace, StoreProgress, has_room_for_copy, room_on_disk
 from engine.store.interface import (
     NO_MARKS,
     DamageLog,
@@ -49,11 +52,9 @@ from engine.store.interface import (
     StoreError,
     StoreFailed,
     StoreFull,
+    displaced,
     unfinished,
 )
-from engine.store.place import StorePlace
-from engine.store.remembered import read_fellows, read_marks, write_fellows, write_marks
-from engine.store.room import has_room_for_copy, room_on_disk
 from engine.store.rows import SampleTable, Unexpected
 from engine.store.view import StoreView, name_spaces
 
@@ -293,7 +294,7 @@ class SqliteStore:
         dropped: Sequence[SetVersion] = [] if previous is None else [previous]
         if previous is not None and keep_previous is not None:
             kept = [one for one in self._versions.values() if one.state is SetState.KEPT]
-            dropped = surplus(
+            dropped = displaced(
                 [one for one in kept if one.name_space == version.name_space and one is not version]
             )
         with self._transaction():

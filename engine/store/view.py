@@ -20,14 +20,13 @@ from engine.core.name_spaces import Group
 from engine.dataset.blocks import SampleColumns
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
-from engine.store import header, schema
-from engine.store.catalog import GroupRow, SetVersion, read_catalog, read_node
-from engine.store.columns import sound_columns
+from engine.store import schema
+from engine.store.catalog import GroupRow, SetVersion, read_catalog, read_fellows, read_marks, read_node
+from engine.store.database import is_header_damaged, mend_header
 from engine.store.files import DATABASE, LOCK, lock_holder
 from engine.store.interface import DamageLog, RememberedFellow, SetInfo, StoreError, StoreFailed, StoreRefused
-from engine.store.remembered import read_fellows, read_marks
 from engine.store.rows import read_group
-from engine.store.verification import sound_samples
+from engine.store.verification import sound_columns, sound_samples
 
 
 class StoreView:
@@ -52,7 +51,7 @@ class StoreView:
         try:
             self._open()
         except StoreError:
-            if not header.is_damaged(self.path):
+            if not is_header_damaged(self.path):
                 raise
             self._is_mended = True
             with contextlib.suppress(StoreError):
@@ -97,7 +96,7 @@ class StoreView:
             if has_log:
                 shutil.copyfile(log, target.with_name(log.name))
             if self._is_mended:
-                header.mend(target, has_log=has_log)
+                mend_header(target, has_log=has_log)
         except OSError as error:
             self._remove_copy()
             raise StoreFailed(f"{error.filename}: {error.strerror}") from error

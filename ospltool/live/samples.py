@@ -11,8 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
-from engine.core.interest import Interest
-from engine.core.name_spaces import Element, Group, NameSpace
+from engine.core.name_spaces import Element, Group, Interest, NameSpace
 from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader

@@ -13,9 +13,8 @@ from engine.dataset.dataset import make_set
 from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
 from engine.runtime.shared import LINEAGE, PART, WHOLE
-from engine.store.backups import REPLACED_MARK, Replaced
 from engine.store.files import DATABASE
-from engine.store.interface import DamageLog, StoreError
+from engine.store.interface import REPLACED_MARK, DamageLog, Replaced, StoreError
 from engine.store.sqlite import SqliteStore
 from ospltool.output import envelope, progress
 from ospltool.output.text import table, visible

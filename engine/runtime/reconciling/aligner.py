@@ -28,11 +28,10 @@ from engine.dataset.ranges import Search
 from engine.dataset.rateless import Difference, Encoder, Stepwise, Symbols, Words
 from engine.dataset.rows import SampleRows, changes
 from engine.dataset.sample import Sample
-from engine.runtime.faults import StreamFault
 from engine.runtime.ports import Clock
 from engine.runtime.reconciling import messages
 from engine.runtime.shared import SharedState
-from engine.runtime.steps import Steps
+from engine.runtime.steps import Steps, StreamFault
 
 FORGET_S: Final = 30.0
 """Seconds after which a request without a sketch, or a sketch without a request, is forgotten."""

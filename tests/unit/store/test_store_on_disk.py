@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.dataset.sample import DATA, make_sample
+from engine.node.disk import open_store
 from engine.store import schema
 from engine.store.files import DATABASE, LEDGER
 from engine.store.interface import (
@@ -23,7 +24,6 @@ from engine.store.interface import (
     StoreError,
     StoreRefused,
 )
-from engine.store.opening import open_store
 from engine.store.sqlite import SqliteStore
 from engine.store.view import StoreView, store_summary
 from tests.unit.store.making import BASE_NS, description, sample, samples
@@ -104,7 +104,7 @@ def test_a_store_whose_damage_sqlite_cannot_put_into_words_is_put_aside(filled: 
 
 def test_the_lock_of_a_dead_process_is_no_obstacle(tmp_path: Path) -> None:
     code = (
-        "import os, sys, pathlib; from engine.store.opening import open_store;"
+        "import os, sys, pathlib; from engine.node.disk import open_store;"
         "open_store(pathlib.Path(sys.argv[1]), 'dead node'); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
