@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engine.client_service.client_view import ClientView
     from engine.core.name_space_state import NameSpaceState
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Samples
+    from engine.dataset.sample_rows import Samples
     from engine.dds.client_protocol.messages import HistoryRequest
 
 Groups = Sequence[tuple["GroupDescription", "Samples"]]

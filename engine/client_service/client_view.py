@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from engine.core.name_space_state import NameSpaceState
     from engine.core.name_spaces import Interest
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows
+    from engine.dataset.sample_rows import SampleRows
     from engine.runtime.runtime import Runtime
 
 

@@ -74,7 +74,7 @@ class Fellow:
     skews_ns: tuple[int, ...] = ()
     """The last differences of the clocks."""
     is_clock_off: bool = False
-    """Its clock has been reported (`engine.core.reports`)."""
+    """Its clock has been reported (`engine.core.operator_events`)."""
     is_late: bool = False
     """Its late heartbeats have been reported."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from engine.core import alignment, joining, mastership, membership, merging, purging, reports, roles
+from engine.core import alignment, joining, mastership, membership, merging, operator_events, purging, roles
 from engine.core.context import Context
 from engine.core.events import (
     AligneeRequest,
@@ -465,7 +465,7 @@ class DurabilityNode:
             roles.open_delayed_set(self._context, state, now)
             roles.meet(self._context, state, now)
             self._context.settle(state, now)
-            reports.phase(self._context, state)
+            operator_events.phase(self._context, state)
         for name, targets in self._context.requests.due(now, self._is_ready):
             self._context.emit(SendSet(name, self._context.states[name].lineage, targets))
         for reader in self._context.readers.take_over(self._server_for):

@@ -25,8 +25,8 @@ from typing import Final, NamedTuple
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import MODULUS_MASK, TIMELESS, ApplyOutcome, GroupSet, Summary
 from engine.dataset.groups import NO_LIMITS, GroupDescription, GroupLimits
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, Sample
+from engine.dataset.sample_rows import SampleRows
 from engine.dataset.settling import Content, Present
 
 _MAX_STALE: Final = 1_000

@@ -13,8 +13,8 @@ from typing import Final
 from engine.dataset.blocks import MAX_SAMPLES, Block, pack, pack_samples, pieces
 from engine.dataset.groups import NO_LIMITS
 from engine.dataset.packed import Packed
-from engine.dataset.rows import Loose, Partial, SampleRows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, retained
+from engine.dataset.sample_rows import Loose, Partial, SampleRows
 from engine.dataset.settling import WIDTH_NS, Content, Present, Recent
 
 MAX_LOOSE: Final = 16_384

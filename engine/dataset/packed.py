@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.dataset.blocks import MAX_PLACES, Block
-from engine.dataset.rows import Part, Partial
 from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import Part, Partial
 
 _FREE: Final = 0
 """Tag of a slot that was never used."""

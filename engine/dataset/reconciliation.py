@@ -20,8 +20,8 @@ from engine.core.name_spaces import Group
 from engine.dataset import rateless
 from engine.dataset.dataset import weight_of
 from engine.dataset.rateless import Difference, Stepwise, Words, compiled, mix
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows
 
 
 def identities(groups: Iterable[tuple[Group, SampleRows]], salt: bytes) -> Stepwise[Words]:

@@ -10,14 +10,26 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from engine.dds.activity import ThreadActivities
 from engine.runtime import past
-from engine.runtime.startup import TOLD, read_store
+from engine.runtime.startup import TOLD, StoredContent, read_store
 from engine.runtime.store_queue import StoreQueue
 from engine.store.interface import Store, StoreError, StoreFull
 from engine.store.memory import Medium, MemoryStore
 from engine.store.sqlite import SqliteStore
+from engine.tracing.tracer import Tracer
+
+RETRY_S: Final = 1.0
+"""Pause before the next attempt after the disk refused."""
+_BLOCK_BYTES: Final = 512  # of st_blocks, whatever the file system's own blocks are
+GATHER_S: Final = 0.02
+"""Time that a change may wait for others to share its transaction, if nobody waits for it."""
+CHECK_S: Final = 2.0
+"""Seconds after which an idle store looks whether its file is still there."""
+MEASURE_S: Final = 1.0
+"""Time from a change to the next measurement of the store's size, which is the least time between two."""
 
 
 def random_node_id() -> str:
@@ -39,25 +51,6 @@ def open_store(path: Path | None, node: str, new_node_id: Callable[[], str] = ra
     if path is None:
         return MemoryStore(Medium(new_node_id()))
     return SqliteStore(path, node, new_node_id)
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from engine.dds.activity import ThreadActivities
-    from engine.runtime.startup import StoredContent
-    from engine.store.interface import Store
-    from engine.tracing.tracer import Tracer
-
-RETRY_S: Final = 1.0
-"""Pause before the next attempt after the disk refused."""
-_BLOCK_BYTES: Final = 512  # of st_blocks, whatever the file system's own blocks are
-GATHER_S: Final = 0.02
-"""Time that a change may wait for others to share its transaction, if nobody waits for it."""
-CHECK_S: Final = 2.0
-"""Seconds after which an idle store looks whether its file is still there."""
-MEASURE_S: Final = 1.0
-"""Time from a change to the next measurement of the store's size, which is the least time between two."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

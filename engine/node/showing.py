@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from engine import native
 from engine.dds.channel import ChannelTopic
 from engine.runtime import monitor
-from engine.runtime.view import Identity, snapshot
+from engine.runtime.node_snapshot import Identity, snapshot
 from engine.tracing.version import product_version
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from engine.core.messages import ReaderKey
     from engine.core.name_spaces import Group
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows
+    from engine.dataset.sample_rows import SampleRows
     from engine.dds.channel import Announced, Channel
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal

@@ -14,9 +14,9 @@ from typing import Final
 from engine.core.fellows import Fellow
 from engine.core.messages import JOINS, Message, Outgoing, RollUp, Settled, Status
 from engine.dataset.settling import border_before
-from engine.runtime.pending import PendingWriters
-from engine.runtime.sets import NameSpaceData
-from engine.runtime.shared import SharedState
+from engine.runtime.name_space_data import NameSpaceData
+from engine.runtime.pending_writers import PendingWriters
+from engine.runtime.shared_state import SharedState
 
 SETTLING_NS: Final = 1_000_000_000
 """Age at which a sample should have reached every node."""

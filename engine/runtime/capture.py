@@ -17,9 +17,9 @@ from engine.dataset.group_set import NO_FLOOR, ApplyOutcome, GroupSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample, make_samples
 from engine.runtime.housekeeping import INFINITE, Registered
+from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.serving import Serving
-from engine.runtime.sets import NameSpaceData
-from engine.runtime.shared import SharedState
+from engine.runtime.shared_state import SharedState
 from engine.runtime.stream import MAX_BATCH_BYTES
 from engine.store.interface import GroupChange
 

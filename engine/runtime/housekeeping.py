@@ -23,9 +23,9 @@ from engine.dataset.group_set import GroupSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import UNREGISTER, Sample
 from engine.dataset.settling import STEP_NS
-from engine.runtime.pending import PendingWriters
-from engine.runtime.sets import NameSpaceData
-from engine.runtime.shared import SharedState
+from engine.runtime.name_space_data import NameSpaceData
+from engine.runtime.pending_writers import PendingWriters
+from engine.runtime.shared_state import SharedState
 
 
 @dataclasses.dataclass(slots=True)

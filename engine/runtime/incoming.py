@@ -18,10 +18,10 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
 from engine.dataset.rateless import Words
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime.jobs import Conversion
-from engine.runtime.sets import NameSpaceData
+from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.store_queue import WORTH_CHANGING
 from engine.runtime.stream import StreamBegin, StreamEnd, StreamFault, Unpacker, stream_of
 from engine.store.interface import GroupChange

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
-from engine.dataset.rows import SampleRows
+from engine.dataset.sample_rows import SampleRows
 from engine.store.interface import GroupChange, Marks, RememberedFellow, Replaced
 
 

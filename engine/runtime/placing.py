@@ -17,11 +17,11 @@ from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.rateless import Stepwise
 from engine.runtime.incoming import IncomingStream
 from engine.runtime.jobs import Conversion
+from engine.runtime.name_space_data import Began, Difference, NameSpaceData
 from engine.runtime.reconciling.alignee import AligneeComparisons, Finished, joined
 from engine.runtime.replacing import replaced
 from engine.runtime.serving import Serving
-from engine.runtime.sets import Began, Difference, NameSpaceData
-from engine.runtime.shared import SharedState
+from engine.runtime.shared_state import SharedState
 from engine.runtime.withholding import at_once, filtered
 
 GIVE: Final = "give"

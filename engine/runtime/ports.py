@@ -13,7 +13,7 @@ from typing import Protocol
 from engine.core.messages import Outgoing, ReaderKey
 from engine.core.name_spaces import Group
 from engine.dataset.groups import GroupDescription
-from engine.dataset.rows import SampleRows
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime.codec import Envelope
 
 

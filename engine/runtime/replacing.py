@@ -15,7 +15,7 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import GroupSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import UNREGISTER, Sample
-from engine.runtime.sets import Difference, dispose_of, withdrawal_of
+from engine.runtime.name_space_data import Difference, dispose_of, withdrawal_of
 
 
 @dataclasses.dataclass(slots=True)

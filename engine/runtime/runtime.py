@@ -23,10 +23,10 @@ from engine.runtime.agreement import Agreement
 from engine.runtime.capture import CapturePath
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.jobs import Degraded, Recovered, SetStored, StoredGroups
-from engine.runtime.pending import PendingWriters
+from engine.runtime.pending_writers import PendingWriters
 from engine.runtime.ports import Clock, Codec, Filters, NoFilters, Wire
 from engine.runtime.serving import Serving
-from engine.runtime.shared import LEARNED, SharedState
+from engine.runtime.shared_state import LEARNED, SharedState
 from engine.runtime.startup import away_mark
 from engine.runtime.store_queue import StoreQueue
 from engine.runtime.telling import SharedIdentity, Telling

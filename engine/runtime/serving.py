@@ -12,13 +12,13 @@ from engine.core.name_spaces import Group
 from engine.core.purging import FOREVER_NS
 from engine.dataset.groups import GroupDescription, is_given
 from engine.dataset.living import by_instance, instances
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime.monitor import DEVIATIONS
+from engine.runtime.name_space_data import Difference
 from engine.runtime.ports import Again, Delivered, Instead
 from engine.runtime.replacing import Replacement
-from engine.runtime.sets import Difference
-from engine.runtime.shared import SharedState
+from engine.runtime.shared_state import SharedState
 from engine.runtime.tails import MAX_TAIL, Tails
 
 _How: TypeAlias = Again | Instead | None

@@ -14,9 +14,9 @@ from engine.core.settings import CoreSettings, PendingWriter, StoredSet
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.groups import GroupDescription
-from engine.runtime.pending import pending_writers
-from engine.runtime.sets import floor_mark
-from engine.runtime.shared import APART, ELEMENTS, LEARNED, LINE, LINEAGE, PART, ROLE, WANTED, WHOLE
+from engine.runtime.name_space_data import floor_mark
+from engine.runtime.pending_writers import pending_writers
+from engine.runtime.shared_state import APART, ELEMENTS, LEARNED, LINE, LINEAGE, PART, ROLE, WANTED, WHOLE
 from engine.store.interface import REPLACED_MARK, DamageLog, OpenReport, Store
 
 _AWAY: Final = "away "

@@ -20,8 +20,8 @@ from typing import Final
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime.backups import Backups, Report
 from engine.runtime.jobs import (
     AppendJob,

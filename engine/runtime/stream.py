@@ -21,7 +21,7 @@ from engine.core.messages import Epoch
 from engine.dataset.blocks import Block
 from engine.dataset.dataset import weight_of
 from engine.dataset.groups import GroupDescription
-from engine.dataset.rows import SampleRows
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime.steps import StreamFault as StreamFault
 
 BATCH_BYTES: Final = 512 << 10

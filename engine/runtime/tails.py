@@ -22,9 +22,9 @@ from typing import Final
 from engine.core.messages import ReaderKey
 from engine.core.name_spaces import Group
 from engine.dataset.groups import GroupDescription, is_given
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import UNREGISTER, Sample
-from engine.runtime.sets import Difference
+from engine.dataset.sample_rows import SampleRows
+from engine.runtime.name_space_data import Difference
 
 TAIL_S: Final = 0.1
 """Seconds after a set was taken for which its reader also gets captured samples."""

@@ -14,7 +14,7 @@ from engine.core.states import ServiceState
 from engine.dataset.dataset import DataSet
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.runtime.incoming import IncomingStream
-from engine.runtime.shared import SharedState
+from engine.runtime.shared_state import SharedState
 from engine.tracing.tracer import Tracer
 
 

@@ -8,17 +8,17 @@ from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.rateless import Stepwise
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import digest_sum
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime import stream
 from engine.runtime.incoming import IncomingStream, IncomingStreams, broke_off, fills_store
+from engine.runtime.name_space_data import Difference, NameSpaceData
 from engine.runtime.placing import EXTEND, GIVE, Placing
 from engine.runtime.reconciling import messages
 from engine.runtime.reconciling.alignee import AligneeComparisons
 from engine.runtime.reconciling.aligner import AlignerComparisons, LackingSamples, SetDifference, sent_part
 from engine.runtime.serving import Serving
-from engine.runtime.sets import Difference, NameSpaceData
-from engine.runtime.shared import SharedState
+from engine.runtime.shared_state import SharedState
 from engine.runtime.steps import Steps
 from engine.runtime.telling import Telling
 

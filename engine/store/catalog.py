@@ -13,7 +13,7 @@ from engine.core import plain
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
-from engine.store import schema
+from engine.store import tables
 from engine.store.interface import (
     GroupInfo,
     Marks,
@@ -25,7 +25,7 @@ from engine.store.interface import (
     StoreDamaged,
     roll_up,
 )
-from engine.store.schema import DROPPED, row_check
+from engine.store.tables import DROPPED, row_check
 
 _TOO_LARGE: Final = 1 << 62
 """Bound of plausible counters: no store is opened or written more often."""
@@ -234,7 +234,7 @@ def read_marks(
         (name_space,),
     ).fetchall()
     return [
-        (space, key, value, check == schema.row_check(space, key, value)) for space, key, value, check in rows
+        (space, key, value, check == tables.row_check(space, key, value)) for space, key, value, check in rows
     ]
 
 
@@ -245,7 +245,7 @@ def read_fellows(connection: sqlite3.Connection) -> tuple[dict[str, tuple[Rememb
     for space, id_, name, role, check in connection.execute(
         "SELECT name_space, id, name, role, row_check FROM fellow ORDER BY name_space, id"
     ):
-        if check == schema.row_check(space, id_, name, role):
+        if check == tables.row_check(space, id_, name, role):
             fellows.setdefault(space, []).append(RememberedFellow(id_, name, role))
         else:
             damaged += 1
@@ -258,7 +258,7 @@ def write_marks(connection: sqlite3.Connection, name_space: str, marks: Marks) -
         if value is None:
             connection.execute("DELETE FROM mark WHERE name_space = ? AND key = ?", (name_space, key))
         else:
-            check = schema.row_check(name_space, key, value)
+            check = tables.row_check(name_space, key, value)
             connection.execute(
                 "INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?)", (name_space, key, value, check)
             )
@@ -268,5 +268,5 @@ def write_fellows(connection: sqlite3.Connection, known: Mapping[str, Iterable[R
     """Add the fellows of name-spaces, in the caller's transaction."""
     connection.executemany(
         "INSERT OR REPLACE INTO fellow VALUES (?, ?, ?, ?, ?)",
-        [(space, *one, schema.row_check(space, *one)) for space, fellows in known.items() for one in fellows],
+        [(space, *one, tables.row_check(space, *one)) for space, fellows in known.items() for one in fellows],
     )

@@ -8,8 +8,8 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
-from engine.dataset.rows import SampleRows, Samples
 from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows, Samples
 from engine.store.interface import GroupChange
 
 

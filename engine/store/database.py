@@ -12,11 +12,11 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from engine.store import schema
+from engine.store import tables
 from engine.store.catalog import read_catalog, read_fellows, read_marks
-from engine.store.files import DAMAGED, StoreProgress
 from engine.store.interface import StoreDamaged, StoreFailed, refused
-from engine.store.schema import APPLICATION_ID, FORMAT_VERSION, PAGE_BYTES
+from engine.store.store_directory import DAMAGED, StoreProgress
+from engine.store.tables import APPLICATION_ID, FORMAT_VERSION, PAGE_BYTES
 
 _MAX_LINES: Final = 10
 """Limit for the reported lines of SQLite's structure check of each table."""
@@ -36,8 +36,8 @@ def open_database(path: Path, findings: list[str]) -> sqlite3.Connection:
 def _probe(path: Path) -> sqlite3.Connection:
     connection = None
     try:
-        connection = schema.connect(path)
-        if schema.check_format(connection, path):
+        connection = tables.connect(path)
+        if tables.check_format(connection, path):
             read_catalog(connection)
             read_fellows(connection)
             read_marks(connection)
@@ -46,7 +46,7 @@ def _probe(path: Path) -> sqlite3.Connection:
             connection.close()
         if isinstance(error, UnicodeDecodeError):  # a text in it, also in what SQLite reports of it
             raise StoreDamaged(f"{path}: a text in it is not UTF-8") from error
-        known = schema.typed(error, path) if isinstance(error, sqlite3.Error) else None
+        known = tables.typed(error, path) if isinstance(error, sqlite3.Error) else None
         if known is None:
             raise
         raise known from error
@@ -90,7 +90,7 @@ def lost_tail(record: StoreProgress, commits: int) -> list[str]:
 def check_structure(connection: sqlite3.Connection) -> list[str]:
     """Check the small tables after an unclean end; samples are checked when they are loaded."""
     findings = ["the last run did not close the store"]
-    for table in schema.SMALL_TABLES:
+    for table in tables.SMALL_TABLES:
         for (line,) in connection.execute(f"PRAGMA quick_check('{table}')").fetchmany(_MAX_LINES):
             if line != "ok":
                 findings.append(f"table {table}: {line}")

@@ -15,8 +15,8 @@ from typing import Final
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription
-from engine.dataset.rows import SampleRows, Samples
 from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows, Samples
 from engine.store.changes import FillingSet
 from engine.store.interface import (
     NO_MARKS,

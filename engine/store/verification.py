@@ -18,7 +18,7 @@ from engine.dataset.blocks import SampleColumns
 from engine.dataset.group_set import Summary
 from engine.dataset.sample import DIGEST_BYTES, HEADER, Sample, digest_of, sum_of_digests
 from engine.store.interface import DamageLog
-from engine.store.rows import raw_pages
+from engine.store.sample_table import raw_pages
 
 _MASK: Final = (1 << 128) - 1
 _UNFIT: Final = (TypeError, ValueError, OverflowError, struct.error)

@@ -8,7 +8,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING
 
-from engine.runtime.shared import LINEAGE
+from engine.runtime.shared_state import LINEAGE
 from engine.store.interface import (
     REPLACED_MARK,
     DamageLog,

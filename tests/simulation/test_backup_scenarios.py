@@ -9,14 +9,14 @@ import pytest
 
 from engine.core.name_spaces import MergeType, NameSpace
 from engine.dataset.sample import DATA
-from engine.runtime.shared import SharedState
+from engine.runtime.shared_state import SharedState
 from engine.simulator.options import NodePlan, TopicPlan
 from engine.store.interface import MAX_BACKUPS, SetState, note_of
 from tests.simulation.scenarios import NS, Scenario, node
 
 if TYPE_CHECKING:
     from engine.runtime.jobs import Conversion
-    from engine.runtime.sets import NameSpaceData
+    from engine.runtime.name_space_data import NameSpaceData
 
 WHY = "merge policy Replace"
 

@@ -17,8 +17,8 @@ pytest.importorskip("cyclonedds", reason="fields of our stores need the extra `d
 import pyarrow.parquet as pq
 
 from engine.dataset.groups import GroupDescription
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DISPOSE
+from engine.dataset.sample_rows import SampleRows
 from engine.node.disk import open_store
 from engine.store.interface import GroupChange
 from engine.store.sqlite import SqliteStore

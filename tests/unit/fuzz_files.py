@@ -30,10 +30,10 @@ from engine.persistence.service.store import DATABASE, connect
 from engine.runtime import startup
 from engine.runtime.monitor import NodePast
 from engine.runtime.past import Past
-from engine.runtime.pending import pending_writers
-from engine.store.files import DATABASE as STORE
-from engine.store.files import LEDGER, LOCK, Lock, lock_holder
+from engine.runtime.pending_writers import pending_writers
 from engine.store.interface import Replaced, StoreError, note_of
+from engine.store.store_directory import DATABASE as STORE
+from engine.store.store_directory import LEDGER, LOCK, Lock, lock_holder
 from engine.supervisor.launch import Launch, LaunchError
 from engine.supervisor.policy import NodePhase
 from engine.supervisor.processes import identify

@@ -26,11 +26,11 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
 from engine.dataset.ranges import Search
 from engine.dataset.rateless import Difference, Encoder, Stepwise, Symbols, Words
-from engine.dataset.rows import SampleRows, changes
 from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows, changes
 from engine.runtime.ports import Clock
 from engine.runtime.reconciling import messages
-from engine.runtime.shared import SharedState
+from engine.runtime.shared_state import SharedState
 from engine.runtime.steps import Steps, StreamFault
 
 FORGET_S: Final = 30.0

@@ -12,7 +12,7 @@ import pytest
 
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
-from engine.dataset.rows import SampleRows
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime.backups import PATIENCE, BackupDropped, BackupKept, BackupMissing
 from engine.runtime.jobs import Conversion, Degraded
 from engine.runtime.store_queue import StoreQueue

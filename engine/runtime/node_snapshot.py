@@ -25,8 +25,8 @@ from engine.runtime.monitor import (
     StoreStatus,
     UnkeptView,
 )
+from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.runtime import Runtime
-from engine.runtime.sets import NameSpaceData
 
 MAX_GROUPS_SHOWN: Final = 500
 MAX_DEVIATIONS_SHOWN: Final = 100

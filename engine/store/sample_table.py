@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from engine.dataset.blocks import Block
 from engine.dataset.group_set import Summary
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, DIGEST_BYTES, Sample
+from engine.dataset.sample_rows import SampleRows
 from engine.store.interface import DamageLog
 
 _COLUMNS: Final = "source_time_ns, writer, sequence, digest, status, key, payload"

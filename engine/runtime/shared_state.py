@@ -21,8 +21,8 @@ from engine.dataset.sample import DATA, Sample
 from engine.runtime import backups
 from engine.runtime.jobs import Conversion
 from engine.runtime.monitor import DEVIATIONS
+from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.ports import Clock, FilterRefused, Filters, Gate, Wire
-from engine.runtime.sets import NameSpaceData
 from engine.runtime.store_queue import StoreQueue
 from engine.runtime.withholding import without_rest
 from engine.store.interface import Replaced

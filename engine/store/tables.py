@@ -71,7 +71,7 @@ def connect(path: Path) -> sqlite3.Connection:
     """Open for writing with the settings of a store. Only its owner can read a new file.
 
     Raises:
-        StoreFailed: this SQLite has no JSON functions, which `engine.store.rows` needs.
+        StoreFailed: this SQLite has no JSON functions, which `engine.store.sample_table` needs.
         sqlite3.Error: see `typed`.
     """
     with contextlib.suppress(OSError):  # it exists, or SQLite reports the error; the logs get its mode

@@ -20,7 +20,7 @@ from engine.core.messages import Pending
 from engine.core.name_spaces import Group
 from engine.core.purging import FOREVER_NS
 from engine.core.settings import PendingWriter
-from engine.runtime.shared import SharedState
+from engine.runtime.shared_state import SharedState
 
 MAX_WRITERS: Final = 10_000
 """Limit for the known writers; further ones are not waited for."""

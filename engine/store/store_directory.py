@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from engine.store.interface import LockedStore, StoreDamaged, StoreFailed, refused
-from engine.store.schema import PAGE_BYTES
+from engine.store.tables import PAGE_BYTES
 
 DATABASE: Final = "store.sqlite"
 DAMAGED: Final = f"{DATABASE}.damaged-"

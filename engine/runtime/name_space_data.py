@@ -11,8 +11,8 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR, ApplyOutcome, GroupSet, Summary
 from engine.dataset.groups import DurabilityKind, GroupDescription
 from engine.dataset.living import by_instance
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DISPOSE, NO_WRITER, UNREGISTER, Sample, make_sample
+from engine.dataset.sample_rows import SampleRows
 from engine.dataset.settling import Present
 from engine.runtime.jobs import Conversion
 from engine.store.interface import GroupChange, roll_up

@@ -20,12 +20,12 @@ from engine.core.name_spaces import Group
 from engine.dataset.blocks import SampleColumns
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
-from engine.store import schema
+from engine.store import tables
 from engine.store.catalog import GroupRow, SetVersion, read_catalog, read_fellows, read_marks, read_node
 from engine.store.database import is_header_damaged, mend_header
-from engine.store.files import DATABASE, LOCK, lock_holder
 from engine.store.interface import DamageLog, RememberedFellow, SetInfo, StoreError, StoreFailed, StoreRefused
-from engine.store.rows import read_group
+from engine.store.sample_table import read_group
+from engine.store.store_directory import DATABASE, LOCK, lock_holder
 from engine.store.verification import sound_columns, sound_samples
 
 
@@ -66,7 +66,7 @@ class StoreView:
             self._remove_copy()
             raise _unreadable(error, self.path) from error
         try:
-            if not schema.check_format(self._connection, self.path):
+            if not tables.check_format(self._connection, self.path):
                 raise StoreRefused(
                     f"{self.path}: the store is empty: nothing was written, or its -wal was removed"
                 )
@@ -202,7 +202,7 @@ def name_spaces(connection: sqlite3.Connection, versions: dict[int, SetVersion])
 
 
 def _unreadable(error: sqlite3.Error, path: Path) -> Exception:
-    return schema.typed(error, path) or StoreFailed(f"{path}: {error}")
+    return tables.typed(error, path) or StoreFailed(f"{path}: {error}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
