@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from engine.core.name_spaces import Group
     from engine.dataset.group_set import Summary
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Samples
     from engine.dataset.sample import Sample
+    from engine.dataset.sample_rows import Samples
     from engine.simulator.schedule import Schedule
     from engine.store.interface import GroupChange, Marks, OpenReport, RememberedFellow, SetInfo, SetWriter
     from engine.store.memory import Medium

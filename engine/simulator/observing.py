@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from engine.core.states import ServiceState
 from engine.runtime.monitor import DeliveryView, NodeEvent, NodeSnapshot
-from engine.runtime.view import Identity, snapshot
+from engine.runtime.node_snapshot import Identity, snapshot
 from engine.simulator.checkers.base import Checker
 from engine.simulator.cluster import Cluster
 from engine.simulator.schedule import START_NS

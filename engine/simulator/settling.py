@@ -11,7 +11,7 @@ from engine.simulator.checkers.base import describe, held, missing
 
 if TYPE_CHECKING:
     from engine.core.name_space_state import NameSpaceState
-    from engine.runtime.sets import NameSpaceData
+    from engine.runtime.name_space_data import NameSpaceData
     from engine.simulator.node import SimulatedNode
     from engine.simulator.system import SimulatedSystem
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from engine.core.messages import ReaderKey
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows
     from engine.dataset.sample import Sample
+    from engine.dataset.sample_rows import SampleRows
     from engine.simulator.network import SimulatedParticipant
     from engine.simulator.node import SimulatedNode
     from engine.simulator.system import SimulatedSystem

@@ -8,9 +8,16 @@ import secrets
 import time
 from typing import TYPE_CHECKING
 
-from engine.runtime.shared import LINEAGE
-from engine.store.backups import REPLACED_MARK, Replaced, replaced
-from engine.store.interface import DamageLog, SetState, Soundness, StoreError
+from engine.runtime.shared_state import LINEAGE
+from engine.store.interface import (
+    REPLACED_MARK,
+    DamageLog,
+    Replaced,
+    SetState,
+    Soundness,
+    StoreError,
+    note_of,
+)
 from engine.store.sqlite import SqliteStore
 from ospltool.output.text import table, visible
 from ospltool.stores.copying import CopyRefused
@@ -58,7 +65,7 @@ class Restored:
 def backups(facts: StoreFacts) -> list[Backup]:
     """Return the back-ups of a store, by number."""
     return [
-        Backup(one.number, one.name_space, samples_of(one), one.quality_ns, replaced(one.mark))
+        Backup(one.number, one.name_space, samples_of(one), one.quality_ns, note_of(one.mark))
         for one in facts.sets
         if one.kind is SetKind.BACKUP
     ]

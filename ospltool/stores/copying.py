@@ -12,11 +12,10 @@ from engine.core.name_spaces import Group
 from engine.dataset.dataset import make_set
 from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
-from engine.runtime.shared import LINEAGE, PART, WHOLE
-from engine.store.backups import REPLACED_MARK, Replaced
-from engine.store.files import DATABASE
-from engine.store.interface import DamageLog, StoreError
+from engine.runtime.shared_state import LINEAGE, PART, WHOLE
+from engine.store.interface import REPLACED_MARK, DamageLog, Replaced, StoreError
 from engine.store.sqlite import SqliteStore
+from engine.store.store_directory import DATABASE
 from ospltool.output import envelope, progress
 from ospltool.output.text import table, visible
 from ospltool.stores.describe import fields_of

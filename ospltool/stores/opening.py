@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from engine.store.files import DATABASE
+from engine.store.store_directory import DATABASE
 from ospltool.stores.model import StoreUnreadable
 from ospltool.stores.names import (
     COMPLETE_SUFFIX,

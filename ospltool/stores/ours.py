@@ -7,10 +7,10 @@ import time
 from typing import TYPE_CHECKING
 
 from engine.dataset.groups import KEEP_ALL
-from engine.runtime.shared import PART
-from engine.store.files import DAMAGED, DATABASE
+from engine.runtime.shared_state import PART
 from engine.store.interface import SetState, StoreError
-from engine.store.view import StoreView, store_summary
+from engine.store.read_only import StoreView, store_summary
+from engine.store.store_directory import DAMAGED, DATABASE
 from ospltool.stores.model import (
     GroupFacts,
     GroupName,

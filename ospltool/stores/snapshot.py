@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from engine.core import plain
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, Sample, is_intact
-from engine.store.columns import in_columns
+from engine.store.verification import in_columns
 from ospltool.output import progress
 from ospltool.stores import opensplice_values
 from ospltool.stores.counting import GroupCount, group_code

@@ -19,7 +19,7 @@ from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
 from engine.store.interface import DamageLog, SetState
-from engine.store.view import StoreView
+from engine.store.read_only import StoreView
 from engine.tracing.catalogue import catalogue
 from engine.tracing.formats import read_line
 from ospltool.live.dds import LiveFeed

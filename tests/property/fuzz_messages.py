@@ -58,9 +58,9 @@ from engine.persistence.service.lifespans import LIFESPANS, Lifespans
 from engine.persistence.service.peers import Hello
 from engine.persistence.service.registrations import Registration
 from engine.runtime import codec, monitor, stream
-from engine.runtime.faults import StreamFault
 from engine.runtime.incoming import IncomingStreams
 from engine.runtime.reconciling import messages as comparison
+from engine.runtime.steps import StreamFault
 from tests import fake
 from tests.fuzzing import CHEAP, Target, damaged, damaged_json
 

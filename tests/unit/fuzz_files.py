@@ -20,6 +20,7 @@ from engine.core import plain
 from engine.core.name_spaces import Element
 from engine.core.settings import PendingWriter
 from engine.dataset.sample import make_sample
+from engine.node.disk import open_store
 from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.core.subscriptions import Subscriptions
@@ -29,12 +30,10 @@ from engine.persistence.service.store import DATABASE, connect
 from engine.runtime import startup
 from engine.runtime.monitor import NodePast
 from engine.runtime.past import Past
-from engine.runtime.pending import pending_writers
-from engine.store.backups import Replaced, replaced
-from engine.store.files import DATABASE as STORE
-from engine.store.files import LEDGER, LOCK, Lock, lock_holder
-from engine.store.interface import StoreError
-from engine.store.opening import open_store
+from engine.runtime.pending_writers import pending_writers
+from engine.store.interface import Replaced, StoreError, note_of
+from engine.store.store_directory import DATABASE as STORE
+from engine.store.store_directory import LEDGER, LOCK, Lock, lock_holder
 from engine.supervisor.launch import Launch, LaunchError
 from engine.supervisor.policy import NodePhase
 from engine.supervisor.processes import identify
@@ -174,7 +173,7 @@ def _open_service(data: bytes) -> None:
 
 def _marks(data: bytes) -> None:
     mark = data.decode(errors="replace")
-    replaced(mark)
+    note_of(mark)
     pending_writers({"pending 7f": mark})
     with contextlib.suppress(plain.PlainFault):
         plain.from_json(tuple[Element, ...], mark)

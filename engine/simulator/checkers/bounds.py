@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
-from engine.runtime.disposed import DisposedInstances
+from engine.runtime.housekeeping import DisposedInstances, Registered
+from engine.runtime.name_space_data import Began
 from engine.runtime.reconciling.alignee import ComparisonBase
 from engine.runtime.reconciling.aligner import ComparedSet
-from engine.runtime.registered import Registered
-from engine.runtime.sets import Began
 from engine.runtime.store_queue import StoreQueue
 from engine.simulator.checkers.base import Checker
 from engine.tracing.tracer import Tracer

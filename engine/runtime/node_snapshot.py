@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.core.election import NOBODY, NOBODY_REMEDY
+from engine.core.fellows import Fellow
 from engine.core.messages import NO_EPOCH
 from engine.core.states import Phase
+from engine.dataset.group_set import Summary
 from engine.runtime.monitor import (
     NOT_SAID,
     PART,
     AlignmentView,
     CaptureView,
+    DeliveryView,
     DeviationView,
     FellowView,
     GroupView,
     NameSpaceView,
     NodeSnapshot,
     StoreStatus,
+    UnkeptView,
 )
-
-if TYPE_CHECKING:
-    from engine.core.fellows import Fellow
-    from engine.dataset.group_set import Summary
-    from engine.runtime.monitor import DeliveryView, UnkeptView
-    from engine.runtime.runtime import Runtime
-    from engine.runtime.sets import NameSpaceData
+from engine.runtime.name_space_data import NameSpaceData
+from engine.runtime.runtime import Runtime
 
 MAX_GROUPS_SHOWN: Final = 500
 MAX_DEVIATIONS_SHOWN: Final = 100

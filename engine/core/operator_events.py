@@ -6,16 +6,14 @@ They are clocks that differ, late heartbeats, a mixture of legacy and other mast
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from engine.core.context import Context
+from engine.core.fellows import Fellow
+from engine.core.messages import Epoch, NameSpaceReport
+from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import MAX_PRIORITY
 from engine.core.states import Phase
-
-if TYPE_CHECKING:
-    from engine.core.context import Context
-    from engine.core.fellows import Fellow
-    from engine.core.messages import Epoch, NameSpaceReport
-    from engine.core.name_space_state import NameSpaceState
 
 MAX_SKEW_NS: Final = 1_000_000_000
 """Largest difference of clocks that is not reported."""

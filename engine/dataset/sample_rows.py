@@ -7,14 +7,11 @@ while code looks at them.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from engine.dataset.blocks import Block, SampleColumns, pack, pack_samples, pieces
 from engine.dataset.sample import DIGEST_BYTES, Sample, sum_of_digests
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import TypeAlias
 
 
 class Partial:
@@ -239,5 +236,4 @@ def _each(joined: bytes) -> list[bytes]:
     return [joined[at : at + DIGEST_BYTES] for at in range(0, len(joined), DIGEST_BYTES)]
 
 
-if TYPE_CHECKING:
-    Samples: TypeAlias = SampleRows | Sequence[Sample]
+Samples: TypeAlias = SampleRows | Sequence[Sample]

@@ -4,35 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from engine.core import plain
-from engine.core.name_spaces import Element
+from engine.core.events import NameSpaceLearned
+from engine.core.messages import Epoch
+from engine.core.name_spaces import Element, Group
 from engine.core.node import DurabilityNode
-from engine.dataset.sample import DATA
+from engine.core.settings import CoreSettings
+from engine.dataset.captured import CapturedSample
+from engine.dataset.dataset import DataSet
+from engine.dataset.group_set import GroupSet
+from engine.dataset.groups import GroupDescription, GroupQos
+from engine.dataset.sample import DATA, Sample
 from engine.runtime import backups
+from engine.runtime.jobs import Conversion
 from engine.runtime.monitor import DEVIATIONS
-from engine.runtime.ports import FilterRefused
-from engine.runtime.sets import NameSpaceData
+from engine.runtime.name_space_data import NameSpaceData
+from engine.runtime.ports import Clock, FilterRefused, Filters, Gate, Wire
+from engine.runtime.store_queue import StoreQueue
 from engine.runtime.withholding import without_rest
-from engine.store.backups import Replaced
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from engine.core.events import NameSpaceLearned
-    from engine.core.messages import Epoch
-    from engine.core.name_spaces import Group
-    from engine.core.settings import CoreSettings
-    from engine.dataset.captured import CapturedSample
-    from engine.dataset.dataset import DataSet
-    from engine.dataset.group_set import GroupSet
-    from engine.dataset.groups import GroupDescription, GroupQos
-    from engine.dataset.sample import Sample
-    from engine.runtime.jobs import Conversion
-    from engine.runtime.ports import Clock, Filters, Gate, Wire
-    from engine.runtime.store_queue import StoreQueue
-    from engine.tracing.tracer import Tracer
+from engine.store.interface import Replaced
+from engine.tracing.tracer import Tracer
 
 MAX_CAUSE: Final = 300
 """Characters of a peer's fault in the trace."""

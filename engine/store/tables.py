@@ -12,12 +12,10 @@ import functools
 import hashlib
 import os
 import sqlite3
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from engine.store.interface import StoreDamaged, StoreError, StoreFailed, StoreFull, StoreRefused
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 APPLICATION_ID: Final = 0x6F73706C
 """Identifies a store of ospltool ("ospl"), for `file` and for `check_format`."""
@@ -73,7 +71,7 @@ def connect(path: Path) -> sqlite3.Connection:
     """Open for writing with the settings of a store. Only its owner can read a new file.
 
     Raises:
-        StoreFailed: this SQLite has no JSON functions, which `engine.store.statements` needs.
+        StoreFailed: this SQLite has no JSON functions, which `engine.store.sample_table` needs.
         sqlite3.Error: see `typed`.
     """
     with contextlib.suppress(OSError):  # it exists, or SQLite reports the error; the logs get its mode

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from engine.core import plain
 from engine.core.expressions import matches
@@ -19,11 +20,7 @@ from engine.core.messages import Pending
 from engine.core.name_spaces import Group
 from engine.core.purging import FOREVER_NS
 from engine.core.settings import PendingWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from engine.runtime.shared import SharedState
+from engine.runtime.shared_state import SharedState
 
 MAX_WRITERS: Final = 10_000
 """Limit for the known writers; further ones are not waited for."""

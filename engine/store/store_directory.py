@@ -1,4 +1,8 @@
-"""The two small files beside the database: the lock, and the ledger that counts its transactions."""
+"""The directory of a store: its lock, the ledger that counts its transactions, and the room on its disk.
+
+Committed data must fit into the database file at any time. If the write-ahead log filled the disk, it could
+not be copied into the file any more, and dropping data from the file would not free space.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,14 @@ import fcntl
 import hashlib
 import json
 import os
+import sqlite3
 import struct
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from engine.store.interface import LockedStore, StoreFailed, refused
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from engine.store.interface import LockedStore, StoreDamaged, StoreFailed, refused
+from engine.store.tables import PAGE_BYTES
 
 DATABASE: Final = "store.sqlite"
 DAMAGED: Final = f"{DATABASE}.damaged-"
@@ -162,3 +166,132 @@ class CommitCounter:
 
 def _check(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=_CHECK_BYTES).digest()
+
+
+class StorePlace:
+    """Holds a directory, and notices that files of it were removed or replaced by others.
+
+    Args:
+        directory: made if it does not exist.
+        node: name of the node, shown to another process that finds the store locked.
+
+    Raises:
+        LockedStore: another node has it open.
+        StoreFull: no space for its files.
+        StoreFailed: the directory cannot be used.
+    """
+
+    def __init__(self, directory: Path, node: str) -> None:
+        self._directory = directory
+        self._node = node
+        self._known: dict[str, tuple[int, int] | None] = {}
+        self._lock: Lock | None = None
+        self._ledger: CommitCounter | None = None
+        try:
+            self.renew()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def ledger(self) -> CommitCounter:
+        """The count of transactions outside the database."""
+        assert self._ledger is not None
+        return self._ledger
+
+    def renew(self) -> None:
+        """Take the directory again, if it or its lock or ledger is gone; the arguments' errors apply."""
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise refused(self._directory, error) from error
+        if not self._is_there(LOCK):
+            lock = Lock(self._directory / LOCK, self._node)
+            if self._lock is not None:
+                self._lock.release()
+            self._lock = lock
+        if not self._is_there(LEDGER):
+            ledger = CommitCounter(self._directory / LEDGER)
+            if self._ledger is not None:
+                self._ledger.close()
+            self._ledger = ledger
+        self._known = {name: self._identity(name) for name in (LOCK, LEDGER)}
+
+    def opened(self) -> None:
+        """Note the files of the database, which SQLite has open now."""
+        for name in (DATABASE, f"{DATABASE}-wal"):
+            self._known[name] = self._identity(name)
+
+    def check(self) -> None:
+        """Look whether other processes, and the next run, find the files that are written.
+
+        Raises:
+            StoreDamaged: one was removed, or another one is in its place.
+        """
+        for name in self._known:
+            if not self._is_there(name):
+                path = self._directory / name
+                raise StoreDamaged(f"{path}: the file was removed or replaced while it was in use")
+
+    def close(self) -> None:
+        """Release the directory."""
+        if self._ledger is not None:
+            self._ledger.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def _is_there(self, name: str) -> bool:
+        known = self._known.get(name)
+        return known is not None and self._identity(name) == known
+
+    def _identity(self, name: str) -> tuple[int, int] | None:
+        """Return what tells a file from another one of its name; None if there is none."""
+        try:
+            found = (self._directory / name).stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+
+RESERVE_BYTES: Final = 1 << 20
+"""Space that a transaction that lets the file grow leaves for those that remove something."""
+
+
+class Room(NamedTuple):
+    """The growth that the file still needs, with the open transaction, and the free space."""
+
+    growth_bytes: int
+    free_bytes: int
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the open transaction may be committed: it goes to the log now and to the file later."""
+        return not self.growth_bytes or self.free_bytes >= 2 * self.growth_bytes + RESERVE_BYTES
+
+    @property
+    def is_ample(self) -> bool:
+        """Whether the log need not be copied into the file now."""
+        return self.free_bytes >= 4 * self.growth_bytes + 2 * RESERVE_BYTES
+
+
+AMPLE: Final = Room(0, 1 << 62)
+
+
+def room_on_disk(connection: sqlite3.Connection, path: Path) -> Room:
+    """Return the room for a transaction that is about to be committed; ample if it cannot be found out."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    try:
+        disk = os.statvfs(path.parent)
+        growth = pages * PAGE_BYTES - path.stat().st_size
+    except OSError:
+        return AMPLE
+    return Room(max(0, growth), disk.f_bavail * disk.f_frsize)
+
+
+def has_room_for_copy(path: Path, pages: int) -> bool:
+    """Tell whether the disk has room for `pages` twice: in a temporary file and in the log."""
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize >= 2 * pages * PAGE_BYTES + RESERVE_BYTES

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from engine.core.name_spaces import Durability
+from engine.core.name_space_state import NameSpaceState
+from engine.core.name_spaces import Durability, Group
 from engine.dataset.dataset import DataSet
-from engine.dataset.group_set import NO_FLOOR, ApplyOutcome, GroupSet
-from engine.dataset.groups import DurabilityKind
+from engine.dataset.group_set import NO_FLOOR, ApplyOutcome, GroupSet, Summary
+from engine.dataset.groups import DurabilityKind, GroupDescription
 from engine.dataset.living import by_instance
-from engine.dataset.sample import DISPOSE, NO_WRITER, UNREGISTER, make_sample
+from engine.dataset.sample import DISPOSE, NO_WRITER, UNREGISTER, Sample, make_sample
+from engine.dataset.sample_rows import SampleRows
 from engine.dataset.settling import Present
 from engine.runtime.jobs import Conversion
 from engine.store.interface import GroupChange, roll_up
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from engine.core.name_space_state import NameSpaceState
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import Summary
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows
-    from engine.dataset.sample import Sample
 
 _KEY_ONLY = b"\x00\x07\x00\x00"
 """Encapsulation header of a serialized key: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""

@@ -12,28 +12,21 @@ import functools
 import shutil
 import sqlite3
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from engine.store import header, schema
-from engine.store.catalog import read_catalog, read_node
-from engine.store.columns import sound_columns
-from engine.store.files import DATABASE, LOCK, lock_holder
-from engine.store.interface import RememberedFellow, StoreError, StoreFailed, StoreRefused
-from engine.store.remembered import read_fellows, read_marks
-from engine.store.rows import read_group
-from engine.store.verification import sound_samples
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.blocks import SampleColumns
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
-    from engine.store.catalog import GroupRow, SetVersion
-    from engine.store.interface import DamageLog, SetInfo
+from engine.core.name_spaces import Group
+from engine.dataset.blocks import SampleColumns
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
+from engine.store import tables
+from engine.store.catalog import GroupRow, SetVersion, read_catalog, read_fellows, read_marks, read_node
+from engine.store.database import is_header_damaged, mend_header
+from engine.store.interface import DamageLog, RememberedFellow, SetInfo, StoreError, StoreFailed, StoreRefused
+from engine.store.sample_table import read_group
+from engine.store.store_directory import DATABASE, LOCK, lock_holder
+from engine.store.verification import sound_columns, sound_samples
 
 
 class StoreView:
@@ -58,7 +51,7 @@ class StoreView:
         try:
             self._open()
         except StoreError:
-            if not header.is_damaged(self.path):
+            if not is_header_damaged(self.path):
                 raise
             self._is_mended = True
             with contextlib.suppress(StoreError):
@@ -73,7 +66,7 @@ class StoreView:
             self._remove_copy()
             raise _unreadable(error, self.path) from error
         try:
-            if not schema.check_format(self._connection, self.path):
+            if not tables.check_format(self._connection, self.path):
                 raise StoreRefused(
                     f"{self.path}: the store is empty: nothing was written, or its -wal was removed"
                 )
@@ -103,7 +96,7 @@ class StoreView:
             if has_log:
                 shutil.copyfile(log, target.with_name(log.name))
             if self._is_mended:
-                header.mend(target, has_log=has_log)
+                mend_header(target, has_log=has_log)
         except OSError as error:
             self._remove_copy()
             raise StoreFailed(f"{error.filename}: {error.strerror}") from error
@@ -209,7 +202,7 @@ def name_spaces(connection: sqlite3.Connection, versions: dict[int, SetVersion])
 
 
 def _unreadable(error: sqlite3.Error, path: Path) -> Exception:
-    return schema.typed(error, path) or StoreFailed(f"{path}: {error}")
+    return tables.typed(error, path) or StoreFailed(f"{path}: {error}")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
