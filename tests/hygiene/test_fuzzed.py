@@ -31,7 +31,7 @@ READERS: Final[dict[str, str]] = {
     "engine/persistence/service/late_readers.py": "replica-served",
     "engine/persistence/service/lifespans.py": "replica-lifespans",
     "engine/persistence/service/peers.py": "replica-hello",
-    "engine/persistence/service/registrations.py": "registration",
+    "engine/persistence/service/subscribing.py": "registration",
     "engine/persistence/service/rows.py": "service-store",
     "engine/persistence/service/view.py": "replica-view",
     "engine/runtime/codec.py": "message",

@@ -8,7 +8,7 @@ import json
 from typing import TYPE_CHECKING
 
 from engine.core.name_spaces import MergeType
-from engine.tracing.formats import TextFormat
+from engine.tracing.record import TextFormat
 from ospltool.cli.app import main
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.merge import merged

@@ -1,39 +1,53 @@
-"""I11: one node is enough. Samples that a node captured or stored reach all nodes after any restarts.
-
-A sample is *carried* by each node that captured it, for that run of the node, and by each disk on which it
-was part of a set, until that disk is destroyed. While it has a carrier, every complete node of the carrier's
-role must have it in the end. So samples on N disks survive the loss of N - 1 of them and any sequence of
-restarts. A sample may be missing if newer ones of its instance took its place, if it was deleted, or if its
-instance was disposed and purged.
-
-The rule applies to name-spaces in which all nodes merge. If they replace or catch up, it applies until their
-sets diverge: two nodes lost each other while both were up, one became complete without talking to another
-    complete one, or two nodes both captured samples while they could not talk to each other. It does not
-    apply under Ignore and Delete, with delayed alignment (which gives up a stored set that comes late), and
-    between roles with different policies. Nodes that are not aligners, or have data only on request, carry
-    nothing; Lazy ones carry the groups that they keep.
-"""
+"""The rules about what applications rely on: late joiners (I10), written samples (I11), repairs (I12)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
-from engine.core.name_spaces import Alignee, Durability, MergeType, find_policy
+from engine.core.messages import ReaderKey
+from engine.core.name_spaces import Alignee, Durability, Group, MergeType, Policy, find_policy
 from engine.core.states import Phase
-from engine.simulator.checkers.base import Checker, talk
+from engine.dataset.captured import CapturedSample
+from engine.dataset.sample import Sample
+from engine.runtime.startup import StoredContent
+from engine.simulator.checkers.base import Checker, Standing, talk
+from engine.simulator.disk import Committed
+from engine.simulator.ledger import WrittenSample
+from engine.simulator.node import SimulatedNode
+from engine.simulator.settling import unsettled
+from engine.simulator.system import SimulatedSystem
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-    from engine.core.name_spaces import Group, Policy
-    from engine.dataset.captured import CapturedSample
-    from engine.dataset.sample import Sample
-    from engine.runtime.startup import StoredContent
-    from engine.simulator.checkers.base import Standing
-    from engine.simulator.disk import Committed
-    from engine.simulator.ledger import WrittenSample
-    from engine.simulator.node import SimulatedNode
-    from engine.simulator.system import SimulatedSystem
+class DeliveryChecker(Checker):
+    """Checks the deliveries to late joiners."""
+
+    invariant = "I10"
+    meaning = "late joiners are served, and from complete sets only"
+
+    def serving(self, node: SimulatedNode, reader: ReaderKey, *, whole: bool) -> None:
+        """Check a delivery at its start. A whole set must be complete."""
+        assert node.runtime is not None
+        state = node.runtime.spaces[reader.name_space].state
+        # A merge that began in the same turn has not changed the set yet, and its result follows.
+        if whole and not (state.holder and state.phase in (Phase.COMPLETE, Phase.MERGE)):
+            self.fail(f"{node.name} serves {reader.topic} of {reader.name_space} in phase {state.phase}")
+        if whole and not state.has_obtained(reader.elements):
+            self.fail(f"{node.name} serves {reader.topic} of {reader.name_space}, which it has not obtained")
+
+    def settled(self) -> None:
+        """Check that every reader's process got the set of each name-space that it reads."""
+        for reader in self.cluster.all_readers:
+            wanted: set[ReaderKey] = set()
+            for node in self.cluster.up():
+                assert node.runtime is not None
+                serving = node.runtime.serving
+                wanted.update(serving.reader_keys(reader.participant_id, reader.topic, reader.partitions))
+            served = {key for key, _, _ in reader.served}
+            if reader.participant.is_alive and not wanted <= served:
+                names = ", ".join(sorted(key.name_space for key in wanted - served))
+                self.fail(f"{reader.name} never got {reader.topic} of {names}")
+
 
 JOINING: Final = frozenset({MergeType.MERGE, MergeType.REPLACE, MergeType.CATCHUP})
 WEAK: Final = frozenset({Durability.VOLATILE, Durability.TRANSIENT_LOCAL})
@@ -41,7 +55,21 @@ SHOWN: Final = 3
 
 
 class Promised(Checker):
-    """Remembers the carriers of each sample."""
+    """Remembers the carriers of each sample.
+
+    A sample is *carried* by each node that captured it, for that run of the node, and by each disk on which
+    it was part of a set, until that disk is destroyed. While it has a carrier, every complete node of the
+    carrier's role must have it in the end. So samples on N disks survive the loss of N - 1 of them and any
+    sequence of restarts. A sample may be missing if newer ones of its instance took its place, if it was
+    deleted, or if its instance was disposed and purged.
+
+    The rule applies to name-spaces in which all nodes merge. If they replace or catch up, it applies until
+    their sets diverge: two nodes lost each other while both were up, one became complete without talking to
+    another complete one, or two nodes both captured samples while they could not talk to each other. It does
+    not apply under Ignore and Delete, with delayed alignment (which gives up a stored set that comes late),
+    and between roles with different policies. Nodes that are not aligners, or have data only on request,
+    carry nothing; Lazy ones carry the groups that they keep.
+    """
 
     invariant = "I11"
     meaning = "what one node captured or stored comes to all, and survives as long as one of its carriers"
@@ -226,3 +254,68 @@ def _has_same(one: SimulatedNode, other: SimulatedNode, name_space: str) -> bool
     if ours is None or theirs is None or not (ours.state.complete and theirs.state.complete):
         return False
     return ours.working.summary().same_content(theirs.working.summary())
+
+
+REPAIRED_S: Final = 5.0
+PERIODS: Final = 5
+"""Heartbeat periods that, together with `REPAIRED_S`, bound the time of a repair."""
+
+
+class Repaired(Checker):
+    """Looks for old samples that a node lacks.
+
+    While there is no other fault (all nodes that are up talk to each other and hold the set, no link between
+    them is cut, no node stands still), every node has a sample that one node has had for longer than the
+    bound, or newer ones of its instance, or it was deleted or purged. The links of applications and the taps
+    do not matter.
+    """
+
+    invariant = "I12"
+    meaning = "what has settled is equal within a bound, although writing goes on"
+
+    def __init__(self, cluster: SimulatedSystem) -> None:
+        super().__init__(cluster)
+        self._disturbed_s = 0.0
+        settings = [plan.settings for plan in cluster.options.nodes]
+        self.bound_s = REPAIRED_S + PERIODS * max(one.heartbeat_period_s for one in settings)
+        self._patience_s = max(one.request_patience_s for one in settings)
+
+    def opened(self, node: SimulatedNode, found: StoredContent) -> None:
+        """Note a start: the node may bring samples that the others lack."""
+        self._disturb()
+
+    def ended(self, node: SimulatedNode) -> None:
+        """Note an end, which the others must notice first."""
+        self._disturb()
+
+    def met(self, node: SimulatedNode, fellow: SimulatedNode) -> None:
+        """Note a meeting, after which two nodes may have to merge."""
+        self._disturb()
+
+    def stepped(self, node: SimulatedNode, name_space: str, before: Standing | None, now: Standing) -> None:
+        """Note a new master, or a node that begins or ends to hold the set."""
+        if before is None or (before.following, before.holder) != (now.following, now.holder):
+            self._disturb()
+
+    def _disturb(self) -> None:
+        self._disturbed_s = self.cluster.schedule.now
+
+    def looked(self) -> None:
+        """Check everything, if the system has been calm for long enough."""
+        cluster = self.cluster
+        until_s = cluster.schedule.now - self.bound_s
+        if self._disturbed_s >= until_s or not self._is_calm():
+            return
+        if cluster.network.disturbed_s >= until_s - self._patience_s:
+            return  # a lost request or answer is repeated after that time
+        reason = unsettled(cluster, until_s)
+        if reason:
+            self.fail(f"after {self.bound_s:g} s without any fault: {reason}")
+
+    def _is_calm(self) -> bool:
+        up = self.cluster.up()
+        return (
+            self.cluster.network.is_calm()
+            and all(not (node.is_stalled or node.participant.is_frozen or node.cost_s) for node in up)
+            and all(talk(one, other) for one in up for other in up if one is not other)
+        )
