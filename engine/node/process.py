@@ -66,7 +66,7 @@ class NodeFault(Exception):
 
 
 class Lease(Protocol):
-    """The duties of a supervised node towards its supervisor (see `engine.supervisor.link`)."""
+    """The duties of a supervised node towards its supervisor (see `engine.supervisor.lease_link`)."""
 
     def renew(self) -> None:
         """Tell that the node is alive."""

@@ -13,8 +13,8 @@ from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from engine.simulator.network import SimulatedParticipant
-from engine.simulator.node import SAMPLE, TAP_LEAST_S, SimulatedNode, Surroundings
 from engine.simulator.options import TopicPlan
+from engine.simulator.simulated_node import SAMPLE, TAP_LEAST_S, SimulatedNode, Surroundings
 
 KEY_PREFIX: Final = b"\0\1\0\0key"
 LARGE_SAMPLE: Final = 100

@@ -15,20 +15,20 @@ from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.runtime.startup import StoredContent
 from engine.simulator.applications import RandomWriter, Reader, Writer
-from engine.simulator.checkers.base import Checker, Standing
 from engine.simulator.checkers.bounds import Bounds, Traffic
+from engine.simulator.checkers.checker import Checker, Standing
 from engine.simulator.checkers.kept_samples import Invented, KeptSetsChecker, Resurrection
 from engine.simulator.checkers.promises import DeliveryChecker, Promised, Repaired
 from engine.simulator.checkers.whole_sets import Masters, Sources, Whole
-from engine.simulator.faults import FaultInjector
-from engine.simulator.ledger import WriteLedger
+from engine.simulator.fault_injection import FaultInjector
 from engine.simulator.network import Network
-from engine.simulator.node import SharedCodec, SimulatedNode
 from engine.simulator.options import Fault, SimulationOptions
+from engine.simulator.quiet_check import difference, unsettled
 from engine.simulator.run_record import RunResult, ShortLog, Statistics, Violation
 from engine.simulator.schedule import Schedule, SimulatedClock
-from engine.simulator.settling import difference, unsettled
-from engine.simulator.wire import SimulatedWire
+from engine.simulator.simulated_node import SharedCodec, SimulatedNode
+from engine.simulator.simulated_wire import SimulatedWire
+from engine.simulator.write_ledger import WriteLedger
 from engine.store.interface import StoreError
 from engine.store.memory import Medium
 from engine.tracing.record import EventRecord
@@ -47,7 +47,7 @@ CHECKERS: Final[tuple[type[Checker], ...]] = (
     Promised,
     Repaired,
 )
-"""All rules but I3, which `engine.simulator.settling` decides, and I8, which takes two runs."""
+"""All rules but I3, which `engine.simulator.quiet_check` decides, and I8, which takes two runs."""
 LOOK_S: Final = 10.0
 """Period of complete checks."""
 STEP_S: Final = 0.25

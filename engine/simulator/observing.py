@@ -17,12 +17,12 @@ from engine.core.states import ServiceState
 from engine.runtime.monitor import DeliveryView, NodeEvent, NodeSnapshot
 from engine.runtime.node_snapshot import Identity, snapshot
 from engine.runtime.startup import StoredContent
-from engine.simulator.checkers.base import Checker
+from engine.simulator.checkers.checker import Checker
 from engine.simulator.cluster import Cluster
-from engine.simulator.node import SimulatedNode
 from engine.simulator.options import SimulationOptions
 from engine.simulator.run_record import RunResult
 from engine.simulator.schedule import START_NS
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tracing.levels import Level
 from engine.tracing.record import EventRecord
 

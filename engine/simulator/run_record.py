@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.core.states import Phase
-from engine.simulator.node import SimulatedNode
 from engine.simulator.options import SimulationOptions
 from engine.simulator.schedule import Schedule
+from engine.simulator.simulated_node import SimulatedNode
 
 SIGNS: Final = {
     Phase.DISCOVER: "d",

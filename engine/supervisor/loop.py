@@ -13,22 +13,17 @@ import socket
 import subprocess
 import sys
 import time
-from typing import IO, TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Final
 
-from engine.supervisor.link import LEASE_FD, RUN_DIR, SUPERVISOR_FD
+from engine.supervisor.launch import Launch
+from engine.supervisor.lease_link import LEASE_FD, RUN_DIR, SUPERVISOR_FD
 from engine.supervisor.policy import FINAL, NodePhase, SupervisionPolicy, SupervisorAction
-from engine.supervisor.processes import identify
+from engine.supervisor.process_identity import ProcessIdentity, identify
 from engine.supervisor.rundir import NodeDirectory, RunRecord
 from engine.tracing.levels import ReportType
 from engine.tracing.reports import Reporter, ReportTargetError
 from engine.tracing.version import product_version
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from engine.supervisor.launch import Launch
-    from engine.supervisor.processes import ProcessIdentity
-
 
 _CONTEXT = "The OpenSplice domain service"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from engine.core import plain
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import make_sample
-from engine.persistence.service import rows
+from engine.persistence.service import replica_rows as rows
 from ospltool.stores.model import SetFacts, SetKind, StoreFacts, StoreFormat, StoreUnreadable, decoded
 from ospltool.stores.ours import group_facts
 from ospltool.stores.sqlite_file import SqliteFile

@@ -28,12 +28,11 @@ from engine.dataset.sample import DATA, DISPOSE, make_sample
 from engine.dds.cdr import Malformed, pack_bytes, pack_named, unpack_bytes, unpack_named
 from engine.dds.participant import Tag, TagRole
 from engine.dds.subscription_endpoints import unpack_state
-from engine.persistence.core import codec as replica_codec
+from engine.persistence.core import replica_codec as replica_codec
 from engine.persistence.core import subscription_codec
-from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.ledger import LedgerState, SubscriptionTerms
-from engine.persistence.core.link import ReplicaLink
-from engine.persistence.core.messages import (
+from engine.persistence.core.replica_codec import MessageFault
+from engine.persistence.core.replica_link import ReplicaLink
+from engine.persistence.core.replica_messages import (
     Announcement,
     Books,
     Fetch,
@@ -49,8 +48,9 @@ from engine.persistence.core.messages import (
     WriterState,
 )
 from engine.persistence.core.sequences import Sequences
-from engine.persistence.service import view
-from engine.persistence.service.groups import KnownGroups
+from engine.persistence.core.subscription_ledger import LedgerState, SubscriptionTerms
+from engine.persistence.service import replica_view as view
+from engine.persistence.service.kept_groups import KnownGroups
 from engine.persistence.service.late_readers import SERVED, LateReaders
 from engine.persistence.service.lifespans import LIFESPANS, Lifespans
 from engine.persistence.service.peers import Hello

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from engine.dataset.sample import DATA
 from engine.persistence.core import knowledge
-from engine.persistence.core.messages import (
+from engine.persistence.core.positions import Positions
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.persistence.core.replica import Replica
+from engine.persistence.core.replica_messages import (
     Announcement,
     Inventory,
     OriginalSample,
@@ -13,9 +16,6 @@ from engine.persistence.core.messages import (
     Want,
     WriterState,
 )
-from engine.persistence.core.positions import Positions
-from engine.persistence.core.replica import Replica
-from engine.persistence.core.selection import SynchronizationSettings
 from engine.persistence.core.sequences import MAX_INTERVALS, Sequences
 
 KEY = b"k"

@@ -8,13 +8,13 @@ import sqlite3
 import pytest
 
 from engine.dataset.sample import DATA, DISPOSE
-from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.messages import OriginalSample
-from engine.persistence.service import intake
+from engine.persistence.core.replica_codec import MessageFault
+from engine.persistence.core.replica_messages import OriginalSample
 from engine.persistence.service import lifespans as lifespans_module
-from engine.persistence.service.groups import writer_name
-from engine.persistence.service.intake import Owners
+from engine.persistence.service import replica_intake as intake
+from engine.persistence.service.kept_groups import writer_name
 from engine.persistence.service.lifespans import LIFESPANS, Lifespans
+from engine.persistence.service.replica_intake import Owners
 
 LOW, HIGH = bytes(16), b"\xff" * 16
 WRITER = writer_name(LOW, bytes(8))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.persistence.core import knowledge
 from engine.persistence.core.positions import Positions, position_of, span, time_of
-from engine.persistence.core.selection import SynchronizationSettings
-from engine.simulator.rehearsal.replicas import ReplicaCluster
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.simulator.rehearsal.rehearsed_replicas import ReplicaCluster
 from tests.redundancy.laws import check_converged
 
 ON = SynchronizationSettings(enable=True)

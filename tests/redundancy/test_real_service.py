@@ -17,8 +17,9 @@ from engine.dds.discovery import Discovery, ParticipantSeen
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION
 from engine.dds.waiting import Signal
-from engine.persistence.core.messages import Saved
-from engine.persistence.service import service_status, view
+from engine.persistence.core.replica_messages import Saved
+from engine.persistence.service import replica_view as view
+from engine.persistence.service import service_status
 from engine.persistence.service.peers import Hello, Peers
 from tests.integration.lab import Lab
 from tests.integration.programs import ROOT

@@ -16,10 +16,10 @@ from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
 from engine.dataset.sample import DATA
 from engine.dds.own_types import SenderState
 from engine.dds.topics import description_of
-from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.messages import OriginalSample
+from engine.persistence.core.replica_codec import MessageFault
+from engine.persistence.core.replica_messages import OriginalSample
 from engine.persistence.service import late_readers as serving_module
-from engine.persistence.service.groups import KnownGroups, group_id, writer_name
+from engine.persistence.service.kept_groups import KnownGroups, group_id, writer_name
 from engine.persistence.service.late_readers import (
     FURTHER_S,
     MARGIN_NS,

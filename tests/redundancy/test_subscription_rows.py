@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.persistence.core import ledger
-from engine.persistence.core.messages import OriginalSample, SavedSubscriptions
-from engine.persistence.core.selection import SynchronizationSettings
+from engine.persistence.core import subscription_ledger as ledger
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.persistence.core.replica_messages import OriginalSample, SavedSubscriptions
 from engine.persistence.core.subscriptions import Subscriptions
-from engine.persistence.service import rows
+from engine.persistence.service import replica_rows as rows
 
 GROUP, OTHER = b"12345678", b"87654321"
 ON = SynchronizationSettings(enable=True, synchronize_durable_subscriptions=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.persistence.service.store import DATABASE
+from engine.persistence.service.replica_store import DATABASE
 from ospltool.cli.app import main
 from tests.stores.persistence_stores import ID, write_persistence
 from tests.stores.test_damage import read

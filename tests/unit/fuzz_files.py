@@ -21,12 +21,12 @@ from engine.core.name_spaces import Element
 from engine.core.settings import PendingWriter
 from engine.dataset.sample import make_sample
 from engine.node.disk import open_store
-from engine.persistence.core.messages import OriginalSample
-from engine.persistence.core.selection import SynchronizationSettings
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.persistence.core.replica_messages import OriginalSample
 from engine.persistence.core.subscriptions import Subscriptions
-from engine.persistence.service import rows
-from engine.persistence.service.groups import KnownGroups
-from engine.persistence.service.store import DATABASE, connect
+from engine.persistence.service import replica_rows as rows
+from engine.persistence.service.kept_groups import KnownGroups
+from engine.persistence.service.replica_store import DATABASE, connect
 from engine.runtime import startup
 from engine.runtime.monitor import NodePast
 from engine.runtime.past import Past
@@ -35,10 +35,10 @@ from engine.store.interface import Replaced, StoreError, note_of
 from engine.store.store_directory import DATABASE as STORE
 from engine.store.store_directory import LEDGER, LOCK, Lock, lock_holder
 from engine.supervisor.launch import Launch, LaunchError
+from engine.supervisor.node_status import status_of
 from engine.supervisor.policy import NodePhase
-from engine.supervisor.processes import identify
+from engine.supervisor.process_identity import identify
 from engine.supervisor.rundir import NodeDirectory, RunRecord
-from engine.supervisor.status import status_of
 from ospltool.analytics.case import CaseError, files_of, open_case, write_meta
 from ospltool.analytics.contract import META_FILE, Detail
 from ospltool.forensics import keeping

@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from engine.persistence.core.messages import OriginalSample, WriterState
-from engine.persistence.core.selection import Stability
+from engine.persistence.core.provider_selection import Stability
+from engine.persistence.core.replica_messages import OriginalSample, WriterState
 from engine.persistence.core.sequences import Sequences
 
 PARTS: Final = 256

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from engine.persistence.core.messages import SubscriberAnswer, SubscriberState
+from engine.persistence.core.replica_messages import SubscriberAnswer, SubscriberState
 from engine.persistence.core.subscription_exchange import batches
 from engine.persistence.core.subscriptions import Subscriptions
 

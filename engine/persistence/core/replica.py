@@ -16,7 +16,18 @@ from typing import Final
 
 from engine.persistence.core import knowledge
 from engine.persistence.core.knowledge import KnownPeer, KnownWriter, LastValues, Room, no_limits
-from engine.persistence.core.messages import (
+from engine.persistence.core.positions import span, time_of
+from engine.persistence.core.provider_selection import (
+    MAX_LAG_PERIODS,
+    ORIGINAL,
+    Candidate,
+    Providers,
+    Stability,
+    SynchronizationSettings,
+    choose,
+    due,
+)
+from engine.persistence.core.replica_messages import (
     Announcement,
     Inventory,
     KeptSample,
@@ -27,17 +38,6 @@ from engine.persistence.core.messages import (
     Subscription,
     Want,
     WriterState,
-)
-from engine.persistence.core.positions import span, time_of
-from engine.persistence.core.selection import (
-    MAX_LAG_PERIODS,
-    ORIGINAL,
-    Candidate,
-    Providers,
-    Stability,
-    SynchronizationSettings,
-    choose,
-    due,
 )
 from engine.persistence.core.sequences import Sequences
 

@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from engine.persistence.core.ledger import LedgerState, Numbers
-from engine.persistence.core.messages import Books, Fetch, Handed, OriginalSample, PeerMessage
-from engine.persistence.core.selection import SynchronizationSettings
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.persistence.core.replica_messages import Books, Fetch, Handed, OriginalSample, PeerMessage
+from engine.persistence.core.subscription_ledger import LedgerState, Numbers
 
 MAX_HELD: Final = 100_000
 MAX_HELD_BYTES: Final = 256 << 20

@@ -13,8 +13,8 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from engine.persistence.core.ledger import LedgerState, Numbers, SubscriptionLedger, SubscriptionTerms
-from engine.persistence.core.messages import (
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.persistence.core.replica_messages import (
     Books,
     Change,
     Fetch,
@@ -24,8 +24,13 @@ from engine.persistence.core.messages import (
     Released,
     SavedSubscriptions,
 )
-from engine.persistence.core.selection import SynchronizationSettings
 from engine.persistence.core.subscription_exchange import GroupExchange, HeldRoom, HeldSample, Id, ids_of
+from engine.persistence.core.subscription_ledger import (
+    LedgerState,
+    Numbers,
+    SubscriptionLedger,
+    SubscriptionTerms,
+)
 
 MAX_SUBSCRIPTIONS: Final = 1_000
 """Durable subscriptions of one group; more are refused, counted and reported."""

@@ -17,19 +17,16 @@ from engine.config.persistence import PersistenceService
 from engine.dataset.groups import GroupDescription
 from engine.dds.channel import Channel, ChannelTopic
 from engine.dds.errors import DdsTimeout
+from engine.persistence.core.provider_selection import ORIGINAL
 from engine.persistence.core.replica import Replica
-from engine.persistence.core.selection import ORIGINAL
-from engine.persistence.service.groups import ID_BYTES, KnownGroups, WriterName
-from engine.persistence.service.intake import Intake
+from engine.persistence.service.kept_groups import ID_BYTES, KnownGroups, WriterName
 from engine.persistence.service.late_readers import LateReaders
 from engine.persistence.service.lifespans import Lifespans
-from engine.persistence.service.links import Links
+from engine.persistence.service.peer_links import Links
 from engine.persistence.service.peers import Peers
-from engine.persistence.service.readers import ConnectedReaders
-from engine.persistence.service.store import ReplicaStore
-from engine.persistence.service.subscribing import Subscribing
-from engine.persistence.service.synchronization import Synchronization
-from engine.persistence.service.view import (
+from engine.persistence.service.replica_intake import Intake
+from engine.persistence.service.replica_store import ReplicaStore
+from engine.persistence.service.replica_view import (
     MAX_WRITERS_SHOWN,
     PAST_TOPIC,
     TOPIC,
@@ -41,6 +38,9 @@ from engine.persistence.service.view import (
     WriterView,
     encode,
 )
+from engine.persistence.service.subscribing import Subscribing
+from engine.persistence.service.subscription_readers import ConnectedReaders
+from engine.persistence.service.synchronization import Synchronization
 from engine.runtime import monitor
 from engine.runtime.past import Past
 

@@ -13,22 +13,22 @@ from engine.config.persistence import DurableSubscriptionSettings
 from engine.core import expressions
 from engine.dataset.groups import GroupDescription
 from engine.persistence.core import subscription_codec
-from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.messages import (
+from engine.persistence.core.positions import position_of
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.persistence.core.reader_answers import ReaderAnswers
+from engine.persistence.core.replica_codec import MessageFault
+from engine.persistence.core.replica_messages import (
     Change,
     OriginalSample,
     SavedSubscriptions,
     SubscriberAnswer,
     SubscriberState,
 )
-from engine.persistence.core.positions import position_of
-from engine.persistence.core.reader_answers import ReaderAnswers
-from engine.persistence.core.selection import SynchronizationSettings
 from engine.persistence.core.subscription_exchange import HeldRoom
 from engine.persistence.core.subscriptions import Subscriptions, SubscriptionStatus
-from engine.persistence.service import rows
-from engine.persistence.service.groups import ID_BYTES, KnownGroups
-from engine.persistence.service.parts import ServicePart, Write
+from engine.persistence.service import replica_rows as rows
+from engine.persistence.service.kept_groups import ID_BYTES, KnownGroups
+from engine.persistence.service.service_part import ServicePart, Write
 
 _REGISTRATIONS: Final = bytes(ID_BYTES)
 """The id of that group; no other group has it."""

@@ -15,9 +15,9 @@ from engine.runtime.reconciling.aligner import ComparedSet
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import StoredContent
 from engine.runtime.store_queue import StoreQueue
-from engine.simulator.checkers.base import Checker, Standing
-from engine.simulator.node import SimulatedNode
-from engine.simulator.system import SimulatedSystem
+from engine.simulator.checkers.checker import Checker, Standing
+from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.simulated_system import SimulatedSystem
 from engine.tracing.tracer import Tracer
 
 SETS_FOR_A_REASON: Final = 1.5

@@ -9,7 +9,7 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DISPOSE, UNREGISTER, Sample
 from engine.runtime.startup import StoredContent
-from engine.simulator.checkers.base import (
+from engine.simulator.checkers.checker import (
     Checker,
     Held,
     Standing,
@@ -20,9 +20,9 @@ from engine.simulator.checkers.base import (
     missing,
     samples_of,
 )
-from engine.simulator.disk import Committed
-from engine.simulator.node import SimulatedNode
-from engine.simulator.system import SimulatedSystem
+from engine.simulator.simulated_disk import Committed
+from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.simulated_system import SimulatedSystem
 
 
 class Invented(Checker):

@@ -11,12 +11,12 @@ from engine.core.states import Phase
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import Sample
 from engine.runtime.startup import StoredContent
-from engine.simulator.checkers.base import Checker, Standing, talk
-from engine.simulator.disk import Committed
-from engine.simulator.ledger import WrittenSample
-from engine.simulator.node import SimulatedNode
-from engine.simulator.settling import unsettled
-from engine.simulator.system import SimulatedSystem
+from engine.simulator.checkers.checker import Checker, Standing, talk
+from engine.simulator.quiet_check import unsettled
+from engine.simulator.simulated_disk import Committed
+from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.simulated_system import SimulatedSystem
+from engine.simulator.write_ledger import WrittenSample
 
 
 class DeliveryChecker(Checker):

@@ -12,7 +12,7 @@ from engine.core.states import Phase
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import Sample
 from engine.runtime.startup import StoredContent
-from engine.simulator.checkers.base import (
+from engine.simulator.checkers.checker import (
     Checker,
     Held,
     Standing,
@@ -24,8 +24,8 @@ from engine.simulator.checkers.base import (
     samples_of,
     talk,
 )
-from engine.simulator.node import SimulatedNode
-from engine.simulator.system import SimulatedSystem
+from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.simulated_system import SimulatedSystem
 
 
 class Masters(Checker):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from engine.config.persistence import DurableSubscriptionSettings, PersistenceService
-from engine.simulator.rehearsal.replicas import ReplicaCluster
+from engine.simulator.rehearsal.rehearsed_replicas import ReplicaCluster
 from engine.simulator.rehearsal.subscribed import Id, RehearsedReader, SubscribedCluster
 
 STEP_MS: Final = 100

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.core.states import Phase, ServiceState
-from engine.simulator.checkers.base import Standing
-from engine.simulator.node import SimulatedNode
+from engine.simulator.checkers.checker import Standing
 from engine.simulator.options import Fault
-from engine.simulator.system import SimulatedSystem
+from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.simulated_system import SimulatedSystem
 from engine.store.interface import SetState
 
 DURATIONS: Final = ((0.01, 0.5), (0.5, 4.0), (4.0, 25.0))

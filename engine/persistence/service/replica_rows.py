@@ -14,8 +14,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from engine.persistence.core.ledger import LedgerState, Numbers, SubscriptionTerms
-from engine.persistence.core.messages import (
+from engine.persistence.core.replica_messages import (
     Change,
     Forgotten,
     KeptSample,
@@ -26,7 +25,8 @@ from engine.persistence.core.messages import (
 )
 from engine.persistence.core.sequences import Sequences
 from engine.persistence.core.subscription_codec import NUMBER_BYTES
-from engine.persistence.service.parts import Write
+from engine.persistence.core.subscription_ledger import LedgerState, Numbers, SubscriptionTerms
+from engine.persistence.service.service_part import Write
 
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS kept (

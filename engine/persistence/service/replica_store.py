@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.dds.activity import ThreadActivities
-from engine.persistence.service.parts import ServicePart, Write
+from engine.persistence.service.service_part import ServicePart, Write
 from engine.store import tables
 from engine.store.interface import StoreDamaged, StoreError, StoreFailed, StoreRefused
 from engine.store.store_directory import LOCK, Lock

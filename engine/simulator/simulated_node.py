@@ -17,10 +17,10 @@ from engine.runtime.codec import Envelope
 from engine.runtime.ports import Wire
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import StoredContent, read_store
-from engine.simulator.disk import SimulatedDisk
 from engine.simulator.network import CROWD, GATHER_S, Network, SimulatedParticipant
 from engine.simulator.options import NodePlan, SimulationOptions
 from engine.simulator.schedule import Schedule, SimulatedClock
+from engine.simulator.simulated_disk import SimulatedDisk
 from engine.store.interface import StoreError
 from engine.store.memory import Medium
 from engine.tracing.levels import Level

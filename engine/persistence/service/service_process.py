@@ -26,19 +26,19 @@ from engine.dds.selfcheck import check_layouts
 from engine.dds.subscription_endpoints import PARTITION
 from engine.dds.typeinfo import resolve_type
 from engine.dds.uri import cyclone_uri, domain_tag
-from engine.persistence.service.groups import KnownGroups
-from engine.persistence.service.intake import Intake
+from engine.persistence.service.kept_groups import KnownGroups
 from engine.persistence.service.late_readers import Groupwise, LateReaders, ReaderDelivery
 from engine.persistence.service.lifespans import Lifespans
-from engine.persistence.service.links import Links
-from engine.persistence.service.parts import ServicePart
+from engine.persistence.service.peer_links import Links
 from engine.persistence.service.peers import Hello, Peers
-from engine.persistence.service.readers import ConnectedReaders
+from engine.persistence.service.replica_intake import Intake
+from engine.persistence.service.replica_store import ReplicaStore
+from engine.persistence.service.replica_view import ReplicaView
+from engine.persistence.service.service_part import ServicePart
 from engine.persistence.service.service_status import STATUS_TOPICS, StatusPublisher, ViewedParts
-from engine.persistence.service.store import ReplicaStore
 from engine.persistence.service.subscribing import Subscribing
+from engine.persistence.service.subscription_readers import ConnectedReaders
 from engine.persistence.service.synchronization import Synchronization
-from engine.persistence.service.view import ReplicaView
 from engine.runtime import past
 from engine.tracing.catalogue import catalogue
 from engine.tracing.record import message

@@ -12,8 +12,8 @@ from engine.dds.discovery import Discovery, ParticipantGone, ParticipantSeen
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION
 from engine.dds.waiting import Signal
-from engine.persistence.service import view
-from engine.persistence.service.view import ReplicaView, ViewFault
+from engine.persistence.service import replica_view as view
+from engine.persistence.service.replica_view import ReplicaView, ViewFault
 
 WATCH_TOPICS: Final = (ChannelTopic(view.TOPIC, is_state=True, writes=False),)
 """The topics to open to see replicas."""

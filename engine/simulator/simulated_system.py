@@ -9,9 +9,9 @@ from engine.core.name_spaces import Group
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import Sample
 from engine.simulator.applications import RandomWriter, Reader
-from engine.simulator.ledger import WriteLedger
-from engine.simulator.node import SimulatedNode, Surroundings
 from engine.simulator.run_record import ShortLog, Statistics
+from engine.simulator.simulated_node import SimulatedNode, Surroundings
+from engine.simulator.write_ledger import WriteLedger
 
 
 class SimulatedSystem(Surroundings, Protocol):

@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.link import Arrived, Event, Up
-from engine.persistence.service.parts import ServicePart
+from engine.persistence.core.replica_codec import MessageFault
+from engine.persistence.core.replica_link import Arrived, Event, Up
 from engine.persistence.service.peers import Hello, Peers
+from engine.persistence.service.service_part import ServicePart
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

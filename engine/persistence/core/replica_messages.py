@@ -6,8 +6,8 @@ import dataclasses
 from typing import Final
 
 from engine.dataset.sample import DATA, DISPOSE
-from engine.persistence.core.ledger import LedgerState, Numbers
 from engine.persistence.core.sequences import Sequences
+from engine.persistence.core.subscription_ledger import LedgerState, Numbers
 
 LATE: Final = "-late"
 """Suffix that turns the name of a writer into the name of its stream of late samples."""

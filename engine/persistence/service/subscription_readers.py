@@ -17,8 +17,8 @@ from engine.dds.participant import NodeParticipant
 from engine.dds.subscription_endpoints import answers_to, open_states, unpack_state
 from engine.dds.waiting import Signal
 from engine.dds.writer_names import WRITER_GONE
-from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.messages import SubscriberAnswer, SubscriberState
+from engine.persistence.core.replica_codec import MessageFault
+from engine.persistence.core.replica_messages import SubscriberAnswer, SubscriberState
 from engine.persistence.core.subscription_codec import decode_state, encode_answer
 
 MATCH_S: Final = 2.0

@@ -13,10 +13,10 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.runtime.startup import StoredContent
-from engine.simulator.disk import Committed
-from engine.simulator.node import SimulatedNode
 from engine.simulator.run_record import Violation
-from engine.simulator.system import SimulatedSystem
+from engine.simulator.simulated_disk import Committed
+from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.simulated_system import SimulatedSystem
 
 Held = dict[tuple[Group, bytes], Sample]
 """Samples by group and digest."""

@@ -17,13 +17,11 @@ import pathlib
 import select
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from engine.supervisor.policy import INITIAL_STATE
 from engine.supervisor.rundir import write_json
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 RUN_DIR: Final = "OSPLTOOL_RUN_DIR"
 LEASE_FD: Final = "OSPLTOOL_LEASE_FD"

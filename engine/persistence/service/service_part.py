@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from engine.persistence.core.messages import OriginalSample
+from engine.persistence.core.replica_messages import OriginalSample
 
 Write = Callable[[sqlite3.Connection], None]
 """Writes to the store, on the store's thread and inside a transaction; it holds its data itself."""
@@ -58,7 +58,7 @@ class ServicePart:
             body: its bytes.
 
         Raises:
-            engine.persistence.core.codec.MessageFault: not a valid message.
+            engine.persistence.core.replica_codec.MessageFault: not a valid message.
         """
 
     def messages(self) -> Iterable[tuple[str, str, bytes]]:

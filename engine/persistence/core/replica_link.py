@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import Final
 
-from engine.persistence.core.codec import MessageFault
+from engine.persistence.core.replica_codec import MessageFault
 
 VERSION: Final = 1
 HELLO: Final = "hello"

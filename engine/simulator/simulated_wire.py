@@ -12,8 +12,8 @@ from engine.dataset.sample_rows import SampleRows
 from engine.runtime.codec import STATE_TOPICS
 from engine.runtime.ports import Again, Delivered, Instead
 from engine.simulator.network import LOOPBACK_S, SimulatedParticipant
-from engine.simulator.node import BATCH, TAP_LEAST_S, SimulatedNode
-from engine.simulator.system import SimulatedSystem
+from engine.simulator.simulated_node import BATCH, TAP_LEAST_S, SimulatedNode
+from engine.simulator.simulated_system import SimulatedSystem
 
 MATCH_TIMEOUT_S: Final = 5.0
 """Limit for matching the readers of a stream's targets; the same as on Cyclone DDS."""

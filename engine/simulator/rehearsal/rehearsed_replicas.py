@@ -14,10 +14,10 @@ import random
 from collections.abc import Callable
 
 from engine.dataset.sample import DATA
-from engine.persistence.core.messages import Message, OriginalSample, SampleBatch, Saved
 from engine.persistence.core.positions import Positions
+from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.replica import Replica
-from engine.persistence.core.selection import SynchronizationSettings
+from engine.persistence.core.replica_messages import Message, OriginalSample, SampleBatch, Saved
 from engine.simulator.schedule import Schedule
 
 LINK_DELAY_MS = 200

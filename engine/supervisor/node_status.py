@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.supervisor.policy import FINAL, INITIAL_STATE, NodePhase
-
-if TYPE_CHECKING:
-    from engine.supervisor.rundir import NodeDirectory, RunRecord
+from engine.supervisor.rundir import NodeDirectory, RunRecord
 
 _OPERATIONAL_STATE: Final = "COMPLETE"
 

@@ -18,8 +18,8 @@ from engine.core import expressions, plain
 from engine.core.name_spaces import Group
 from engine.dataset.groups import GroupDescription
 from engine.dds.typeinfo import BrokenType, check_description
-from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.messages import LATE, OriginalSample
+from engine.persistence.core.replica_codec import MessageFault
+from engine.persistence.core.replica_messages import LATE, OriginalSample
 
 ID_BYTES: Final = 8
 MAX_GROUPS: Final = 10_000

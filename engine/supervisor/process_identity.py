@@ -8,10 +8,8 @@ import os
 import pathlib
 import select
 import signal
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import Final
 
 _BOOT_ID: Final = pathlib.Path("/proc/sys/kernel/random/boot_id")
 _START_FIELD: Final = 19  # of the fields after the command name; field 22 of proc_pid_stat(5)

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from engine.dataset.sample import DATA, DISPOSE
 from engine.persistence.core.knowledge import PARTS
-from engine.persistence.core.messages import (
+from engine.persistence.core.provider_selection import MAX_PATH
+from engine.persistence.core.replica import MAX_WRITERS
+from engine.persistence.core.replica_messages import (
     Announcement,
     Inventory,
     KeptSample,
@@ -23,8 +25,6 @@ from engine.persistence.core.messages import (
     Want,
     WriterState,
 )
-from engine.persistence.core.replica import MAX_WRITERS
-from engine.persistence.core.selection import MAX_PATH
 from engine.persistence.core.sequences import Sequences
 
 MAX_MESSAGE_BYTES: Final = 120 << 20

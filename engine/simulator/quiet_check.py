@@ -9,9 +9,9 @@ from engine.core.name_space_state import NameSpaceState
 from engine.core.states import Phase, ServiceState
 from engine.dataset.group_set import Summary
 from engine.runtime.name_space_data import NameSpaceData
-from engine.simulator.checkers.base import describe, held, missing
-from engine.simulator.node import SimulatedNode
-from engine.simulator.system import SimulatedSystem
+from engine.simulator.checkers.checker import describe, held, missing
+from engine.simulator.simulated_node import SimulatedNode
+from engine.simulator.simulated_system import SimulatedSystem
 
 HELD_WITHIN_NS: Final = round(1.5 * PART_PAUSE_S * 1e9)
 """Limit from a change, or a purge, to the comparison of a part with the master's set."""
