@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ospltool.analytics.engines import need
-
-if TYPE_CHECKING:
-    from ospltool.analytics.case import Case
-    from ospltool.analytics.engines import Engine
+from ospltool.analytics.case import Case
+from ospltool.analytics.engines import Engine, need
 
 
 def open_engine(case: Case, engine: str, master: str) -> Engine:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from ospltool.output import envelope
 from ospltool.output.text import table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROWS_FOR_WIDTHS: Final = 1_000
 """Columns of a table are as wide as the first rows need; the rows after them may be wider."""

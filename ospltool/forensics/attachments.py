@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ospltool.analytics.case import is_case_directory
 from ospltool.stores.opening import is_store
 from ospltool.trace.reading.sources import SourceError, named_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 MOST_FILES: Final = 100_000
 SNIFFED_BYTES: Final = 1 << 14

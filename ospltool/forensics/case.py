@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ospltool.analytics.case import is_case_directory
+from ospltool.analytics.case import Case, is_case_directory
+from ospltool.analytics.engines import Engine
+from ospltool.forensics.attachments import Attachment
 from ospltool.forensics.evidence import IDENTITY, Window
 from ospltool.trace.case.loading import FILE_SUFFIXES
 from ospltool.trace.case.records import WantedRecords, first_time_of, nodes_of, records_of
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
-from ospltool.trace.reading.record import RecordKind
+from ospltool.trace.reading.record import RecordKind, TraceRecord
 from ospltool.trace.reading.sources import SourceError
 from ospltool.trace.views.view import skew_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from ospltool.analytics.case import Case
-    from ospltool.analytics.engines import Engine
-    from ospltool.forensics.attachments import Attachment
-    from ospltool.trace.reading.record import TraceRecord
 
 
 def is_case(name: str) -> bool:

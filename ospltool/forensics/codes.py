@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from ospltool.trace.rules import Anomaly
+from ospltool.trace.rules import Anomaly
 
 CODES: Final = {
     "two-masters": "DUL-TWO-MASTERS",

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ospltool.trace.meaning.exchanges import RecordPlace
 from ospltool.trace.views.times import iso
-
-if TYPE_CHECKING:
-    from ospltool.trace.meaning.exchanges import RecordPlace
 
 
 class SetFate(enum.StrEnum):

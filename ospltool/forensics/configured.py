@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from ospltool.check.commands import UsageFault, check, choice, deployments
-from ospltool.forensics.attachments import AttachmentKind
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ospltool.diagnostics.model import Diagnostic
-    from ospltool.forensics.attachments import Attachment
+from ospltool.diagnostics.model import Diagnostic
+from ospltool.forensics.attachments import Attachment, AttachmentKind
 
 
 def findings(attachments: Iterable[Attachment]) -> tuple[tuple[Diagnostic, ...] | None, tuple[str, ...]]:

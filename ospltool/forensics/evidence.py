@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from ospltool.forensics.attachments import Attachment
 from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.reading.record import TraceRecord
 from ospltool.trace.reading.sources import SourceError
 from ospltool.trace.views.times import parse_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from ospltool.trace.reading.record import TraceRecord
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from ospltool.forensics.attachments import AttachmentKind
+from ospltool.forensics.evidence import Evidence, Window
+from ospltool.forensics.stored import StoredEvidence
 from ospltool.forensics.story import Story, stories
 from ospltool.forensics.verdict import DataVerdict, verdict
+from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
-from ospltool.trace.rules import anomalies
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from ospltool.forensics.evidence import Evidence, Window
-    from ospltool.forensics.stored import StoredEvidence
-    from ospltool.trace.meaning.trace_facts import TraceFacts
-    from ospltool.trace.rules import Anomaly
+from ospltool.trace.rules import Anomaly, anomalies
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

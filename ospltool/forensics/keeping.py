@@ -10,7 +10,9 @@ import dataclasses
 import hashlib
 import json
 import shutil
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
 
 from engine.core import plain
 from engine.store.interface import DamageLog
@@ -19,15 +21,9 @@ from ospltool.analytics.contract import Table, schema
 from ospltool.forensics.attachments import Attachment, AttachmentKind
 from ospltool.output import envelope
 from ospltool.stores.describe import count_sets
-from ospltool.stores.model import StoreUnreadable
+from ospltool.stores.model import StoreReader, StoreUnreadable
 from ospltool.stores.opening import open_reader
 from ospltool.stores.snapshot import write_snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from ospltool.stores.model import StoreReader
 
 DIRECTORY: Final = "attached"
 LIST_FILE: Final = "attached.json"

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from ospltool.forensics.conclusion import Conclusion, SetFate
-from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep
-from ospltool.trace.meaning.fact_kinds import BUILT_IN, How
+from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep, RecordPlace, TracedAlignment
+from ospltool.trace.meaning.fact_kinds import BUILT_IN, How, Run, SetSize, StoredReplaced
 from ospltool.trace.meaning.sizes import taken_set
-from ospltool.trace.rules import grouped, plural
+from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.rules import Anomaly, grouped, plural
 from ospltool.trace.views.times import SECOND_NS, clock, duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
-    from ospltool.trace.meaning.fact_kinds import Run, SetSize, StoredReplaced
-    from ospltool.trace.meaning.trace_facts import TraceFacts
-    from ospltool.trace.rules import Anomaly
 
 TAKES_THE_PLACE: Final = frozenset({"REPLACE", "CATCHUP"})
 NOTICED_WITHIN_NS: Final = 15 * SECOND_NS

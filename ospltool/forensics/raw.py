@@ -6,22 +6,18 @@ import contextlib
 import importlib.util
 import pathlib
 import tempfile
-from typing import TYPE_CHECKING, Final, TextIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TextIO
 
 from ospltool.forensics.attachments import AttachmentKind, find_attachments, what_is
+from ospltool.forensics.evidence import Window
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.merge import merged
-from ospltool.trace.reading.sources import MOST_AT_ONCE, SourceError, find_sources, named_path
+from ospltool.trace.reading.record import TraceRecord
+from ospltool.trace.reading.sources import MOST_AT_ONCE, SourceError, TraceFile, find_sources, named_path
 from ospltool.trace.reading.watched import watched
 from ospltool.trace.views.selection import first_time
 from ospltool.trace.views.view import skews_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from ospltool.forensics.evidence import Window
-    from ospltool.trace.reading.record import TraceRecord
-    from ospltool.trace.reading.sources import TraceFile
 
 LARGE_BYTES: Final = 16_000_000
 """Size from which a case is worth its start."""

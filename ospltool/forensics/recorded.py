@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from engine.core.plain import PlainFault
 from ospltool.live.feed import ReceivedSnapshot
@@ -17,9 +18,6 @@ from ospltool.live.record_file import (
 )
 from ospltool.live.recorder import parts_of
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, How, SetSize
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 APART_NS: Final = 1_000_000_000
 """Least time between two examined snapshots of a node."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ospltool.forensics.attachments import AttachmentKind
+from ospltool.forensics.attachments import Attachment, AttachmentKind
 from ospltool.forensics.conclusion import Conclusion, SetFate
-from ospltool.stores.describe import count_sets
+from ospltool.stores.describe import Counted, count_sets
 from ospltool.stores.diff.causes import Cause
 from ospltool.stores.diff.compare import CompareOptions, compare
 from ospltool.stores.diff.contract import DiffError
 from ospltool.stores.diff.filtered import ComparedPart
+from ospltool.stores.diff.report import GroupReport, ReportData
 from ospltool.stores.diff.report import Verdict as Compared
 from ospltool.stores.diff.sides import MAX_SIDES
 from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreUnreadable
@@ -20,13 +22,6 @@ from ospltool.stores.opening import open_reader
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, How, SetSize
 from ospltool.trace.rules import grouped, plural
 from ospltool.trace.views.times import iso
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from ospltool.forensics.attachments import Attachment
-    from ospltool.stores.describe import Counted
-    from ospltool.stores.diff.report import GroupReport, ReportData
 
 _NO_DIFFERENCE: Final = frozenset(
     {Cause.DAMAGE, Cause.HISTORY_DEPTH, Cause.UNREGISTERED, Cause.CLEANUP_DELAY}

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from ospltool.forensics import merged
 from ospltool.forensics.conclusion import Conclusion, SetFate, dated
+from ospltool.trace.meaning.fact_kinds import SetSize
 from ospltool.trace.meaning.sizes import sizes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ospltool.trace.meaning.fact_kinds import SetSize
-    from ospltool.trace.meaning.trace_facts import TraceFacts
-    from ospltool.trace.rules import Anomaly
+from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.rules import Anomaly
 
 NO_TRACE: Final = "there is no trace"
 """Beginning of the sentences about the most important unknown things."""

@@ -6,23 +6,17 @@ import dataclasses
 import json
 import secrets
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from engine.runtime.shared import LINEAGE
 from engine.store.backups import REPLACED_MARK, Replaced, replaced
-from engine.store.interface import DamageLog, SetState, Soundness, StoreError
+from engine.store.interface import DamageLog, SetInfo, SetState, Soundness, StoreError
 from engine.store.sqlite import SqliteStore
 from ospltool.output.text import table, visible
 from ospltool.stores.copying import CopyRefused
-from ospltool.stores.model import SetKind
+from ospltool.stores.model import SetFacts, SetKind, StoreFacts
 from ospltool.stores.wording import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from engine.store.interface import SetInfo
-    from ospltool.stores.model import SetFacts, StoreFacts
 
 RESTORE = "ospltool store restore"
 

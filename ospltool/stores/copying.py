@@ -6,31 +6,26 @@ import dataclasses
 import json
 import secrets
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, TextIO
 
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import make_set
 from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
+from engine.dataset.sample import Sample
 from engine.runtime.shared import LINEAGE, PART, WHOLE
 from engine.store.backups import REPLACED_MARK, Replaced
 from engine.store.files import DATABASE
-from engine.store.interface import DamageLog, StoreError
+from engine.store.interface import DamageLog, SetInfo, StoreError
 from engine.store.sqlite import SqliteStore
 from ospltool.output import envelope, progress
 from ospltool.output.text import table, visible
 from ospltool.stores.describe import fields_of
 from ospltool.stores.listing import whole_value
+from ospltool.stores.model import GroupFacts, SetFacts, StoreReader
 from ospltool.stores.types import Undecodable, key_paths
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-    from typing import TextIO
-
-    from engine.dataset.sample import Sample
-    from engine.store.interface import SetInfo
-    from ospltool.stores.model import GroupFacts, SetFacts, StoreReader
 
 _ROWS_AT_ONCE: Final = 20_000
 

@@ -6,15 +6,11 @@ import dataclasses
 import functools
 import hashlib
 import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
-from engine.dataset.sample import DATA, DISPOSE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from engine.dataset.sample import Sample
-    from ospltool.stores.model import GroupName
+from engine.dataset.sample import DATA, DISPOSE, Sample
+from ospltool.stores.model import GroupName
 
 MAX_COUNTED_KEYS: Final = 1_000_000
 """Instances of one group that are counted one by one; where there are more, the number is a lower bound."""

@@ -5,21 +5,15 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import itertools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+from engine.dataset.sample import Sample
 from engine.store.interface import DamageLog
 from ospltool.output import progress
 from ospltool.stores.counting import GroupCount, SampleTally, group_code
-from ospltool.stores.model import GroupFacts, SetFacts, StoreUnreadable
-from ospltool.stores.types import Undecodable, key_paths
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from engine.dataset.sample import Sample
-    from ospltool.stores.model import StoreReader
-    from ospltool.stores.types import Value
-
+from ospltool.stores.model import GroupFacts, SetFacts, StoreReader, StoreUnreadable
+from ospltool.stores.types import Undecodable, Value, key_paths
 
 SHOWN_DAMAGE: Final = 3
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from engine.dataset.sample import Sample
 from engine.store.backups import replaced
 from ospltool.output.text import table, visible
-from ospltool.stores.describe import hex_dump
-from ospltool.stores.model import UNKNOWN_DEPTH, SetKind
+from ospltool.stores.counting import GroupCount
+from ospltool.stores.describe import Counted, DescribedInstance, DescribedSample, hex_dump
+from ospltool.stores.model import UNKNOWN_DEPTH, GroupFacts, SetFacts, SetKind, StoreFacts
 from ospltool.stores.wording import shown, status_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from engine.dataset.sample import Sample
-    from ospltool.stores.counting import GroupCount
-    from ospltool.stores.describe import Counted, DescribedInstance, DescribedSample
-    from ospltool.stores.model import GroupFacts, SetFacts, StoreFacts
 
 
 def info_text(facts: StoreFacts, sets: Sequence[Counted]) -> Iterator[str]:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
-    from engine.store.interface import DamageLog
-    from ospltool.stores.types import Value
-
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
+from engine.store.interface import DamageLog
+from ospltool.stores.types import Value
 
 UNKNOWN_DEPTH: Final = -1
 

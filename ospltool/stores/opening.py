@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.store.files import DATABASE
-from ospltool.stores.model import StoreUnreadable
+from ospltool.stores.model import StoreReader, StoreUnreadable
 from ospltool.stores.names import (
     COMPLETE_SUFFIX,
     KV_FILE,
@@ -16,9 +16,6 @@ from ospltool.stores.names import (
     PERSISTENCE_FILE,
 )
 from ospltool.stores.ours import OurStore, is_ours
-
-if TYPE_CHECKING:
-    from ospltool.stores.model import StoreReader
 
 _KNOWN: Final = (
     "a store of a node or persistence service, "

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from engine.dataset.groups import KEEP_ALL
+from engine.dataset.blocks import SampleColumns
+from engine.dataset.groups import KEEP_ALL, GroupDescription
+from engine.dataset.sample import Sample
 from engine.runtime.shared import PART
 from engine.store.files import DAMAGED, DATABASE
-from engine.store.interface import SetState, StoreError
+from engine.store.interface import DamageLog, SetInfo, SetState, StoreError
 from engine.store.view import StoreView, store_summary
 from ospltool.stores.model import (
     GroupFacts,
@@ -21,16 +24,7 @@ from ospltool.stores.model import (
     StoreUnreadable,
     decoded,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from engine.dataset.blocks import SampleColumns
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
-    from engine.store.interface import DamageLog, SetInfo
-    from ospltool.stores.types import Value
+from ospltool.stores.types import Value
 
 _KINDS = {
     SetState.COMPLETE: SetKind.CURRENT,

@@ -5,24 +5,27 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 from engine.core import plain
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import make_sample
+from engine.dataset.sample import Sample, make_sample
 from engine.persistence.service import rows
-from ospltool.stores.model import SetFacts, SetKind, StoreFacts, StoreFormat, StoreUnreadable, decoded
+from engine.store.interface import DamageLog
+from ospltool.stores.model import (
+    GroupFacts,
+    SetFacts,
+    SetKind,
+    StoreFacts,
+    StoreFormat,
+    StoreUnreadable,
+    decoded,
+)
 from ospltool.stores.ours import group_facts
 from ospltool.stores.sqlite_file import SqliteFile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from engine.dataset.sample import Sample
-    from engine.store.interface import DamageLog
-    from ospltool.stores.model import GroupFacts
-    from ospltool.stores.types import Value
+from ospltool.stores.types import Value
 
 GROUP_BYTES: Final = 8
 """A key begins with the short name of its group."""

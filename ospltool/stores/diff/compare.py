@@ -6,13 +6,15 @@ import collections
 import contextlib
 import dataclasses
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.dataset.sample import DATA, Sample
+from ospltool.stores.counting import GroupCount
 from ospltool.stores.describe import fields_of, key_fields
 from ospltool.stores.diff.causes import Holder, find_cause
-from ospltool.stores.diff.contract import DiffError, InstanceDifference, Limits, Row, Wanted
+from ospltool.stores.diff.contract import DiffEngine, DiffError, InstanceDifference, Limits, Row, Wanted
 from ospltool.stores.diff.filtered import ComparedPart
 from ospltool.stores.diff.report import (
     FieldReport,
@@ -24,15 +26,9 @@ from ospltool.stores.diff.report import (
     Verdict,
 )
 from ospltool.stores.diff.sides import MAX_SIDES, Side, open_side
+from ospltool.stores.model import GroupFacts
+from ospltool.stores.types import Value
 from ospltool.stores.wording import status_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from ospltool.stores.counting import GroupCount
-    from ospltool.stores.diff.contract import DiffEngine
-    from ospltool.stores.model import GroupFacts
-    from ospltool.stores.types import Value
 
 DEFAULT_INSTANCES: Final = 100
 ENGINES: Final = ("duckdb", "merge", "spark")

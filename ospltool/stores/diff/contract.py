@@ -6,10 +6,8 @@ An instance is a key of a group. It is the same in two stores if its samples hav
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 
 class Row(NamedTuple):

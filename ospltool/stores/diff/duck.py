@@ -6,7 +6,8 @@ Snapshots with digests of ranges are compared without the rows of ranges that al
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import duckdb
 import pyarrow as pa
@@ -15,13 +16,9 @@ import pyarrow.compute as pc
 from ospltool.analytics.duck import NO_PROGRESS
 from ospltool.stores.diff import sql
 from ospltool.stores.diff.contract import DiffError, InstanceDifference, Limits, Wanted
+from ospltool.stores.diff.sides import Side
 from ospltool.stores.names import SAMPLES_FILE
 from ospltool.stores.ranges import differing, rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from ospltool.stores.diff.sides import Side
 
 _MOST_COMPARED: Final = 0.25
 """Share of the rows in ranges that differ up to which the others are left out."""

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from engine.dataset.sample import Sample
-    from engine.store.interface import DamageLog
-    from ospltool.stores.model import GroupFacts, StoreFacts, StoreReader
-    from ospltool.stores.types import Value
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.store.interface import DamageLog
+from ospltool.stores.model import GroupFacts, StoreFacts, StoreReader
+from ospltool.stores.types import Value
 
 _NOBODY = bytes(16)
 

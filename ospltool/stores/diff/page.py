@@ -6,15 +6,11 @@ import html
 import json
 import pathlib
 import string
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from ospltool.output.text import visible
+from ospltool.stores.diff.report import InstanceReport, ReportData
 from ospltool.stores.wording import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ospltool.stores.diff.report import InstanceReport, ReportData
 
 
 def page(report: ReportData) -> str:

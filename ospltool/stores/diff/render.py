@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import collections
 import json
-from typing import IO, TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import IO, Final
 
 from ospltool.output import envelope
 from ospltool.output.text import table, visible
+from ospltool.stores.diff.report import GroupReport, InstanceReport, ReportData
 from ospltool.stores.wording import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ospltool.stores.diff.report import GroupReport, InstanceReport, ReportData
 
 BAR_WIDTH: Final = 40
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # a part of pyspark without types
 from pyspark.errors import PySparkException
@@ -12,12 +13,8 @@ from ospltool.analytics.engines import AnalyticsMissingError
 from ospltool.analytics.spark import session
 from ospltool.stores.diff import sql
 from ospltool.stores.diff.contract import DiffError, InstanceDifference, Wanted
+from ospltool.stores.diff.sides import Side
 from ospltool.stores.names import SAMPLES_FILE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from ospltool.stores.diff.sides import Side
 
 
 class SparkDiff:

@@ -9,12 +9,10 @@ every store compares only the others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from ospltool.stores.diff.contract import InstanceDifference, Row
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 SIDE_COLUMNS: Final = (
     "group_code, key, source_time_ns, writer, sequence, status, digest_high, digest_low, payload"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import pathlib
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ospltool.analytics.case import CaseError, files_of, open_case, write_meta, write_table
 from ospltool.analytics.contract import FORMAT_VERSION, Detail, Table
 from ospltool.trace.case.local_load import (
+    Job,
     LoadCounts,
+    Loaded,
     LoadedParts,
     described,
     digest_of,
@@ -23,15 +26,8 @@ from ospltool.trace.case.local_load import (
     traits_of,
     work,
 )
-from ospltool.trace.reading.ranges import ranges
-from ospltool.trace.reading.sources import TraceFormat
-
-if TYPE_CHECKING:
-    import pathlib
-
-    from ospltool.trace.case.local_load import Job, Loaded
-    from ospltool.trace.reading.ranges import Range
-    from ospltool.trace.reading.sources import TraceFile
+from ospltool.trace.reading.ranges import Range, ranges
+from ospltool.trace.reading.sources import TraceFile, TraceFormat
 
 LOCK_FILE: Final = ".lock"
 

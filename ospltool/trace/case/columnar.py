@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,16 +27,10 @@ from ospltool.trace.meaning.detail_columns import (
 )
 from ospltool.trace.reading.headers import LONGEST, RELATIVE_LIMIT_S, SECOND_NS, disagrees
 from ospltool.trace.reading.reader import LONGEST_RECORD, TraceParser
-from ospltool.trace.reading.record import RecordKind, TimeBase, valid_text
+from ospltool.trace.reading.record import RecordKind, TimeBase, TraceRecord, valid_text
+from ospltool.trace.reading.sources import TraceFile
 from ospltool.trace.reading.splitter import NO_TIME, Split, split
-from ospltool.trace.reading.windows import beginnings, bytes_at, string_views
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ospltool.trace.reading.record import TraceRecord
-    from ospltool.trace.reading.sources import TraceFile
-    from ospltool.trace.reading.windows import Positions
+from ospltool.trace.reading.windows import Positions, beginnings, bytes_at, string_views
 
 _NAMES: Final = [name for name, _, _ in RECORD_COLUMNS]
 _CLOCKS: Final = list(TimeBase)

@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ospltool.trace.meaning.trace_facts import STRAGGLER_NS
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from ospltool.trace.reading.windows import Positions
 
     Marks = npt.NDArray[np.bool_]

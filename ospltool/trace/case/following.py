@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import pathlib
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from ospltool.analytics.case import files_of, is_case_directory, keep_private, open_case
-from ospltool.trace.case.adding import add_to_locked, locked
-from ospltool.trace.case.local_load import LoadedParts, key_of, make_case, work
+from ospltool.analytics.contract import Detail
+from ospltool.trace.case.adding import Work, add_to_locked, locked
+from ospltool.trace.case.local_load import LoadCounts, LoadedParts, key_of, make_case, work
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.headers import last_on_line
 from ospltool.trace.reading.ranges import RANGE_BYTES, Range, ranges
@@ -23,20 +27,11 @@ from ospltool.trace.reading.reader import LONGEST_RECORD
 from ospltool.trace.reading.sources import (
     NothingFoundError,
     SourceError,
+    TraceFile,
     TraceFormat,
     find_sources,
     named_path,
 )
-
-if TYPE_CHECKING:
-    import os
-    import pathlib
-    from collections.abc import Callable, Sequence
-
-    from ospltool.analytics.contract import Detail
-    from ospltool.trace.case.adding import Work
-    from ospltool.trace.case.local_load import LoadCounts
-    from ospltool.trace.reading.sources import TraceFile
 
 EVERY_S: Final = 1.0
 """Seconds between two looks at the files; more if finding them takes more than a tenth of that."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import tempfile
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from threading import Event
+from typing import Final
 
 from ospltool.analytics.case import Case, CaseError, is_case_directory
 from ospltool.analytics.contract import Detail
@@ -13,13 +16,7 @@ from ospltool.analytics.engines import need
 from ospltool.output.progress import ProgressLine
 from ospltool.trace.case.adding import add
 from ospltool.trace.case.local_load import LoadCounts, make_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
-    from threading import Event
-
-    from ospltool.trace.reading.sources import TraceFile
+from ospltool.trace.reading.sources import TraceFile
 
 FILE_SUFFIXES: Final = (".duckdb", ".db")
 """Suffixes of a case that is one DuckDB file."""

@@ -11,13 +11,11 @@ the main threads is needed.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ospltool.analytics.engines import Engine
 from ospltool.trace.meaning.catalogue import catalogue
 from ospltool.trace.meaning.trace_facts import EVENTS, JUMP_BACK_NS, MAIN_THREADS, REPORTED, STRAGGLER_NS
-
-if TYPE_CHECKING:
-    from ospltool.analytics.engines import Engine
 
 _OF_FILE: Final = "partition by {0}node, {0}file order by {0}off asc nulls first"
 _IN_FILE: Final = "partition by source order by off asc nulls first"

@@ -7,20 +7,17 @@ those of the reader of files.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
+from ospltool.analytics.case import Case
 from ospltool.analytics.contract import Detail
+from ospltool.analytics.engines import Engine
 from ospltool.trace.case.needed import BEGINS_RUN, SO_FAR, needed
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, catalogue
 from ospltool.trace.meaning.matcher import matcher
 from ospltool.trace.reading.merge import corrected
 from ospltool.trace.reading.record import NO_FIELDS, RecordKind, TimeBase, TraceRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from ospltool.analytics.case import Case
-    from ospltool.analytics.engines import Engine
 
 _OWN: Final = ("fellow", "namespace", "group_name", "conflict", "samples", "request")
 """Columns of fields."""

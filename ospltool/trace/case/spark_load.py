@@ -8,17 +8,22 @@ and discards its output.
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import pickle
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from ospltool.analytics.case import CaseError, write_meta, write_table
 from ospltool.analytics.contract import NO_HOUR, PARTITIONS, RECORD_COLUMNS, Detail, Table, hour_of, schema
 from ospltool.analytics.spark import SQL_TYPES, session, ship_package
+from ospltool.output.progress import ProgressLine
 from ospltool.trace.case.local_load import (
     LoadCounts,
     Loaded,
@@ -31,16 +36,7 @@ from ospltool.trace.case.local_load import (
 from ospltool.trace.reading.collection import no_collection
 from ospltool.trace.reading.damage import FileDamage
 from ospltool.trace.reading.ranges import Range, ranges
-
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Iterator, Sequence
-
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
-
-    from ospltool.output.progress import ProgressLine
-    from ospltool.trace.reading.sources import TraceFile
+from ospltool.trace.reading.sources import TraceFile
 
 RANGE_BYTES: Final = 64 << 20
 ASK_EVERY_S: Final = 0.5

@@ -10,27 +10,22 @@ import pathlib
 import pickle
 import shutil
 import uuid
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # a part of pyspark without types
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from ospltool.analytics.case import CaseError
 from ospltool.analytics.spark import ship_package
-from ospltool.trace.case.local_load import load_range
+from ospltool.trace.case.adding import Work
+from ospltool.trace.case.local_load import Job, Loaded, load_range
 from ospltool.trace.case.spark_load import for_workers
+from ospltool.trace.reading.ranges import Range
 from ospltool.trace.reading.sources import SourceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
-
-    from ospltool.trace.case.adding import Work
-    from ospltool.trace.case.local_load import Job, Loaded
-    from ospltool.trace.reading.ranges import Range
 
 _ATTEMPT: Final = "attempt-"
 _JOB: Final = "job"

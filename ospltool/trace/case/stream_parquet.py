@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from typing import IO, TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import IO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ospltool.analytics.contract import Detail, Table, schema
 from ospltool.trace.case.columnar import piece_of_records
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ospltool.trace.reading.record import TraceRecord
+from ospltool.trace.reading.record import TraceRecord
 
 AT_ONCE: Final = 20_000
 

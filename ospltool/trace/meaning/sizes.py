@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from ospltool.trace.meaning.exchanges import (
     AlignmentEnd,
@@ -11,11 +12,7 @@ from ospltool.trace.meaning.exchanges import (
     TracedAlignment,
 )
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, How, SetSize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.meaning.trace_facts import TraceFacts
 
 _TAKES_THE_PLACE: Final = frozenset({"", "REPLACE", "CATCHUP"})
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
 
 from ospltool.trace.meaning.exchanges import FOLLOWED, ExchangeBook, RecordPlace, place
 from ospltool.trace.meaning.fact_kinds import (
@@ -26,14 +27,9 @@ from ospltool.trace.meaning.fact_kinds import (
 from ospltool.trace.meaning.names import TAUGHT_BY, Names
 from ospltool.trace.reading.collection import no_collection
 from ospltool.trace.reading.headers import disagrees
-from ospltool.trace.reading.record import RecordKind, TimeBase
+from ospltool.trace.reading.record import RecordKind, TimeBase, TraceRecord
 from ospltool.trace.reading.whole import is_whole, nanoseconds, number
 from ospltool.trace.views.times import SECOND_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from ospltool.trace.reading.record import TraceRecord
 
 MOST_FACTS: Final = 500_000
 """Most facts of one kind; `TraceFacts.dropped` counts the others."""

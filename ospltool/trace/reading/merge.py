@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ospltool.trace.reading.reader import read_records
-from ospltool.trace.reading.record import TimeBase
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from ospltool.trace.reading.record import TraceRecord
-    from ospltool.trace.reading.sources import TraceFile
+from ospltool.trace.reading.record import TimeBase, TraceRecord
+from ospltool.trace.reading.sources import TraceFile
 
 
 def ordered(records: Iterable[TraceRecord], skew_ns: int = 0) -> Iterator[tuple[int, TraceRecord]]:

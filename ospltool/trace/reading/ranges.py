@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import IO, Final
 
 from ospltool.trace.reading.headers import LONGEST, first_on_line, last_on_line
-from ospltool.trace.reading.sources import TraceFormat, open_stream
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import IO
-
-    from ospltool.trace.reading.sources import TraceFile
+from ospltool.trace.reading.sources import TraceFile, TraceFormat, open_stream
 
 RANGE_BYTES: Final = 64 << 20
 PIECE_BYTES: Final = 16 << 20

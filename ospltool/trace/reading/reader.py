@@ -8,7 +8,8 @@ beyond the size of any real record, become records of kind `unparsed`.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import IO, Final
 
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Template, catalogue
 from ospltool.trace.meaning.matcher import Matcher, matcher
@@ -23,13 +24,7 @@ from ospltool.trace.reading.record import (
     one_line,
 )
 from ospltool.trace.reading.reports import read_reports
-from ospltool.trace.reading.sources import SourceError, TraceFormat, open_stream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import IO
-
-    from ospltool.trace.reading.sources import TraceFile
+from ospltool.trace.reading.sources import SourceError, TraceFile, TraceFormat, open_stream
 
 BLOCK_BYTES: Final = 1 << 18
 LONGEST_RECORD: Final = 4 << 20

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
-from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ospltool.trace.meaning.catalogue import Template
+from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Template
 
 LEVELS: Final = ("FINEST", "FINER", "FINE", "CONFIG", "INFO", "WARNING", "SEVERE")
 NO_FIELDS: Final[Mapping[str, str]] = {}

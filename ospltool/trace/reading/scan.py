@@ -8,18 +8,13 @@ import multiprocessing
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import IO, Final
 
 from ospltool.trace.reading.headers import END, IS_LINE_HEADER, header_ending_at
 from ospltool.trace.reading.ranges import LARGEST_PIECE, Range, pieces, ranges
 from ospltool.trace.reading.reader import read_records
-from ospltool.trace.reading.sources import TraceFormat, open_stream
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import IO
-
-    from ospltool.trace.reading.sources import TraceFile
+from ospltool.trace.reading.sources import TraceFile, TraceFormat, open_stream
 
 BLOCK_BYTES: Final = 4 << 20
 SMALL_BYTES: Final = 128 << 20

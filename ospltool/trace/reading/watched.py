@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final, TextIO
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TextIO
 
 from ospltool.output.progress import ProgressLine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from ospltool.trace.reading.record import TraceRecord
-    from ospltool.trace.reading.sources import TraceFile
+from ospltool.trace.reading.record import TraceRecord
+from ospltool.trace.reading.sources import TraceFile
 
 EVERY_RECORDS: Final = 5_000
 

@@ -7,12 +7,10 @@ contain anything. Such a record is shown, but it is evidence only if it has all 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ospltool.trace.reading.record import TraceRecord
 from ospltool.trace.views.times import SECOND_NS
-
-if TYPE_CHECKING:
-    from ospltool.trace.reading.record import TraceRecord
 
 _SECONDS: Final = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?")
 _LONGEST_NUMBER: Final = 18

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
-from ospltool.trace.meaning.exchanges import AlignmentEnd
-from ospltool.trace.meaning.fact_kinds import BUILT_IN
+from ospltool.trace.meaning.exchanges import AlignmentEnd, RecordPlace
+from ospltool.trace.meaning.fact_kinds import BUILT_IN, MasterConfirmation, MergeState, Run
+from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.whole import number
-from ospltool.trace.rules import end_ns, finding, grouped, rule
+from ospltool.trace.rules import Anomaly, end_ns, finding, grouped, rule
 from ospltool.trace.views.times import SECOND_NS, clock, duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ospltool.trace.meaning.exchanges import RecordPlace
-    from ospltool.trace.meaning.fact_kinds import MasterConfirmation, MergeState, Run
-    from ospltool.trace.meaning.trace_facts import TraceFacts
-    from ospltool.trace.rules import Anomaly
 
 BACK: Final = "fellow.reconnected"
 """Event with which a node reports the return of a lost fellow."""

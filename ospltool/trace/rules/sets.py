@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from ospltool.trace.meaning.exchanges import AlignmentStep
+from ospltool.trace.meaning.exchanges import AlignmentStep, RecordPlace, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import BUILT_IN
 from ospltool.trace.meaning.names import NOBODY
-from ospltool.trace.rules import finding, grouped, plural, rule
+from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.rules import Anomaly, finding, grouped, plural, rule
 from ospltool.trace.views.times import SECOND_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
-    from ospltool.trace.meaning.trace_facts import TraceFacts
-    from ospltool.trace.rules import Anomaly
 
 FOLLOWS_WITHIN_NS: Final = 10 * SECOND_NS
 """Time until which sizes belong to the set before it was emptied."""

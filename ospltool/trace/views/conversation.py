@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from ospltool.trace.meaning.exchanges import (
     AlignmentEnd,
@@ -13,14 +14,9 @@ from ospltool.trace.meaning.exchanges import (
     TracedAlignment,
 )
 from ospltool.trace.meaning.names import NOBODY, Names
-from ospltool.trace.reading.record import one_line
+from ospltool.trace.reading.record import TraceRecord, one_line
 from ospltool.trace.reading.whole import is_whole
 from ospltool.trace.views.times import clock, duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from ospltool.trace.reading.record import TraceRecord
 
 LEAST_WIDTH: Final = 34
 ALL: Final = "all"

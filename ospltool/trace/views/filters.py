@@ -5,12 +5,9 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ospltool.trace.reading.record import LEVELS, RecordKind
-
-if TYPE_CHECKING:
-    from ospltool.trace.reading.record import TraceRecord
+from ospltool.trace.reading.record import LEVELS, RecordKind, TraceRecord
 
 REPORT_LEVELS: Final = {
     "DEBUG": "FINE",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from ospltool.trace.meaning.names import Names
 from ospltool.trace.meaning.skew import Skew, SkewEstimator
@@ -13,16 +14,10 @@ from ospltool.trace.reading.headers import last_on_line
 from ospltool.trace.reading.merge import merged
 from ospltool.trace.reading.ranges import Range, first_record
 from ospltool.trace.reading.reader import TraceParser, read_records
-from ospltool.trace.reading.record import RecordKind, TimeBase
+from ospltool.trace.reading.record import RecordKind, TimeBase, TraceRecord
 from ospltool.trace.reading.scan import matching_pieces
-from ospltool.trace.reading.sources import TraceFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from ospltool.trace.reading.record import TraceRecord
-    from ospltool.trace.reading.sources import TraceFile
-    from ospltool.trace.views.filters import RecordFilter
+from ospltool.trace.reading.sources import TraceFile, TraceFormat
+from ospltool.trace.views.filters import RecordFilter
 
 RECORDS_FOR_SKEW: Final = 200_000
 """Records of each source from which the skew is estimated."""
