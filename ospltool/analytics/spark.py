@@ -25,7 +25,7 @@ from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import Table, selected
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, Result
 from ospltool.analytics.java import java_home
-from ospltool.analytics.reading import check_reading
+from ospltool.analytics.query_check import check_reading
 
 _SHORT_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONNECT: Final = "sc://"

@@ -11,8 +11,7 @@ from typing import Final
 from ospltool.diagnostics.model import Diagnostic
 from ospltool.forensics import drawing
 from ospltool.forensics.attachments import Attachment
-from ospltool.forensics.codes import code_of
-from ospltool.forensics.conclusion import Conclusion, SetFate
+from ospltool.forensics.conclusion import Conclusion, SetFate, code_of
 from ospltool.forensics.drawing import text_of
 from ospltool.forensics.investigation import Investigation
 from ospltool.forensics.stored import StoredEvidence

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ospltool.forensics.codes import code_of
-from ospltool.forensics.conclusion import Conclusion, SetFate, dated
+from ospltool.forensics.conclusion import Conclusion, SetFate, code_of, dated
 from ospltool.forensics.investigation import Investigation
 from ospltool.forensics.story import Story
 from ospltool.trace.meaning.exchanges import RecordPlace

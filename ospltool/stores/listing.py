@@ -10,10 +10,8 @@ from typing import Any
 from engine.dataset.sample import Sample
 from engine.store.backups import replaced
 from ospltool.output.text import table, visible
-from ospltool.stores.counting import GroupCount
-from ospltool.stores.describe import Counted, DescribedInstance, DescribedSample, hex_dump
-from ospltool.stores.model import UNKNOWN_DEPTH, GroupFacts, SetFacts, SetKind, StoreFacts
-from ospltool.stores.wording import shown, status_text
+from ospltool.stores.describe import Counted, DescribedInstance, DescribedSample, GroupCount, hex_dump
+from ospltool.stores.model import UNKNOWN_DEPTH, GroupFacts, SetFacts, SetKind, StoreFacts, shown, status_text
 
 
 def info_text(facts: StoreFacts, sets: Sequence[Counted]) -> Iterator[str]:
@@ -191,17 +189,8 @@ def sample_value(sample: Sample) -> dict[str, Any]:
 
 def whole_value(sample: Sample, fields: object, problem: str) -> dict[str, Any]:
     """Convert a sample with its content (fields, or the problem with them) to JSON values, as in exports."""
-    return {
-        "key": sample.key,
-        "source_time_ns": sample.source_time_ns,
-        "writer": sample.writer,
-        "sequence": str(sample.sequence),
-        "status": status_text(sample.status),
-        "digest": sample.digest,
-        "fields": fields,
-        "problem": problem,
-        "payload": sample.payload,
-    }
+    about = {name: value for name, value in sample_value(sample).items() if name != "bytes"}
+    return {"key": sample.key, **about, "fields": fields, "problem": problem, "payload": sample.payload}
 
 
 def shown_text(one: DescribedSample) -> Iterator[str]:

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Final
 
 from engine.store.files import DATABASE
-from ospltool.stores.model import StoreReader, StoreUnreadable
-from ospltool.stores.names import (
+from ospltool.stores.model import (
     COMPLETE_SUFFIX,
     KV_FILE,
     KVMT_FILE,
     LEVELDB_DIRECTORY,
     META_FILE,
     PERSISTENCE_FILE,
+    StoreReader,
+    StoreUnreadable,
 )
 from ospltool.stores.ours import OurStore, is_ours
 
@@ -90,7 +91,7 @@ def _open(path: Path) -> StoreReader:
 
 
 def _open_persistence(path: Path) -> StoreReader:
-    from ospltool.stores.persistence import PersistenceStore
+    from ospltool.stores.ours import PersistenceStore
 
     return PersistenceStore(path)
 

@@ -19,8 +19,15 @@ from engine.store.interface import DamageLog
 from ospltool.stores import opensplice_values as values
 from ospltool.stores.cdr import ValueReader
 from ospltool.stores.compression import NAMES, decompress
-from ospltool.stores.model import GroupFacts, SetFacts, SetKind, StoreFacts, StoreFormat, StoreUnreadable
-from ospltool.stores.names import KVMT_FILE
+from ospltool.stores.model import (
+    KVMT_FILE,
+    GroupFacts,
+    SetFacts,
+    SetKind,
+    StoreFacts,
+    StoreFormat,
+    StoreUnreadable,
+)
 from ospltool.stores.opensplice_values import StoredTopic
 from ospltool.stores.sqlite_file import SqliteFile
 from ospltool.stores.types import Undecodable, Value

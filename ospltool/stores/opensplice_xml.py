@@ -18,8 +18,15 @@ from typing import Final
 from engine.dataset.sample import Sample
 from engine.store.interface import DamageLog
 from ospltool.stores import opensplice_values as values
-from ospltool.stores.model import GroupFacts, SetFacts, SetKind, StoreFacts, StoreFormat, StoreUnreadable
-from ospltool.stores.names import COMPLETE_SUFFIX
+from ospltool.stores.model import (
+    COMPLETE_SUFFIX,
+    GroupFacts,
+    SetFacts,
+    SetKind,
+    StoreFacts,
+    StoreFormat,
+    StoreUnreadable,
+)
 from ospltool.stores.opensplice_values import StoredTopic
 from ospltool.stores.types import Undecodable, Value
 

@@ -30,8 +30,11 @@ from engine.store.columns import in_columns
 from engine.store.interface import DamageLog
 from ospltool.output import progress
 from ospltool.stores import opensplice_values
-from ospltool.stores.counting import GroupCount, group_code
+from ospltool.stores.describe import GroupCount, group_code
 from ospltool.stores.model import (
+    META_FILE,
+    RANGES_FILE,
+    SAMPLES_FILE,
     GroupFacts,
     GroupName,
     SetFacts,
@@ -42,7 +45,6 @@ from ospltool.stores.model import (
     StoreUnreadable,
     decoded,
 )
-from ospltool.stores.names import META_FILE, RANGES_FILE, SAMPLES_FILE
 from ospltool.stores.ours import OurStore
 from ospltool.stores.ranges import RangesWriter, read_ranges
 from ospltool.stores.types import Value

@@ -5,16 +5,13 @@ from __future__ import annotations
 import pathlib
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ospltool.trace.meaning.catalogue import Product
-from ospltool.trace.reading.scan import count_records
+from ospltool.trace.reading.ranges import count_records
 from ospltool.trace.reading.sources import SourceError, TraceFormat, find_sources, sniff
-
-if TYPE_CHECKING:
-    from tests.trace.making import Traces
+from tests.trace.making import Traces
 
 LINE = "1795223310.000000001 COMPLETE (t) -> x\n"
 

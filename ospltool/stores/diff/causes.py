@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-from ospltool.stores.diff.contract import Row
-from ospltool.stores.model import GroupFacts
-from ospltool.stores.wording import shown
+from ospltool.stores.diff.sides import Row
+from ospltool.stores.model import GroupFacts, shown
 
 
 class Cause(enum.StrEnum):

@@ -11,11 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from engine.dataset.sample import DATA, Sample
-from ospltool.stores.counting import GroupCount
-from ospltool.stores.describe import fields_of, key_fields
+from ospltool.stores.describe import GroupCount, fields_of, key_fields
 from ospltool.stores.diff.causes import Holder, find_cause
-from ospltool.stores.diff.contract import DiffEngine, DiffError, InstanceDifference, Limits, Row, Wanted
-from ospltool.stores.diff.filtered import ComparedPart
 from ospltool.stores.diff.report import (
     FieldReport,
     GroupReport,
@@ -25,10 +22,20 @@ from ospltool.stores.diff.report import (
     SideReport,
     Verdict,
 )
-from ospltool.stores.diff.sides import MAX_SIDES, Side, open_side
-from ospltool.stores.model import GroupFacts
+from ospltool.stores.diff.sides import (
+    MAX_SIDES,
+    ComparedPart,
+    DiffEngine,
+    DiffError,
+    InstanceDifference,
+    Limits,
+    Row,
+    Side,
+    Wanted,
+    open_side,
+)
+from ospltool.stores.model import GroupFacts, status_text
 from ospltool.stores.types import Value
-from ospltool.stores.wording import status_text
 
 DEFAULT_INSTANCES: Final = 100
 ENGINES: Final = ("duckdb", "merge", "spark")
@@ -88,14 +95,14 @@ def open_engine(sides: Sequence[Side], options: CompareOptions) -> DiffEngine:
     """
     try:
         if options.engine == "merge":
-            from ospltool.stores.diff.merge import MergeDiff
+            from ospltool.stores.diff.merge_diff import MergeDiff
 
             return MergeDiff(sides, options.limits)
         if options.engine == "spark":
-            from ospltool.stores.diff.spark import SparkDiff
+            from ospltool.stores.diff.spark_diff import SparkDiff
 
             return SparkDiff(sides, options.master, options.settings)
-        from ospltool.stores.diff.duck import DuckDiff
+        from ospltool.stores.diff.duck_diff import DuckDiff
 
         return DuckDiff(sides, options.limits)
     except ModuleNotFoundError as error:

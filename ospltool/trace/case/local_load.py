@@ -20,10 +20,9 @@ from ospltool.analytics.contract import Detail, Table, schema
 from ospltool.trace.case.columnar import ColumnarPart, piece_of_records, piece_of_trace
 from ospltool.trace.meaning.catalogue import Product, catalogue, pattern_text
 from ospltool.trace.reading import damage
-from ospltool.trace.reading.collection import no_collection
 from ospltool.trace.reading.ranges import Range, pieces, ranges
 from ospltool.trace.reading.reader import damaged, read_records
-from ospltool.trace.reading.record import TraceRecord
+from ospltool.trace.reading.record import TraceRecord, no_collection
 from ospltool.trace.reading.sources import SourceError, TraceFile, TraceFormat
 
 SMALL_BYTES: Final = 32 << 20

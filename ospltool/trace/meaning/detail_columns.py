@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, Template, pieces
 from ospltool.trace.meaning.matcher import Match, Shape, matcher, templates_with_digits
-from ospltool.trace.reading.windows import Bytes, Positions, rows_of, string_views
+from ospltool.trace.reading.splitter import Bytes, Positions, rows_of, string_views
 
 OWN_COLUMNS: Final = ("fellow", "namespace", "group", "conflict", "samples", "source")
 """Fields with a column of their own, in the order of the contract."""

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from ospltool.trace.meaning.names import NOBODY, Names
-from ospltool.trace.reading.record import TraceRecord
-from ospltool.trace.reading.whole import number
+from ospltool.trace.reading.record import TraceRecord, number
 
 MOST_OPEN: Final = 100_000
 """Most open alignments; beyond that the oldest are closed and counted."""

@@ -7,8 +7,7 @@ import enum
 from typing import Final
 
 from ospltool.trace.meaning.exchanges import RecordPlace, place
-from ospltool.trace.reading.record import TraceRecord
-from ospltool.trace.reading.whole import number
+from ospltool.trace.reading.record import TraceRecord, number
 
 Run = tuple[str, int]
 """A node and the number of its run."""

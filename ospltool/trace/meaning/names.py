@@ -11,8 +11,7 @@ import re
 from typing import Final
 
 from engine.core.name_spaces import Element, Group, NameSpace
-from ospltool.trace.reading.record import RecordKind, TraceRecord
-from ospltool.trace.reading.whole import is_whole, number
+from ospltool.trace.reading.record import RecordKind, TraceRecord, is_whole, number
 
 NOBODY: Final = "0"
 NAME_SETTING: Final = "//OpenSplice/Domain/Name"

@@ -25,10 +25,16 @@ from ospltool.trace.meaning.fact_kinds import (
     told,
 )
 from ospltool.trace.meaning.names import TAUGHT_BY, Names
-from ospltool.trace.reading.collection import no_collection
 from ospltool.trace.reading.headers import disagrees
-from ospltool.trace.reading.record import RecordKind, TimeBase, TraceRecord
-from ospltool.trace.reading.whole import is_whole, nanoseconds, number
+from ospltool.trace.reading.record import (
+    RecordKind,
+    TimeBase,
+    TraceRecord,
+    is_whole,
+    nanoseconds,
+    no_collection,
+    number,
+)
 from ospltool.trace.views.times import SECOND_NS
 
 MOST_FACTS: Final = 500_000
@@ -49,7 +55,7 @@ class TraceFacts:
 
     Args:
         with_waits: gather silences of main threads, which needs all of their records. Everything else needs
-            only the records that `ospltool.trace.case.needed` chooses.
+            only the records that `ospltool.trace.case.reading_back` chooses.
     """
 
     def __init__(self, *, with_waits: bool = True) -> None:

@@ -23,7 +23,7 @@ _EVIDENCE: Final = re.compile(r"^Seen: (.+?)^Refuted by: (.+)", re.MULTILINE | r
 Item = TypeVar("Item")
 Key = TypeVar("Key")
 
-_MODULES: Final = ("livelock", "masters", "merges", "sets", "divergence", "alignment", "health")
+_MODULES: Final = ("livelock", "masters", "merges", "sets", "alignment", "nodes")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Final
 from ospltool.trace.meaning.fact_kinds import MasterConfirmation, Run, TracedConflict
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.reading.whole import number
+from ospltool.trace.reading.record import number
 from ospltool.trace.rules import Anomaly, burst, finding, grouped, plural, rule, span, stopping_ns
 from ospltool.trace.views.times import SECOND_NS, clock
 

@@ -9,7 +9,7 @@ from typing import Final
 from ospltool.trace.meaning.exchanges import AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import Run
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.reading.whole import number
+from ospltool.trace.reading.record import number
 from ospltool.trace.rules import Anomaly, burst, finding, grouped, over_ns, plural, rule, run_at, span
 from ospltool.trace.views.times import SECOND_NS, duration
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from ospltool.output import envelope
 from ospltool.trace.reading.record import RecordKind, TimeBase, TraceRecord, one_line, printable, valid_text
-from ospltool.trace.reading.reports import REPORT_FIELDS
+from ospltool.trace.reading.report_logs import REPORT_FIELDS
 from ospltool.trace.views.times import clock, iso
 
 TEMPLATE_FIELDS: Final = (
