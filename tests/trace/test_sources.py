@@ -116,11 +116,11 @@ def test_counting_in_processes_counts_what_one_counts(before: str, samples: path
         pytest.importorskip("pyarrow", reason="Parquet needs the extra `sql`")
     sources = find_sources([str(samples / "late-joiner")]).sources
     code = (
-        f"import sys, pathlib; from ospltool.trace.reading import scan, sources; {before}\n"
+        f"import sys, pathlib; from ospltool.trace.reading import ranges, sources; {before}\n"
         "found = sources.find_sources(sys.argv[1:]).sources\n"
         "if __name__ == '__main__':\n"
-        "    scan.SMALL_BYTES = 0\n"
-        "    print(scan.count_records(found, b'Waiting', 2))\n"
+        "    ranges.SMALL_BYTES = 0\n"
+        "    print(ranges.count_records(found, b'Waiting', 2))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(samples / "late-joiner")],
