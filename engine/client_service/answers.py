@@ -6,8 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from engine.core.interest import Interest
-from engine.core.name_spaces import Group
+from engine.core.name_spaces import Group, Interest
 from engine.core.states import Phase
 from engine.dataset.sample import DATA
 from engine.dds.client_protocol import extensions
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from engine.core.name_space_state import NameSpaceState
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows, Samples
+    from engine.dataset.sample_rows import SampleRows, Samples
     from engine.dds.client_protocol.messages import HistoryRequest
     from engine.runtime.runtime import Runtime
 

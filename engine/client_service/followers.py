@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from engine.client_service.answers import Answers, ClientView, Groups
     from engine.client_service.storage import StorageQuestion
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows
+    from engine.dataset.sample_rows import SampleRows
     from engine.dds.client_protocol.messages import HistoryRequest
+    from engine.runtime.name_space_data import Difference
     from engine.runtime.runtime import Runtime
-    from engine.runtime.sets import Difference
 
     Samples: TypeAlias = Sequence[tuple[GroupDescription, SampleRows]]
 

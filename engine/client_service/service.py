@@ -20,7 +20,7 @@ from engine.client_service.followers import (
 )
 from engine.client_service.lines import PREFIX_BYTES, TopicWriters
 from engine.client_service.storage import Storage, StorageQuestion
-from engine.core.interest import Interest
+from engine.core.name_spaces import Interest
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA
 from engine.dds.cdr import Malformed

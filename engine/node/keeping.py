@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription
     from engine.dataset.living import DeliveryStep
-    from engine.dataset.rows import SampleRows
     from engine.dataset.sample import Sample
+    from engine.dataset.sample_rows import SampleRows
     from engine.dds.directed import DirectedSession
     from engine.runtime.runtime import Runtime
 

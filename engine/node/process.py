@@ -31,11 +31,11 @@ from engine.node.roaming import Carried, InterfaceWatch
 from engine.node.threads import Threads
 from engine.node.wire import DdsWire, receiver_partition
 from engine.runtime import codec
+from engine.runtime.node_snapshot import only_parts, refused_groups, unstored, without_candidates
 from engine.runtime.past import ACTIVITY, IN_ORDER, Past
 from engine.runtime.ports import FilterRefused
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import core_settings
-from engine.runtime.view import only_parts, refused_groups, unstored, without_candidates
 from engine.store.interface import StoreError
 from engine.tracing.levels import Level
 

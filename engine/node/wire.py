@@ -25,8 +25,8 @@ from engine.node.keeping import Keeping
 from engine.runtime import monitor
 from engine.runtime.codec import STATUS_TOPIC
 from engine.runtime.monitor import DeliveryView, UnkeptView
+from engine.runtime.node_snapshot import Identity, snapshot
 from engine.runtime.ports import Delivered
-from engine.runtime.view import Identity, snapshot
 from engine.tracing.version import product_version
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from engine.core.messages import ReaderKey
     from engine.core.name_spaces import Group
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows
+    from engine.dataset.sample_rows import SampleRows
     from engine.dds.channel import Announced, Channel
     from engine.dds.participant import NodeParticipant
     from engine.dds.waiting import Signal

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import random
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from engine.core.name_spaces import Group
+from engine.dataset.group_set import Summary
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
 from engine.runtime.store_queue import StoreQueue
-from engine.store.interface import NO_MARKS
-from engine.store.memory import MemoryStore
+from engine.simulator.schedule import Schedule
+from engine.store.interface import (
+    NO_MARKS,
+    GroupChange,
+    Marks,
+    OpenReport,
+    RememberedFellow,
+    SetInfo,
+    SetWriter,
+)
+from engine.store.memory import Medium, MemoryStore
 
 if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterable, Sequence
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import Summary
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Samples
-    from engine.dataset.sample import Sample
-    from engine.simulator.schedule import Schedule
-    from engine.store.interface import GroupChange, Marks, OpenReport, RememberedFellow, SetInfo, SetWriter
-    from engine.store.memory import Medium
+    from engine.dataset.sample_rows import Samples
 
 RETRY_S: Final = 1.0
 LONGEST_S: Final = 30.0

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import random
+from collections.abc import Callable
+from typing import Final
 
 from engine.core.states import Phase, ServiceState
+from engine.simulator.checkers.base import Standing
+from engine.simulator.node import SimulatedNode
 from engine.simulator.options import Fault
+from engine.simulator.system import SimulatedSystem
 from engine.store.interface import SetState
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
-
-    from engine.simulator.checkers.base import Standing
-    from engine.simulator.node import SimulatedNode
-    from engine.simulator.system import SimulatedSystem
 
 DURATIONS: Final = ((0.01, 0.5), (0.5, 4.0), (4.0, 25.0))
 """Ranges for the duration of faults, equally likely."""

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from engine.dataset.sample import DISPOSE, UNREGISTER, make_sample
+from engine.core.name_spaces import Group
+from engine.dataset.captured import CapturedSample
+from engine.dataset.dataset import DataSet
+from engine.dataset.sample import DISPOSE, UNREGISTER, Sample, make_sample
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.captured import CapturedSample
-    from engine.dataset.dataset import DataSet
-    from engine.dataset.sample import Sample
-
-Key = tuple["Group", bytes, int]
+Key = tuple[Group, bytes, int]
 """Group, writer and source time of a sample."""
 
 

@@ -4,31 +4,67 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import TYPE_CHECKING, Final, Protocol
+import random
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
+from engine.core.messages import Outgoing
+from engine.core.name_spaces import Group
 from engine.dataset.captured import CapturedSample
+from engine.dataset.groups import GroupDescription
+from engine.runtime import codec
+from engine.runtime.codec import Envelope
 from engine.runtime.ports import Wire
 from engine.runtime.runtime import Runtime
-from engine.runtime.startup import read_store
+from engine.runtime.startup import StoredContent, read_store
 from engine.simulator.disk import SimulatedDisk
-from engine.simulator.network import CROWD, GATHER_S, SimulatedParticipant
+from engine.simulator.network import CROWD, GATHER_S, Network, SimulatedParticipant
+from engine.simulator.options import NodePlan, SimulationOptions
+from engine.simulator.schedule import Schedule, SimulatedClock
 from engine.store.interface import StoreError
 from engine.store.memory import Medium
 from engine.tracing.levels import Level
-from engine.tracing.tracer import Tracer
+from engine.tracing.tracer import Output, Tracer
 
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Sequence
+PROBE_EVERY: Final = 64
+MAX_REMEMBERED: Final = 100_000
+"""Limit for messages under way; a simulated cluster never reaches it."""
 
-    from engine.core.name_spaces import Group
-    from engine.dataset.groups import GroupDescription
-    from engine.runtime.startup import StoredContent
-    from engine.simulator.network import Network
-    from engine.simulator.options import NodePlan, SimulationOptions
-    from engine.simulator.schedule import Schedule, SimulatedClock
-    from engine.simulator.shared_codec import SharedCodec
-    from engine.tracing.tracer import Output
+
+class SharedCodec:
+    """Replaces `engine.runtime.codec`: the bytes on the wire are the number of a remembered message.
+
+    Writing and reading JSON would take most of a simulation's time. So that the real codec is still part of
+    it, one message of N goes through it and must come back the same.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._envelopes: collections.OrderedDict[bytes, Envelope] = collections.OrderedDict()
+
+    def encode(self, outgoing: Outgoing) -> bytes:
+        """Remember a message; return its number."""
+        self._count += 1
+        envelope = Envelope(outgoing.message, outgoing.to)
+        if self._count % PROBE_EVERY == 0:
+            assert codec.decode(codec.encode(outgoing)) == envelope, "the codec changes a message"
+        number = self._count.to_bytes(8)
+        self._envelopes[number] = envelope
+        if len(self._envelopes) > MAX_REMEMBERED:
+            self._envelopes.popitem(last=False)
+        return number
+
+    def decode(self, data: bytes) -> Envelope:
+        """Return the message with that number.
+
+        Raises:
+            PeerFault: not a number that was given.
+        """
+        envelope = self._envelopes.get(data)
+        if envelope is None:
+            raise codec.PeerFault("not a message of this simulation")
+        return envelope
+
 
 RESTART_S: Final = 1.0
 """Pause before the next attempt to open a store."""

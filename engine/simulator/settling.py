@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.core.merging import PART_PAUSE_S
+from engine.core.name_space_state import NameSpaceState
 from engine.core.states import Phase, ServiceState
 from engine.dataset.group_set import Summary
+from engine.runtime.name_space_data import NameSpaceData
 from engine.simulator.checkers.base import describe, held, missing
-
-if TYPE_CHECKING:
-    from engine.core.name_space_state import NameSpaceState
-    from engine.runtime.sets import NameSpaceData
-    from engine.simulator.node import SimulatedNode
-    from engine.simulator.system import SimulatedSystem
+from engine.simulator.node import SimulatedNode
+from engine.simulator.system import SimulatedSystem
 
 HELD_WITHIN_NS: Final = round(1.5 * PART_PAUSE_S * 1e9)
 """Limit from a change, or a purge, to the comparison of a part with the master's set."""

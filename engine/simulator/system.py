@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from engine.simulator.node import Surroundings
-
-if TYPE_CHECKING:
-    from engine.core.messages import ReaderKey
-    from engine.core.name_spaces import Group
-    from engine.dataset.captured import CapturedSample
-    from engine.dataset.sample import Sample
-    from engine.simulator.applications import RandomWriter, Reader
-    from engine.simulator.ledger import WriteLedger
-    from engine.simulator.log import ShortLog
-    from engine.simulator.node import SimulatedNode
-    from engine.simulator.result import Statistics
+from engine.core.messages import ReaderKey
+from engine.core.name_spaces import Group
+from engine.dataset.captured import CapturedSample
+from engine.dataset.sample import Sample
+from engine.simulator.applications import RandomWriter, Reader
+from engine.simulator.ledger import WriteLedger
+from engine.simulator.node import SimulatedNode, Surroundings
+from engine.simulator.run_record import ShortLog, Statistics
 
 
 class SimulatedSystem(Surroundings, Protocol):

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
+from engine.core.messages import ReaderKey
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime.codec import STATE_TOPICS
 from engine.runtime.ports import Again, Delivered, Instead
-from engine.simulator.network import LOOPBACK_S
-from engine.simulator.node import BATCH, TAP_LEAST_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from engine.core.messages import ReaderKey
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows
-    from engine.dataset.sample import Sample
-    from engine.simulator.network import SimulatedParticipant
-    from engine.simulator.node import SimulatedNode
-    from engine.simulator.system import SimulatedSystem
+from engine.simulator.network import LOOPBACK_S, SimulatedParticipant
+from engine.simulator.node import BATCH, TAP_LEAST_S, SimulatedNode
+from engine.simulator.system import SimulatedSystem
 
 MATCH_TIMEOUT_S: Final = 5.0
 """Limit for matching the readers of a stream's targets; the same as on Cyclone DDS."""

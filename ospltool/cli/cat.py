@@ -199,8 +199,7 @@ def _stores_of(uri: str | None, stores: list[str] | None, node: str | None) -> l
 
 
 def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, ...]) -> None:
-    from engine.core.interest import Interest
-    from engine.core.name_spaces import Group
+    from engine.core.name_spaces import Group, Interest
     from engine.store.interface import DamageLog
     from ospltool.cli.store.shared import opened
 

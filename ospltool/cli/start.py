@@ -163,8 +163,7 @@ def _say_log(log: pathlib.Path, started: Start) -> None:
 
 def _run_in_foreground(target: PlannedNode) -> int:
     from engine.supervisor.launch import module_environ
-    from engine.supervisor.loop import Supervisor
-    from engine.supervisor.narration import Narrator
+    from engine.supervisor.loop import Narrator, Supervisor
     from ospltool.cli.started_nodes import run_directory
 
     directory = run_directory(os.environ).node(target.key)

@@ -12,8 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from engine.core.interest import Interest
-from engine.core.name_spaces import Element, Group, NameSpace
+from engine.core.name_spaces import Element, Group, Interest, NameSpace
 from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import DurabilityKind, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER

@@ -15,11 +15,19 @@ from engine.dataset.dataset import make_set
 from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
 from engine.dataset.sample import Sample
-from engine.runtime.shared import LINEAGE, PART, WHOLE
-from engine.store.backups import REPLACED_MARK, Replaced, replaced
-from engine.store.files import DATABASE
-from engine.store.interface import DamageLog, SetInfo, SetState, Soundness, StoreError
+from engine.runtime.shared_state import LINEAGE, PART, WHOLE
+from engine.store.interface import (
+    REPLACED_MARK,
+    DamageLog,
+    Replaced,
+    SetInfo,
+    SetState,
+    Soundness,
+    StoreError,
+    note_of,
+)
 from engine.store.sqlite import SqliteStore
+from engine.store.store_directory import DATABASE
 from ospltool.output import envelope, progress
 from ospltool.output.text import table, visible
 from ospltool.stores.describe import fields_of
@@ -288,7 +296,7 @@ class Restored:
 def backups(facts: StoreFacts) -> list[Backup]:
     """Return the back-ups of a store, by number."""
     return [
-        Backup(one.number, one.name_space, samples_of(one), one.quality_ns, replaced(one.mark))
+        Backup(one.number, one.name_space, samples_of(one), one.quality_ns, note_of(one.mark))
         for one in facts.sets
         if one.kind is SetKind.BACKUP
     ]

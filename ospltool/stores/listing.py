@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from engine.dataset.sample import Sample
-from engine.store.backups import replaced
+from engine.store.interface import note_of
 from ospltool.output.text import table, visible
 from ospltool.stores.describe import Counted, DescribedInstance, DescribedSample, GroupCount, hex_dump
 from ospltool.stores.model import UNKNOWN_DEPTH, GroupFacts, SetFacts, SetKind, StoreFacts, shown, status_text
@@ -35,7 +35,7 @@ def _set_line(one: SetFacts) -> str:
     if one.part:
         complete = "a part (what a Lazy node kept)"
     quality = "" if one.quality_ns is None else f", quality {shown(one.quality_ns)}"
-    note = replaced(one.mark) if one.kind is SetKind.BACKUP else None
+    note = note_of(one.mark) if one.kind is SetKind.BACKUP else None
     mark = f", mark {visible(one.mark)}" if one.mark else ""
     if note is not None:
         mark = f", replaced {shown(note.at_ns)} by {visible(note.by)}: {visible(note.why)}"

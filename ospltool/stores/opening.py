@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from engine.store.files import DATABASE
+from engine.store.store_directory import DATABASE
 from ospltool.stores.model import (
     COMPLETE_SUFFIX,
     KV_FILE,

@@ -15,10 +15,10 @@ from engine.dataset.blocks import SampleColumns
 from engine.dataset.groups import KEEP_ALL, GroupDescription
 from engine.dataset.sample import Sample, make_sample
 from engine.persistence.service import rows
-from engine.runtime.shared import PART
-from engine.store.files import DAMAGED, DATABASE
+from engine.runtime.shared_state import PART
 from engine.store.interface import DamageLog, SetInfo, SetState, StoreError
-from engine.store.view import StoreView, store_summary
+from engine.store.read_only import StoreView, store_summary
+from engine.store.store_directory import DAMAGED, DATABASE
 from ospltool.stores.model import (
     GroupFacts,
     GroupName,

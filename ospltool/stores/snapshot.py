@@ -26,8 +26,8 @@ from engine.core import plain
 from engine.dataset.blocks import SampleColumns
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, Sample, is_intact
-from engine.store.columns import in_columns
 from engine.store.interface import DamageLog
+from engine.store.verification import in_columns
 from ospltool.output import progress
 from ospltool.stores import opensplice_values
 from ospltool.stores.describe import GroupCount, group_code

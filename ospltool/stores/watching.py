@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from engine.store.interface import StoreError
-from engine.store.view import store_summary
+from engine.store.read_only import store_summary
 from ospltool.stores.describe import count_sets
 from ospltool.stores.model import StoreUnreadable
 from ospltool.stores.opening import open_reader

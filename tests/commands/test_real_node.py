@@ -19,8 +19,8 @@ from engine.supervisor.processes import ProcessIdentity, identify
 from engine.supervisor.rundir import NodeDirectory
 from engine.supervisor.status import Condition, status_of
 from engine.tracing.catalogue import catalogue
-from engine.tracing.formats import read_line
 from ospltool.cli import app
+from tests.trace_lines import read_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.core import plain
-from engine.runtime import fast_json, monitor
+from engine.runtime import monitor
 from tests import fake
 from tests.fuzzing import damaged_json
 from tests.property.values import JSON, values
@@ -24,7 +24,7 @@ KINDS: dict[str, type[monitor.Message]] = {
 }
 assert set(KINDS.values()) == set(typing.get_args(monitor.Message))
 VIEW = st.sampled_from(list(KINDS.values())).flatmap(lambda kind: values(kind))
-READ = fast_json.reader(KINDS)
+READ = monitor.quick_reader(KINDS)
 NODE = fake.snapshot(
     1,
     fake.name_space("Orders", 1),
@@ -54,7 +54,7 @@ def check_reads_as_the_strict_one(data: bytes) -> None:
 @given(VIEW)
 def test_ordinary_messages_are_read_fast_unless_they_have_huge_numbers(view: monitor.Message) -> None:
     data = monitor.encode(view)
-    found: fast_json.QuickMessage | None = READ(data)
+    found: monitor.QuickMessage | None = READ(data)
     assert found is not None or "0" * 39 in "".join("0" if one.isdigit() else one for one in data.decode())
     assert found is None or found.data == view
     assert monitor.decode(data) == view
@@ -101,4 +101,4 @@ def test_without_msgspec_the_strict_reader_reads_everything(monkeypatch: pytest.
         return usual(name, *others)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    assert fast_json.reader(KINDS)(monitor.encode(NODE)) is None
+    assert monitor.quick_reader(KINDS)(monitor.encode(NODE)) is None

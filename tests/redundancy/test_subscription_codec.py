@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from engine.persistence.core.codec import MessageFault
 from engine.persistence.core.ledger import LedgerState, SubscriptionTerms
-from engine.persistence.core.messages import OriginalSample
+from engine.persistence.core.messages import (
+    Books,
+    Fetch,
+    Handed,
+    OriginalSample,
+    PeerMessage,
+    SubscriberAnswer,
+    SubscriberState,
+)
 from engine.persistence.core.subscription_codec import (
     decode,
     decode_answer,
@@ -19,14 +27,6 @@ from engine.persistence.core.subscription_codec import (
     encode,
     encode_answer,
     encode_state,
-)
-from engine.persistence.core.subscription_messages import (
-    Books,
-    Fetch,
-    Handed,
-    PeerMessage,
-    SubscriberAnswer,
-    SubscriberState,
 )
 
 GROUP = bytes(range(8))

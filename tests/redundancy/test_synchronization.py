@@ -24,8 +24,8 @@ from engine.persistence.core.messages import (
     Want,
 )
 from engine.persistence.core.positions import Positions
+from engine.persistence.core.selection import SynchronizationSettings
 from engine.persistence.core.sequences import Sequences
-from engine.persistence.core.settings import SynchronizationSettings
 from engine.persistence.service import rows, synchronization
 from engine.persistence.service.groups import KnownGroups, group_id, writer_name
 from engine.persistence.service.synchronization import GROUPS, Synchronization

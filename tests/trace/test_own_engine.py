@@ -10,7 +10,7 @@ import pathlib
 import pytest
 
 from engine.core.name_spaces import MergeType
-from engine.tracing.formats import TextFormat
+from engine.tracing.record import TextFormat
 from ospltool.cli.app import main
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.reader import merged

@@ -20,21 +20,20 @@ from engine.core import plain
 from engine.core.name_spaces import Element
 from engine.core.settings import PendingWriter
 from engine.dataset.sample import make_sample
+from engine.node.disk import open_store
 from engine.persistence.core.messages import OriginalSample
-from engine.persistence.core.settings import SynchronizationSettings
+from engine.persistence.core.selection import SynchronizationSettings
 from engine.persistence.core.subscriptions import Subscriptions
-from engine.persistence.service import rows, subscription_rows
+from engine.persistence.service import rows
 from engine.persistence.service.groups import KnownGroups
 from engine.persistence.service.store import DATABASE, connect
 from engine.runtime import startup
 from engine.runtime.monitor import NodePast
 from engine.runtime.past import Past
-from engine.runtime.pending import pending_writers
-from engine.store.backups import Replaced, replaced
-from engine.store.files import DATABASE as STORE
-from engine.store.files import LEDGER, LOCK, Lock, lock_holder
-from engine.store.interface import StoreError
-from engine.store.opening import open_store
+from engine.runtime.pending_writers import pending_writers
+from engine.store.interface import Replaced, StoreError, note_of
+from engine.store.store_directory import DATABASE as STORE
+from engine.store.store_directory import LEDGER, LOCK, Lock, lock_holder
 from engine.supervisor.launch import Launch, LaunchError
 from engine.supervisor.policy import NodePhase
 from engine.supervisor.processes import identify
@@ -99,7 +98,7 @@ def _stores(scratch: pathlib.Path) -> list[Target]:
     ours = write_ours(scratch / "node-store", {described("depot"): samples})
     theirs = write_persistence(scratch / "service-store", range(40)) / DATABASE
     with contextlib.closing(sqlite3.connect(theirs)) as store:
-        store.executescript(subscription_rows.TABLES)
+        store.executescript(rows.SUBSCRIPTION_TABLES)
         _subscribe(store)
         store.commit()
     held = Lock(scratch / LOCK, "n1")
@@ -144,7 +143,7 @@ def _subscribe(store: sqlite3.Connection) -> None:
     for number in (1, 2):
         stock.sample_arrived(OriginalSample("w" * 32, number, b"key", number, b"payload"))
     stock.acknowledge("logger", "m", (("w" * 32, (1,)),))
-    subscription_rows.write(store, {b"12345678": stock.changes()})
+    rows.write_subscriptions(store, {b"12345678": stock.changes()})
 
 
 def _open_store(store: pathlib.Path, name: str, data: bytes) -> None:
@@ -169,12 +168,12 @@ def _open_service(data: bytes) -> None:
         with contextlib.closing(connect(path)) as store:
             KnownGroups(()).restore(store)
             rows.read(store)
-            subscription_rows.read(store)
+            rows.read_subscriptions(store)
 
 
 def _marks(data: bytes) -> None:
     mark = data.decode(errors="replace")
-    replaced(mark)
+    note_of(mark)
     pending_writers({"pending 7f": mark})
     with contextlib.suppress(plain.PlainFault):
         plain.from_json(tuple[Element, ...], mark)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from engine.dataset.sample import DATA, DISPOSE
-from engine.persistence.core.audit import PARTS
+from engine.persistence.core.knowledge import PARTS
 from engine.persistence.core.messages import (
     Announcement,
     Inventory,

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from engine.persistence.core.ledger import Numbers
-from engine.persistence.core.subscription_messages import SubscriberAnswer, SubscriberState
+from engine.persistence.core.messages import SubscriberAnswer, SubscriberState
 
 MAX_TOLD: Final = 20_000
 """Samples in each of the two lists of a state: those that the reader has, and those that it acknowledges.

@@ -14,11 +14,11 @@ from engine.core import plain
 from engine.dataset.sample import DATA, DISPOSE
 from engine.persistence.core.codec import MessageFault
 from engine.persistence.core.ledger import Numbers
-from engine.persistence.core.messages import OriginalSample
-from engine.persistence.core.subscription_messages import (
+from engine.persistence.core.messages import (
     Books,
     Fetch,
     Handed,
+    OriginalSample,
     PeerMessage,
     SubscriberAnswer,
     SubscriberState,

@@ -18,8 +18,56 @@ from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.positions import Positions
 from engine.persistence.service.groups import KnownGroups, group_id, writer_name
 from engine.persistence.service.lifespans import Lifespans
-from engine.persistence.service.ownership import Owners
 from engine.persistence.service.synchronization import Synchronization
+
+MAX_INSTANCES: Final = 1_000_000
+"""Instances whose owner is remembered; beyond, the oldest is forgotten, and its next writer owns it."""
+
+
+class Owners:
+    """The owners of the instances of exclusive topics, among the writers that this process sees."""
+
+    def __init__(self) -> None:
+        self._owners: dict[bytes, tuple[bytes, int]] = {}
+        self._owned: collections.defaultdict[bytes, set[bytes]] = collections.defaultdict(set)
+
+    def admits(self, instance: bytes, writer: bytes, strength: int) -> bool:
+        """Note that a writer wrote or disposed an instance; return whether that counts.
+
+        Args:
+            instance: its key, with its group.
+            writer: GUID.
+            strength: of the writer.
+        """
+        owner = self._owners.get(instance)
+        if owner is not None and owner[0] != writer and (-owner[1], owner[0]) < (-strength, writer):
+            return False
+        if owner is None or owner[0] != writer:
+            self._release(instance)
+            self._owned[writer].add(instance)
+        self._owners[instance] = (writer, strength)
+        if len(self._owners) > MAX_INSTANCES:
+            self._release(next(iter(self._owners)))
+        return True
+
+    def unregistered(self, instance: bytes, writer: bytes) -> None:
+        """Release an instance that its writer unregistered."""
+        if self._owners.get(instance, (b"", 0))[0] == writer:
+            self._release(instance)
+
+    def gone(self, writer: bytes) -> None:
+        """Release the instances of a writer that is gone."""
+        for instance in list(self._owned.get(writer, ())):
+            self._release(instance)
+
+    def _release(self, instance: bytes) -> None:
+        owner = self._owners.pop(instance, None)
+        if owner is not None:
+            owned = self._owned[owner[0]]
+            owned.discard(instance)
+            if not owned:
+                del self._owned[owner[0]]
+
 
 DRAIN: Final = 20_000
 MAX_NEWS: Final = 100

@@ -34,8 +34,7 @@ from engine.persistence.service.links import Links
 from engine.persistence.service.parts import ServicePart
 from engine.persistence.service.peers import Hello, Peers
 from engine.persistence.service.readers import ConnectedReaders
-from engine.persistence.service.showing import STATUS_TOPICS
-from engine.persistence.service.status import StatusPublisher, ViewedParts
+from engine.persistence.service.service_status import STATUS_TOPICS, StatusPublisher, ViewedParts
 from engine.persistence.service.store import ReplicaStore
 from engine.persistence.service.subscribing import Subscribing
 from engine.persistence.service.synchronization import Synchronization

@@ -18,8 +18,8 @@ from engine.dds.subscription_endpoints import answers_to, open_states, unpack_st
 from engine.dds.waiting import Signal
 from engine.dds.writer_names import WRITER_GONE
 from engine.persistence.core.codec import MessageFault
+from engine.persistence.core.messages import SubscriberAnswer, SubscriberState
 from engine.persistence.core.subscription_codec import decode_state, encode_answer
-from engine.persistence.core.subscription_messages import SubscriberAnswer, SubscriberState
 
 MATCH_S: Final = 2.0
 SEND_S: Final = 10.0

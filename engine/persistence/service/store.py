@@ -14,9 +14,9 @@ from typing import Final
 
 from engine.dds.activity import ThreadActivities
 from engine.persistence.service.parts import ServicePart, Write
-from engine.store import schema
-from engine.store.files import LOCK, Lock
+from engine.store import tables
 from engine.store.interface import StoreDamaged, StoreError, StoreFailed, StoreRefused
+from engine.store.store_directory import LOCK, Lock
 
 DATABASE: Final = "persistence.sqlite"
 APPLICATION_ID: Final = 0x6F737070
@@ -35,7 +35,7 @@ def connect(path: Path) -> sqlite3.Connection:
     Raises:
         sqlite3.Error, UnicodeDecodeError: it cannot be read.
     """
-    connection = schema.connect(path)
+    connection = tables.connect(path)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     return connection
 
@@ -136,7 +136,7 @@ class ReplicaStore:
         if isinstance(error, UnicodeDecodeError):  # in what SQLite reports of a damaged file
             known = StoreDamaged(f"{self._path}: a text in it is not UTF-8; move it away")
         elif isinstance(error, sqlite3.Error):
-            known = schema.typed(error, self._path)
+            known = tables.typed(error, self._path)
             if isinstance(known, StoreDamaged):
                 known = StoreDamaged(f"{known}; move it away, and other replicas give the data again")
         elif isinstance(error, OSError):
@@ -188,7 +188,7 @@ class ReplicaStore:
                 for write in self._batch:
                     write(connection)
         except sqlite3.Error as error:
-            known = schema.typed(error, self._path)
+            known = tables.typed(error, self._path)
             if known is None or isinstance(known, StoreDamaged):
                 raise
             self.problem = str(known)

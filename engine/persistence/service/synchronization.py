@@ -11,7 +11,7 @@ from engine.dataset.groups import GroupDescription
 from engine.persistence.core import codec
 from engine.persistence.core.messages import Inventory, Message, OriginalSample, SampleBatch
 from engine.persistence.core.replica import BATCH_SAMPLES, Replica
-from engine.persistence.core.settings import SynchronizationSettings
+from engine.persistence.core.selection import SynchronizationSettings
 from engine.persistence.service import groups as groups_module
 from engine.persistence.service import rows
 from engine.persistence.service.groups import ID_BYTES, KnownGroups

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple
 
-from engine.core.name_spaces import MergeType
+from engine.core.messages import Epoch, ReaderKey
+from engine.core.name_spaces import Group, MergeType
 from engine.core.states import Phase
-from engine.simulator.result import Violation
+from engine.dataset.captured import CapturedSample
+from engine.dataset.dataset import DataSet
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
+from engine.runtime.startup import StoredContent
+from engine.simulator.disk import Committed
+from engine.simulator.node import SimulatedNode
+from engine.simulator.run_record import Violation
+from engine.simulator.system import SimulatedSystem
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from engine.core.messages import Epoch, ReaderKey
-    from engine.core.name_spaces import Group
-    from engine.dataset.captured import CapturedSample
-    from engine.dataset.dataset import DataSet
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
-    from engine.runtime.startup import StoredContent
-    from engine.simulator.disk import Committed
-    from engine.simulator.node import SimulatedNode
-    from engine.simulator.system import SimulatedSystem
-
-Held = dict[tuple["Group", bytes], "Sample"]
+Held = dict[tuple[Group, bytes], Sample]
 """Samples by group and digest."""
 
 

@@ -17,7 +17,7 @@ from engine.dataset.sample import DATA
 from engine.persistence.core.messages import Message, OriginalSample, SampleBatch, Saved
 from engine.persistence.core.positions import Positions
 from engine.persistence.core.replica import Replica
-from engine.persistence.core.settings import SynchronizationSettings
+from engine.persistence.core.selection import SynchronizationSettings
 from engine.simulator.schedule import Schedule
 
 LINK_DELAY_MS = 200

@@ -13,17 +13,18 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from engine.dataset.sample import DATA
-from engine.persistence.core.messages import OriginalSample, Saved
-from engine.persistence.core.positions import position_of
-from engine.persistence.core.reader_answers import ReaderAnswers
-from engine.persistence.core.settings import SynchronizationSettings
-from engine.persistence.core.subscriber import Subscriber
-from engine.persistence.core.subscription_messages import (
+from engine.persistence.core.messages import (
+    OriginalSample,
     PeerMessage,
+    Saved,
     SavedSubscriptions,
     SubscriberAnswer,
     SubscriberState,
 )
+from engine.persistence.core.positions import position_of
+from engine.persistence.core.reader_answers import ReaderAnswers
+from engine.persistence.core.selection import SynchronizationSettings
+from engine.persistence.core.subscriber import Subscriber
 from engine.persistence.core.subscriptions import Subscriptions
 from engine.simulator.rehearsal.replicas import LINK_DELAY_MS, RehearsedLink, ReplicaCluster
 

@@ -17,7 +17,7 @@ from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.dds.errors import DdsError
 from engine.node import process
 from engine.node.threads import Threads, schedule_of
-from engine.runtime.view import without_candidates
+from engine.runtime.node_snapshot import without_candidates
 from engine.tracing.tracer import Tracer
 
 if TYPE_CHECKING:

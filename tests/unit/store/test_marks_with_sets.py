@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.dataset.dataset import DataSet
-from engine.dataset.rows import SampleRows
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime.jobs import Conversion
 from engine.runtime.store_queue import StoreQueue
 from engine.simulator.disk import PowerCut, WatchedStore
