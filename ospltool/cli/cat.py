@@ -136,7 +136,7 @@ class _Printer:
         is_delivered: bool = False,
     ) -> None:
         """Print a sample if it matches; the writer of a sample that a node delivered is unknown."""
-        from ospltool.stores.wording import status_text
+        from ospltool.stores.model import status_text
 
         if self.is_full or (self._expression is not None and not self._expression.accepts(fields)):
             return

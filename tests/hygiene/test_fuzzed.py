@@ -49,7 +49,7 @@ READERS: Final[dict[str, str]] = {
     "engine/supervisor/rundir.py": "run-record run-state",
     "ospltool/analytics/case.py": "case",
     "ospltool/client/journal.py": "journal",
-    "ospltool/forensics/keeping.py": "case-attachments",
+    "ospltool/forensics/attachments.py": "case-attachments",
     "ospltool/health/mutes.py": "mutes",
     "ospltool/live/moments.py": "recording-marks",
     "ospltool/live/record_file.py": "replay recording",
@@ -57,7 +57,7 @@ READERS: Final[dict[str, str]] = {
     "ospltool/stores/metadata.py": "xml/Items_meta.xml",
     "ospltool/stores/opensplice_kv.py": "kv/kv.sqlite kvmt/kvmt.sqlite",
     "ospltool/stores/opensplice_values.py": "xml/Items.xml kvmt/kvmt.sqlite",
-    "ospltool/stores/persistence.py": "persistence/persistence.sqlite",
+    "ospltool/stores/ours.py": "persistence/persistence.sqlite",
     "ospltool/stores/snapshot.py": "snapshot-kv/snapshot.json",
     "ospltool/trace/reading/reader.py": "trace trace-events",
 }

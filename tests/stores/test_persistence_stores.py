@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
 import sqlite3
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +11,6 @@ from engine.persistence.service.replica_store import DATABASE
 from ospltool.cli.app import main
 from tests.stores.persistence_stores import ID, write_persistence
 from tests.stores.test_damage import read
-
-if TYPE_CHECKING:
-    import pathlib
 
 
 def test_values_are_samples_of_their_groups(tmp_path: pathlib.Path) -> None:

@@ -41,7 +41,7 @@ from engine.supervisor.process_identity import identify
 from engine.supervisor.rundir import NodeDirectory, RunRecord
 from ospltool.analytics.case import CaseError, files_of, open_case, write_meta
 from ospltool.analytics.contract import META_FILE, Detail
-from ospltool.forensics import keeping
+from ospltool.forensics import attachments
 from ospltool.health.mutes import Mute, Mutes
 from ospltool.live.moments import Marks
 from ospltool.live.record_file import RecordingFault
@@ -258,7 +258,7 @@ def _console(scratch: pathlib.Path) -> list[Target]:
     mutes = {"domain 7": [plain.to_plain(Mute("DUL-NO-MASTER", "n1", 5, 1, 2))]}
     mark = {"format_version": 1, "kind": "mark", "heard_ns": 5, "data": {"text": "here"}}
     case = scratch / "case"
-    (case / keeping.DIRECTORY).mkdir(parents=True)
+    (case / attachments.DIRECTORY).mkdir(parents=True)
     write_meta(case, Detail.FULL, {"n1": {"size": 5}})
     meta = (case / META_FILE).read_bytes()
     entry = {
@@ -303,7 +303,11 @@ def _console(scratch: pathlib.Path) -> list[Target]:
         Target(
             "case-attachments",
             [attached],
-            _at(case / keeping.DIRECTORY / keeping.LIST_FILE, lambda _: keeping.kept_in(case), CaseError),
+            _at(
+                case / attachments.DIRECTORY / attachments.LIST_FILE,
+                lambda _: attachments.kept_in(case),
+                CaseError,
+            ),
             COSTLY,
             damaged_json,
         ),

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from ospltool.trace.meaning.catalogue import Product, Template, catalogue, pattern_text
 from ospltool.trace.meaning.matcher import CUT_AT_BYTES, matcher
 from ospltool.trace.reading.headers import headers
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 THREADS: Final[Mapping[str, str]] = {
     "ospl_durability": "the main thread: start, discovery, stop",

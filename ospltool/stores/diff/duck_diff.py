@@ -6,7 +6,8 @@ Snapshots with digests of ranges are compared without the rows of ranges that al
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import duckdb
 import pyarrow as pa
@@ -14,14 +15,9 @@ import pyarrow.compute as pc
 
 from ospltool.analytics.duck import NO_PROGRESS
 from ospltool.stores.diff import sql
-from ospltool.stores.diff.contract import DiffError, InstanceDifference, Limits, Wanted
-from ospltool.stores.names import SAMPLES_FILE
+from ospltool.stores.diff.sides import DiffError, InstanceDifference, Limits, Side, Wanted
+from ospltool.stores.model import SAMPLES_FILE
 from ospltool.stores.ranges import differing, rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from ospltool.stores.diff.sides import Side
 
 _MOST_COMPARED: Final = 0.25
 """Share of the rows in ranges that differ up to which the others are left out."""
@@ -32,7 +28,7 @@ _SHARE: Final = 0.6
 
 
 class DuckDiff:
-    """See `ospltool.stores.diff.contract.DiffEngine`."""
+    """See `ospltool.stores.diff.sides.DiffEngine`."""
 
     def __init__(self, sides: Sequence[Side], limits: Limits) -> None:
         """Open the snapshots of the sides.
@@ -101,26 +97,17 @@ class DuckDiff:
 
     def contents(self, wanted: Sequence[Wanted]) -> Mapping[Wanted, bytes]:
         """Return the payloads of samples."""
-        found: dict[Wanted, bytes] = {}
         try:
-            for number in range(self._sides):
-                places = [(one.code, *sql.halves_of(one.digest)) for one in wanted if one.side == number]
-                if not places:
-                    continue
-                self._connection.execute(
-                    "CREATE OR REPLACE TEMP TABLE wanted"
-                    " (group_code BIGINT, digest_high BIGINT, digest_low BIGINT)"
-                )
-                self._connection.executemany("INSERT INTO wanted VALUES (?, ?, ?)", places)
-                for code, high, low, payload in _rows(self._connection.execute(sql.contents(number))):
-                    assert isinstance(code, int)
-                    assert isinstance(high, int)
-                    assert isinstance(low, int)
-                    assert isinstance(payload, bytes)
-                    found[Wanted(number, code, sql.digest_of(high, low))] = payload
+            return sql.found_contents(wanted, self._payloads)
         except duckdb.Error as error:
             raise DiffError(str(error)) from error
-        return found
+
+    def _payloads(self, side: int, places: list[tuple[int, int, int]]) -> Iterable[tuple[object, ...]]:
+        self._connection.execute(
+            "CREATE OR REPLACE TEMP TABLE wanted (group_code BIGINT, digest_high BIGINT, digest_low BIGINT)"
+        )
+        self._connection.executemany("INSERT INTO wanted VALUES (?, ?, ?)", places)
+        return _rows(self._connection.execute(sql.contents(side)))
 
     def close(self) -> None:
         """Close the database and remove its scratch files."""

@@ -1,17 +1,21 @@
-"""DUR75x and DUR76x: files with settings of Cyclone DDS itself, which CYCLONEDDS_URI names."""
+"""DUR75x to DUR77x: settings of Cyclone DDS itself (CYCLONEDDS_URI), and QoS profiles for a QosProvider."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from engine.config import XmlElement
-from ospltool.check import cyclone
+from ospltool.check import cyclone, profiles
 from ospltool.check.cyclone import CycloneFaultKind
+from ospltool.check.deployment import has_address
 from ospltool.check.findings import Finding
-from ospltool.check.machine import has_address
+from ospltool.check.profiles import ProfileFaultKind
 from ospltool.check.registry import OSPLTOOL, RuleInput, rule
 from ospltool.check.views import FileView
 from ospltool.diagnostics.model import Place, Severity
+
+_cyclone_rule = functools.partial(rule, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
 
 
 def _found(file: FileView, node: XmlElement, path: str, message: str) -> Finding:
@@ -20,14 +24,7 @@ def _found(file: FileView, node: XmlElement, path: str, message: str) -> Finding
     return Finding(message, Place.of(file.cyclone.source, span), subject=cyclone.subject(path))
 
 
-@rule(
-    "DUR750",
-    "cyclone-unknown-element",
-    Severity.ERROR,
-    takes=RuleInput.CYCLONE,
-    targets=OSPLTOOL,
-    blocks=OSPLTOOL,
-)
+@_cyclone_rule("DUR750", "cyclone-unknown-element", Severity.ERROR, blocks=OSPLTOOL)
 def cyclone_unknown_element(file: FileView) -> Iterator[Finding]:
     """A file with settings of Cyclone DDS has an element or attribute that Cyclone DDS does not know there.
 
@@ -44,14 +41,7 @@ def cyclone_unknown_element(file: FileView) -> Iterator[Finding]:
     return file.findings(CycloneFaultKind.UNKNOWN)
 
 
-@rule(
-    "DUR751",
-    "cyclone-bad-value",
-    Severity.ERROR,
-    takes=RuleInput.CYCLONE,
-    targets=OSPLTOOL,
-    blocks=OSPLTOOL,
-)
+@_cyclone_rule("DUR751", "cyclone-bad-value", Severity.ERROR, blocks=OSPLTOOL)
 def cyclone_bad_value(file: FileView) -> Iterator[Finding]:
     """A setting of Cyclone DDS has a value that it refuses, or a required attribute is missing.
 
@@ -69,14 +59,7 @@ def cyclone_bad_value(file: FileView) -> Iterator[Finding]:
     return file.findings(CycloneFaultKind.VALUE)
 
 
-@rule(
-    "DUR752",
-    "cyclone-set-twice",
-    Severity.ERROR,
-    takes=RuleInput.CYCLONE,
-    targets=OSPLTOOL,
-    blocks=OSPLTOOL,
-)
+@_cyclone_rule("DUR752", "cyclone-set-twice", Severity.ERROR, blocks=OSPLTOOL)
 def cyclone_set_twice(file: FileView) -> Iterator[Finding]:
     """One Domain has the same setting of Cyclone DDS twice.
 
@@ -93,14 +76,7 @@ def cyclone_set_twice(file: FileView) -> Iterator[Finding]:
     return file.findings(CycloneFaultKind.REPEATED)
 
 
-@rule(
-    "DUR753",
-    "cyclone-removed-setting",
-    Severity.ERROR,
-    takes=RuleInput.CYCLONE,
-    targets=OSPLTOOL,
-    blocks=OSPLTOOL,
-)
+@_cyclone_rule("DUR753", "cyclone-removed-setting", Severity.ERROR, blocks=OSPLTOOL)
 def cyclone_removed_setting(file: FileView) -> Iterator[Finding]:
     """A setting of Cyclone DDS 0.10 is not in version 11, or not in the build that a node uses.
 
@@ -116,7 +92,7 @@ def cyclone_removed_setting(file: FileView) -> Iterator[Finding]:
     return file.findings(CycloneFaultKind.REMOVED)
 
 
-@rule("DUR754", "cyclone-new-setting", Severity.INFO, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
+@_cyclone_rule("DUR754", "cyclone-new-setting", Severity.INFO)
 def cyclone_new_setting(file: FileView) -> Iterator[Finding]:
     """A setting of Cyclone DDS 11 is not in version 0.10.
 
@@ -132,7 +108,7 @@ def cyclone_new_setting(file: FileView) -> Iterator[Finding]:
     return file.findings(CycloneFaultKind.NEW)
 
 
-@rule("DUR755", "cyclone-deprecated-setting", Severity.WARNING, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
+@_cyclone_rule("DUR755", "cyclone-deprecated-setting", Severity.WARNING)
 def cyclone_deprecated_setting(file: FileView) -> Iterator[Finding]:
     """A setting of Cyclone DDS has moved or is deprecated.
 
@@ -148,7 +124,7 @@ def cyclone_deprecated_setting(file: FileView) -> Iterator[Finding]:
     return file.findings(CycloneFaultKind.DEPRECATED)
 
 
-@rule("DUR756", "cyclone-shortened-name", Severity.INFO, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
+@_cyclone_rule("DUR756", "cyclone-shortened-name", Severity.INFO)
 def cyclone_shortened_name(file: FileView) -> Iterator[Finding]:
     """The name of a setting of Cyclone DDS is shortened, or in other upper and lower case.
 
@@ -165,7 +141,7 @@ def cyclone_shortened_name(file: FileView) -> Iterator[Finding]:
     return file.findings(CycloneFaultKind.SPELLING)
 
 
-@rule("DUR757", "cyclone-number-without-unit", Severity.WARNING, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
+@_cyclone_rule("DUR757", "cyclone-number-without-unit", Severity.WARNING)
 def cyclone_number_without_unit(file: FileView) -> Iterator[Finding]:
     """A duration or size of Cyclone DDS has no unit.
 
@@ -182,7 +158,7 @@ def cyclone_number_without_unit(file: FileView) -> Iterator[Finding]:
     return file.findings(CycloneFaultKind.UNIT)
 
 
-@rule("DUR758", "cyclone-several-domains", Severity.INFO, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
+@_cyclone_rule("DUR758", "cyclone-several-domains", Severity.INFO)
 def cyclone_several_domains(file: FileView) -> Iterator[Finding]:
     """Several Domain elements apply to one domain.
 
@@ -213,7 +189,7 @@ def cyclone_several_domains(file: FileView) -> Iterator[Finding]:
         earlier.setdefault(id_, domain)
 
 
-@rule("DUR759", "cyclone-interface-not-here", Severity.INFO, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
+@_cyclone_rule("DUR759", "cyclone-interface-not-here", Severity.INFO)
 def cyclone_interface_not_here(file: FileView) -> Iterator[Finding]:
     """NetworkInterface names an interface or an address that this machine does not have.
 
@@ -240,7 +216,7 @@ def cyclone_interface_not_here(file: FileView) -> Iterator[Finding]:
                 yield Finding(message, place, subject=cyclone.subject(f"{path}@{key}"))
 
 
-@rule("DUR760", "cyclone-nobody-to-ask", Severity.WARNING, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
+@_cyclone_rule("DUR760", "cyclone-nobody-to-ask", Severity.WARNING)
 def cyclone_nobody_to_ask(file: FileView) -> Iterator[Finding]:
     """Multicast is off, and no peer is named, so that processes of other machines are not found.
 
@@ -263,7 +239,7 @@ def cyclone_nobody_to_ask(file: FileView) -> Iterator[Finding]:
             yield _found(file, node, path, "multicast is off, and Discovery/Peers names nobody")
 
 
-@rule("DUR761", "cyclone-fragment-above-message", Severity.INFO, takes=RuleInput.CYCLONE, targets=OSPLTOOL)
+@_cyclone_rule("DUR761", "cyclone-fragment-above-message", Severity.INFO)
 def cyclone_fragment_above_message(file: FileView) -> Iterator[Finding]:
     """Fragments of samples are larger than messages may be.
 
@@ -291,3 +267,77 @@ def cyclone_fragment_above_message(file: FileView) -> Iterator[Finding]:
                 f"fragments of {node.text.strip()} are larger than messages of {message[0][0].text.strip()}"
             )
             yield _found(file, node, "General/FragmentSize", text)
+
+
+@rule("DUR770", "profile-unknown-element", Severity.ERROR, takes=RuleInput.PROFILES, targets=OSPLTOOL)
+def profile_unknown_element(file: FileView) -> Iterator[Finding]:
+    """A QoS profile has an element or attribute that the QosProvider of Cyclone DDS does not know there.
+
+    Why: The QosProvider refuses the whole file, and the application that asks for a profile gets an
+        error. Some policies belong to some entities only: partition to publishers and subscribers,
+        lifespan to writers.
+
+    Example:
+        <datawriter_qos><histroy><depth>5</depth></histroy></datawriter_qos>
+    Use instead:
+        <datawriter_qos><history><depth>5</depth></history></datawriter_qos>
+    OpenSplice: Has a reader of its own for QoS profiles.
+    Reference: Cyclone DDS, QoS Provider; OMG DDS-XML 1.0
+    """
+    return file.findings(ProfileFaultKind.UNKNOWN)
+
+
+@rule("DUR771", "profile-bad-value", Severity.ERROR, takes=RuleInput.PROFILES, targets=OSPLTOOL)
+def profile_bad_value(file: FileView) -> Iterator[Finding]:
+    """A QoS profile has a value that the QosProvider of Cyclone DDS refuses, or lacks one that it needs.
+
+    Why: The QosProvider refuses the whole file. Names of kinds are those of the DDS specification, in
+        capitals.
+
+    Example:
+        <reliability><kind>RELIABLE</kind></reliability>
+    Use instead:
+        <reliability><kind>RELIABLE_RELIABILITY_QOS</kind></reliability>
+    OpenSplice: Has a reader of its own for QoS profiles.
+    Reference: Cyclone DDS, QoS Provider; OMG DDS-XML 1.0
+    """
+    return file.findings(ProfileFaultKind.VALUE)
+
+
+@rule("DUR772", "profile-durability", Severity.ERROR, takes=RuleInput.PROFILES, targets=OSPLTOOL)
+def profile_durability(file: FileView) -> Iterator[Finding]:
+    """A QoS profile asks for transient or persistent data, which the QosProvider of Cyclone DDS 11 refuses.
+
+    Why: It refuses the whole file with `Unsupported value`, although writers and readers may have this
+        durability, and a durability service keeps their data.
+
+    Example:
+        <durability><kind>PERSISTENT_DURABILITY_QOS</kind></durability>
+    Use instead:
+        No durability in the profile; the application sets it in the QoS that it got of the profile.
+    OpenSplice: Knows all kinds of durability.
+    Reference: Cyclone DDS 11.0.1, QoS Provider
+    """
+    return file.findings(ProfileFaultKind.DURABILITY)
+
+
+@rule("DUR773", "profile-of-opensplice", Severity.INFO, takes=RuleInput.PROFILES, targets=OSPLTOOL)
+def profile_of_opensplice(file: FileView) -> Iterator[Finding]:
+    """A file has QoS profiles in the form of OpenSplice, which the QosProvider of Cyclone DDS does not read.
+
+    Why: OpenSplice has profiles directly in <dds>, Cyclone DDS in a <qos_library>, and refuses any
+        others. What is in profiles of OpenSplice is not checked.
+
+    Example:
+        <dds><qos_profile name="p">...</qos_profile></dds>
+    Use instead:
+        <dds><qos_library name="l"><qos_profile name="p">...</qos_profile></qos_library></dds>
+    OpenSplice: Reads it.
+    Reference: Cyclone DDS, QoS Provider; OMG DDS for lightweight CCM
+    """
+    if file.profiles is not None:
+        for profile in profiles.of_opensplice(file.profiles)[:1]:
+            message = (
+                "these are QoS profiles of OpenSplice; Cyclone DDS reads profiles in a <qos_library> only"
+            )
+            yield Finding(message, Place.of(file.profiles.source, profile.name_span))

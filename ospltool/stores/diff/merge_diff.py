@@ -10,18 +10,14 @@ import heapq
 import itertools
 import pickle
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.store.interface import DamageLog
 from ospltool.output import progress
-from ospltool.stores.counting import SampleTally, group_code
-from ospltool.stores.diff.contract import DiffError, InstanceDifference, Limits, Row, Wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from ospltool.stores.diff.sides import Side
+from ospltool.stores.describe import SampleTally, group_code
+from ospltool.stores.diff.sides import DiffError, InstanceDifference, Limits, Row, Side, Wanted
 
 _BYTES_OF_A_ROW: Final = 600
 """What a row takes while a run is sorted, with key and writer as objects of their own."""
@@ -31,7 +27,7 @@ _Entry = tuple[int, bytes, Row]
 
 
 class MergeDiff:
-    """See `ospltool.stores.diff.contract.DiffEngine`."""
+    """See `ospltool.stores.diff.sides.DiffEngine`."""
 
     def __init__(self, sides: Sequence[Side], limits: Limits) -> None:
         self._sides = sides

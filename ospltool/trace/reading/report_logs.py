@@ -8,16 +8,13 @@ taken from `Internals`, because the format of `Date` differs between releases an
 from __future__ import annotations
 
 import re
-from typing import IO, TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import IO, Final
 
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL
 from ospltool.trace.reading.headers import is_time
 from ospltool.trace.reading.record import RecordKind, TimeBase, TraceRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ospltool.trace.reading.sources import TraceFile
+from ospltool.trace.reading.sources import TraceFile
 
 BLOCK_BYTES: Final = 1 << 18
 LONGEST_REPORT: Final = 1 << 20

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # a part of pyspark without types
 from pyspark.errors import PySparkException
@@ -11,17 +12,12 @@ from ospltool.analytics.case import CaseError
 from ospltool.analytics.engines import AnalyticsMissingError
 from ospltool.analytics.spark import session
 from ospltool.stores.diff import sql
-from ospltool.stores.diff.contract import DiffError, InstanceDifference, Wanted
-from ospltool.stores.names import SAMPLES_FILE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from ospltool.stores.diff.sides import Side
+from ospltool.stores.diff.sides import DiffError, InstanceDifference, Side, Wanted
+from ospltool.stores.model import SAMPLES_FILE
 
 
 class SparkDiff:
-    """See `ospltool.stores.diff.contract.DiffEngine`."""
+    """See `ospltool.stores.diff.sides.DiffEngine`."""
 
     def __init__(self, sides: Sequence[Side], master: str, settings: Mapping[str, str]) -> None:
         """Start a session on `master` with settings of Spark, and open the snapshots of the sides.
@@ -66,19 +62,16 @@ class SparkDiff:
 
     def contents(self, wanted: Sequence[Wanted]) -> Mapping[Wanted, bytes]:
         """The payloads of samples."""
-        found: dict[Wanted, bytes] = {}
         try:
-            for number in range(self._sides):
-                places = [(one.code, *sql.halves_of(one.digest)) for one in wanted if one.side == number]
-                if not places:
-                    continue
-                schema = "group_code bigint, digest_high bigint, digest_low bigint"
-                self._session.createDataFrame(places, schema).createOrReplaceTempView("wanted")
-                for code, high, low, payload in self._session.sql(sql.contents(number)).toLocalIterator():
-                    found[Wanted(number, code, sql.digest_of(high, low))] = bytes(payload)
+            return sql.found_contents(wanted, self._payloads)
         except PySparkException as error:
             raise DiffError(_first_line(error)) from error
-        return found
+
+    def _payloads(self, side: int, places: list[tuple[int, int, int]]) -> Iterator[Any]:
+        schema = "group_code bigint, digest_high bigint, digest_low bigint"
+        self._session.createDataFrame(places, schema).createOrReplaceTempView("wanted")
+        answer: Iterator[Any] = self._session.sql(sql.contents(side)).toLocalIterator()
+        return answer
 
     def close(self) -> None:
         """End the session."""

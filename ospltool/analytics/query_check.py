@@ -9,12 +9,10 @@ than this one (a backslash before a quote, a dollar sign, a comment between slas
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from ospltool.analytics.engines import QueryError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _TOKEN: Final = re.compile(
     r"(?P<blank>[ \t\r\n]+|--[^\r\n]*)"

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from ospltool.trace.meaning.catalogue import catalogue
 from ospltool.trace.meaning.exchanges import AlignmentStep, RecordPlace
-from ospltool.trace.reading.record import RecordKind
-from ospltool.trace.reading.whole import number
-from ospltool.trace.rules import finding, grouped, over_ns, plural, rule, stopping_ns
+from ospltool.trace.meaning.fact_kinds import Run, StateSpan
+from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.reading.record import RecordKind, number
+from ospltool.trace.rules import Anomaly, finding, grouped, over_ns, plural, rule, stopping_ns
 from ospltool.trace.views.overview import normalised
 from ospltool.trace.views.times import SECOND_NS, duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ospltool.trace.meaning.fact_kinds import Run, StateSpan
-    from ospltool.trace.meaning.trace_facts import TraceFacts
-    from ospltool.trace.rules import Anomaly
 
 SILENT_NS: Final = 10 * SECOND_NS
 NEAR_NS: Final = 15 * SECOND_NS

@@ -1,10 +1,24 @@
-"""Findings with the source lines, a caret under the exact place, and the remedy."""
+"""Findings for people: a line each, or with source lines, a caret under the exact place, and the remedy."""
 
 from __future__ import annotations
 
-from ospltool.diagnostics.concise import STYLES
-from ospltool.diagnostics.model import Diagnostic, Place, Report, Target
+from ospltool.diagnostics.model import Diagnostic, Place, Report, Severity, Target
 from ospltool.output.text import Style, paint, visible, width
+
+STYLES = {Severity.ERROR: Style.RED, Severity.WARNING: Style.YELLOW, Severity.INFO: Style.CYAN}
+
+
+def concise(report: Report, *, colour: bool = False) -> str:
+    """Render all findings in order, each as `path:line:column: severity[CODE] message`."""
+    return "".join(f"{_line(each, colour=colour)}\n" for each in report.diagnostics)
+
+
+def _line(each: Diagnostic, *, colour: bool) -> str:
+    place = each.place
+    head = paint(f"{each.severity.label}[{each.code}]", STYLES[each.severity], on=colour)
+    where = paint(visible(place.path), Style.BOLD, on=colour)
+    return f"{where}:{place.line}:{place.column}: {head} {visible(each.message)}"
+
 
 MAX_LINE = 120
 """Widest piece of a source line; what is cut off is marked with an ellipsis."""
@@ -16,7 +30,7 @@ _TAB = 4
 _SHOWN_TARGETS = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "ospltool"}
 
 
-def render(report: Report, *, colour: bool = False) -> str:
+def full(report: Report, *, colour: bool = False) -> str:
     """Render all findings in order, with an empty line after each."""
     return "".join(f"{_finding(each, colour=colour)}\n\n" for each in report.diagnostics)
 
