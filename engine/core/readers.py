@@ -11,11 +11,11 @@ claim of a node on the reader's host wins, and such a node takes over readers th
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Deliveries, Delivery, ReaderKey
 
 ServerFor: TypeAlias = Callable[[ReaderKey, frozenset[str]], str | None]
@@ -35,7 +35,7 @@ NOBODY: Final = ""
 _NO_PAUSE: Final = (None, FIRST_PAUSE_S)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Server:
     """A node that has the complete set of the reader's name-space, or the part that its host wants."""
 

@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, Self
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.groups import GroupQos, TypeDescription
 from engine.dataset.living import DeliveryStep, InstanceEnd
 from engine.dds import offering
@@ -73,7 +74,7 @@ class DeliveryPurpose(enum.Enum):
     INSTEAD = enum.auto()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class DeliveryReport:
     """Outcome of the delivery of one group's samples."""
 

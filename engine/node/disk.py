@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import secrets
 import threading
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dds.activity import ThreadActivities
 from engine.runtime import past
 from engine.runtime.startup import TOLD, StoredContent, read_store
@@ -53,7 +53,7 @@ def open_store(path: Path | None, node: str, new_node_id: Callable[[], str] = ra
     return SqliteStore(path, node, new_node_id)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Pace:
     """Times and intervals for writing a store.
 
@@ -94,7 +94,7 @@ class Disk:
         node: str,
         on_result: Callable[[], None],
         activities: ThreadActivities,
-        pace: Pace = Pace(),  # a value that never changes
+        pace: Pace = Pace(),  # noqa: B008  # a value that never changes
     ) -> None:
         self._pace = pace
         self._session_began_s = time.monotonic()
