@@ -1,4 +1,4 @@
-"""News from discovery and fellows, on its way to the runtime."""
+"""Everything that arrives at a node, on its way to the runtime: samples, streams, messages, discovery."""
 
 from __future__ import annotations
 

@@ -432,7 +432,7 @@ class Keeping:
 
         @functools.cache
         def found() -> set[bytes]:
-            """Find them on the worker's thread: that takes as long as reading the whole group."""
+            """Return the keys of the written instances; it reads the whole group, on the worker's thread."""
             return {history[0].key for history in instances(kept) if is_written(history, living)}
 
         return lambda key: key in found()

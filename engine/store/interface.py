@@ -135,7 +135,7 @@ class RememberedFellow(NamedTuple):
 
 
 class GroupChange(NamedTuple):
-    """The effect of one call of `GroupSet.apply` or `remove_instance` on a group.
+    """The effect of one call of `GroupSet.apply` or `GroupSet.remove_instance`.
 
     `added` is None if samples were only evicted.
     """
