@@ -1,0 +1,82 @@
+"""Incidents of systems whose nodes tell of themselves every second for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from engine.runtime.monitor import GroupView, NodeSnapshot
+from ospltool.health.health import Health
+from ospltool.health.scene import NOTHING, Expectation, ExpectedSpace
+from ospltool.live.feed import ReceivedSnapshot, Update
+from ospltool.live.model import SystemModel
+from tests import fake
+from tests.fake import SECOND_NS as S
+from tests.fake import START_NS
+
+TWO_ON_DISK = Expectation(("n1", "n2"), (ExpectedSpace("Orders", copies=2, on_disk=2),))
+
+
+def watched(
+    seconds: int, told: Callable[[int], Iterable[NodeSnapshot]], expected: Expectation = NOTHING
+) -> Health:
+    """The health after so many seconds, in each of which the nodes say what `told` returns."""
+    model = SystemModel()
+    health = Health(model, expected)
+    for second in range(seconds):
+        now_ns = START_NS + second * S
+        model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in told(second))), now_ns)
+        health.update(now_ns)
+    return health
+
+
+def codes(health: Health) -> list[str]:
+    return [one.code.id for one in health.every]
+
+
+def keeping(number: int, second: int, **changes: Any) -> NodeSnapshot:
+    """A node with one persistent group."""
+    group: dict[str, Any] = {"samples": 100, "stored": 100, "digest": "0" * 32, **changes}
+    view = GroupView(
+        "Orders", "Orders", "Trade", "T", "PERSISTENT", instances=10, bytes=1, newest_ns=1, lost=0, **group
+    )
+    fellows = tuple(fake.fellow(other) for other in (1, 2) if other != number)
+    space = fake.name_space("Orders", 1)
+    return fake.snapshot(number, space, groups=(view,), time_ns=START_NS + second * S, fellows=fellows)
+
+
+@pytest.mark.parametrize(
+    "on_disk",
+    [
+        lambda second: {"samples": 100 + 80 * second, "stored": 98 + 80 * second},
+        lambda second: {"samples": 100, "stored": 99, "digest": f"{second:032x}"},
+    ],
+    ids=["new instances", "the same instances"],
+)
+def test_samples_on_their_way_to_a_healthy_disk_are_no_lack_of_copies(
+    on_disk: Callable[[int], dict[str, Any]],
+) -> None:
+    health = watched(30, lambda second: [keeping(n, second, **on_disk(second)) for n in (1, 2)], TWO_ON_DISK)
+    assert codes(health) == []
+
+
+@pytest.mark.parametrize(
+    "on_disk",
+    [
+        lambda second: {"samples": 5_000 + 80 * second, "stored": 3_900 + 80 * second},
+        lambda second: {"samples": 100, "stored": 60},
+        lambda second: {"samples": 100 + second, "stored": 60, "digest": f"{second:032x}"},
+    ],
+    ids=["far behind", "nothing comes or goes", "nothing is written"],
+)
+def test_a_disk_that_is_far_behind_or_takes_nothing_has_no_copy(
+    on_disk: Callable[[int], dict[str, Any]],
+) -> None:
+    health = watched(
+        30, lambda second: [keeping(1, second), keeping(2, second, **on_disk(second))], TWO_ON_DISK
+    )
+    assert codes(health) == ["DUL-DISK-COPIES-LOW"]
+    (one,) = health.open
+    assert one.what == "Orders: 2 of 2 copies, 1 of 2 on disk; not on the disk of n2"
