@@ -83,6 +83,7 @@ class Health:
         muted: open incidents that are muted, in the same order.
         closed: closed incidents, newest end first.
         verdict: the whole system in one line.
+        awaited: names of the nodes that should be there (see `Scene`).
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Health:
         self.expected = expected
         self.mutes = mutes or Mutes()
         self._words = words
+        self.awaited = expected.nodes
         self._incidents = Incidents()
         self._patience = Patience()
         self._facts = FactBook()
@@ -143,6 +145,7 @@ class Health:
         self._updated_ns = now_ns
         scene = Scene(self.model, now_ns, self.expected, self._words(), self._facts)
         self._facts.keep(self.model.nodes)
+        self.awaited = scene.awaited
         yield
         copies = yield from redundancies(scene)
         signs: list[Sign] = []

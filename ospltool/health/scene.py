@@ -241,6 +241,8 @@ class Word:
     """Whether the node ended in order."""
     is_starting: bool = False
     """Whether it is about to start."""
+    is_trouble: bool = False
+    """Whether it has died, does not respond, or is being started again after a failure."""
     next: str = ""
     """Advice that fits the report; empty for that of the code."""
 
@@ -258,6 +260,7 @@ class Scene:
     Attributes:
         nodes: all nodes in the order of the model, without gone ones whose name a present node has.
         heard: nodes among them that are heard.
+        awaited: names of nodes that should be there: the expected ones; if none is, those in trouble here.
     """
 
     def __init__(
@@ -272,6 +275,7 @@ class Scene:
         self.now_ns = now_ns
         self.expected = expected
         self.words = words or {}
+        self.awaited = expected.nodes or tuple(name for name, word in self.words.items() if word.is_trouble)
         self._facts = facts or FactBook()
         ordered = model.ordered_nodes()
         there = {(node.snapshot.name, node.snapshot.domain_id) for node in ordered if not node.gone_ns}

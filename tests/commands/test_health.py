@@ -134,6 +134,23 @@ def test_a_fleet_in_several_domains_is_told_domain_by_domain(shell: Shell, hear:
     assert (code, err) == (2, "ospltool: the fleet has the domains 7, 8; choose one with --domain\n")
 
 
+def test_a_node_that_died_here_before_is_told_without_a_fleet_file(shell: Shell, hear: Hear) -> None:
+    assert shell.run("start", shell.write("n2"))[0] == 0
+    (status,) = shell.data("status")
+    for pid in (status["supervisor_pid"], status["node_pid"]):
+        os.kill(pid, signal.SIGKILL)
+    shell.wait_until("has died", "n2")
+    for heard, verdict in (
+        ((), "domain 11: ERROR · 1 error"),
+        ((node(1, domain_id=11),), "domain 11: ERROR"),
+    ):
+        hear(*heard)
+        code, out, _ = shell.run("health", "--domain", 11)
+        assert (code, out.split(" · redundancy")[0].startswith(verdict)) == (2, True)
+        assert "ERROR DUL-NODE-ABSENT n2: n2 was started on this machine and is not heard (since " in out
+        assert "why:    seen on its host: has died, its supervisor was killed\n" in out
+
+
 def test_a_wrong_fleet_is_refused_with_line_and_column(shell: Shell) -> None:
     (shell.root / "fleet.toml").write_text(FLEET.replace("copies = 2", " copies = 3"))
     code, _, err = shell.run("health", "fleet.toml")

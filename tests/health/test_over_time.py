@@ -9,7 +9,7 @@ import pytest
 
 from engine.runtime.monitor import GroupView, NodeSnapshot
 from ospltool.health.health import Health
-from ospltool.health.scene import NOTHING, Expectation, ExpectedSpace
+from ospltool.health.scene import NOTHING, Expectation, ExpectedSpace, Word
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
@@ -80,3 +80,29 @@ def test_a_disk_that_is_far_behind_or_takes_nothing_has_no_copy(
     assert codes(health) == ["DUL-DISK-COPIES-LOW"]
     (one,) = health.open
     assert one.what == "Orders: 2 of 2 copies, 1 of 2 on disk; not on the disk of n2"
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        (Word("seen on its host: has died, its supervisor was killed", is_trouble=True), ["DUL-NODE-ABSENT"]),
+        (Word("its supervisor says: is not running", in_order=True), []),
+        (Word("", is_starting=True), []),
+    ],
+    ids=["dead", "stopped", "starting"],
+)
+def test_a_node_that_died_before_anybody_watched_is_told_without_a_fleet_file(
+    word: Word, told: list[str]
+) -> None:
+    """What the run directories of this machine know of dead, hanging and restarted nodes counts."""
+    model = SystemModel()
+    health = Health(model, words=lambda: {"n2": word})
+    for second in range(8):
+        heard = ReceivedSnapshot(fake.snapshot(1, time_ns=START_NS + second * S), START_NS + second * S)
+        model.apply(Update((heard,)), START_NS + second * S)
+        health.update(START_NS + second * S)
+    assert [one.code.id for one in health.open] == told
+    assert [(one.who, one.why) for one in health.open] == [("n2", word.text)] * len(told)
+    assert [one.what for one in health.open] == ["n2 was started on this machine and is not heard"] * len(
+        told
+    )
