@@ -114,10 +114,14 @@ class Degraded:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recovered:
-    """The disk takes jobs again; `rewrite` asks for the whole set, because changes were not queued."""
+    """The disk takes jobs again; `rewrite` asks for the whole set, because changes were not queued.
+
+    `waited` counts the changes that had to wait, of all name-spaces.
+    """
 
     name_space: str
     rewrite: bool
+    waited: int = 0
 
 
 Result = StoredGroups | SetStored | Degraded | Recovered

@@ -23,6 +23,7 @@ from engine.runtime.jobs import Degraded, Recovered, SetStored, StoredGroups
 from engine.runtime.pending import PendingWriters
 from engine.runtime.ports import NoFilters
 from engine.runtime.serving import Serving
+from engine.runtime.sets import NameSpaceData
 from engine.runtime.shared import LEARNED, SharedState
 from engine.runtime.startup import away_mark
 from engine.runtime.telling import Telling
@@ -89,6 +90,7 @@ class Runtime:
         self._unsupported: set[tuple[str, str]] = set()
         self._attached: dict[str, set[str]] = {}
         self._injecting: dict[str, int] = {}
+        self._degraded_ns = 0
         self._away = set(settings.away)
         self._identity = SharedIdentity(tracer)
         self.serving = Serving(shared)
@@ -222,14 +224,24 @@ class Runtime:
                     mark.count for space in self.spaces.values() for mark in space.stored.values()
                 )
             elif isinstance(result, Degraded):
+                self._degraded_ns = self._clock.wall_ns()
                 self._tracer.event("store.degraded", namespace=result.name_space, cause=result.cause)
             elif isinstance(result, Recovered) and data:
-                self._tracer.event("store.recovered", namespace=result.name_space, samples=0, elapsed_ns=0)
-                if result.rewrite and data.is_switched:
-                    self.shared.write_set(data)
+                self._recovered(result, data)
             elif isinstance(result, SetStored):
                 self._set_stored(result)
         return needs_turn
+
+    def _recovered(self, result: Recovered, data: NameSpaceData) -> None:
+        """Tell what the disk takes now: the changes that have waited, or the whole set, and after which time."""
+        sets = data.working.groups.values()
+        samples = sum(one.summary().count for one in sets) if result.rewrite else result.waited
+        elapsed_ns = max(0, self._clock.wall_ns() - self._degraded_ns)
+        self._tracer.event(
+            "store.recovered", namespace=result.name_space, samples=samples, elapsed_ns=elapsed_ns
+        )
+        if result.rewrite and data.is_switched:
+            self.shared.write_set(data)
 
     def _set_stored(self, result: SetStored) -> None:
         began_ns = self.shared.set_handed_over_ns.pop(result.name_space, 0)

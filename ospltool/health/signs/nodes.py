@@ -36,7 +36,7 @@ def of_nodes(scene: Scene) -> Iterator[Sign]:
 
 
 def _absent(scene: Scene) -> Iterator[Sign]:
-    """Yield signs of awaited nodes that were never heard; if no expected one was, also one about the domain."""
+    """Yield signs of awaited nodes that were never heard; of no expected one, also one of the domain."""
     model = scene.model
     if not scene.awaited or scene.now_ns - model.began_ns < ABSENT_NS:
         return
