@@ -233,7 +233,7 @@ class Runtime:
         return needs_turn
 
     def _recovered(self, result: Recovered, data: NameSpaceData) -> None:
-        """Tell what the disk takes now: the changes that have waited, or the whole set, and after which time."""
+        """Tell what the disk takes now, changes that have waited or the whole set, and after which time."""
         sets = data.working.groups.values()
         samples = sum(one.summary().count for one in sets) if result.rewrite else result.waited
         elapsed_ns = max(0, self._clock.wall_ns() - self._degraded_ns)

@@ -160,13 +160,17 @@ def test_a_wrong_fleet_is_refused_with_line_and_column(shell: Shell) -> None:
 
 def test_a_mute_counts_for_the_next_call_until_it_is_taken_away(shell: Shell, hear: Hear) -> None:
     hear(node(1, store=FULL))
-    code, out, _ = shell.run("health", "--domain", 7, "--mute", "dul-store-full:n1", "1h")
+    code, out, err = shell.run("health", "--domain", 7, "--mute", "dul-store-full:n1", "1h")
     assert code == 0
+    assert err.startswith("ospltool: domain 7: DUL-STORE-FULL of n1 is muted until 20")
     assert out.startswith("domain 7: OK · 1 muted · ")
     code, out, _ = shell.run("health", "--domain", 7)
     assert code == 0
     assert "  muted until " in out
-    assert shell.run("health", "--domain", 7, "--unmute", "DUL-STORE-FULL:n1")[0] == 2
+    code, _, err = shell.run("health", "--domain", 7, "--unmute", "DUL-STORE-FULL:n1")
+    assert (code, err) == (2, "ospltool: domain 7: DUL-STORE-FULL of n1 is not muted any more\n")
+    code, _, err = shell.run("health", "--domain", 7, "--unmute", "DUL-STORE-FULL")
+    assert (code, err) == (2, "ospltool: domain 7: DUL-STORE-FULL was not muted\n")
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from engine.runtime.monitor import GroupView, NodeSnapshot
+from engine.runtime.monitor import GroupView, NodeSnapshot, StoreStatus
 from ospltool.health.health import Health
 from ospltool.health.scene import NOTHING, Expectation, ExpectedSpace, Word
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS as S
-from tests.fake import START_NS
+from tests.fake import START_NS, node_id
 
 TWO_ON_DISK = Expectation(("n1", "n2"), (ExpectedSpace("Orders", copies=2, on_disk=2),))
 
@@ -106,3 +106,59 @@ def test_a_node_that_died_before_anybody_watched_is_told_without_a_fleet_file(
     assert [one.what for one in health.open] == ["n2 was started on this machine and is not heard"] * len(
         told
     )
+
+
+def test_an_incident_of_the_disk_begins_when_the_node_told_so() -> None:
+    """The node remembers it, and tells whoever comes late."""
+    model = SystemModel()
+    health = Health(model)
+    full = StoreStatus("sqlite", "/x", problem="/x: no space left on device")
+    told = ((900, "degraded"), (800, "recovered"), (300, "degraded"), (200, "degraded"))
+    events = tuple(
+        fake.event(number, 1, START_NS - ago * S, what, event=f"store.{what}", level="SEVERE")
+        for number, (ago, what) in enumerate(told)
+    )
+    heard = fake.snapshot(1, store=full, started_ns=START_NS - 1000 * S)
+    model.apply(Update((ReceivedSnapshot(heard, START_NS),), events), START_NS)
+    health.update(START_NS)
+    assert [(one.code.id, one.since_ns) for one in health.open] == [("DUL-STORE-FULL", START_NS - 300 * S)]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_an_incompatibility_begins_when_a_node_found_it_else_with_the_later_start(is_told: bool) -> None:
+    """Nodes cannot change what they define while they run, and tell of it when they meet."""
+    model = SystemModel()
+    health = Health(model)
+    text = (
+        f"Communication with fellow {node_id(2)[:8]} NOT approved, because data model is not compatible: "
+        "my nameSpace 'A' [A.*] overlaps with its nameSpace 'B' [A.*]"
+    )
+    told = fake.event(1, 1, START_NS - 100 * S, text, event="compatibility.conflict", level="WARNING")
+    refused = fake.fellow(2, communication="incompatible", problem="name-space A")
+    heard = (
+        fake.snapshot(1, fellows=(refused,), started_ns=START_NS - 900 * S),
+        fake.snapshot(2, fellows=(fake.fellow(1),), started_ns=START_NS - 300 * S),
+    )
+    update = Update(tuple(ReceivedSnapshot(one, START_NS) for one in heard), (told,) if is_told else ())
+    model.apply(update, START_NS)
+    health.update(START_NS)
+    began_ns = START_NS - (100 if is_told else 300) * S
+    assert [(one.code.id, one.since_ns) for one in health.open] == [("DUL-INCOMPATIBLE", began_ns)]
+
+
+def test_different_definitions_begin_when_the_first_node_of_the_other_side_started() -> None:
+    model = SystemModel()
+    health = Health(model)
+    heard = [
+        fake.snapshot(
+            number,
+            fake.name_space("A", 1, durability="Transient" if number > 2 else "Persistent"),
+            fellows=tuple(fake.fellow(other) for other in (1, 2, 3, 4) if other != number),
+            started_ns=START_NS - ago * S,
+        )
+        for number, ago in ((1, 900), (2, 100), (3, 300), (4, 200))
+    ]
+    model.apply(Update(tuple(ReceivedSnapshot(one, START_NS) for one in heard)), START_NS)
+    health.update(START_NS)
+    found = [(one.code.id, one.since_ns) for one in health.open]
+    assert found == [("DUL-CONFIG-DIFFERS", START_NS - 300 * S)]

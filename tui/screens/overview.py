@@ -66,7 +66,7 @@ class OverviewScreen(IncidentKeys):
         width = self.size.width
         self._view = view
         incidents = panels.current_incidents(view)
-        self.query_one("#summary", Lines).show([panels.summary(view)])
+        self.query_one("#summary", Lines).show([panels.summary(view, width)])
         urgent = panels.notables(view, incidents)
         room, nodes = self.room - 1, len(view.model.nodes)
         shares = panels.share_height(room, nodes, len(urgent), events_only=self.only_events)

@@ -159,8 +159,8 @@ def current_incidents(view: View) -> list[Incident]:
     return view.health.open
 
 
-def summary(view: View) -> Line:
-    """Return the whole system in one line: the verdict, then how much there is."""
+def summary(view: View, width: int) -> Line:
+    """Return the whole system in one line: the verdict, then how much there is, without what does not fit."""
     verdict = view.health.verdict
     if view.model.is_empty and verdict.word == UNKNOWN:
         return (Span(" nobody heard yet", Tone.DIM),)
@@ -176,9 +176,11 @@ def summary(view: View) -> Line:
         f"{aligning} aligning" if aligning else "",
         plural(services, "persistence service") if services else "",
     ]
-    gap = f" {view.glyphs.separator} "
-    said = gap.join(filter(None, (*verdict.parts, *parts)))
-    return (Span(f" {sign} {verdict.word}", tone), Span(f"{gap}{said}", Tone.DIM))
+    gap, start, said = f" {view.glyphs.separator} ", f" {sign} {verdict.word}", ""
+    for part in filter(None, (*verdict.parts, *parts)):
+        if cell_len(f"{start}{said}{gap}{part}") <= width:
+            said += f"{gap}{part}"
+    return (Span(start, tone), Span(said, Tone.DIM))
 
 
 def _verdict_sign(view: View, verdict: SystemVerdict) -> tuple[str, Tone]:

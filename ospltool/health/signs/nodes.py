@@ -132,6 +132,7 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
             remark.topic is RemarkSubject.UNSUPPORTED and _is_gone(scene, remark.subject)
         ):
             told.setdefault(remark.topic, []).append(remark)
+    told.pop(RemarkSubject.DISK, ())  # the snapshot shows what is wrong; it tells since when
     for remark in told.pop(RemarkSubject.LATE, ()):
         yield _late(scene, node, remark)
     for remark in told.pop(RemarkSubject.UNSUPPORTED, ()):
