@@ -90,10 +90,11 @@ Job = AppendJob | FillJob | SetJob | MarksJob | FellowsJob
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoredGroups:
-    """Content of groups that is on the disk."""
+    """Content of groups that is on the disk; `changes` counts those that were just written."""
 
     name_space: str
     watermarks: dict[Group, Summary]
+    changes: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

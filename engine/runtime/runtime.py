@@ -220,9 +220,7 @@ class Runtime:
                 for group in filter(data.state.is_wanted, result.watermarks.keys() - data.stored.keys()):
                     self._tracer.event("store.group", group=group)
                 data.stored.update(result.watermarks)
-                self.counters["stored"] = sum(
-                    mark.count for space in self.spaces.values() for mark in space.stored.values()
-                )
+                self.counters["stored"] += result.changes
             elif isinstance(result, Degraded):
                 self._degraded_ns = self._clock.wall_ns()
                 self._tracer.event("store.degraded", namespace=result.name_space, cause=result.cause)
@@ -244,6 +242,7 @@ class Runtime:
             self.shared.write_set(data)
 
     def _set_stored(self, result: SetStored) -> None:
+        self.counters["stored"] += result.written
         began_ns = self.shared.set_handed_over_ns.pop(result.name_space, 0)
         elapsed_ns = max(1, self._clock.wall_ns() - began_ns) if began_ns else 0
         rate = int(result.written * 1e9 / elapsed_ns) if elapsed_ns else 0

@@ -324,7 +324,7 @@ class StoreQueue:
         match job:
             case AppendJob():
                 stored = self._store.append(job.name_space, batch, job.marks)
-                return StoredGroups(job.name_space, stored)
+                return StoredGroups(job.name_space, stored, len(batch))
             case FillJob():
                 self._fill(job)
             case SetJob():

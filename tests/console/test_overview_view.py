@@ -179,7 +179,7 @@ def test_the_last_hour_marks_what_began_and_what_nodes_told() -> None:
     view.model.apply(Update(events=(told, old)), view.now_ns)
     title, marks, clock = map(plain, timeline_lines(view, 62))
     number = len(view.health.open) + len(view.health.closed)
-    assert title.startswith(f"─ last hour, {number} incidents seen ─")
+    assert title.startswith(f"─ last hour, {number} incidents seen; ✖ error, ▲ warning ─")
     assert "DUL-NODE-GONE" in {one.code.id for one in view.health.open}
     assert marks[1:].index("▲") == 29
     assert marks.rstrip().endswith("✖")

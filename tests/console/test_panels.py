@@ -44,8 +44,8 @@ def heard(*snapshots: object) -> Update:
         ),
         (
             ConsoleStatus("t", "domain 7", "live"),
-            (FeedNotice(NoticeKind.DOMAIN_LOST, START_NS - 5 * S, ""),),
-            "✖ DOMAIN LOST 5 s ago  01:03:20 UTC ",
+            (FeedNotice(NoticeKind.DOMAIN_LOST, START_NS - 25 * S, ""),),
+            "✖ DOMAIN LOST 25 s ago  01:03:20 UTC ",
             Tone.FAULT,
         ),
         (

@@ -41,7 +41,8 @@ def timeline_lines(view: View, width: int) -> list[Line]:
             marks[place] = tone, signs[tone]
     health = view.health
     begun = sum(one.since_ns >= begin_ns for one in health.every)
-    title = f"last hour, {plural(begun, 'incident')} seen" if begun else "last hour"
+    seen = f", {plural(begun, 'incident')} seen" if begun else ""
+    title = f"last hour{seen}; {view.glyphs.fault} error, {view.glyphs.warn} warning"
     row: list[Span] = [Span(" ")]
     for tone, sign in marks:
         if len(row) > 1 and row[-1].tone is tone:

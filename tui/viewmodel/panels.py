@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from engine.runtime.monitor import DeliveryView, NameSpaceView, NodeEvent
 from engine.tracing.levels import Level
-from ospltool.health.codes import HealthSeverity
+from ospltool.health.codes import HealthSeverity, joined
 from ospltool.health.health import STARTING, UNKNOWN, SystemVerdict
 from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Node
@@ -134,7 +134,8 @@ def _mode(view: View, status: ConsoleStatus) -> tuple[Span, ...]:
     if view.model.domain_lost_ns and view.model.all_stopped:
         return (Span("  all nodes stopped", Tone.DIM), moment)
     if view.model.domain_lost_ns:
-        lost = text.ago(view.now_ns - view.model.domain_lost_ns)
+        told = (one.since_ns for one in view.health.every if one.is_open and one.code.cause == "domain")
+        lost = text.ago(view.now_ns - next(told, view.model.domain_lost_ns))
         return (Span(f"  {glyphs.fault} DOMAIN LOST {lost}", Tone.FAULT), moment)
     if view.model.ended_ns:
         what = {"recorded": "recording", "simulated": "simulation"}.get(status.mode, status.mode)
@@ -149,7 +150,8 @@ def caption_lines(view: View, width: int) -> list[Line]:
     glyphs = view.glyphs
     caption = view.model.caption
     if not caption and view.model.is_empty and view.where:
-        caption = f"no node heard{view.where}"
+        awaited = view.health.awaited
+        caption = f"no node heard{view.where}" + (f"; expected: {joined(awaited)}" if awaited else "")
     lines = text.wrap(caption, max(10, width - 4), MAX_CAPTION_LINES, ellipsis=glyphs.ellipsis)
     return [(Span(f" {glyphs.caption} ", Tone.ACCENT), Span(line, Tone.STRONG)) for line in lines]
 

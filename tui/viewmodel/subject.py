@@ -376,7 +376,10 @@ def master_lines(view: View, name: str) -> list[Line]:
         if (role, space.master) in seen or node.gone_ns:
             continue
         seen.add((role, space.master))
-        lines.append(_master_line(view, role, space))
+        master = view.model.nodes.get(space.master)
+        own = master.name_spaces.get(name) if master else None
+        says_so = own is not None and (own.master, own.epoch) == (space.master, space.epoch)
+        lines.append(_master_line(view, role, own if own and says_so else space))
     return lines
 
 
