@@ -51,7 +51,11 @@ class RootCause:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CausalRule:
-    """A rule: signs of `root` cause signs of `brings` that have the same node or name-space (or "", any)."""
+    """A rule: signs of `root` cause signs of `brings` that have the same node or name-space (or "", any).
+
+    With "subject", the node is one that the root is about: a node that does not fit touches all its fellows,
+    which may have troubles of their own.
+    """
 
     root: frozenset[str]
     brings: frozenset[str]
@@ -64,9 +68,11 @@ def _rule(root: str, brings: str, shared: str = "node") -> CausalRule:
 
 _RULES: Final = (
     _rule("DUL-NODE-ABSENT", "copies disk-copies", ""),
-    _rule("node", "copies disk-copies conflict mesh align master set definition complete reader late"),
-    _rule("DUL-INCOMPATIBLE", "master conflict set complete mesh copies disk-copies align definition"),
-    _rule("protocol", "master conflict set complete mesh copies disk-copies align definition"),
+    _rule("node", "copies disk-copies conflict mesh align master set complete reader late"),
+    _rule(
+        "DUL-INCOMPATIBLE", "master conflict set complete mesh copies disk-copies align definition", "subject"
+    ),
+    _rule("protocol", "master conflict set complete mesh copies disk-copies align definition", "subject"),
     _rule("identity", "node master conflict set complete mesh copies disk-copies align definition"),
     _rule("DUL-MASTER-IMPOSSIBLE", "complete copies disk-copies master"),
     _rule("store", "disk-copies pressure"),
@@ -132,6 +138,8 @@ def _applied(rule: CausalRule, causes: list[RootCause]) -> list[RootCause]:
 
 
 def _shares(what: str, root: RootCause, other: RootCause) -> bool:
+    if what == "subject":
+        return not set(root.root.subjects or root.root.nodes).isdisjoint(other.nodes)
     if what == "node":
         return not set(root.nodes).isdisjoint(other.nodes)
     return what == "" or not set(root.name_spaces).isdisjoint(other.name_spaces)
@@ -209,6 +217,10 @@ def _of_space(scene: Scene, cause: RootCause, copies: Redundancy) -> str:
     told.append(
         f"{joined(masters)} {'is master' if len(masters) == 1 else 'are masters'}" if masters else "no master"
     )
+    if cause.root.kind.cause == "store":
+        facts = (scene.facts(scene.model.nodes[node]) for node in cause.root.nodes)
+        waiting = sum(one.waiting[copies.name].samples for one in facts if copies.name in one.waiting)
+        told += [f"{waiting:,} sample{'s' if waiting > 1 else ''} in memory only"] if waiting else []
     away = [node for node in cause.root.nodes if node in copies.lost]
     if away:
         told.append(_lost(scene, copies, away))

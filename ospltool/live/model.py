@@ -95,8 +95,10 @@ class SystemModel:
 
     @property
     def all_stopped(self) -> bool:
-        """Whether nodes were heard, and all of them have ended in order."""
-        return bool(self.nodes) and all(node.gone_ns and node.in_order for node in self.nodes.values())
+        """Whether nodes or persistence services were heard, and all of them have ended in order."""
+        nodes = all(node.gone_ns and node.in_order for node in self.nodes.values())
+        services = all(one.gone_ns and one.view.ending for one in self.persistence.ordered())
+        return not self.is_empty and nodes and services
 
     @property
     def masterships(self) -> Mapping[tuple[str, str], deque[Mastership]]:
