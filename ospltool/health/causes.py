@@ -68,7 +68,7 @@ def _rule(root: str, brings: str, shared: str = "node") -> CausalRule:
 
 _RULES: Final = (
     _rule("DUL-NODE-ABSENT", "copies disk-copies", ""),
-    _rule("node", "copies disk-copies conflict mesh align master set complete reader late"),
+    _rule("node", "copies disk-copies conflict mesh align master set definition complete reader late"),
     _rule(
         "DUL-INCOMPATIBLE", "master conflict set complete mesh copies disk-copies align definition", "subject"
     ),

@@ -264,6 +264,8 @@ class SystemModel:
         theirs = master.name_spaces.get(name_space) if master else None
         if master is None or theirs is None or master.id == node.id or view.filtered or theirs.filtered:
             return 0
+        if node.gone_ns or master.gone_ns:
+            return 0
         if not (view.complete and theirs.complete) or view.digest == theirs.digest:
             return 0
         since_ns = max(node.digests[name_space][1], master.digests[name_space][1])
