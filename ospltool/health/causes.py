@@ -98,7 +98,7 @@ def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[RootCause]:
     grouped: dict[str, list[Sign]] = {}
     for sign in _with_hubs(scene, list(signs)):
         grouped.setdefault(sign.key, []).append(sign)
-    causes = [_cause(members) for members in grouped.values()]
+    causes = _with_bursts(scene, [_cause(members) for members in grouped.values()])
     lost = next((cause for cause in causes if cause.root.kind.cause == "domain"), None)
     if lost is not None:
         rest = [cause for cause in causes if cause.root.kind.cause not in ("domain", "watcher")]
@@ -107,6 +107,21 @@ def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[RootCause]:
     for rule in _RULES:
         causes = _applied(rule, causes)
     return sorted(causes, key=lambda one: (one.urgency, one.root.since_ns or scene.now_ns, one.root.key))
+
+
+def _with_bursts(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
+    """Make one cause of several nodes whose disks are behind: the same data came to all of them."""
+    behind = [one for one in causes if one.root.code == "DUL-STORE-BEHIND"]
+    if len(behind) < 2:
+        return causes
+    first, *others = sorted(behind, key=lambda one: (one.root.since_ns, one.root.key))
+    nodes = tuple(node for one in (first, *others) for node in one.root.nodes)
+    names = joined([scene.model.name_of(node) for node in nodes])
+    what = (
+        f"changes wait for the disks of {names}: {'; '.join(one.root.what for one in (first, *others)[:3])}"
+    )
+    root = dataclasses.replace(first.root, what=what, nodes=nodes, weight=len(behind))
+    return [*(one for one in causes if one not in behind), _with(RootCause(root), others)]
 
 
 def _cause(members: list[Sign]) -> RootCause:

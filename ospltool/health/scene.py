@@ -214,10 +214,14 @@ class ExpectedSpace:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Expectation:
-    """Expected contents of one domain. `nodes` are the nodes' own names."""
+    """Expected contents of one domain. `nodes` are the nodes' own names.
+
+    `is_whole` says that there should be no other nodes: a fleet file names all, a configuration only its own.
+    """
 
     nodes: tuple[str, ...] = ()
     name_spaces: tuple[ExpectedSpace, ...] = ()
+    is_whole: bool = True
 
     def space(self, name: str) -> ExpectedSpace:
         """Return the expectation for a name-space; an empty one if the fleet file does not name it."""
@@ -260,7 +264,8 @@ class Scene:
     Attributes:
         nodes: all nodes in the order of the model, without gone ones whose name a present node has.
         heard: nodes among them that are heard.
-        awaited: names of nodes that should be there: the expected ones; if none is, those in trouble here.
+        awaited: names of nodes that should be there: the expected ones, and without a fleet file those of this
+            machine that are in trouble.
     """
 
     def __init__(
@@ -275,7 +280,8 @@ class Scene:
         self.now_ns = now_ns
         self.expected = expected
         self.words = words or {}
-        self.awaited = expected.nodes or tuple(name for name, word in self.words.items() if word.is_trouble)
+        here = [name for name, word in self.words.items() if word.is_trouble and name not in expected.nodes]
+        self.awaited = expected.nodes if expected.nodes and expected.is_whole else (*expected.nodes, *here)
         self._facts = facts or FactBook()
         ordered = model.ordered_nodes()
         there = {(node.snapshot.name, node.snapshot.domain_id) for node in ordered if not node.gone_ns}

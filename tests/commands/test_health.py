@@ -116,6 +116,26 @@ def test_a_fleet_says_who_is_expected(shell: Shell, hear: Hear) -> None:
     assert shell.run("health", "fleet.toml")[0] == 0
 
 
+def test_nodes_that_are_not_in_the_fleet_file_are_told(shell: Shell, hear: Hear) -> None:
+    (shell.root / "fleet.toml").write_text(FLEET)
+    hear(node(1, 2, 3), node(2, 1, 3), node(3, 1, 2))
+    code, out, _ = shell.run("health", "fleet.toml")
+    assert code == 0
+    assert out.startswith("domain 7: OK · 2 of 2 nodes complete, 1 more not in the fleet file · ")
+
+
+def test_a_configuration_expects_its_own_node_and_leaves_others_in_peace(shell: Shell, hear: Hear) -> None:
+    path = shell.write("n2")
+    hear(node(1, domain_id=11))
+    code, out, _ = shell.run("health", path)
+    assert code == 2
+    assert out.startswith("domain 11: ERROR · 1 error · 1 of 2 nodes complete · ")
+    assert "ERROR DUL-NODE-ABSENT n2: n2 is expected and was not heard in " in out
+    hear(node(1, 2, domain_id=11), node(2, 1, domain_id=11))
+    code, out, _ = shell.run("health", path)
+    assert (code, out.split(" · ")[:2]) == (0, ["domain 11: OK", "2 of 2 nodes complete"])
+
+
 def test_a_fleet_in_several_domains_is_told_domain_by_domain(shell: Shell, hear: Hear) -> None:
     (shell.root / "fleet.toml").write_text(
         FLEET.replace('"n2"\n', '"n2"\ndomain = 8\n').replace("2\n", "1\n")

@@ -284,6 +284,25 @@ def test_a_set_that_a_filter_makes_smaller_is_no_copy_beside_a_whole_one(
     assert of_orders.text == text
 
 
+def test_a_burst_that_many_disks_are_behind_with_is_one_incident() -> None:
+    def burdened(number: int, queued: int) -> NodeSnapshot:
+        return dataclasses.replace(space(number), counters={"queued": queued})
+
+    model = SystemModel()
+    health = Health(model)
+    told = []
+    for second in range(40):
+        now_ns = START_NS + second * S
+        queued = (5_000 if 2 < second < 20 else 0, 5_000 if 4 < second < 15 else 0)
+        heard = [dataclasses.replace(burdened(n, queued[n - 1]), time_ns=now_ns) for n in (1, 2)]
+        model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in heard)), now_ns)
+        health.update(now_ns)
+        told += [one.what for one in health.open]
+    assert [(one.code.id, one.who) for one in health.every] == [("DUL-STORE-BEHIND", "n1")]
+    both = "5,000 changes wait for the disk of n1; 5,000 changes wait for the disk of n2"
+    assert f"changes wait for the disks of n1 and n2: {both}" in told
+
+
 def test_the_effect_of_a_full_disk_names_the_samples_in_memory_only() -> None:
     full = StoreStatus("sqlite", "/x", problem="/x: no space left on device")
     groups = tuple(dataclasses.replace(GROUP, topic=f"T{n}", samples=100, stored=70 + n) for n in (1, 2))

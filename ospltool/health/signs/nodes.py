@@ -48,11 +48,11 @@ def _absent(scene: Scene) -> Iterator[Sign]:
     for name, word in absent.items():
         why = word.text if word else ""
         what = f"{name} is expected and was not heard{_in(scene.now_ns - model.began_ns)}"
-        if not scene.expected.nodes:
+        if name not in scene.expected.nodes:
             what = f"{name} was started on this machine and is not heard"
         advice = word.next if word else ""
         yield Sign("DUL-NODE-ABSENT", name, what, model.began_ns, why=why, next=advice, weight=2)
-    if len(absent) == len(scene.expected.nodes) > 1:
+    if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
         watched = _in(scene.now_ns - model.began_ns)
         what = f"none of {len(absent)} expected nodes was heard{watched}: {joined(list(absent))}"
         yield Sign("DUL-DOMAIN-LOST", "domain", what, model.began_ns)
