@@ -12,8 +12,8 @@ from benchmarks import stage as stages
 from benchmarks.rows import Bar, Is, Row
 
 if TYPE_CHECKING:
-    from engine.tracing.formats import Line
     from ospltool.demo.stage import Stage
+    from tests.trace_lines import Line
 
 AREA: Final = "align"
 HOLDER: Final = "n1"

@@ -20,11 +20,11 @@ from engine.dataset.living import DeliveryStep
 from engine.dataset.sample import DATA, make_sample
 from engine.dds.directed import DirectedSession
 from engine.dds.discovery import Discovery, ParticipantSeen
+from engine.dds.own_types import SelfCheck
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.topics import description_of
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
-from engine.dds.wiretypes import SelfCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.rows import Row
 from engine.dataset.blocks import Block, pack_samples, pieces
 from engine.dataset.group_set import MAX_LOOSE, GroupSet
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, Sample, make_sample
+from engine.dataset.sample_rows import SampleRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

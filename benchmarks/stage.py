@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from benchmarks.programs import Program
 from engine.dds.uri import settings_text
-from engine.tracing.formats import Line, read_line
 from ospltool.demo.stage import NODES, Stage, samples_directory
 from ospltool.live.dds import LiveFeed
+from tests.trace_lines import Line, read_line
 
 PATIENCE_S = 120.0
 _DOMAINS = range(100, 200)

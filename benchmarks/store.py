@@ -18,10 +18,10 @@ from benchmarks.rows import Row
 from engine.core.name_spaces import Group
 from engine.dataset.blocks import pack_samples, pieces
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, Sample, make_sample
+from engine.dataset.sample_rows import SampleRows
+from engine.node.disk import open_store
 from engine.store.interface import DamageLog, GroupChange
-from engine.store.opening import open_store
 
 AREA: Final = "store"
 COUNT: Final = 100_000

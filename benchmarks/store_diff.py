@@ -16,11 +16,11 @@ from benchmarks import store as plain
 from benchmarks.rows import Bar, Is, Row
 from benchmarks.store_snapshots import Others, make
 from engine.dataset.sample import DATA, make_sample
+from engine.node.disk import open_store
 from engine.store.interface import DamageLog
-from engine.store.opening import open_store
 from ospltool.stores.diff.compare import CompareOptions, compare
-from ospltool.stores.diff.contract import Limits
-from ospltool.stores.names import RANGES_FILE, SAMPLES_FILE
+from ospltool.stores.diff.sides import Limits
+from ospltool.stores.model import RANGES_FILE, SAMPLES_FILE
 from ospltool.stores.opening import open_reader
 from ospltool.stores.snapshot import COMPARED, write_snapshot
 

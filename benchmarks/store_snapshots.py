@@ -10,9 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from engine.dataset.sample import DATA
-from ospltool.stores.counting import GroupCount, group_code
-from ospltool.stores.model import GroupFacts, GroupName, SetFacts, SetKind, StoreFacts, StoreFormat
-from ospltool.stores.names import RANGES_FILE
+from ospltool.stores.describe import GroupCount, group_code
+from ospltool.stores.model import (
+    RANGES_FILE,
+    GroupFacts,
+    GroupName,
+    SetFacts,
+    SetKind,
+    StoreFacts,
+    StoreFormat,
+)
 from ospltool.stores.ranges import RangesWriter
 from ospltool.stores.snapshot import KEPT, ROWS_AT_ONCE, SCHEMA, SnapshotResult, write_description
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 from engine.config import ConfigError, load
 from engine.config.problems import quoted
-from engine.supervisor.link import LinkError, SupervisorLink
+from engine.supervisor.lease_link import LinkError, SupervisorLink
 from engine.supervisor.policy import EXIT_CONFIGURATION, EXIT_DIED, EXIT_ENDED
-from engine.tracing.formats import TextFormat, Timestamps, json_format
 from engine.tracing.levels import Level, ReportType
+from engine.tracing.record import TextFormat, Timestamps, json_format
 from engine.tracing.reports import Reporter, ReportTargetError
 from engine.tracing.sinks import Rotation, open_sink
 from engine.tracing.tracer import Output, Tracer

@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from engine.persistence.service.view import KeptGroupView as PersistedGroup
-from engine.persistence.service.view import ReplicaView, SubscriptionView, WriterView
+from engine.persistence.service.replica_view import KeptGroupView as PersistedGroup
+from engine.persistence.service.replica_view import ReplicaView, SubscriptionView, WriterView
 from engine.runtime.monitor import (
     AlignmentView,
     FellowView,

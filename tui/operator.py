@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from engine.supervisor.node_status import ALIVE, NodeStatus, status_of
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location, node_key
-from engine.supervisor.status import ALIVE, NodeStatus, status_of
 from ospltool.live.nodes import Node
 
 TIMEOUT_S: Final = 120.0

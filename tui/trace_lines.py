@@ -14,7 +14,7 @@ from ospltool.trace.meaning.matcher import matcher
 from ospltool.trace.reading.follow import FileNotice, GrowingFiles
 from ospltool.trace.reading.record import LEVELS, RecordKind, TimeBase, TraceRecord
 from ospltool.trace.reading.sources import SourceError, find_sources
-from ospltool.trace.views.filters import RecordFilter
+from ospltool.trace.views.selection import RecordFilter
 from tui.viewmodel.base import Filter
 
 FIELDS: Final = ("node", "level", "thread", "state", "fellow", "ns", "group", "conflict", "event")

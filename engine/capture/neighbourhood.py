@@ -3,26 +3,179 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.capture.foreign import ForeignServices
-from engine.capture.unkept import UnkeptWriters, Why
 from engine.core.name_spaces import Group
 from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription
 from engine.dds.channel import PeerAttached, PeerDetached
 from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen, host_of
 from engine.dds.participant import TagRole
-from engine.dds.topics import untyped
-from engine.dds.untyped import is_keyless
+from engine.dds.topics import is_keyless, untyped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from engine.capture.unkept import Unkept
     from engine.dataset.groups import GroupQos, TypeDescription
     from engine.dds.discovery import Change, TopicSeen
     from engine.dds.qos import EndpointQos
     from engine.dds.typeinfo import TypeRef
+
+MAX_UNKEPT: Final = 10_000
+"""Limit for remembered writers; beyond it the oldest are forgotten."""
+
+
+class Why(enum.StrEnum):
+    """Reason why the data of a durable writer is not kept.
+
+    DURABILITY of TRANSIENT and PERSISTENT promises earlier samples to a late joiner (DDS 1.4, 2.2.3.4). If a
+    node cannot keep that promise, it reports so: a code, a counter, a line in ospl-info.log and the trace,
+    and a row in consoles and in `ospltool doctor`.
+    """
+
+    UNTYPED_KEYED = "untyped-keyed"
+    TYPE_AWAITED = "type-awaited"
+    TYPE_UNKNOWN = "type-unknown"
+    QOS = "qos"
+
+
+EXPLANATIONS: Final = {
+    Why.UNTYPED_KEYED: "it tells no type information, so its instances cannot be told apart",
+    Why.TYPE_AWAITED: "its type is being looked up; it is kept as soon as that is known",
+    Why.TYPE_UNKNOWN: "its type could not be looked up",
+    Why.QOS: "it and the built-in reader do not match",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unkept:
+    """A durable writer that is not kept.
+
+    Attributes:
+        writer: its GUID, 32 hexadecimal characters.
+        topic: its topic.
+        type_name: the name of its type.
+        partitions: its partitions; none is the default one.
+        why: the code.
+        detail: further facts, such as the policies that do not match; may be empty.
+    """
+
+    writer: str
+    topic: str
+    type_name: str
+    partitions: tuple[str, ...]
+    why: Why
+    detail: str = ""
+
+    @property
+    def text(self) -> str:
+        """The code with its explanation."""
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{self.why.value}: {EXPLANATIONS[self.why]}{detail}"
+
+
+class UnkeptWriters:
+    """The current durable writers that are not kept."""
+
+    def __init__(self) -> None:
+        self._writers: dict[bytes, Unkept] = {}
+
+    def __iter__(self) -> Iterator[Unkept]:
+        return iter(self._writers.values())
+
+    def __len__(self) -> int:
+        return len(self._writers)
+
+    def add(self, endpoint: EndpointSeen, why: Why, detail: str = "") -> Unkept | None:
+        """Note a writer that is not kept; return None if it was noted with the same reason before.
+
+        `detail` explains the reason further.
+        """
+        unkept = Unkept(
+            endpoint.guid.hex(), endpoint.topic, endpoint.type_name, endpoint.partitions, why, detail
+        )
+        if self._writers.get(endpoint.guid) == unkept:
+            return None
+        self._writers.pop(endpoint.guid, None)
+        self._writers[endpoint.guid] = unkept
+        if len(self._writers) > MAX_UNKEPT:
+            del self._writers[next(iter(self._writers))]
+        return unkept
+
+    def remove(self, writer: bytes) -> None:
+        """Forget a writer that is kept now or gone."""
+        self._writers.pop(writer, None)
+
+
+SERVICE_TOPICS: Final = frozenset(
+    (
+        "d_status",
+        "d_capability",
+        "d_nameSpacesRequest",
+        "d_nameSpaces",
+        "d_groupsRequest",
+        "d_newGroup",
+        "d_sampleRequest",
+        "d_sampleChain",
+        "d_deleteData",
+        "d_durabilityStateRequest",
+        "d_durabilityState",
+        "d_historicalDataRequest",
+        "d_historicalData",
+    )
+)
+"""Topics of the durability protocol: a participant with their endpoints is a service or asks one itself."""
+
+
+_VENDORS: Final = frozenset(bytes((1, low)) for low in range(1, 0x20) if low != 2)
+"""Vendor ids of products other than OpenSplice, the start of their GUID prefixes (RTPS 2.5, 9.3.1.5)."""
+
+
+def _is_federated(participant: bytes) -> bool:
+    """Tell whether a GUID has OpenSplice's form.
+
+    Its prefix is three numbers in network order: the random system id of the federation, a local id and a
+    serial number. The last two are below 65,536.
+    """
+    return participant[4:6] == participant[8:10] == bytes(2) and participant[6:8] != bytes(2)
+
+
+class ForeignServices:
+    """The participants that are other products' durability services, or belong to a federation with one.
+
+    Cyclone DDS does not tell the vendor of a participant. OpenSplice's (vendor 1.2) are recognised by their
+    GUID, other services by the topics of their endpoints.
+    """
+
+    def __init__(self) -> None:
+        self._services: dict[bytes, set[bytes]] = {}
+
+    def endpoint_seen(self, participant: bytes, topic: str) -> bool:
+        """Take in a new endpoint; return True if it first shows that its participant is a service."""
+        if topic not in SERVICE_TOPICS:
+            return False
+        known = self._services.setdefault(_family(participant), set())
+        known.add(participant)
+        return len(known) == 1
+
+    def gone(self, participant: bytes) -> None:
+        """Forget a participant that left."""
+        family = _family(participant)
+        known = self._services.get(family, set())
+        known.discard(participant)
+        if not known:
+            self._services.pop(family, None)
+
+    def is_one(self, participant: bytes) -> bool:
+        """Tell whether a participant is a service, or of an OpenSplice federation."""
+        return _family(participant) in self._services or (
+            _is_federated(participant) and participant[:2] not in _VENDORS
+        )
+
+
+def _family(participant: bytes) -> bytes:
+    """Return the common part of the GUIDs of a federation; for other participants, the whole GUID."""
+    return participant[:4] if _is_federated(participant) else participant
 
 
 MAX_TOPICS: Final = 100_000

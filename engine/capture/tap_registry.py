@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from engine.capture.tap import Tap
 from engine.core.expressions import is_literal
@@ -13,11 +13,12 @@ from engine.dds.qos import incompatibilities
 from engine.dds.topics import open_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import TypeAlias
 
     from engine.capture.tap import TapMove
     from engine.core.name_spaces import Group
+    from engine.dataset.captured import CapturedSample
     from engine.dataset.groups import DurabilityKind, GroupDescription
     from engine.dataset.sample import Sample
     from engine.dds.participant import NodeParticipant
@@ -133,3 +134,36 @@ def _key(group: Group) -> _Key:
     name = group.partition
     stand_in = "" if is_literal(name) else name.replace("*", STAND_IN).replace("?", STAND_IN)
     return group.topic, group.type_id, stand_in
+
+
+MAX_ORPHANS: Final = 200_000
+"""Limit for waiting samples; beyond it all of them are dropped and counted."""
+
+T = TypeVar("T")
+
+
+class Orphans:
+    """Samples that wait for discovery, which reports their writer within moments."""
+
+    def __init__(self) -> None:
+        self._waiting: list[CapturedSample] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def before(self, taken: list[T]) -> list[T | CapturedSample]:
+        """Take all waiting samples, and put records of a tap behind them."""
+        waiting, self._waiting = self._waiting, []
+        return [*waiting, *taken]
+
+    def wait(self, samples: Iterable[CapturedSample]) -> None:
+        """Add samples of unknown writers."""
+        self._waiting += samples
+
+    def drop_surplus(self) -> int:
+        """Drop all samples if more than `MAX_ORPHANS` wait; return their number."""
+        count = len(self._waiting)
+        if count <= MAX_ORPHANS:
+            return 0
+        self._waiting = []
+        return count

@@ -6,28 +6,91 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from engine.core.interest import Interest
+from engine.core.name_spaces import Group, Interest
+from engine.core.states import Phase
 from engine.dataset.sample import DATA
 from engine.dds.client_protocol import extensions
 from engine.dds.client_protocol.encoding import encode_link
-from engine.dds.client_protocol.limits import HistoryLimits
 from engine.dds.client_protocol.messages import (
     MAJOR_VERSION,
     UNLIMITED,
     ByteOrder,
     Completeness,
     ErrorCode,
+    GroupState,
+    HistoryLimits,
     Link,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from engine.client_service.client_view import ClientView
     from engine.core.name_space_state import NameSpaceState
     from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Samples
+    from engine.dataset.sample_rows import SampleRows, Samples
     from engine.dds.client_protocol.messages import HistoryRequest
+    from engine.runtime.runtime import Runtime
+
+
+class ClientView:
+    """A client's view of a runtime."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def name_spaces(self, interest: Interest) -> list[NameSpaceState]:
+        """Return the name-spaces that the interest touches."""
+        return [state for state in self._runtime.core.name_spaces if interest.touches(state.name_space)]
+
+    def is_responsible(self, state: NameSpaceState) -> bool:
+        """Tell whether this node answers unaddressed requests for a name-space: its master does."""
+        return state.is_master(self._runtime.settings.node)
+
+    def want(self, state: NameSpaceState, interest: Interest) -> None:
+        """Request data for a client that a Lazy alignee may not keep yet."""
+        self._runtime.shared.want(state.name, interest.elements)
+
+    def groups(
+        self, states: list[NameSpaceState], interest: Interest
+    ) -> Iterator[tuple[GroupDescription, SampleRows]]:
+        """Return the current samples of the groups of an interest."""
+        for state in states:
+            data = self._runtime.spaces[state.name]
+            for group, group_set in sorted(data.working.groups.items()):
+                description = self._runtime.descriptions.get(group)
+                if description is not None and interest.wants(group):
+                    yield description, group_set.samples()
+
+    def completeness(self, state: NameSpaceState, group: Group) -> Completeness:
+        """Return the completeness of a group; a group of which a part may be missing is incomplete."""
+        if state.phase is Phase.DISCOVER or not state.keeps(group):
+            return Completeness.UNKNOWN
+        return Completeness.COMPLETE if state.has_group(group) else Completeness.INCOMPLETE
+
+    def filtered(self, groups: list[GroupState]) -> list[int]:
+        """Return the places of the groups of which a content filter of this node withholds samples."""
+        gated = {(group.partition, group.topic) for group in self._runtime.shared.gates}
+        return [place for place, one in enumerate(groups) if (one.partition, one.topic) in gated]
+
+    def group_states(self, states: list[NameSpaceState], interest: Interest | None) -> list[GroupState]:
+        """Return the completeness of the groups of an interest; of all groups with None."""
+        told = [
+            (group, self.completeness(state, group))
+            for state in states
+            for group in self._runtime.spaces[state.name].working.groups
+        ]
+        told += [  # the node keeps nothing of a group whose content filter does not fit
+            (group, Completeness.INCOMPLETE)
+            for group in self._runtime.shared.refused
+            if self._runtime.core.name_space_of(group) in states
+        ]
+        found = {
+            GroupState(group.partition, group.topic, completeness)
+            for group, completeness in told
+            if interest is None or interest.wants(group)
+        }
+        return sorted(found, key=lambda one: (one.partition, one.topic))
+
 
 Groups = Sequence[tuple["GroupDescription", "Samples"]]
 

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.client_service.answers import Answers
-from engine.client_service.client_view import ClientView
-from engine.client_service.followers import Followers
+from engine.client_service.answers import Answers, ClientView
+from engine.client_service.followers import (
+    Followers,
+    HeldDeletion,
+    HeldRequest,
+    Question,
+    Way,
+    parse_pending,
+    way_of,
+)
 from engine.client_service.lines import PREFIX_BYTES, TopicWriters
-from engine.client_service.questions import HeldDeletion, HeldRequest, Question, Way, parse_pending, way_of
 from engine.client_service.storage import Storage, StorageQuestion
-from engine.core.interest import Interest
+from engine.core.name_spaces import Interest
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions, naming
-from engine.dds.client_protocol.decoding import decode_history_request, decode_state_request
-from engine.dds.client_protocol.encoding import encode_state
+from engine.dds.client_protocol.encoding import decode_history_request, decode_state_request, encode_state
 from engine.dds.client_protocol.messages import ErrorCode, HistoryRequest, StateAnswer, StateRequest
 from engine.dds.writer_names import WRITER_GONE
 

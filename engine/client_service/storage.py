@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from engine.core.name_space_state import NameSpaceState
     from engine.dataset.captured import CapturedRun
     from engine.dataset.group_set import GroupSet
+    from engine.runtime.name_space_data import NameSpaceData
     from engine.runtime.runtime import Runtime
-    from engine.runtime.sets import NameSpaceData
 
 MAX_WRITERS: Final = 65_536
 """Limit for writers with counts; beyond it the oldest counts are forgotten."""

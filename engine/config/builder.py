@@ -30,7 +30,7 @@ from engine.config.settings import (
 )
 from engine.config.tree import Attribute, Document, Value, XmlElement
 from engine.config.validate import problem
-from engine.core.containment import covers
+from engine.core.expressions import covers
 from engine.core.name_spaces import Element
 from engine.dataset.content import Expression, ExpressionFault
 

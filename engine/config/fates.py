@@ -10,19 +10,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+from collections.abc import Iterator, Mapping
 from importlib import resources
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from engine.config.problems import Position
 from engine.config.schema import Item, documented, engine_schema
 from engine.config.settings import Setting, SettingOrigin
-from engine.config.tree import Attribute, XmlElement
+from engine.config.tree import Attribute, Value, XmlElement
 from engine.config.values import ValueFault, parse_value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from engine.config.tree import Value
 
 SECTIONS = ("Domain", "DurabilityService")
 """The parts of the schema that apply to a node."""

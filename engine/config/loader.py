@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from engine.config.bounds import check_bounds
 from engine.config.builder import SettingsBuilder
 from engine.config.fates import Fate, WithoutEffect, marked, without_effect
 from engine.config.name_space_reader import NameSpaceReader
@@ -14,9 +13,8 @@ from engine.config.reader import read_document
 from engine.config.schema import documented, engine_schema
 from engine.config.sections import SettingsReader
 from engine.config.settings import Configuration, Ignored, SettingOrigin
-from engine.config.strangers import STRANGE, as_settings, strangers
 from engine.config.tree import Document, XmlElement
-from engine.config.validate import problem, schema_problems
+from engine.config.validate import STRANGE, as_settings, check_bounds, problem, schema_problems, strangers
 from engine.config.values import did_you_mean
 
 _SERVICE = "DurabilityService"

@@ -14,7 +14,7 @@ from engine.config.problems import ByteRange, ConfigError, Problem, ProblemKind,
 from engine.config.reader import read_document
 from engine.config.tree import Document, XmlElement
 from engine.core import expressions
-from engine.persistence.core.settings import SynchronizationSettings
+from engine.persistence.core.provider_selection import SynchronizationSettings
 
 ROOT: Final = "dds"
 SERVICE: Final = "persistence_service"

@@ -9,14 +9,10 @@ thread without a Scheduling element has the scheduling of the process.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
-from engine.config.settings import SchedulingClass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from engine.config.settings import Configuration, Scheduling
+from engine.config.settings import Configuration, Scheduling, SchedulingClass
 
 SERVICE: Final = "Domain/Service/Scheduling"
 HEARTBEAT: Final = "DurabilityService/Network/Heartbeat/Scheduling"

@@ -5,11 +5,12 @@ It reports everything that the OpenSplice validator refuses, all at once, with p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from engine.config.problems import ByteRange, Position, Problem, ProblemKind, quoted
+from engine.config.problems import ByteRange, ConfigError, Position, Problem, ProblemKind, quoted
 from engine.config.schema import ROOT, Item, Schema, Type, documented
+from engine.config.settings import Ignored, Setting, SettingOrigin
 from engine.config.tree import Document, Value, XmlElement
 from engine.config.values import ValueFault, did_you_mean, parse_value
 
@@ -209,3 +210,138 @@ def _element_hint(known: Schema, child: XmlElement) -> str:
         if path.endswith(f"/{child.name}") and path.partition("/")[0] == service and "@" not in path
     ]
     return f"it belongs in {documented(places[0].rpartition('/')[0])}" if places else ""
+
+
+STRANGE = frozenset({ProblemKind.UNKNOWN_ELEMENT, ProblemKind.UNKNOWN_ATTRIBUTE, ProblemKind.STRAY_TEXT})
+_READ = ("Domain", "DDSI2Service", "DDSI2EService")
+"""The sections beside DurabilityService that a node reads."""
+
+
+def strangers(document: Document, found: Iterable[Problem]) -> list[Ignored]:
+    """Return the unknown parts at the top level or in a section that a node reads.
+
+    Args:
+        document: the file.
+        found: its problems from the schema check.
+    """
+    return [
+        Ignored(
+            each.subject, _reason(each), SettingOrigin(document.path, each.line, each.column), is_unknown=True
+        )
+        for each in found
+        if each.kind in STRANGE and _is_read(each)
+    ]
+
+
+def _is_read(found: Problem) -> bool:
+    """Tell whether a place is at the top level, or in a section that a node reads."""
+    top, _, below = found.subject.removeprefix("//OpenSplice").lstrip("/").partition("/")
+    section, _, attribute = top.partition("[")
+    return section in _READ or (not below and not attribute) or not section
+
+
+def _reason(found: Problem) -> str:
+    return f"{found.message} ({found.hint})" if found.hint else found.message
+
+
+def as_settings(document: Document, ignored: Iterable[Ignored]) -> Iterator[Setting]:
+    """Return a setting for each unknown element and attribute, for lists of settings."""
+    reasons = {(each.origin.line, each.origin.column): each for each in ignored}
+    for node in document.root.walk():
+        for path, text, raw, start in _named(node):
+            each = reasons.get(document.source.position(start))
+            if each is not None and each.path == documented(path):
+                yield Setting(each.path, text, raw, each.origin, each.reason)
+
+
+def _named(node: XmlElement) -> Iterator[tuple[str, str, str, int]]:
+    """Return path, value, unexpanded value and offset of the name of an element and its attributes."""
+    yield node.path, node.text, node.value.raw if node.value else "", node.name_span.start
+    for attribute in node.attributes:
+        path = f"{node.path}@{attribute.name}"
+        yield path, attribute.text, attribute.value.raw, attribute.name_span.start
+
+
+MAX_EXPRESSION_CHARS = 256
+"""Longest name or expression of a partition, topic, name-space or role; OpenSplice has room for 99."""
+
+MAX_COMPARISON = 5_000_000
+"""Largest sum, over all pairs of name-space expressions with wildcards, of the products of their lengths."""
+
+_SERVICE = "DurabilityService/NameSpaces"
+_COUNTS = {
+    f"{_SERVICE}/NameSpace": 500,
+    f"{_SERVICE}/NameSpace/Partition": 2000,
+    f"{_SERVICE}/NameSpace/PartitionTopic": 2000,
+    f"{_SERVICE}/Policy": 100,
+    f"{_SERVICE}/Policy/Merge": 500,
+    "Domain/DurablePolicies/Policy": 500,
+    "Domain/Filters/Filter/PartitionTopic": 500,
+}
+_ELEMENTS = frozenset(
+    {
+        f"{_SERVICE}/NameSpace/Partition",
+        f"{_SERVICE}/NameSpace/PartitionTopic",
+        "Domain/Filters/Filter/PartitionTopic",
+        "Domain/Role",
+    }
+)
+_ATTRIBUTES = frozenset(
+    {
+        (f"{_SERVICE}/NameSpace", "name"),
+        (f"{_SERVICE}/Policy", "nameSpace"),
+        (f"{_SERVICE}/Policy/Merge", "scope"),
+        ("Domain/DurablePolicies/Policy", "obtain"),
+    }
+)
+
+
+def check_bounds(document: Document) -> None:
+    """Refuse a document with too many or too long expressions.
+
+    Raises:
+        ConfigError: a bound is exceeded; it has the first place.
+    """
+    counts = dict.fromkeys(_COUNTS, 0)
+    cost = _Cost()
+    for node in document.root.walk():
+        if node.path in counts:
+            counts[node.path] += 1
+            if counts[node.path] > _COUNTS[node.path]:
+                most = _COUNTS[node.path]
+                _refuse(
+                    document, f"there are more than {most} elements <{node.name}>", node.tag_span, node.path
+                )
+        if node.path in _ELEMENTS and node.value:
+            _check_length(document, node.text, node.value.span, node.path)
+        for attribute in node.attributes:
+            if (node.path, attribute.name) in _ATTRIBUTES:
+                _check_length(document, attribute.text, attribute.value.span, f"{node.path}@{attribute.name}")
+        if node.path.startswith(f"{_SERVICE}/NameSpace/") and not cost.is_bearable_with(node.text):
+            _refuse(document, "there are too many expressions with wildcards", node.tag_span, node.path)
+
+
+class _Cost:
+    """The cost of comparing each expression with all before it."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.chars = 0
+
+    def is_bearable_with(self, text: str) -> bool:
+        if "*" in text or "?" in text:
+            self.total += len(text) * self.chars
+            self.chars += len(text)
+        return self.total <= MAX_COMPARISON
+
+
+def _check_length(document: Document, text: str, span: ByteRange, path: str) -> None:
+    if len(text) > MAX_EXPRESSION_CHARS:
+        message = (
+            f"a name or expression of {len(text)} characters; at most {MAX_EXPRESSION_CHARS} are allowed"
+        )
+        _refuse(document, message, span, path)
+
+
+def _refuse(document: Document, message: str, span: ByteRange, path: str) -> None:
+    raise ConfigError([problem(document, ProblemKind.TOO_LARGE, message, span, path)])

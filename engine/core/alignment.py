@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from engine.core import parts
+from engine.core import joining
+from engine.core.context import Context
 from engine.core.events import AbandonSet, AligneeRequest, Completed, ExpectSet, SendSet, WholeKnown
+from engine.core.fellows import Fellow
 from engine.core.messages import DAMAGED, MERGE_PURPOSES, NO_EPOCH, Epoch, Refusal, SampleRequest
-from engine.core.name_space_state import Outstanding, lengthened
+from engine.core.name_space_state import NameSpaceState, Outstanding, lengthened
+from engine.core.name_spaces import Element
 from engine.core.states import Phase, Trigger
-
-if TYPE_CHECKING:
-    from engine.core.context import Context
-    from engine.core.fellows import Fellow
-    from engine.core.name_space_state import NameSpaceState
-    from engine.core.name_spaces import Element
 
 
 def request(
@@ -201,7 +196,7 @@ def complete(context: Context, state: NameSpaceState, lineage: Epoch, giver: str
         line = lengthened(stored.line, stored.lineage)
     else:
         line = (NO_EPOCH,)
-    came_from_parts, state.from_parts = state.from_parts, parts.comes_from_parts(context, state, giver)
+    came_from_parts, state.from_parts = state.from_parts, joining.comes_from_parts(context, state, giver)
     if not state.may_lack:
         state.whole = ()
     state.adopt(lineage, line)
@@ -212,7 +207,7 @@ def complete(context: Context, state: NameSpaceState, lineage: Epoch, giver: str
     if state.from_parts:
         context.note("store.from-parts", namespace=state.name)
     elif came_from_parts:
-        parts.note_whole(context, state, giver)
+        joining.note_whole(context, state, giver)
 
 
 def received(context: Context, state: NameSpaceState, number: int, lineage: Epoch, now: float) -> str:

@@ -21,12 +21,10 @@ not know that it is one, and an epoch has one master because the master's id is 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from engine.core.messages import DAMAGED, Epoch, Vote
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 NOBODY: Final = "no node here may be master: each is a non-aligner, has masterPriority 0, or is not Initial"
 """Rule of a decision without candidates."""

@@ -7,15 +7,10 @@ a method of `DurabilityNode`.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
-from engine.core.name_spaces import Element
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from engine.core.messages import Epoch, PurgedInstance, ReaderKey
-    from engine.core.name_spaces import Group, NameSpace, Policy
+from engine.core.messages import Epoch, PurgedInstance, ReaderKey
+from engine.core.name_spaces import Element, Group, NameSpace, Policy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Name expressions: matching, and the exact intersection of two expressions.
+"""Name expressions: matching, the exact intersection of two, and whether one covers another.
 
 Partitions, topics, name-spaces and roles are all matched by the same small language: `*` stands for any
 sequence of characters, dots included, and for none; `?` stands for exactly one character; everything else
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import deque
 
 
 @functools.lru_cache(maxsize=4096)
@@ -98,3 +99,66 @@ def _spell(
         chars.append(step[1])
         step = came_from[step[0]]
     return "".join(reversed(chars))
+
+
+MAX_STATES = 500
+"""States of one comparison at most; beyond, the answer is the careful one: no."""
+
+MAX_PRODUCT = 10_000
+"""Product of the lengths of two expressions at most; beyond, the answer is no."""
+
+_OTHER = ""
+"""Stands for every character that occurs in neither expression."""
+
+
+@functools.lru_cache(maxsize=4096)
+def covers(wide: str, narrow: str) -> bool:
+    """Whether `wide` accepts every name that `narrow` accepts.
+
+    So a check can tell an expression that is never reached from one that is sometimes reached.
+    """
+    if wide in ("*", narrow):
+        return True
+    if is_literal(narrow):
+        return matches(wide, narrow)
+    if is_literal(wide) or len(wide) * len(narrow) > MAX_PRODUCT:
+        return False
+    alphabet = [*sorted({*wide, *narrow} - {"*", "?"}), _OTHER]
+    start = (_closure(narrow, {0}), _closure(wide, {0}))
+    seen = {start}
+    queue = deque([start])
+    while queue:
+        left, right = queue.popleft()
+        if len(narrow) in left and len(wide) not in right:
+            return False
+        for char in alphabet:
+            following = (_step(narrow, left, char), _step(wide, right, char))
+            if following[0] and following not in seen:
+                if len(seen) >= MAX_STATES:
+                    return False
+                seen.add(following)
+                queue.append(following)
+    return True
+
+
+def _closure(expression: str, positions: set[int]) -> frozenset[int]:
+    """Return the positions reached without a character: every `*` may stand for nothing."""
+    reached = set(positions)
+    for position in sorted(positions):
+        while position < len(expression) and expression[position] == "*":
+            position += 1
+            reached.add(position)
+    return frozenset(reached)
+
+
+def _step(expression: str, positions: frozenset[int], char: str) -> frozenset[int]:
+    """Return the positions after one more character."""
+    following = set()
+    for position in positions:
+        if position < len(expression):
+            wanted = expression[position]
+            if wanted == "*":
+                following.add(position)
+            elif wanted in ("?", char):
+                following.add(position + 1)
+    return _closure(expression, following)

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from engine.core.messages import Deliveries, NameSpaces, Status
+from engine.core.messages import Deliveries, NameSpaceReport, NameSpaces, RollUp, Status
+from engine.core.name_spaces import DefinitionConflict
 from engine.core.states import ServiceState
-
-if TYPE_CHECKING:
-    from engine.core.messages import NameSpaceReport, RollUp
-    from engine.core.name_spaces import DefinitionConflict
 
 MAX_REMEMBERED: Final = 1024
 """Lost fellows remembered to recognise a reconnection; the oldest are forgotten first."""
@@ -77,7 +74,7 @@ class Fellow:
     skews_ns: tuple[int, ...] = ()
     """The last differences of the clocks."""
     is_clock_off: bool = False
-    """Its clock has been reported (`engine.core.reports`)."""
+    """Its clock has been reported (`engine.core.operator_events`)."""
     is_late: bool = False
     """Its late heartbeats have been reported."""
 

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
-from engine.core import election, reports
+from engine.core import election, operator_events
+from engine.core.context import Context
+from engine.core.election import Decision, Stand
 from engine.core.events import AbandonSet, NoAligner
-from engine.core.messages import Vote
-from engine.core.name_space_state import stand_of
+from engine.core.fellows import Fellow
+from engine.core.messages import NameSpaceReport, Vote
+from engine.core.name_space_state import NameSpaceState, stand_of
 from engine.core.states import Phase, Trigger
-
-if TYPE_CHECKING:
-    from engine.core.context import Context
-    from engine.core.election import Decision, Stand
-    from engine.core.fellows import Fellow
-    from engine.core.messages import NameSpaceReport
-    from engine.core.name_space_state import NameSpaceState
 
 _BEFORE_COMPLETE = (Phase.SOURCE, Phase.INJECT, Phase.COLLECT, Phase.ALIGN)
 
@@ -52,7 +47,7 @@ def elect(context: Context, state: NameSpaceState, now: float) -> None:
         context.changed = True
     if state.following and state.following != before:
         _note_master(context, state, decision)
-        reports.handed_over(context, state, before)
+        operator_events.handed_over(context, state, before)
 
 
 def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
@@ -67,7 +62,7 @@ def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
         expects_more,
     )
     if state.decision is None or grounds != state.grounds:
-        reports.priorities(context, state, fellows)
+        operator_events.priorities(context, state, fellows)
         state.decision = _decision(context, state, fellows, gone, expects_more=expects_more)
         state.grounds = grounds
     return state.decision

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from engine.core import alignment, purging, reports
+from engine.core import alignment, operator_events, purging
+from engine.core.context import Context
 from engine.core.events import FellowAway, FellowsKnown, NameSpaceDoubted, NameSpaceLearned
+from engine.core.fellows import Fellow
 from engine.core.messages import DAMAGED, Deliveries, NameSpaces, RollUp, Status, Vote
 from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import MAX_PRIORITY, DefinitionConflict, NameSpace, compare, find_policy, overlap
-
-if TYPE_CHECKING:
-    from engine.core.context import Context
-    from engine.core.fellows import Fellow
-    from engine.core.states import ServiceState
-
+from engine.core.states import ServiceState
 
 AWAY_S: Final = 600.0
 """Seconds between two notes in the store on how long fellows have been away."""
@@ -125,7 +122,7 @@ def receive(context: Context, message: Status | NameSpaces | Deliveries, sender:
         return
     fellow, new = taken
     if known is fellow and isinstance(message, Status):
-        reports.heartbeat(context, fellow, silence_s)
+        operator_events.heartbeat(context, fellow, silence_s)
     if new:
         context.greeting_due = True
         context.note("fellow.discovered", fellow=fellow.node, state=str(fellow.status and "known"))
@@ -147,7 +144,7 @@ def _was_forgotten(context: Context, fellow: Fellow, now: float) -> bool:
 
 def _receive_status(context: Context, fellow: Fellow, status: Status, now: float) -> None:
     fellow.skew_ns = status.wall_ns - context.wall_ns(now)
-    reports.clock(context, fellow)
+    operator_events.clock(context, fellow)
     if fellow.leaving:
         lose(context, fellow, now, "it is terminating")
         return

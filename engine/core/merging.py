@@ -13,21 +13,18 @@ join. A node whose set is equal to the master's, as heartbeats show, moves no da
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from engine.core import alignment, parts
+from engine.core import alignment, joining
+from engine.core.context import Context
 from engine.core.events import DeleteSet, LineageAdopted
 from engine.core.expressions import matches
+from engine.core.fellows import Fellow
 from engine.core.joining import policy_for
-from engine.core.messages import JOINS
+from engine.core.messages import JOINS, Epoch, NameSpaceReport, RollUp
+from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import MergeType
 from engine.core.states import Phase, Trigger
-
-if TYPE_CHECKING:
-    from engine.core.context import Context
-    from engine.core.fellows import Fellow
-    from engine.core.messages import Epoch, NameSpaceReport, RollUp
-    from engine.core.name_space_state import NameSpaceState
 
 DIFFERING_HEARTBEATS: Final = 2
 """Successive heartbeats of the aligner with another settled set before a repair begins."""
@@ -257,7 +254,7 @@ def compared(
     else:
         fellow.in_step.pop(state.name, None)
     if state.from_parts and is_comparable and is_equal and report is not None and not report.from_parts:
-        parts.found_whole(context, state, fellow)
+        joining.found_whole(context, state, fellow)
     if fellow.node != state.aligner or state.is_master(context.node):
         return
     if state.apart or (report is not None and report.apart):

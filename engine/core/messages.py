@@ -87,7 +87,7 @@ class RollUp:
 
 
 class Pending(NamedTuple):
-    """What a durable writer of a client may still hand over (`engine.runtime.pending`)."""
+    """What a durable writer of a client may still hand over (`engine.runtime.pending_writers`)."""
 
     writer: str
     """Its identity; `*` for many writers together."""

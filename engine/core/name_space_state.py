@@ -39,20 +39,14 @@ Had C stayed with A, it would find 1/A in the line of A, and join.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable
+from typing import Final
 
-from engine.core.election import Stand
-from engine.core.messages import NO_EPOCH, Epoch, NameSpaceReport, RollUp
-from engine.core.name_spaces import Alignee, Element
+from engine.core.election import Decision, Stand
+from engine.core.messages import NO_EPOCH, Epoch, NameSpaceReport, RollUp, Vote
+from engine.core.name_spaces import Alignee, Element, Group, NameSpace, Policy
+from engine.core.settings import StoredSet
 from engine.core.states import Phase, Trigger, is_complete, next_phase
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from engine.core.election import Decision
-    from engine.core.messages import Vote
-    from engine.core.name_spaces import Group, NameSpace, Policy
-    from engine.core.settings import StoredSet
 
 MAX_MERGED: Final = 64
 """Lineages in `parents` and in `merged`; the master merges a holder of an older one again."""
@@ -126,7 +120,7 @@ class NameSpaceState:
     whole: tuple[Element, ...] = ()
     """The part of `wanted` that came from a whole set; what else is here may lack samples."""
     from_parts: bool = False
-    """Not Lazy, but the set is what Lazy nodes had kept (`engine.core.parts`)."""
+    """Not Lazy, but the set is what Lazy nodes had kept (`engine.core.joining`)."""
     given_to: str = ""
     """Lazy: the master that collected this node's part before there was a set."""
     asks: bool = False

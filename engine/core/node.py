@@ -7,23 +7,28 @@ the time of `next_timer`. Nothing happens by itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
-from engine.core import alignment, joining, mastership, membership, merging, purging, reports, roles
+from engine.core import alignment, joining, mastership, membership, merging, operator_events, purging, roles
 from engine.core.context import Context
 from engine.core.events import (
     AligneeRequest,
     DataDeleted,
     Deliver,
+    Event,
     GroupAnnounced,
     HandedOver,
     InstancesPurged,
     SendSet,
     TakenOver,
 )
+from engine.core.fellows import Fellow
 from engine.core.messages import (
     DeleteData,
     Deliveries,
+    Epoch,
+    Message,
     NameSpaces,
     NewGroup,
     Outgoing,
@@ -36,18 +41,10 @@ from engine.core.messages import (
     Status,
 )
 from engine.core.name_space_state import NameSpaceState
-from engine.core.name_spaces import Alignee
+from engine.core.name_spaces import Alignee, Element, Group
 from engine.core.readers import choose_server
+from engine.core.settings import CoreSettings
 from engine.core.states import LocalFault, Phase, ServiceState, Trigger, service_state
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from engine.core.events import Event
-    from engine.core.fellows import Fellow
-    from engine.core.messages import Epoch, Message
-    from engine.core.name_spaces import Element, Group
-    from engine.core.settings import CoreSettings
 
 _ORDER: Final = {state: place for place, state in enumerate(ServiceState)}
 GREETING_S: Final = 0.005
@@ -468,7 +465,7 @@ class DurabilityNode:
             roles.open_delayed_set(self._context, state, now)
             roles.meet(self._context, state, now)
             self._context.settle(state, now)
-            reports.phase(self._context, state)
+            operator_events.phase(self._context, state)
         for name, targets in self._context.requests.due(now, self._is_ready):
             self._context.emit(SendSet(name, self._context.states[name].lineage, targets))
         for reader in self._context.readers.take_over(self._server_for):

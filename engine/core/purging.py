@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from engine.core.context import Context
+from engine.core.fellows import Fellow
+from engine.core.messages import Status
+from engine.core.name_space_state import NameSpaceState
 from engine.core.states import Phase
-
-if TYPE_CHECKING:
-    from engine.core.context import Context
-    from engine.core.fellows import Fellow
-    from engine.core.messages import Status
-    from engine.core.name_space_state import NameSpaceState
-
 
 FOREVER_NS: Final = 1 << 63
 

@@ -13,18 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
-from engine.core.messages import Deliveries, Delivery
+from engine.core.messages import Deliveries, Delivery, ReaderKey
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeAlias
-
-    from engine.core.messages import ReaderKey
-
-    ServerFor: TypeAlias = Callable[[ReaderKey, frozenset[str]], str | None]
-    HostsOf: TypeAlias = Callable[[str], frozenset[str]]
+ServerFor: TypeAlias = Callable[[ReaderKey, frozenset[str]], str | None]
+HostsOf: TypeAlias = Callable[[str], frozenset[str]]
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0

@@ -11,22 +11,19 @@ policies that contradict each other are reported and treated as Ignore.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.core import alignment
+from engine.core.context import Context
 from engine.core.events import AbandonSet, DeleteSet, LineageAdopted, LoadStored
 from engine.core.expressions import matches
-from engine.core.messages import DAMAGED
+from engine.core.fellows import Fellow
+from engine.core.messages import DAMAGED, NameSpaceReport
+from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import MergeType
 from engine.core.states import Phase, Trigger
 
-if TYPE_CHECKING:
-    from engine.core.context import Context
-    from engine.core.fellows import Fellow
-    from engine.core.messages import NameSpaceReport
-    from engine.core.name_space_state import NameSpaceState
-
-    Foreign = tuple[Fellow, NameSpaceReport]
+Foreign = tuple[Fellow, NameSpaceReport]
 
 CONTRADICTIONS: Final = frozenset(
     {

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from engine.core.messages import NO_EPOCH, Epoch
-
-if TYPE_CHECKING:
-    from engine.core.name_spaces import Element, NameSpace, Policy
+from engine.core.name_spaces import Element, NameSpace, Policy
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

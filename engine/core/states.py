@@ -24,11 +24,8 @@ listed is a bug in ospltool and raises `LocalFault`.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class LocalFault(Exception):

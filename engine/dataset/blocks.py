@@ -11,12 +11,10 @@ import array
 import hashlib
 import itertools
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from engine.dataset.sample import DATA, DIGEST_BYTES, DISPOSE, HEADER, UNREGISTER, Sample, sum_of_digests
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 MAX_SAMPLES: Final = 4096
 """Samples at most in a block made here."""

@@ -1,19 +1,215 @@
-"""The samples of one name-space: groups of them, with a roll-up of their digests."""
+"""The samples of one name-space: groups of them, some with limits, with a roll-up of their digests.
+
+As with the history depth, the samples that are kept under resource limits (DDS 1.4, 2.2.3.5
+DURABILITY_SERVICE) are a function of the set of samples that ever arrived, not of their order, so keeping
+under limits is a join, too:
+
+- max_samples_per_instance: the newest writes of each instance, as with a history depth of that number;
+- max_instances: the instances whose serialized keys come first in byte order;
+- max_samples: the newest writes of the group, and no older sample. With max_instances, each instance keeps
+  at most max_samples // max_instances writes instead, because samples given up for a later instance cannot
+  be restored.
+
+Limits count writes. A dispose or unregister needs no room, and goes with the writes that it came after.
+"""
 
 from __future__ import annotations
 
+import bisect
 import functools
 import hashlib
-from typing import TYPE_CHECKING
+import heapq
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
+from engine.core.name_spaces import Group
 from engine.dataset.group_set import MODULUS_MASK, TIMELESS, ApplyOutcome, GroupSet, Summary
-from engine.dataset.groups import NO_LIMITS
-from engine.dataset.limited import LimitedSet
+from engine.dataset.groups import NO_LIMITS, GroupDescription, GroupLimits
+from engine.dataset.sample import DATA, Sample
+from engine.dataset.sample_rows import SampleRows
+from engine.dataset.settling import Content, Present
 
-if TYPE_CHECKING:
-    from engine.core.name_spaces import Group
-    from engine.dataset.groups import GroupDescription, GroupLimits
-    from engine.dataset.settling import Content, Present
+_MAX_STALE: Final = 1_000
+"""Removed samples, beyond the number of kept ones, that may stay in the order of ages."""
+
+
+class _Room(NamedTuple):
+    """The effect of the limits; 0 is no limit.
+
+    Attributes:
+        depth: writes per instance.
+        cause: limit that makes `depth` smaller than the history depth; empty if none does.
+        instances: instances of the group.
+        instances_cause: limit from which `instances` comes.
+        writes: writes of the group.
+    """
+
+    depth: int
+    cause: str
+    instances: int
+    instances_cause: str
+    writes: int
+
+    @classmethod
+    def of(cls, depth: int, limits: GroupLimits) -> _Room:
+        samples, instances, each = (max(0, limit) for limit in limits)
+        cause, instances_cause = "", "max_instances"
+        if each and (not depth or each < depth):
+            depth, cause = each, "max_samples_per_instance"
+        if samples and instances:
+            if samples < instances:
+                instances, instances_cause = samples, "max_samples"
+            share = samples // instances
+            if not depth or share < depth:
+                depth, cause = share, "max_samples"
+            samples = 0
+        return cls(depth, cause, instances, instances_cause, samples)
+
+
+class LimitedSet(GroupSet):
+    """A group with at least one limit.
+
+    `depth` is the number of samples to keep of each instance; 0 keeps all.
+    """
+
+    __slots__ = ("_by_age", "_keys", "_room", "_writes")
+
+    def __init__(self, depth: int, limits: GroupLimits, present: Present | None = None) -> None:
+        self._room = _Room.of(depth, limits)
+        super().__init__(self._room.depth, present)
+        self.limits = limits
+        self._keys: list[bytes] = []
+        self._by_age: list[Sample] = []
+        self._writes = 0
+        if not self._is_plain:
+            self._pack_at = 1 << 62  # limits push out objects only
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether the limits amount to a history depth."""
+        return not self._room.instances and not self._room.writes
+
+    @property
+    def is_renewable(self) -> bool:
+        """False, because each sample must be applied to count those that a limit pushes out."""
+        return False
+
+    def apply(self, sample: Sample) -> tuple[ApplyOutcome, list[Sample]]:
+        """Put one sample into the set; return the outcome and the samples that it pushed out."""
+        room = self._room
+        if sample.source_time_ns > self.floor_ns and (cause := self._has_no_room(sample)):
+            self.rejected[cause] += 1
+            return ApplyOutcome.LIMITED, []
+        is_new = bool(room.instances) and sample.key not in self
+        outcome, evicted = super().apply(sample)
+        if outcome is ApplyOutcome.OLDER and room.cause and sample.source_time_ns > self.floor_ns:
+            self.lost -= 1
+            self.rejected[room.cause] += 1
+            return ApplyOutcome.LIMITED, []
+        if outcome is not ApplyOutcome.STORED:
+            return outcome, evicted
+        if room.cause:
+            self.rejected[room.cause] += _writes_in(evicted)
+        if is_new:
+            bisect.insort(self._keys, sample.key)
+            if len(self._keys) > room.instances:
+                gone = self._instances.pop(self._keys.pop())
+                self._revive(gone[0].key)
+                self._push_out(sample, gone, room.instances_cause)
+                evicted = [*evicted, *gone]
+        if room.writes:
+            heapq.heappush(self._by_age, sample)
+            if len(self._by_age) > 2 * self.count + _MAX_STALE:
+                self._by_age = sorted(self.samples())
+            self._writes += _writes_in((sample,)) - _writes_in(evicted)
+            evicted = [*evicted, *self._shrink(sample)]
+        return outcome, evicted
+
+    def _has_no_room(self, sample: Sample) -> str:
+        """Return the limit of the group that excludes a sample; empty if there is room."""
+        room = self._room
+        if room.instances and len(self._keys) >= room.instances and sample.key > self._keys[-1]:
+            return room.instances_cause
+        if room.writes and self._writes >= room.writes:
+            oldest = self._oldest()
+            if oldest is not None and sample < oldest:
+                return "max_samples"
+        return ""
+
+    def _oldest(self) -> Sample | None:
+        """Return the oldest sample of the group, which is the oldest of its instance."""
+        while self._by_age:
+            oldest = self._by_age[0]
+            history = self._instances.get(oldest.key)
+            if history and history[0] == oldest:
+                return oldest
+            heapq.heappop(self._by_age)
+        return None
+
+    def _shrink(self, sample: Sample) -> list[Sample]:
+        """Push out the oldest writes above the limit, and samples older than all writes of a full group."""
+        gone: list[Sample] = []
+        while self._writes >= self._room.writes and (oldest := self._oldest()) is not None:
+            is_write = bool(oldest.status & DATA)
+            if is_write and self._writes == self._room.writes:
+                break
+            history = self._instances[oldest.key]
+            del history[0]
+            self._note_end(oldest.key, history)
+            if not history:
+                del self._instances[oldest.key]
+            self._writes -= is_write
+            gone.append(oldest)
+        self._push_out(sample, gone, "max_samples")
+        return gone
+
+    def _push_out(self, sample: Sample, gone: Sequence[Sample], cause: str) -> None:
+        """Count out samples that a limit pushed out when another one came.
+
+        The change has the date of the newer of the two, because both together exceeded the limit.
+        """
+        if not gone:
+            return
+        self.rejected[cause] += _writes_in(gone)
+        self._count(SampleRows(), SampleRows.of(gone))
+        for item in gone:
+            newer = max(sample, item)
+            self._recent.add(newer.source_time_ns, newer.writer, -1, -int.from_bytes(item.digest))
+
+    def renew(self, samples: Sequence[Sample]) -> list[list[Sample]]:
+        """Apply samples one by one."""
+        return [self.apply(sample)[1] for sample in samples]
+
+    def extend(self, samples: SampleRows | Sequence[Sample]) -> None:
+        """Apply many samples."""
+        for sample in samples:
+            self.apply(sample)
+
+    def raise_floor(self, until_ns: int) -> list[Sample]:
+        """Delete the samples up to a source time permanently; return them (deployment guide 5.5.18)."""
+        removed = super().raise_floor(until_ns)
+        self._forget(removed)
+        return removed
+
+    def remove_instance(self, key: bytes) -> list[Sample]:
+        """Forget an instance; return its samples."""
+        removed = super().remove_instance(key)
+        self._forget(removed)
+        return removed
+
+    def _forget(self, removed: list[Sample]) -> None:
+        if removed and self._room.instances:
+            self._keys = sorted(self._instances)
+        if self._room.writes:
+            self._writes -= _writes_in(removed)
+
+    def has_no_place(self, sample: Sample) -> bool:
+        """Whether the floor, the kept samples or the limits leave no place for this one."""
+        return super().has_no_place(sample) or bool(self._has_no_room(sample))
+
+
+def _writes_in(samples: Sequence[Sample]) -> int:
+    return sum(1 for sample in samples if sample.status & DATA)
 
 
 @functools.lru_cache(maxsize=65_536)

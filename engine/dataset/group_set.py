@@ -7,21 +7,15 @@ import collections
 import dataclasses
 import enum
 import itertools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from engine.dataset.blocks import MAX_SAMPLES, Block, pack, pack_samples, pieces
 from engine.dataset.groups import NO_LIMITS
-from engine.dataset.history import retained
-from engine.dataset.rows import Loose, Partial, SampleRows
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-from engine.dataset.settling import WIDTH_NS, Present, Recent
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from engine.dataset.packed import Packed
-    from engine.dataset.sample import Sample
-    from engine.dataset.settling import Content
+from engine.dataset.packed import Packed
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, retained
+from engine.dataset.sample_rows import Loose, Partial, SampleRows
+from engine.dataset.settling import WIDTH_NS, Content, Present, Recent
 
 MAX_LOOSE: Final = 16_384
 """Instances of a group kept as objects; of more, the longest untouched are packed."""
@@ -99,9 +93,9 @@ class GroupSet:
 
     def __init__(self, depth: int, present: Present | None = None) -> None:
         self.depth = depth
-        """Samples kept per instance (`engine.dataset.history`)."""
+        """Samples kept per instance (`engine.dataset.sample`)."""
         self.limits = NO_LIMITS
-        """Resource limits; a group with limits is an `engine.dataset.limited.LimitedSet`."""
+        """Resource limits; a group with limits is an `engine.dataset.dataset.LimitedSet`."""
         self.rejected: collections.Counter[str] = collections.Counter()
         """Samples that a resource limit kept out or pushed out, by the name of the limit."""
         self._recent = Recent(present or TIMELESS)
@@ -126,7 +120,7 @@ class GroupSet:
     def apply(self, sample: Sample) -> tuple[ApplyOutcome, list[Sample]]:
         """Put one sample into the set; return the outcome and the samples that it pushed out.
 
-        Which samples are kept depends only on those that ever arrived (`engine.dataset.history`).
+        Which samples are kept depends only on those that ever arrived (`engine.dataset.sample`).
         """
         # Deleted historical data stays deleted (guide, 5.5.18 d_deleteData).
         if sample.source_time_ns <= self.floor_ns:

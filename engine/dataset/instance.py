@@ -19,16 +19,11 @@ import bisect
 import collections
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
-from engine.dataset.history import retained
 from engine.dataset.instance_states import MOVES, VIEWS, InstanceEvent, InstanceState, ViewState
-from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from engine.dataset.sample import Sample
+from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER, Sample, retained
 
 REMEMBERED: Final = 1024
 """Taken samples recognised under KEEP_ALL (older repeated ones count as lost), and writers remembered (the

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import itertools
 import operator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from typing import Final, NamedTuple
 
-from engine.dataset.sample import DATA, DISPOSE, KEY_HEADER, UNREGISTER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-
-    from engine.dataset.sample import Sample
+from engine.dataset.sample import DATA, DISPOSE, KEY_HEADER, UNREGISTER, Sample
 
 _KEY: Final = operator.attrgetter("key")
 

@@ -8,18 +8,15 @@ alone, so that a run can be repeated.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.dataset.blocks import MAX_PLACES, Block
-from engine.dataset.rows import Part, Partial
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from engine.dataset.sample import Sample
+from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import Part, Partial
 
 _FREE: Final = 0
 """Tag of a slot that was never used."""

@@ -17,16 +17,13 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Generator, Iterator
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from engine import native
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Result = TypeVar("Result")
 Stepwise = Generator[None, None, Result]

@@ -11,21 +11,17 @@ symbols may come from a damaged peer.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.core.name_spaces import Group
 from engine.dataset import rateless
 from engine.dataset.dataset import weight_of
 from engine.dataset.rateless import Difference, Stepwise, Words, compiled, mix
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.rows import SampleRows
-    from engine.dataset.sample import Sample
+from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows
 
 
 def identities(groups: Iterable[tuple[Group, SampleRows]], salt: bytes) -> Stepwise[Words]:

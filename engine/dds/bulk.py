@@ -16,11 +16,11 @@ from engine.dataset.sample import DATA
 from engine.dds import abi, cdr
 from engine.dds.capture_reader import CaptureReader
 from engine.dds.errors import DdsTimeout
+from engine.dds.own_types import Batch
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
-from engine.dds.wiretypes import Batch
 from engine.dds.writer import RawWriter
 from engine.dds.writer_names import WRITER_GONE
 

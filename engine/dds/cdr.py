@@ -1,4 +1,4 @@
-"""Packing and unpacking of ospltool's own types (`engine.dds.wiretypes`): an optional name and bytes.
+"""Packing and unpacking of ospltool's own types (`engine.dds.own_types`): an optional name and bytes.
 
 The layout is the same in XCDR1 and XCDR2, because nothing in it is aligned to more than four bytes.
 """

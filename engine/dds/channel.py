@@ -19,11 +19,11 @@ from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dataset.sample import DATA
 from engine.dds import abi, cdr
 from engine.dds.capture_reader import CaptureReader
+from engine.dds.own_types import Message, SenderState
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
-from engine.dds.wiretypes import Message, SenderState
 from engine.dds.writer import RawWriter
 from engine.dds.writer_names import WRITER_GONE
 

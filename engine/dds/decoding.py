@@ -15,7 +15,7 @@ from cyclonedds.idl._xt_builder import XTInterpreter
 from engine.dataset.content import Undecodable, ValueKind
 from engine.dataset.sample import DATA
 from engine.dds.errors import DdsError
-from engine.dds.typecheck import check_description
+from engine.dds.typeinfo import check_description
 
 if TYPE_CHECKING:
     from engine.dataset.content import Kinds, Path

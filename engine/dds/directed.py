@@ -26,12 +26,10 @@ from typing import Final, Self
 
 from engine.dataset.groups import GroupQos, TypeDescription
 from engine.dataset.living import DeliveryStep, InstanceEnd
-from engine.dds import offering, stepping
+from engine.dds import offering
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
-from engine.dds.domains import free_domain_id
 from engine.dds.errors import DdsError
-from engine.dds.guids import high_guid, in_memory, low_guid
-from engine.dds.participant import NodeParticipant, TagRole
+from engine.dds.participant import NodeParticipant, TagRole, free_domain_id, high_guid, in_memory, low_guid
 from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic, open_topic
 from engine.dds.uri import directed_uri
@@ -229,18 +227,18 @@ class DirectedSession:
                     stays = keeps and not frees
                     writers = self._writers_for(group, description, offer, passing, mode, keeps=stays)
                     left = min(deadline, time.monotonic() + MATCH_TIMEOUT_S) - time.monotonic()
-                    problem = stepping.match(writers, willing, left)
+                    problem = offering.match(writers, willing, left)
                     # The target discovers the writer about a millisecond later, and no call tells when.
                     # Earlier samples are not lost, but resent, which takes up to 0.1 s.
                     time.sleep(SETTLE_S)
                     readers = frozenset.intersection(*(frozenset(one.matched_guids()) for one in writers))
                     if readers:
-                        sent, trouble = stepping.write_all(writers, steps, deadline, frees=frees)
+                        sent, trouble = offering.write_all(writers, steps, deadline, frees=frees)
                         problem = problem or trouble
                         for writer in writers:
                             writer.flush()
                         period_s = RESEND_S if any(max(each) > 0 for each in limits) else timeout_s
-                        while not (is_acked := stepping.wait_for_acks(writers, period_s, deadline)):
+                        while not (is_acked := offering.wait_for_acks(writers, period_s, deadline)):
                             if time.monotonic() >= deadline:
                                 break
                             resent += 1

@@ -13,7 +13,7 @@ from engine.dataset.groups import DurabilityKind, GroupQos
 from engine.dds import abi
 from engine.dds.errors import check
 from engine.dds.participant import NodeParticipant, Tag, TagRole
-from engine.dds.qos import EndpointQos, read_endpoint_qos
+from engine.dds.qos import EndpointQos, read_endpoint_qos, read_name
 from engine.dds.typeinfo import TypeRef
 from engine.dds.waiting import Signal
 
@@ -308,7 +308,7 @@ class Discovery:
             addresses=_addresses(_property(qos, b"__NetworkAddresses")),
             hostname=_property(qos, b"__Hostname"),
             pid=int(pid) if pid.isdecimal() else 0,
-            name=_entity_name(qos),
+            name=read_name(qos),
             is_own=guid == self._participant.guid,
         )
 
@@ -363,12 +363,6 @@ def _generation(info: abi.SampleInfo) -> int:
 def _property(qos: int, name: bytes) -> str:
     value = ctypes.c_void_p()
     abi.qget_property(qos, name, ctypes.byref(value))
-    return abi.take_c_string(value)
-
-
-def _entity_name(qos: int) -> str:
-    value = ctypes.c_void_p()
-    abi.qget_entity_name(qos, ctypes.byref(value))
     return abi.take_c_string(value)
 
 

@@ -1,18 +1,48 @@
-"""ospltool's participants: a tag lets nodes recognise them and ignore their endpoints."""
+"""Our participants, which a tag lets nodes recognise and ignore, with chosen GUIDs and free domain ids."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import enum
+import os
 import re
 import threading
+import time
 import weakref
+from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol, Self
 
 from engine.dds import abi
-from engine.dds.errors import PRECONDITION_NOT_MET, DdsError, check
+from engine.dds.errors import OUT_OF_RESOURCES, PRECONDITION_NOT_MET, DdsError, check
 from engine.dds.qos import EndpointQos, group_qos, new_qos
+
+_RANDOM_BITS: Final = 0xFFFF
+"""Random bits of a GUID that is made from the time; they cover 65 us."""
+_LARGEST: Final = (1 << 64) - 1
+
+
+def high_guid() -> bytes:
+    """Make a participant's GUID above all made before, and above nearly all that Cyclone DDS draws."""
+    return _guid(b"\xff\xff", time.time_ns())
+
+
+def low_guid() -> bytes:
+    """Make a participant's GUID below all made before, and below nearly all that Cyclone DDS draws."""
+    return _guid(b"\0\0", _LARGEST - time.time_ns())
+
+
+def _guid(first: bytes, rank: int) -> bytes:
+    """Make a GUID of Cyclone DDS (vendor 1.16) that compares by `first`, then by `rank`."""
+    rank = (rank & ~_RANDOM_BITS) | (int.from_bytes(os.urandom(2)) & _RANDOM_BITS)
+    ranked = rank.to_bytes(8)
+    return b"\x01\x10" + first + ranked[3::-1] + ranked[:3:-1] + b"\0\0\x01\xc1"
+
+
+def in_memory(guid: bytes) -> bytes:
+    """Return a GUID in the memory order of a little-endian reader, in which readers compare GUIDs."""
+    return b"".join(guid[at : at + 4][::-1] for at in range(0, 16, 4))
+
 
 NODE_ID_BYTES: Final = 16
 TAG_VERSION: Final = 1
@@ -200,3 +230,31 @@ def _close_all() -> None:
     for participant in list(_open):
         with contextlib.suppress(DdsError):
             participant.close()
+
+
+_FIRST_ID: Final = 1000
+_LAST_ID: Final = 1999
+_ids_lock = threading.Lock()
+_ids_used: set[int] = set()
+
+
+@contextlib.contextmanager
+def free_domain_id() -> Iterator[int]:
+    """Reserve a domain id that nothing else in this process uses while the block runs.
+
+    These ids name domains in this process only and lie above those that applications may use (0 to 230).
+    On the wire such a domain uses the `ExternalDomainId` of its settings.
+
+    Raises:
+        DdsError: all thousand are in use.
+    """
+    with _ids_lock:
+        free = next((number for number in range(_FIRST_ID, _LAST_ID + 1) if number not in _ids_used), None)
+        if free is None:
+            raise DdsError(OUT_OF_RESOURCES, "find a free domain id")
+        _ids_used.add(free)
+    try:
+        yield free
+    finally:
+        with _ids_lock:
+            _ids_used.discard(free)

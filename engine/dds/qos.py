@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupQos
 from engine.dds import abi
@@ -219,87 +219,66 @@ def group_qos(values: EndpointQos) -> Iterator[int]:
         yield qos
 
 
+def _read(getter: Callable[..., object], qos: int, *variables: Any) -> list[Any]:
+    """Return what a getter of the C API fills in; the variables hold what applies without the policy."""
+    getter(qos, *map(ctypes.byref, variables))
+    return [variable.value for variable in variables]
+
+
 def read_endpoint_qos(qos: int) -> EndpointQos:
     """Read the policies of a discovered endpoint."""
-    reliability, blocking = ctypes.c_int(), ctypes.c_int64()
-    durability, order, ownership = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-    strength = ctypes.c_int32()
-    deadline, latency = ctypes.c_int64(abi.INFINITE_NS), ctypes.c_int64()
-    lifespan, lease = ctypes.c_int64(abi.INFINITE_NS), ctypes.c_int64(abi.INFINITE_NS)
-    liveliness, scope = ctypes.c_int(), ctypes.c_int()
-    coherent, ordered, autodispose = ctypes.c_bool(), ctypes.c_bool(), ctypes.c_bool(True)
-    out = ctypes.byref
-    abi.qget_reliability(qos, out(reliability), out(blocking))
-    abi.qget_durability(qos, out(durability))
-    abi.qget_destination_order(qos, out(order))
-    abi.qget_ownership(qos, out(ownership))
-    abi.qget_ownership_strength(qos, out(strength))
-    abi.qget_deadline(qos, out(deadline))
-    abi.qget_latency_budget(qos, out(latency))
-    abi.qget_lifespan(qos, out(lifespan))
-    abi.qget_liveliness(qos, out(liveliness), out(lease))
-    abi.qget_presentation(qos, out(scope), out(coherent), out(ordered))
-    abi.qget_writer_lifecycle(qos, out(autodispose))
-    priority = ctypes.c_int32()
-    abi.qget_transport_priority(qos, out(priority))
-    history = _history(qos)
-    cleanup, service_depth, limits = _durability_service(qos)
+    integer, number, duration, flag = ctypes.c_int, ctypes.c_int32, ctypes.c_int64, ctypes.c_bool
+    reliable, blocking_ns = _read(abi.qget_reliability, qos, integer(), duration())
+    history = _read(abi.qget_history, qos, integer(), number(1))
+    lease = duration(abi.INFINITE_NS)
+    liveliness, lease_ns = _read(abi.qget_liveliness, qos, integer(), lease)
+    scope, coherent, ordered = _read(abi.qget_presentation, qos, integer(), flag(), flag())
+    limits = _read(abi.qget_resource_limits, qos, *_limits())
+    service = duration(), integer(), number(1), *_limits()
+    cleanup_ns, *service_history, most, instances, each = _read(abi.qget_durability_service, qos, *service)
     return EndpointQos(
-        reliable=bool(reliability.value),
-        blocking_ns=blocking.value,
-        durability=DurabilityKind(durability.value),
-        history_depth=history,
-        by_source_timestamp=bool(order.value),
-        exclusive=bool(ownership.value),
-        strength=strength.value,
-        deadline_ns=deadline.value,
-        latency_budget_ns=latency.value,
-        lifespan_ns=lifespan.value,
-        liveliness=liveliness.value,
-        liveliness_lease_ns=lease.value,
-        presentation=scope.value,
-        coherent=coherent.value,
-        ordered=ordered.value,
-        autodispose=autodispose.value,
-        name=_name(qos),
-        transport_priority=priority.value,
+        reliable=bool(reliable),
+        blocking_ns=blocking_ns,
+        durability=DurabilityKind(_read(abi.qget_durability, qos, integer())[0]),
+        history_depth=_depth(*history),
+        by_source_timestamp=bool(_read(abi.qget_destination_order, qos, integer())[0]),
+        exclusive=bool(_read(abi.qget_ownership, qos, integer())[0]),
+        strength=_read(abi.qget_ownership_strength, qos, number())[0],
+        deadline_ns=_read(abi.qget_deadline, qos, duration(abi.INFINITE_NS))[0],
+        latency_budget_ns=_read(abi.qget_latency_budget, qos, duration())[0],
+        lifespan_ns=_read(abi.qget_lifespan, qos, duration(abi.INFINITE_NS))[0],
+        liveliness=liveliness,
+        liveliness_lease_ns=lease_ns,
+        presentation=scope,
+        coherent=coherent,
+        ordered=ordered,
+        autodispose=_read(abi.qget_writer_lifecycle, qos, flag(True))[0],
+        name=read_name(qos),
+        transport_priority=_read(abi.qget_transport_priority, qos, number())[0],
         partitions=_partitions(qos),
         representations=_read_representations(qos),
-        resource_limits=_resource_limits(qos),
-        service_cleanup_delay_ns=cleanup,
-        service_history_depth=service_depth,
-        service_max_samples=limits[0],
-        service_max_instances=limits[1],
-        service_max_samples_per_instance=limits[2],
+        resource_limits=(limits[0], limits[1], limits[2]),
+        service_cleanup_delay_ns=cleanup_ns,
+        service_history_depth=_depth(*service_history),
+        service_max_samples=most,
+        service_max_instances=instances,
+        service_max_samples_per_instance=each,
     )
 
 
-def _name(qos: int) -> str:
-    """Read the entity name of an endpoint; empty for none."""
+def read_name(qos: int) -> str:
+    """Read the entity name of a participant or endpoint; empty for none."""
     name = ctypes.c_void_p()
-    if not abi.qget_entity_name(qos, ctypes.byref(name)) or not name.value:
-        return ""
+    abi.qget_entity_name(qos, ctypes.byref(name))
     return abi.take_c_string(name)
 
 
-def _history(qos: int) -> int:
-    kind, depth = ctypes.c_int(), ctypes.c_int32(1)
-    abi.qget_history(qos, ctypes.byref(kind), ctypes.byref(depth))
-    return KEEP_ALL if kind.value else max(1, depth.value)
+def _depth(kind: int, depth: int) -> int:
+    return KEEP_ALL if kind else max(1, depth)
 
 
-def _resource_limits(qos: int) -> tuple[int, int, int]:
-    samples, instances, each = ctypes.c_int32(-1), ctypes.c_int32(-1), ctypes.c_int32(-1)
-    abi.qget_resource_limits(qos, *map(ctypes.byref, (samples, instances, each)))
-    return samples.value, instances.value, each.value
-
-
-def _durability_service(qos: int) -> tuple[int, int, tuple[int, int, int]]:
-    cleanup, kind, depth = ctypes.c_int64(), ctypes.c_int(), ctypes.c_int32(1)
-    samples, instances, each = ctypes.c_int32(-1), ctypes.c_int32(-1), ctypes.c_int32(-1)
-    abi.qget_durability_service(qos, *map(ctypes.byref, (cleanup, kind, depth, samples, instances, each)))
-    history = KEEP_ALL if kind.value else max(1, depth.value)
-    return cleanup.value, history, (samples.value, instances.value, each.value)
+def _limits() -> tuple[ctypes.c_int32, ...]:
+    return tuple(ctypes.c_int32(-1) for _ in range(3))
 
 
 def _partitions(qos: int) -> tuple[str, ...]:

@@ -43,11 +43,10 @@ def check_layouts() -> None:
 
 def _difference() -> str:
     """What is not as expected; empty when all is well."""
-    from engine.dds.domains import free_domain_id
-    from engine.dds.participant import NodeParticipant
+    from engine.dds.own_types import SelfCheck
+    from engine.dds.participant import NodeParticipant, free_domain_id
     from engine.dds.topics import Topic
     from engine.dds.uri import private_uri
-    from engine.dds.wiretypes import SelfCheck
 
     with (
         free_domain_id() as domain_id,

@@ -14,11 +14,11 @@ from engine.dataset.groups import DurabilityKind
 from engine.dds import abi, cdr
 from engine.dds.bulk import BulkReceiver, BulkSender
 from engine.dds.capture_reader import CaptureReader
+from engine.dds.own_types import SenderState
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic
 from engine.dds.waiting import Signal
-from engine.dds.wiretypes import SenderState
 from engine.dds.writer import RawWriter
 
 PARTITION: Final = "persistencePartition"

@@ -5,24 +5,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import secrets
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from engine.dds.activity import ThreadActivities
 from engine.runtime import past
-from engine.runtime.startup import TOLD, read_store
+from engine.runtime.startup import TOLD, StoredContent, read_store
 from engine.runtime.store_queue import StoreQueue
-from engine.store.interface import StoreError, StoreFull
-from engine.store.opening import open_store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from engine.dds.activity import ThreadActivities
-    from engine.runtime.startup import StoredContent
-    from engine.store.interface import Store
-    from engine.tracing.tracer import Tracer
+from engine.store.interface import Store, StoreError, StoreFull
+from engine.store.memory import Medium, MemoryStore
+from engine.store.sqlite import SqliteStore
+from engine.tracing.tracer import Tracer
 
 RETRY_S: Final = 1.0
 """Pause before the next attempt after the disk refused."""
@@ -33,6 +30,27 @@ CHECK_S: Final = 2.0
 """Seconds after which an idle store looks whether its file is still there."""
 MEASURE_S: Final = 1.0
 """Time from a change to the next measurement of the store's size, which is the least time between two."""
+
+
+def random_node_id() -> str:
+    """Return 128 random bits as 32 hexadecimal characters."""
+    return secrets.token_hex(16)
+
+
+def open_store(path: Path | None, node: str, new_node_id: Callable[[], str] = random_node_id) -> Store:
+    """Open the store in a directory, or one in memory that ends with the process.
+
+    Args:
+        path: the store directory, made if it does not exist; None for memory.
+        node: the node's name, shown to another process that finds the store in use.
+        new_node_id: makes a node id at the first start.
+
+    Raises:
+        StoreError: see `engine.store.sqlite.SqliteStore`.
+    """
+    if path is None:
+        return MemoryStore(Medium(new_node_id()))
+    return SqliteStore(path, node, new_node_id)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

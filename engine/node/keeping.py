@@ -9,7 +9,9 @@ same sample, see it ALIVE in a new generation.
 
 from __future__ import annotations
 
+import collections
 import functools
+import threading
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +30,7 @@ from engine.dataset.living import (
 )
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.directed import DeliveryPurpose
-from engine.node.reader_processes import MAX_KEPT_SESSIONS, MAX_KEPT_WRITERS, Process
+from engine.dds.errors import ALREADY_DELETED, DdsError
 from engine.runtime.ports import Again, Delivered, Instead
 
 if TYPE_CHECKING:
@@ -43,13 +45,94 @@ if TYPE_CHECKING:
     from engine.dataset.group_set import GroupSet
     from engine.dataset.groups import GroupDescription
     from engine.dataset.living import DeliveryStep
-    from engine.dataset.rows import SampleRows
     from engine.dataset.sample import Sample
+    from engine.dataset.sample_rows import SampleRows
     from engine.dds.directed import DirectedSession
-    from engine.dds.errors import DdsError
     from engine.runtime.runtime import Runtime
 
+    Job = Callable[[DirectedSession], None]
+    Failed = Callable[[DdsError], None]
     Submit: TypeAlias = Callable[[Callable[[], None], str, float], None]
+
+MAX_KEPT_SESSIONS: Final = 192
+"""Limit for processes with instances kept ALIVE; each needs a Cyclone DDS domain with five threads."""
+MAX_KEPT_WRITERS: Final = 100_000
+"""Limit for the writers in all of them; beyond either limit delivered instances are NOT_ALIVE_NO_WRITERS."""
+
+
+class Process:
+    """One process, its session while it is needed, and the deliveries that wait."""
+
+    def __init__(self, opens: Callable[[], DirectedSession]) -> None:
+        self._opens = opens
+        self._lock = threading.Lock()
+        self._waiting: collections.deque[tuple[Job, Failed]] = collections.deque()
+        self._is_running = False
+        self._is_gone = False
+        self._session: DirectedSession | None = None
+        self.kept = 0
+        self.crowd: frozenset[tuple[str, str, str]] = frozenset()
+
+    def put(self, job: Job, failed: Failed) -> bool:
+        """Queue a job; return True if the caller must have `work` called on a worker thread."""
+        with self._lock:
+            self._waiting.append((job, failed))
+        return self._begins()
+
+    def leave(self) -> bool:
+        """Note that the process is gone, so that jobs fail soon; return True if `work` must be called."""
+        self._is_gone = True
+        self._abandon_if_gone()
+        return self._begins()
+
+    def _begins(self) -> bool:
+        with self._lock:
+            was_running, self._is_running = self._is_running, True
+            return not was_running
+
+    def work(self) -> None:
+        """Carry out the jobs in order, and close the session if no writer stays. It blocks."""
+        while (task := self._next()) is not None:
+            task()
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._lock:
+            if self._waiting:
+                job, failed = self._waiting.popleft()
+                return lambda: self._carry_out(job, failed)
+            if self._session is not None and (self._is_gone or not self.kept):
+                return self._close
+            self._is_running = False
+            return None
+
+    def _carry_out(self, job: Job, failed: Failed) -> None:
+        try:
+            if self._is_gone:
+                raise DdsError(ALREADY_DELETED, "deliver to a process that is gone")
+            if self._session is None:
+                session = self._opens()
+                with self._lock:
+                    self._session = session
+                self._abandon_if_gone()
+            try:
+                job(self._session)
+            finally:
+                self.kept, self.crowd = self._session.kept, self._session.crowd
+        except DdsError as error:
+            failed(error)
+
+    def _abandon_if_gone(self) -> None:
+        with self._lock:
+            if self._is_gone and self._session is not None:
+                self._session.abandon()
+
+    def _close(self) -> None:
+        assert self._session is not None
+        with self._lock:
+            session, self._session = self._session, None
+        session.close()
+        self.kept, self.crowd = 0, frozenset()
+
 
 MAX_LOST: Final = 10_000
 """Limit for the memory of lost writers, which may come back."""
@@ -59,6 +142,7 @@ MAX_LATER: Final = 100_000
 """Limit for remembered instances that readers have with a later source time than the set's."""
 _NO_TIMES: Final[Mapping[bytes, int]] = {}
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
+_WORK: Final = "resendQueue (delivery to a process of readers)"
 
 
 class Keeping:
@@ -180,13 +264,8 @@ class Keeping:
         for group, description in self._runtime.descriptions.items():
             if (group.topic, group.partition, description.type.type_id) in crowd:
                 steps = written(self._rows(group) or (), self._neighbourhood.living(group))
-                yield Portion(
-                    description,
-                    steps,
-                    DeliveryPurpose.PART,
-                    keeps=True,
-                    instances=self._instances(group.topic),
-                )
+                most = self._instances(group.topic)
+                yield Portion(description, steps, DeliveryPurpose.PART, keeps=True, instances=most)
 
     def _instances(self, topic: str) -> int:
         """Return the number of instances that this node has of a topic, in all partitions."""
@@ -208,11 +287,9 @@ class Keeping:
         others = self.sessions - (process.kept > 0)
         return others < MAX_KEPT_SESSIONS and self.writers < MAX_KEPT_WRITERS
 
-    def _put(
-        self, process: Process, job: Callable[[DirectedSession], None], failed: Callable[[DdsError], None]
-    ) -> None:
+    def _put(self, process: Process, job: Job, failed: Failed) -> None:
         if process.put(job, failed):
-            self._submit(process.work, "resendQueue (delivery to a process of readers)", TIMEOUT_S)
+            self._submit(process.work, _WORK, TIMEOUT_S)
 
     # Changes of writers and readers.
 
@@ -221,7 +298,7 @@ class Keeping:
         for participant in participants:
             process = self._processes.pop(participant, None)
             if process is not None and process.leave():
-                self._submit(process.work, "resendQueue (delivery to a process of readers)", TIMEOUT_S)
+                self._submit(process.work, _WORK, TIMEOUT_S)
             for kept in self._kept.values():
                 kept.discard(participant)
 

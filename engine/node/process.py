@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from engine import native
+from engine.capture.configured_uri import interface_fault, is_automatic, uri_of
 from engine.capture.neighbourhood import Neighbourhood
-from engine.capture.shell import Shell
-from engine.capture.uri import interface_fault, is_automatic, uri_of
-from engine.capture.watch import Watchdog
+from engine.capture.shell import Shell, Watchdog
 from engine.client_service.service import ClientService
 from engine.core.states import ServiceState
 from engine.dds.bulk import TOPIC as BULK_TOPIC
@@ -23,22 +22,20 @@ from engine.dds.interfaces import address_of, addresses_of, interface_of
 from engine.dds.participant import NodeParticipant
 from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import domain_tag
-from engine.node import showing
-from engine.node.capture_drain import CaptureDrain
+from engine.node import wire
 from engine.node.disk import Disk, Pace, trace_found
 from engine.node.filters import ContentFilters
-from engine.node.intake import NodeIntake
+from engine.node.intake import CaptureDrain, NodeIntake, Streams
 from engine.node.pulse import Pulse
 from engine.node.roaming import Carried, InterfaceWatch
-from engine.node.streams import Streams
 from engine.node.threads import Threads
 from engine.node.wire import DdsWire, receiver_partition
 from engine.runtime import codec
+from engine.runtime.node_snapshot import only_parts, refused_groups, unstored, without_candidates
 from engine.runtime.past import ACTIVITY, IN_ORDER, Past
 from engine.runtime.ports import FilterRefused
 from engine.runtime.runtime import Runtime
 from engine.runtime.startup import core_settings
-from engine.runtime.view import only_parts, refused_groups, unstored, without_candidates
 from engine.store.interface import StoreError
 from engine.tracing.levels import Level
 
@@ -52,7 +49,7 @@ if TYPE_CHECKING:
 TOPICS: Final = (
     *(ChannelTopic(name, is_state=True) for name in codec.STATE_TOPICS),
     ChannelTopic(codec.MESSAGE_TOPIC, is_state=False),
-    *showing.TOPICS,
+    *wire.TOPICS,
 )
 
 
@@ -69,7 +66,7 @@ class NodeFault(Exception):
 
 
 class Lease(Protocol):
-    """The duties of a supervised node towards its supervisor (see `engine.supervisor.link`)."""
+    """The duties of a supervised node towards its supervisor (see `engine.supervisor.lease_link`)."""
 
     def renew(self) -> None:
         """Tell that the node is alive."""
@@ -283,8 +280,8 @@ class RunningNode:
             max_waiting=configuration.persistent.queue_size if configuration.persistent else 0,
             bell=self._wire.tap_bell,
         )
-        identity = showing.identity_of(configuration, self._disk.kind, found, self._started_ns)
-        self._showing = showing.Showing(
+        identity = wire.identity_of(configuration, self._disk.kind, found, self._started_ns)
+        self._showing = wire.Showing(
             self._runtime, self._wire, identity, self._clock, lambda: self._disk.used_bytes, self._past
         )
         self._shell.stack.callback(self._tracer.subscribe(self._showing.event, Level.FINE))
@@ -375,7 +372,7 @@ class RunningNode:
 
     def _tell_capture(self) -> None:
         """Whether the compiled library takes samples in, or why not."""
-        capture = showing.capture_of_process()
+        capture = wire.capture_of_process()
         if capture.reason:
             self._tracer.event("lifecycle.capture-in-python", cause=capture.reason)
         else:

@@ -9,17 +9,14 @@ not add work on a busy machine. See `engine.dataset.settling`.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from engine.core.messages import JOINS, RollUp, Settled, Status
+from engine.core.fellows import Fellow
+from engine.core.messages import JOINS, Message, Outgoing, RollUp, Settled, Status
 from engine.dataset.settling import border_before
-
-if TYPE_CHECKING:
-    from engine.core.fellows import Fellow
-    from engine.core.messages import Message, Outgoing
-    from engine.runtime.pending import PendingWriters
-    from engine.runtime.sets import NameSpaceData
-    from engine.runtime.shared import SharedState
+from engine.runtime.name_space_data import NameSpaceData
+from engine.runtime.pending_writers import PendingWriters
+from engine.runtime.shared_state import SharedState
 
 SETTLING_NS: Final = 1_000_000_000
 """Age at which a sample should have reached every node."""

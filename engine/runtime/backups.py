@@ -9,16 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
-from engine.store.interface import SetState, StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from engine.dataset.group_set import Summary
-    from engine.store.backups import Replaced
-    from engine.store.interface import SetInfo, SetWriter, Store
+from engine.dataset.group_set import Summary
+from engine.store.interface import Replaced, SetInfo, SetState, SetWriter, Store, StoreError
 
 PATIENCE: Final = 10
 """Successive refusals, one per second, so that a disk that is full for a moment costs no back-up."""

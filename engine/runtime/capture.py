@@ -8,27 +8,20 @@ Samples of a run that are passed over never become objects.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
-from engine.dataset.captured import CapturedSample
-from engine.dataset.group_set import NO_FLOOR, ApplyOutcome
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample, make_samples
-from engine.runtime.housekeeping import INFINITE
+from engine.core.name_spaces import Group
+from engine.dataset.captured import CapturedRun, CapturedSample
+from engine.dataset.group_set import NO_FLOOR, ApplyOutcome, GroupSet
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample, make_samples
+from engine.runtime.housekeeping import INFINITE, Registered
+from engine.runtime.name_space_data import NameSpaceData
+from engine.runtime.serving import Serving
+from engine.runtime.shared_state import SharedState
 from engine.runtime.stream import MAX_BATCH_BYTES
 from engine.store.interface import GroupChange
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.captured import CapturedRun
-    from engine.dataset.group_set import GroupSet
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
-    from engine.runtime.registered import Registered
-    from engine.runtime.serving import Serving
-    from engine.runtime.sets import NameSpaceData
-    from engine.runtime.shared import SharedState
 
 MAX_SAMPLE_BYTES: Final = MAX_BATCH_BYTES - (1 << 20)
 """A larger sample is not kept, because no stream could carry it to fellows."""

@@ -9,26 +9,141 @@ revive the instance. The master decides and tells the others, so that all sets s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import dataclasses
+import itertools
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from engine.core.expressions import matches
 from engine.core.messages import PurgedInstance
+from engine.core.name_spaces import Group
 from engine.core.purging import FOREVER_NS
-from engine.dataset.sample import UNREGISTER
+from engine.dataset.group_set import GroupSet
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import UNREGISTER, Sample
 from engine.dataset.settling import STEP_NS
-from engine.runtime.disposed import DisposedInstances
-from engine.runtime.registered import Registered
+from engine.runtime.name_space_data import NameSpaceData
+from engine.runtime.pending_writers import PendingWriters
+from engine.runtime.shared_state import SharedState
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import GroupSet
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
-    from engine.runtime.pending import PendingWriters
-    from engine.runtime.sets import NameSpaceData
-    from engine.runtime.shared import SharedState
+@dataclasses.dataclass(slots=True)
+class _Found:
+    """The disposed instances of one set, each with the monotonic time of its last change."""
+
+    group_set: GroupSet
+    since_s: dict[bytes, float] = dataclasses.field(default_factory=dict)
+    """Those that have not been looked at, in the order of their times."""
+    looked_at: dict[bytes, float] = dataclasses.field(default_factory=dict)
+    """Those that have been, the longest ago first."""
+
+    def update(self, now: float) -> None:
+        """Note the changes in the set."""
+        for key in sorted(self.group_set.touched):
+            self.since_s.pop(key, None)
+            self.looked_at.pop(key, None)
+            self.since_s[key] = now
+        for times in (self.since_s, self.looked_at):
+            if len(self.since_s) + len(self.looked_at) > len(self.group_set.disposed):
+                for key in times.keys() - self.group_set.disposed:
+                    del times[key]
+        self.group_set.touched.clear()
+
+    def take(self, until_s: float, most: int) -> list[bytes]:
+        """Return some instances that were found by a time, and put them last."""
+        again = list(itertools.islice(self.looked_at.items(), most))
+        new = itertools.takewhile(lambda one: one[1] <= until_s, self.since_s.items())
+        first = list(itertools.islice(new, most))
+        for key, since in (*again, *first):
+            self.looked_at.pop(key, None)
+            self.since_s.pop(key, None)
+            self.looked_at[key] = since
+        return [key for key, since in (*again, *first) if since <= until_s]
+
+
+class DisposedInstances:
+    """The disposed instances of some groups, each with the moment at which this node found it in this state.
+
+    The clocks of writers play no part. A change of an instance, such as an unregister, restarts its time; a
+    set that replaces another one does not. Nothing of it outlives the process.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Group, _Found] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def look(self, groups: Mapping[Group, GroupSet], now: float) -> None:
+        """Note the changes in these groups, and forget all others; `now` is monotonic, seconds."""
+        self._found = {
+            group: self._of(self._found.get(group), group_set, now)
+            for group, group_set in groups.items()
+            if group_set.disposed
+        }
+
+    @staticmethod
+    def _of(found: _Found | None, group_set: GroupSet, now: float) -> _Found:
+        if found is None or found.group_set is not group_set:
+            known = found.since_s | found.looked_at if found is not None else {}
+            times = {key: known.get(key, now) for key in sorted(group_set.disposed)}
+            found = _Found(group_set, dict(sorted(times.items(), key=operator.itemgetter(1))))
+            group_set.touched.clear()
+        found.update(now)
+        return found
+
+    def until(self, group: Group, until_s: float, most: int) -> list[bytes]:
+        """Return instances of a group that were found by `until_s`; in the end each of them has its turn.
+
+        Args:
+            group: the group.
+            until_s: time on the monotonic clock, seconds.
+            most: how many to look at of those that are new, and of those that were returned before.
+        """
+        found = self._found.get(group)
+        return found.take(until_s, most) if found is not None else []
+
+
+MAX_REGISTERED: Final = 100_000
+"""Instances remembered; of others only the writers of kept samples are known."""
+
+
+class Registered:
+    """Registrations that this node has captured since its start.
+
+    Writers may have an instance registered although only samples of other writers are kept.
+    """
+
+    def __init__(self) -> None:
+        self._writers: dict[tuple[Group, bytes], set[bytes]] = {}
+
+    def passed_over(self, group: Group, key: bytes, writer: bytes) -> None:
+        """Note that a sample of a writer gave way to one of another writer."""
+        known = self._writers.get((group, key))
+        if known is not None:
+            known.add(writer)
+            return
+        self._writers[group, key] = {writer}
+        if len(self._writers) > MAX_REGISTERED:
+            del self._writers[next(iter(self._writers))]
+
+    def unregistered(self, group: Group, key: bytes, writer: bytes) -> None:
+        """Note that a writer has unregistered an instance."""
+        known = self._writers.get((group, key))
+        if known is not None:
+            known.discard(writer)
+            if not known:
+                self.forget(group, key)
+
+    def writers(self, group: Group, key: bytes) -> frozenset[bytes]:
+        """Return the writers known to have an instance registered, or to have had it when they went."""
+        return frozenset(self._writers.get((group, key), ()))
+
+    def forget(self, group: Group, key: bytes) -> None:
+        """Forget an instance."""
+        self._writers.pop((group, key), None)
+
 
 PERIOD_S: Final = 1.0
 MAX_REMEMBERED: Final = 100_000

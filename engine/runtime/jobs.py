@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import Summary
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows
-    from engine.store.backups import Replaced
-    from engine.store.interface import GroupChange, Marks, RememberedFellow
+from engine.core.name_spaces import Group
+from engine.dataset.group_set import Summary
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample_rows import SampleRows
+from engine.store.interface import GroupChange, Marks, RememberedFellow, Replaced
 
 
 @dataclasses.dataclass(slots=True)

@@ -12,18 +12,14 @@ import dataclasses
 import json
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
 
 from engine.core import plain
-from engine.runtime.monitor import Masterhood, NodeEvent, NodePast, Run
+from engine.runtime.monitor import Masterhood, NodeEvent, NodePast, NodeSnapshot, Run
 from engine.tracing.levels import Level
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from engine.runtime.monitor import NodeSnapshot
-    from engine.tracing.record import EventRecord
+from engine.tracing.record import EventRecord
 
 FILE: Final = "store.past"
 """Name of the file in the directory of the store."""

@@ -8,25 +8,21 @@ back-up (deployment guide 5.2.3.3).
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from engine.core.name_spaces import MergeType
+from engine.core.events import ExpectSet
+from engine.core.name_spaces import Group, MergeType
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
+from engine.dataset.rateless import Stepwise
+from engine.runtime.incoming import IncomingStream
 from engine.runtime.jobs import Conversion
-from engine.runtime.reconciling.alignee import Finished, joined
+from engine.runtime.name_space_data import Began, Difference, NameSpaceData
+from engine.runtime.reconciling.alignee import AligneeComparisons, Finished, joined
 from engine.runtime.replacing import replaced
+from engine.runtime.serving import Serving
+from engine.runtime.shared_state import SharedState
 from engine.runtime.withholding import at_once, filtered
-
-if TYPE_CHECKING:
-    from engine.core.events import ExpectSet
-    from engine.core.name_spaces import Group
-    from engine.dataset.rateless import Stepwise
-    from engine.runtime.incoming import IncomingStream
-    from engine.runtime.reconciling.alignee import AligneeComparisons
-    from engine.runtime.serving import Serving
-    from engine.runtime.sets import Began, Difference, NameSpaceData
-    from engine.runtime.shared import SharedState
 
 GIVE: Final = "give"
 """Purpose of a stream without a request: samples that its sender found to be missing here."""

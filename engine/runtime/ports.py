@@ -7,16 +7,14 @@ once; long work is reported back by a call to the runtime.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from engine.core.messages import Outgoing, ReaderKey
-    from engine.core.name_spaces import Group
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows
-    from engine.runtime.codec import Envelope
+from engine.core.messages import Outgoing, ReaderKey
+from engine.core.name_spaces import Group
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample_rows import SampleRows
+from engine.runtime.codec import Envelope
 
 
 class FilterRefused(Exception):

@@ -8,20 +8,14 @@ samples of the new set are therefore delivered with the source time of the sampl
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
-from engine.dataset.sample import UNREGISTER
-from engine.runtime.sets import dispose_of, withdrawal_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.dataset import DataSet
-    from engine.dataset.group_set import GroupSet
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
-    from engine.runtime.sets import Difference
+from engine.core.name_spaces import Group
+from engine.dataset.dataset import DataSet
+from engine.dataset.group_set import GroupSet
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import UNREGISTER, Sample
+from engine.runtime.name_space_data import Difference, dispose_of, withdrawal_of
 
 
 @dataclasses.dataclass(slots=True)

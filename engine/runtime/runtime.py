@@ -7,39 +7,33 @@ class; output leaves by the ports.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from engine.core import events, plain
 from engine.core.election import NOBODY_REMEDY
 from engine.core.name_spaces import Group
+from engine.core.settings import CoreSettings
 from engine.core.states import ServiceState
+from engine.dataset.captured import CapturedRun, CapturedSample
+from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
 from engine.runtime import codec
 from engine.runtime.agreement import Agreement
 from engine.runtime.capture import CapturePath
 from engine.runtime.housekeeping import Housekeeping
-from engine.runtime.identity import SharedIdentity
 from engine.runtime.jobs import Degraded, Recovered, SetStored, StoredGroups
-from engine.runtime.pending import PendingWriters
-from engine.runtime.ports import NoFilters
+from engine.runtime.name_space_data import NameSpaceData
+from engine.runtime.pending_writers import PendingWriters
+from engine.runtime.ports import Clock, Codec, Filters, NoFilters, Wire
 from engine.runtime.serving import Serving
-from engine.runtime.sets import NameSpaceData
-from engine.runtime.shared import LEARNED, SharedState
+from engine.runtime.shared_state import LEARNED, SharedState
 from engine.runtime.startup import away_mark
-from engine.runtime.telling import Telling
+from engine.runtime.store_queue import StoreQueue
+from engine.runtime.telling import SharedIdentity, Telling
 from engine.runtime.transfers import Transfers
 from engine.store.interface import RememberedFellow
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from engine.core.settings import CoreSettings
-    from engine.dataset.captured import CapturedRun, CapturedSample
-    from engine.dataset.dataset import DataSet
-    from engine.runtime.ports import Clock, Codec, Filters, Wire
-    from engine.runtime.store_queue import StoreQueue
-    from engine.tracing.tracer import Tracer
-
+from engine.tracing.tracer import Tracer
 
 SERVES: Final = "complete, and the first in the order of those on its host, or of all if there is none"
 

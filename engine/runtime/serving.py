@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from engine.core.expressions import intersection, matches
 from engine.core.messages import ReaderKey
 from engine.core.name_spaces import Group
 from engine.core.purging import FOREVER_NS
-from engine.dataset.groups import is_given
+from engine.dataset.groups import GroupDescription, is_given
 from engine.dataset.living import by_instance, instances
-from engine.dataset.rows import SampleRows
+from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime.monitor import DEVIATIONS
-from engine.runtime.ports import Again, Instead
+from engine.runtime.name_space_data import Difference
+from engine.runtime.ports import Again, Delivered, Instead
+from engine.runtime.replacing import Replacement
+from engine.runtime.shared_state import SharedState
 from engine.runtime.tails import MAX_TAIL, Tails
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import TypeAlias
+_How: TypeAlias = Again | Instead | None
 
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
-    from engine.runtime.ports import Delivered
-    from engine.runtime.replacing import Replacement
-    from engine.runtime.sets import Difference
-    from engine.runtime.shared import SharedState
-
-    _How: TypeAlias = Again | Instead | None
-
-Groups = list[tuple["GroupDescription", SampleRows]]
+Groups = list[tuple[GroupDescription, SampleRows]]
 
 
 class Serving:

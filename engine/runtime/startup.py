@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
+from engine.config.settings import Configuration
 from engine.core import plain
 from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
 from engine.core.name_spaces import Element, NameSpace
-from engine.core.settings import CoreSettings, StoredSet
+from engine.core.settings import CoreSettings, PendingWriter, StoredSet
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
-from engine.runtime.pending import pending_writers
-from engine.runtime.sets import floor_mark
-from engine.runtime.shared import APART, ELEMENTS, LEARNED, LINE, LINEAGE, PART, ROLE, WANTED, WHOLE
-from engine.store.backups import REPLACED_MARK
-from engine.store.interface import DamageLog
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from engine.config.settings import Configuration
-    from engine.core.settings import PendingWriter
-    from engine.dataset.groups import GroupDescription
-    from engine.store.interface import OpenReport, Store
+from engine.dataset.groups import GroupDescription
+from engine.runtime.name_space_data import floor_mark
+from engine.runtime.pending_writers import pending_writers
+from engine.runtime.shared_state import APART, ELEMENTS, LEARNED, LINE, LINEAGE, PART, ROLE, WANTED, WHOLE
+from engine.store.interface import REPLACED_MARK, DamageLog, OpenReport, Store
 
 _AWAY: Final = "away "
 TOLD: Final = "replaced, told"

@@ -8,17 +8,17 @@ again. Without a second thread or a lock, a run in virtual time repeats exactly.
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
-from engine.runtime.faults import StreamFault
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from engine.runtime.ports import Clock
+from engine.runtime.ports import Clock
 
 BUDGET_S: Final = 0.005
 """Seconds of steps before the node looks at everything else."""
+
+
+class StreamFault(ValueError):
+    """A batch or comparison message of a peer that is foreign, damaged, or out of order."""
 
 
 class Steps:

@@ -14,43 +14,43 @@ from __future__ import annotations
 import collections
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
-from engine.runtime.backups import Backups
+from engine.core.name_spaces import Group
+from engine.dataset.group_set import Summary
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows
+from engine.runtime.backups import Backups, Report
 from engine.runtime.jobs import (
     AppendJob,
     Conversion,
     Degraded,
     FellowsJob,
     FillJob,
+    Job,
     MarksJob,
     Recovered,
+    Result,
     SetJob,
     SetStored,
     StoredGroups,
 )
 from engine.store.interface import (
     GroupChange,
+    Marks,
     RememberedFellow,
+    Replaced,
+    SetInfo,
     SetState,
+    SetWriter,
     Soundness,
+    Store,
     StoreDamaged,
     StoreError,
     StoreFull,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import Summary
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows
-    from engine.dataset.sample import Sample
-    from engine.runtime.backups import Report
-    from engine.runtime.jobs import Job, Result
-    from engine.store.backups import Replaced
-    from engine.store.interface import Marks, SetInfo, SetWriter, Store
 
 MAX_QUEUED_CHANGES: Final = 500_000
 BATCH_CHANGES: Final = 20_000

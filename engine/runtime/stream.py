@@ -12,7 +12,8 @@ import dataclasses
 import json
 import struct
 import zlib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from engine.core import plain
 from engine.core.events import AligneeRequest
@@ -20,12 +21,8 @@ from engine.core.messages import Epoch
 from engine.dataset.blocks import Block
 from engine.dataset.dataset import weight_of
 from engine.dataset.groups import GroupDescription
-from engine.runtime.faults import StreamFault as StreamFault
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from engine.dataset.rows import SampleRows
+from engine.dataset.sample_rows import SampleRows
+from engine.runtime.steps import StreamFault as StreamFault
 
 BATCH_BYTES: Final = 512 << 10
 """Size at which a batch is closed; a larger sample makes a larger batch."""

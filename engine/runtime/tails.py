@@ -16,20 +16,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
-from engine.dataset.groups import is_given
-from engine.dataset.sample import UNREGISTER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from engine.core.messages import ReaderKey
-    from engine.core.name_spaces import Group
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows
-    from engine.dataset.sample import Sample
-    from engine.runtime.sets import Difference
+from engine.core.messages import ReaderKey
+from engine.core.name_spaces import Group
+from engine.dataset.groups import GroupDescription, is_given
+from engine.dataset.sample import UNREGISTER, Sample
+from engine.dataset.sample_rows import SampleRows
+from engine.runtime.name_space_data import Difference
 
 TAIL_S: Final = 0.1
 """Seconds after a set was taken for which its reader also gets captured samples."""

@@ -7,18 +7,15 @@ the alignee over `align.answering` and `align.group-sent` on the aligner to `ali
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from engine.core.messages import DeleteData, NameSpaces, Status
+from engine.core.events import AligneeRequest
+from engine.core.fellows import Fellow
+from engine.core.messages import DeleteData, Message, NameSpaceReport, NameSpaces, Status
+from engine.core.states import ServiceState
+from engine.dataset.dataset import DataSet
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-
-if TYPE_CHECKING:
-    from engine.core.events import AligneeRequest
-    from engine.core.fellows import Fellow
-    from engine.core.messages import Message, NameSpaceReport
-    from engine.dataset.dataset import DataSet
-    from engine.runtime.incoming import IncomingStream
-    from engine.runtime.shared import SharedState
+from engine.runtime.incoming import IncomingStream
+from engine.runtime.shared_state import SharedState
+from engine.tracing.tracer import Tracer
 
 
 class Telling:
@@ -163,3 +160,30 @@ class Telling:
                 write_disposes=statuses.count(DATA | DISPOSE),
                 unregisters=sum(bool(status & UNREGISTER) for status in statuses),
             )
+
+
+_ENDING = (ServiceState.TERMINATING, ServiceState.TERMINATED)
+
+
+class SharedIdentity:
+    """Reports processes that send messages in the name of this node, as after copying its store.
+
+    A process that ends may still send when the next one on its store has started; it says that it ends.
+    """
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._told: set[int] = set()
+
+    def heard(self, message: Message) -> None:
+        """Take a message of another participant that has this node's id; heartbeats show that it lives."""
+        if not isinstance(message, Status) or message.state in _ENDING or message.incarnation in self._told:
+            return
+        self._told.add(message.incarnation)
+        self._tracer.event("identity.shared", fellow=message.name, host=message.host)
+
+    def ended(self) -> None:
+        """Note that the last participant that had this node's id is gone."""
+        if self._told:
+            self._told.clear()
+            self._tracer.event("identity.unique")

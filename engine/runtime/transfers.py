@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from engine.core.events import AligneeRequest
+from engine.core.events import AligneeRequest, ExpectSet, SendSet
+from engine.core.messages import Epoch, Outgoing
+from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
-from engine.dataset.rows import SampleRows
+from engine.dataset.rateless import Stepwise
 from engine.dataset.sample import digest_sum
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime import stream
-from engine.runtime.incoming import IncomingStream, IncomingStreams
+from engine.runtime.incoming import IncomingStream, IncomingStreams, broke_off, fills_store
+from engine.runtime.name_space_data import Difference, NameSpaceData
 from engine.runtime.placing import EXTEND, GIVE, Placing
-from engine.runtime.reconciling import messages, resume
+from engine.runtime.reconciling import messages
 from engine.runtime.reconciling.alignee import AligneeComparisons
 from engine.runtime.reconciling.aligner import AlignerComparisons, LackingSamples, SetDifference, sent_part
+from engine.runtime.serving import Serving
+from engine.runtime.shared_state import SharedState
 from engine.runtime.steps import Steps
-
-if TYPE_CHECKING:
-    from engine.core.events import ExpectSet, SendSet
-    from engine.core.messages import Epoch, Outgoing
-    from engine.core.name_spaces import Group
-    from engine.dataset.rateless import Stepwise
-    from engine.runtime.serving import Serving
-    from engine.runtime.sets import Difference, NameSpaceData
-    from engine.runtime.shared import SharedState
-    from engine.runtime.telling import Telling
+from engine.runtime.telling import Telling
 
 
 class Transfers:
@@ -80,7 +75,7 @@ class Transfers:
         for incoming in self._incoming.keep(self._is_wanted):
             data = self._shared.spaces[incoming.begin.name_space]
             if not data.state.is_part:
-                resume.broke_off(data, incoming)
+                broke_off(data, incoming)
 
     # Out.
 
@@ -225,7 +220,7 @@ class Transfers:
         fresh, incoming.fresh = incoming.fresh, []
         shared, name = self._shared, incoming.begin.name_space
         data = shared.spaces[name]
-        if not resume.is_filled(data, incoming) or data.state.is_part:
+        if not fills_store(data, incoming) or data.state.is_part:
             return  # a part is stored once it is complete
         for description, samples in fresh:
             state = shared.core.name_space_of(description.group)

@@ -5,18 +5,15 @@ Each sample of a filtered group is decoded, which takes long and is done in step
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
+from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
+from engine.dataset.group_set import GroupSet
+from engine.dataset.rateless import Stepwise
 from engine.dataset.sample import DATA
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import GroupSet
-    from engine.dataset.rateless import Stepwise
-    from engine.runtime.ports import Gate
+from engine.runtime.ports import Gate
 
 _STEP: Final = 200
 """Samples in one step: a few milliseconds."""

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Final
+import random
+from collections.abc import Sequence
+from typing import Final
 
+from engine.core.messages import ReaderKey
 from engine.core.name_spaces import Group
 from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from engine.simulator.network import SimulatedParticipant
-from engine.simulator.node import SAMPLE, TAP_LEAST_S
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Sequence
-
-    from engine.core.messages import ReaderKey
-    from engine.dataset.sample import Sample
-    from engine.simulator.node import SimulatedNode, Surroundings
-    from engine.simulator.options import TopicPlan
+from engine.simulator.options import TopicPlan
+from engine.simulator.simulated_node import SAMPLE, TAP_LEAST_S, SimulatedNode, Surroundings
 
 KEY_PREFIX: Final = b"\0\1\0\0key"
 LARGE_SAMPLE: Final = 100

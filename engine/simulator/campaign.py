@@ -9,19 +9,14 @@ import gc
 import multiprocessing
 import shlex
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
+from engine.config import Configuration
 from engine.simulator.cluster import Cluster
-from engine.simulator.deployment import deployed
-from engine.simulator.draw import draw
-from engine.simulator.options import Fault
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from engine.config import Configuration
-    from engine.simulator.options import SimulationOptions
-    from engine.simulator.result import Statistics
+from engine.simulator.draw import deployed, draw
+from engine.simulator.options import Fault, SimulationOptions
+from engine.simulator.run_record import Statistics
 
 ANY: Final = "any"
 CLASSIC: Final = "classic"

@@ -4,40 +4,50 @@ from __future__ import annotations
 
 import random
 import traceback
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
+from engine.core.messages import Epoch, ReaderKey
+from engine.core.name_spaces import Group
 from engine.core.states import Phase, ServiceState
+from engine.dataset.captured import CapturedSample
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
+from engine.runtime.startup import StoredContent
 from engine.simulator.applications import RandomWriter, Reader, Writer
-from engine.simulator.checkers import make_checkers
-from engine.simulator.checkers.base import Standing
-from engine.simulator.faults import FaultInjector
-from engine.simulator.ledger import WriteLedger
-from engine.simulator.log import ShortLog
+from engine.simulator.checkers.bounds import Bounds, Traffic
+from engine.simulator.checkers.checker import Checker, Standing
+from engine.simulator.checkers.kept_samples import Invented, KeptSetsChecker, Resurrection
+from engine.simulator.checkers.promises import DeliveryChecker, Promised, Repaired
+from engine.simulator.checkers.whole_sets import Masters, Sources, Whole
+from engine.simulator.fault_injection import FaultInjector
 from engine.simulator.network import Network
-from engine.simulator.node import SimulatedNode
-from engine.simulator.options import Fault
-from engine.simulator.result import RunResult, Statistics, Violation
+from engine.simulator.options import Fault, SimulationOptions
+from engine.simulator.quiet_check import difference, unsettled
+from engine.simulator.run_record import RunResult, ShortLog, Statistics, Violation
 from engine.simulator.schedule import Schedule, SimulatedClock
-from engine.simulator.settling import difference, unsettled
-from engine.simulator.shared_codec import SharedCodec
-from engine.simulator.wire import SimulatedWire
+from engine.simulator.simulated_node import SharedCodec, SimulatedNode
+from engine.simulator.simulated_wire import SimulatedWire
+from engine.simulator.write_ledger import WriteLedger
+from engine.store.interface import StoreError
 from engine.store.memory import Medium
+from engine.tracing.record import EventRecord
+from engine.tracing.tracer import Output
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from engine.core.messages import Epoch, ReaderKey
-    from engine.core.name_spaces import Group
-    from engine.dataset.captured import CapturedSample
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
-    from engine.runtime.startup import StoredContent
-    from engine.simulator.checkers.base import Checker
-    from engine.simulator.options import SimulationOptions
-    from engine.store.interface import StoreError
-    from engine.tracing.record import EventRecord
-    from engine.tracing.tracer import Output
-
+CHECKERS: Final[tuple[type[Checker], ...]] = (
+    Invented,
+    Resurrection,
+    KeptSetsChecker,
+    Masters,
+    Whole,
+    Traffic,
+    Bounds,
+    Sources,
+    DeliveryChecker,
+    Promised,
+    Repaired,
+)
+"""All rules but I3, which `engine.simulator.quiet_check` decides, and I8, which takes two runs."""
 LOOK_S: Final = 10.0
 """Period of complete checks."""
 STEP_S: Final = 0.25
@@ -89,7 +99,7 @@ class Cluster:
         self._is_over = False
         self._make_nodes()
         self.faults = FaultInjector(self, self.rng("faults"))
-        self.checkers: list[Checker] = make_checkers(self)
+        self.checkers: list[Checker] = [kind(self) for kind in CHECKERS]
 
     def rng(self, purpose: str) -> random.Random:
         """Make a separate generator for each purpose, so that one does not change another."""

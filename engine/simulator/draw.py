@@ -1,15 +1,18 @@
-"""Options drawn from a seed: every seed is another system, another load and other faults."""
+"""Options of runs: drawn from a seed, or made for the nodes of a real deployment."""
 
 from __future__ import annotations
 
 import dataclasses
 import random
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from engine.core.name_spaces import Alignee, NameSpace
+from engine.config import Configuration
+from engine.core.expressions import intersection
+from engine.core.name_spaces import Alignee, Durability, MergeRule, MergeType, NameSpace, Policy
 from engine.core.settings import CoreSettings
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
-from engine.simulator.draw_policies import draw_policies, draw_roles
+from engine.runtime.startup import configured_settings
 from engine.simulator.options import (
     CLASSIC,
     Fault,
@@ -20,8 +23,102 @@ from engine.simulator.options import (
     Workload,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+ROLES: Final = ("Harbour", "Bridge")
+TWO_ROLES: Final = 0.25
+"""Chance that a system has two roles."""
+PLAIN_MERGE: Final = 0.5
+"""Chance that all nodes merge, within their role and with the other."""
+UNUSUAL: Final = 0.35
+"""Chance that one node's policy differs from the others'."""
+
+
+def draw_roles(rng: random.Random, count: int) -> list[str]:
+    """Draw the role of each node; every role has a node."""
+    if count < 2 or rng.random() >= TWO_ROLES:
+        return [ROLES[0]] * count
+    border = rng.randint(1, count - 1)
+    return [ROLES[number >= border] for number in range(count)]
+
+
+def draw_policies(rng: random.Random, roles: Sequence[str], names: Sequence[str]) -> list[tuple[Policy, ...]]:
+    """Draw the policies of each node, one for each name-space.
+
+    Within a role all nodes have the same merge policies, and one may be master, as it must be.
+    """
+    plain = rng.random() < PLAIN_MERGE
+    rules = {
+        (role, name): _rules(rng, role, set(roles), plain=plain)
+        for role in sorted(set(roles))
+        for name in names
+    }
+    priorities = [
+        priority or 1 if _is_last_of_role(roles, number) else priority
+        for number, priority in enumerate(_priorities(rng, len(roles)))
+    ]
+    found = [
+        tuple(
+            Policy(
+                name,
+                durability=Durability.PERSISTENT,
+                master_priority=priority,
+                merges=rules[role, name],
+            )
+            for name in names
+        )
+        for role, priority in zip(roles, priorities, strict=True)
+    ]
+    if len(roles) > 1 and rng.random() < UNUSUAL:
+        _make_unusual(rng, roles, found)
+    return found
+
+
+def _is_last_of_role(roles: Sequence[str], number: int) -> bool:
+    return roles[number] not in roles[number + 1 :]
+
+
+def _rules(rng: random.Random, role: str, roles: set[str], *, plain: bool) -> tuple[MergeRule, ...]:
+    if plain:
+        return (MergeRule(MergeType.MERGE, "*"),)
+    own = MergeRule(rng.choice(list(MergeType)), role)
+    others = (MergeRule(rng.choice(list(MergeType)), other) for other in sorted(roles - {role}))
+    return (own, *others)
+
+
+def _make_unusual(rng: random.Random, roles: Sequence[str], found: list[tuple[Policy, ...]]) -> None:
+    """Change the policies of one node whose role has another that may be master."""
+    candidates = [
+        number
+        for number, role in enumerate(roles)
+        if any(
+            other == role and policies[0].may_be_master and number != index
+            for index, (other, policies) in enumerate(zip(roles, found, strict=True))
+        )
+    ]
+    if not candidates:
+        return
+    number = rng.choice(candidates)
+    change = rng.choice(
+        (
+            {"aligner": False},
+            {"master_priority": 0},
+            {"alignee": Alignee.LAZY, "master_priority": 0},
+            {"alignee": Alignee.ON_REQUEST, "aligner": False},
+            {"durability": Durability.TRANSIENT},
+            {"delayed_alignment": True},
+        )
+    )
+    found[number] = tuple(dataclasses.replace(policy, **change) for policy in found[number])
+
+
+def _priorities(rng: random.Random, count: int) -> list[int]:
+    kind = rng.choice(("legacy", "equal", "different", "any"))
+    if kind == "legacy":
+        return [255] * count
+    if kind == "equal":
+        return [100] * count
+    if kind == "different":
+        return rng.sample(range(1, 255), count)
+    return [rng.choice((0, 50, 100)) for _ in range(count - 1)] + [100]
 
 
 CHANCES: Final = {
@@ -200,3 +297,74 @@ def draw_workload(rng: random.Random, partitions: list[str]) -> Workload:
         keys=rng.choice((2, 10, 40)),
         readers=rng.choice((0, 2, 4)),
     )
+
+
+MINUTES = 2.0
+"""Default duration of the phase with faults."""
+
+
+def deployed(
+    configurations: Mapping[str, Configuration],
+    seed: int,
+    faults: Sequence[Fault] | None = None,
+    *,
+    minutes: float | None = None,
+    is_classic: bool = False,
+) -> SimulationOptions:
+    """Make the options for configured nodes.
+
+    Args:
+        configurations: of each node, by its name; each node is on a host of its own.
+        seed: decides load, network and faults.
+        faults: kinds of faults; None draws some.
+        minutes: of the phase with faults.
+        is_classic: draw faults of the classic kinds only.
+
+    Raises:
+        ValueError: no name-space has a group in which something could be written, or there are no nodes.
+    """
+    rng = random.Random(f"{seed} deployment")
+    plans = tuple(
+        NodePlan(configured_settings(configuration, name, ""), has_disk=configuration.persistent is not None)
+        for name, configuration in configurations.items()
+    )
+    places = sorted({place for plan in plans for place in _places(plan)})
+    if not places:
+        raise ValueError("no name-space of the deployment has a group to write in")
+    load = draw_workload(rng, [""])
+    topics = tuple(
+        dataclasses.replace(plan, partition=partition, topic=topic)
+        for plan, (partition, topic) in zip(_repeat(load.topics, len(places)), places, strict=True)
+    )
+    longest_s = max(plan.settings.heartbeat_expiry_s for plan in plans)
+    options = SimulationOptions(
+        seed=seed,
+        nodes=plans,
+        workload=dataclasses.replace(load, topics=topics),
+        network=NetworkPlan(delay_mean_s=rng.choice((0.0005, 0.005, 0.03))),
+        faults=tuple(faults) if faults is not None else some_faults(rng, list(CLASSIC)),
+        fault_s=60.0 * (minutes or MINUTES),
+        fault_pause_s=rng.choice((3.0, 6.0, 15.0)),
+        heal_within_s=90.0 + 6 * longest_s,
+        quiet_s=20.0 + longest_s,
+        start_spread_s=rng.choice((0.1, 3.0, 10.0)),
+        skew_s=rng.choice((0.05, 5.0, 3600.0)),
+        disk_delay_s=rng.choice((0.001, 0.01, 0.1)),
+    )
+    return options if is_classic else with_applications(options, is_drawn=faults is None)
+
+
+def _places(plan: NodePlan) -> list[tuple[str, str]]:
+    """Return a partition and a topic in each element of the name-spaces, each once."""
+    found: list[tuple[str, str]] = []
+    for space in plan.settings.name_spaces:
+        for element in space.elements:
+            partition = intersection(element.partition, "*")
+            topic = intersection(element.topic, "?*")
+            if partition is not None and topic:
+                found.append((partition, topic))
+    return found
+
+
+def _repeat(plans: tuple[TopicPlan, ...], count: int) -> list[TopicPlan]:
+    return [plans[number % len(plans)] for number in range(count)]

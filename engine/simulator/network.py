@@ -14,14 +14,12 @@ It stands for what a node can tell of Cyclone DDS on a real network:
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final, Protocol
+import random
+from collections.abc import Callable
+from typing import Final, Protocol
 
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
-
-    from engine.simulator.options import NetworkPlan
-    from engine.simulator.schedule import Schedule
+from engine.simulator.options import NetworkPlan
+from engine.simulator.schedule import Schedule
 
 ATTACHMENT: Final = "d_attachment"
 LOOPBACK_S: Final = 0.0001

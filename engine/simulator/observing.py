@@ -11,22 +11,20 @@ import dataclasses
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.core.states import ServiceState
 from engine.runtime.monitor import DeliveryView, NodeEvent, NodeSnapshot
-from engine.runtime.view import Identity, snapshot
-from engine.simulator.checkers.base import Checker
+from engine.runtime.node_snapshot import Identity, snapshot
+from engine.runtime.startup import StoredContent
+from engine.simulator.checkers.checker import Checker
 from engine.simulator.cluster import Cluster
+from engine.simulator.options import SimulationOptions
+from engine.simulator.run_record import RunResult
 from engine.simulator.schedule import START_NS
+from engine.simulator.simulated_node import SimulatedNode
 from engine.tracing.levels import Level
-
-if TYPE_CHECKING:
-    from engine.runtime.startup import StoredContent
-    from engine.simulator.node import SimulatedNode
-    from engine.simulator.options import SimulationOptions
-    from engine.simulator.result import RunResult
-    from engine.tracing.record import EventRecord
+from engine.tracing.record import EventRecord
 
 LOOK_S: Final = 0.1
 """Virtual seconds between two checks of all nodes."""

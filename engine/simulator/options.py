@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from engine.core.settings import CoreSettings
 from engine.dataset.groups import DurabilityKind
-
-if TYPE_CHECKING:
-    from engine.core.settings import CoreSettings
-
 
 MAX_NODES: Final = 1_000
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Final
 
 START_NS: Final = 1_767_225_600_000_000_000
 """Wall clock at the start of every run: 2026-01-01T00:00:00Z."""

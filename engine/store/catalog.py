@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Final
+import sqlite3
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
 
 from engine.core import plain
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
-from engine.store.interface import GroupInfo, SetInfo, SetState, Soundness, StoreDamage, StoreDamaged, roll_up
-from engine.store.schema import DROPPED, row_check
-
-if TYPE_CHECKING:
-    import sqlite3
-    from pathlib import Path
+from engine.store import tables
+from engine.store.interface import (
+    GroupInfo,
+    Marks,
+    RememberedFellow,
+    SetInfo,
+    SetState,
+    Soundness,
+    StoreDamage,
+    StoreDamaged,
+    roll_up,
+)
+from engine.store.tables import DROPPED, row_check
 
 _TOO_LARGE: Final = 1 << 62
 """Bound of plausible counters: no store is opened or written more often."""
@@ -212,4 +222,51 @@ def write_watermark(connection: sqlite3.Connection, version: int, row: GroupRow)
         "UPDATE sample_group SET sample_count = ?, sample_digest = ?, newest_ns = ?, row_check = ?"
         " WHERE id = ?",
         (*watermark, check, row.id),
+    )
+
+
+def read_marks(
+    connection: sqlite3.Connection, name_space: str | None = None
+) -> list[tuple[str, str, str, bool]]:
+    """Read name-space, key and value of the marks of one name-space or all, and whether each is sound."""
+    rows = connection.execute(
+        "SELECT name_space, key, value, row_check FROM mark WHERE ?1 IS NULL OR name_space = ?1",
+        (name_space,),
+    ).fetchall()
+    return [
+        (space, key, value, check == tables.row_check(space, key, value)) for space, key, value, check in rows
+    ]
+
+
+def read_fellows(connection: sqlite3.Connection) -> tuple[dict[str, tuple[RememberedFellow, ...]], int]:
+    """Read the remembered fellows by name-space, and the number of damaged entries."""
+    fellows: dict[str, list[RememberedFellow]] = {}
+    damaged = 0
+    for space, id_, name, role, check in connection.execute(
+        "SELECT name_space, id, name, role, row_check FROM fellow ORDER BY name_space, id"
+    ):
+        if check == tables.row_check(space, id_, name, role):
+            fellows.setdefault(space, []).append(RememberedFellow(id_, name, role))
+        else:
+            damaged += 1
+    return {space: tuple(known) for space, known in fellows.items()}, damaged
+
+
+def write_marks(connection: sqlite3.Connection, name_space: str, marks: Marks) -> None:
+    """Remember values for a name-space, in the caller's transaction; None forgets one."""
+    for key, value in marks.items():
+        if value is None:
+            connection.execute("DELETE FROM mark WHERE name_space = ? AND key = ?", (name_space, key))
+        else:
+            check = tables.row_check(name_space, key, value)
+            connection.execute(
+                "INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?)", (name_space, key, value, check)
+            )
+
+
+def write_fellows(connection: sqlite3.Connection, known: Mapping[str, Iterable[RememberedFellow]]) -> None:
+    """Add the fellows of name-spaces, in the caller's transaction."""
+    connection.executemany(
+        "INSERT OR REPLACE INTO fellow VALUES (?, ?, ?, ?, ?)",
+        [(space, *one, tables.row_check(space, *one)) for space, fellows in known.items() for one in fellows],
     )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import Summary
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows, Samples
-    from engine.dataset.sample import Sample
-    from engine.store.interface import GroupChange
+from engine.core.name_spaces import Group
+from engine.dataset.group_set import Summary
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows, Samples
+from engine.store.interface import GroupChange
 
 
 class Net:

@@ -15,19 +15,18 @@ from __future__ import annotations
 import dataclasses
 import enum
 import errno
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from engine.core import plain
+from engine.core.name_spaces import Group
 from engine.dataset.dataset import weight_of
 from engine.dataset.group_set import Summary
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import SampleRows, Samples
-    from engine.dataset.sample import Sample
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows, Samples
 
 
 class StoreError(Exception):
@@ -81,7 +80,7 @@ class SetState(enum.StrEnum):
     COMPLETE = "complete"
     FILLING = "filling"
     KEPT = "kept"
-    """A back-up: a former complete set, which a merge or an operator replaced; see `engine.store.backups`."""
+    """A back-up: a former complete set, which a merge or an operator replaced; see `Replaced`."""
 
 
 class Soundness(enum.StrEnum):
@@ -415,3 +414,48 @@ def unfinished(name_space: str, count: int) -> str:
         f"name-space {name_space!r}: an alignment was interrupted; its {count} samples are compared at the "
         "next one, and the last complete set stays"
     )
+
+
+T = TypeVar("T")
+
+REPLACED_MARK: Final = "replaced"
+"""Key of the mark by which a store remembers that a command replaced a node's set."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Replaced:
+    """The note on a back-up, which is the mark of its set version: what replaced a set.
+
+    Attributes:
+        by: the node or the command that replaced it.
+        at_ns: time, nanoseconds since 1970 UTC.
+        why: the reason, in words.
+        before: samples of the set that was replaced.
+        after: samples of the set that took its place.
+        mark: the mark that the set had while it was complete.
+    """
+
+    by: str
+    at_ns: int
+    why: str
+    before: int = 0
+    after: int = 0
+    mark: str = ""
+
+    def to_mark(self) -> str:
+        """Return the note as the mark of a set version."""
+        return json.dumps(plain.to_plain(self))
+
+
+def displaced(kept: Sequence[T]) -> Sequence[T]:
+    """Return the back-ups of a name-space, given oldest first, that one more displaces."""
+    return kept[: max(0, len(kept) - MAX_BACKUPS + 1)]
+
+
+def note_of(mark: str) -> Replaced | None:
+    """Read the note in a back-up's mark; None if an earlier release wrote none."""
+    try:
+        note: Replaced = plain.from_json(Replaced, mark.encode())
+    except ValueError:
+        return None
+    return note

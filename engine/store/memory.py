@@ -9,34 +9,34 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
+from engine.core.name_spaces import Group
 from engine.dataset.group_set import EMPTY, Summary
-from engine.dataset.rows import SampleRows
-from engine.store.backups import surplus
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows, Samples
 from engine.store.changes import FillingSet
 from engine.store.interface import (
     NO_MARKS,
+    DamageLog,
+    GroupChange,
     GroupInfo,
+    Marks,
     OpenReport,
+    RememberedFellow,
     SetInfo,
     SetState,
+    SetWriter,
     Soundness,
     StoreFailed,
     StoreFull,
+    displaced,
     roll_up,
     unfinished,
 )
 from engine.store.verification import sound_samples
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Samples
-    from engine.dataset.sample import Sample
-    from engine.store.interface import DamageLog, GroupChange, Marks, RememberedFellow, SetWriter
 
 _MASK: Final = (1 << 128) - 1
 _PIECE: Final = 4096
@@ -277,7 +277,7 @@ class MemoryStore:
         if previous is not None and keep_previous is not None:
             kept = [one for one in self._medium.versions.values() if one.state is SetState.KEPT]
             others = [one for one in kept if one.name_space == version.name_space and one is not version]
-            for one in surplus(others):
+            for one in displaced(others):
                 self._medium.drop(one)
             previous.state, previous.mark = SetState.KEPT, keep_previous
         elif previous is not None:

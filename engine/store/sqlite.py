@@ -8,53 +8,55 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
 
+from engine.core.name_spaces import Group
 from engine.dataset.blocks import pack
-from engine.dataset.rows import SampleRows
-from engine.store import schema
-from engine.store.backups import surplus
+from engine.dataset.group_set import Summary
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows, Samples
+from engine.store import tables
 from engine.store.catalog import (
     Catalog,
     GroupRow,
     SetVersion,
     new_version,
     read_catalog,
+    read_fellows,
+    read_marks,
     read_node,
+    write_fellows,
     write_group,
+    write_marks,
     write_version,
     write_watermark,
 )
 from engine.store.changes import FillingSet, Net, NewSamples, net_changes
 from engine.store.database import check_structure, lost_tail, open_database, put_aside
-from engine.store.files import DATABASE, StoreProgress
 from engine.store.interface import (
     NO_MARKS,
+    DamageLog,
+    GroupChange,
+    Marks,
     OpenReport,
+    RememberedFellow,
+    SetInfo,
     SetState,
+    SetWriter,
     Soundness,
     StoreDamaged,
     StoreError,
     StoreFailed,
     StoreFull,
+    displaced,
     unfinished,
 )
-from engine.store.place import StorePlace
-from engine.store.remembered import read_fellows, read_marks, write_fellows, write_marks
-from engine.store.room import has_room_for_copy, room_on_disk
-from engine.store.rows import SampleTable, Unexpected
-from engine.store.view import StoreView, name_spaces
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import Summary
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.rows import Samples
-    from engine.dataset.sample import Sample
-    from engine.store.interface import DamageLog, GroupChange, Marks, RememberedFellow, SetInfo, SetWriter
+from engine.store.read_only import StoreView, name_spaces
+from engine.store.sample_table import SampleTable, Unexpected
+from engine.store.store_directory import DATABASE, StorePlace, StoreProgress, has_room_for_copy, room_on_disk
 
 MISSING: Final = "missing"
 """Mark of a name-space whose set was lost with a damaged file and has not been written again."""
@@ -118,8 +120,8 @@ class SqliteStore:
         self._node_id, self._incarnation = "", 0
         losses = len(findings)  # the file was put aside
         with self._transaction():
-            if not schema.check_format(db, self._path):
-                schema.create(db, last.node_id if last else new_id())
+            if not tables.check_format(db, self._path):
+                tables.create(db, last.node_id if last else new_id())
             self._node_id, incarnation, self._commits, closed = read_node(db, self._path)
             if last is not None and last.node_id == self._node_id:
                 lost = lost_tail(last, self._commits)
@@ -157,7 +159,7 @@ class SqliteStore:
     def _drop_unusable(self, catalog: Catalog) -> None:
         """Sweep versions with a damaged entry; name-spaces without a complete set are marked as missing."""
         for number in catalog.unusable:
-            write_version(self._connection, SetVersion(number, "", SetState.FILLING), schema.DROPPED)
+            write_version(self._connection, SetVersion(number, "", SetState.FILLING), tables.DROPPED)
         complete = {one.name_space for one in catalog.versions.values() if one.state is SetState.COMPLETE}
         for space in name_spaces(self._connection, catalog.versions) if catalog.unusable else ():
             if space not in complete:
@@ -178,7 +180,7 @@ class SqliteStore:
             with contextlib.suppress(sqlite3.Error):
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
-            known = schema.typed(error, self._path) if isinstance(error, sqlite3.Error) else None
+            known = tables.typed(error, self._path) if isinstance(error, sqlite3.Error) else None
             if isinstance(known or error, StoreFull):
                 self._make_room()
             if known is None:
@@ -198,7 +200,7 @@ class SqliteStore:
         try:
             yield
         except sqlite3.Error as error:
-            raise schema.typed(error, self._path) or StoreFailed(f"{self._path}: {error}") from error
+            raise tables.typed(error, self._path) or StoreFailed(f"{self._path}: {error}") from error
 
     def _make_room(self) -> None:
         """Copy the log into the file, so that the next attempt can overwrite it."""
@@ -238,7 +240,7 @@ class SqliteStore:
         former = self._find(name_space, SetState.FILLING)
         with self._transaction():
             if former is not None:
-                write_version(self._connection, former, schema.DROPPED)
+                write_version(self._connection, former, tables.DROPPED)
             version = new_version(self._connection, name_space)
         if former is not None:
             self._forget(former)
@@ -292,12 +294,12 @@ class SqliteStore:
         dropped: Sequence[SetVersion] = [] if previous is None else [previous]
         if previous is not None and keep_previous is not None:
             kept = [one for one in self._versions.values() if one.state is SetState.KEPT]
-            dropped = surplus(
+            dropped = displaced(
                 [one for one in kept if one.name_space == version.name_space and one is not version]
             )
         with self._transaction():
             for one in dropped:
-                write_version(self._connection, one, schema.DROPPED)
+                write_version(self._connection, one, tables.DROPPED)
             if previous is not None and keep_previous is not None:
                 write_version(self._connection, previous, SetState.KEPT, keep_previous)
             write_version(self._connection, version, SetState.COMPLETE, mark)
@@ -313,7 +315,7 @@ class SqliteStore:
         """Drop a back-up."""
         kept = self._backup(version)
         with self._transaction():
-            write_version(self._connection, kept, schema.DROPPED)
+            write_version(self._connection, kept, tables.DROPPED)
         self._forget(kept)
 
     def _backup(self, number: int) -> SetVersion:
@@ -326,7 +328,7 @@ class SqliteStore:
         """Drop a version that is filling."""
         version = self._filling(writer.version)
         with self._transaction():
-            write_version(self._connection, version, schema.DROPPED)
+            write_version(self._connection, version, tables.DROPPED)
         self._forget(version)
 
     def _forget(self, version: SetVersion) -> None:
@@ -397,7 +399,7 @@ class SqliteStore:
             self._connection.execute(
                 "DELETE FROM set_version WHERE state = ?"
                 " AND version NOT IN (SELECT version FROM sample_group)",
-                (schema.DROPPED,),
+                (tables.DROPPED,),
             )
             self._connection.execute(
                 "DELETE FROM type_description WHERE id NOT IN (SELECT type FROM sample_group)"
@@ -419,7 +421,7 @@ class SqliteStore:
         self._versions, self._dropped = {}, []
         self._table = SampleTable(self._connection)
         with self._transaction():
-            schema.create(self._connection, self._node_id)
+            tables.create(self._connection, self._node_id)
             self._connection.execute(
                 "UPDATE node SET incarnation = ?, commits = ?, closed = 0",
                 (self._incarnation, self._commits),

@@ -12,17 +12,12 @@ import json
 import os
 import pathlib
 import sys
-from typing import TYPE_CHECKING
 
 from engine.core import plain
 from engine.supervisor.launch import Launch
-from engine.supervisor.loop import Supervisor
-from engine.supervisor.narration import Narrator
+from engine.supervisor.loop import Narrator, Supervisor
 from engine.supervisor.policy import EXIT_DIED
-from engine.supervisor.rundir import NodeDirectory, RunDirectoryError
-
-if TYPE_CHECKING:
-    from engine.supervisor.rundir import RunRecord
+from engine.supervisor.rundir import NodeDirectory, RunDirectoryError, RunRecord
 
 
 class _StartPipe:

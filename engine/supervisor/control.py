@@ -10,19 +10,14 @@ import selectors
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from engine.core import plain
-from engine.supervisor.launch import module_command, module_environ
+from engine.supervisor.launch import Launch, module_command, module_environ
 from engine.supervisor.policy import FINAL, NodePhase
-from engine.supervisor.rundir import RunRecord
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from engine.supervisor.launch import Launch
-    from engine.supervisor.processes import ProcessIdentity
-    from engine.supervisor.rundir import NodeDirectory
+from engine.supervisor.process_identity import ProcessIdentity
+from engine.supervisor.rundir import NodeDirectory, RunRecord
 
 STOP_MARGIN_S: Final = 5.0
 """Time beyond the ServiceTerminatePeriod in which a stopped node's supervisor must end."""

@@ -7,14 +7,11 @@ import json
 import os
 import pathlib
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import engine
 from engine.core import plain
 from engine.supervisor.policy import Action, SupervisionRules
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class LaunchError(ValueError):

@@ -4,24 +4,171 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import os
 import pathlib
 import selectors
 import signal
 import socket
+import subprocess
 import sys
 import time
-from typing import IO, TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Final
 
-from engine.supervisor.child import NodeProcess
+from engine.supervisor.launch import Launch
+from engine.supervisor.lease_link import LEASE_FD, RUN_DIR, SUPERVISOR_FD
 from engine.supervisor.policy import FINAL, NodePhase, SupervisionPolicy, SupervisorAction
-from engine.supervisor.processes import identify
+from engine.supervisor.process_identity import ProcessIdentity, identify
 from engine.supervisor.rundir import NodeDirectory, RunRecord
+from engine.tracing.levels import ReportType
+from engine.tracing.reports import Reporter, ReportTargetError
+from engine.tracing.version import product_version
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+_CONTEXT = "The OpenSplice domain service"
 
-    from engine.supervisor.launch import Launch
+
+class Narrator:
+    """Writes a line for each change, and a report for changes that an operator must know."""
+
+    def __init__(self, launch: Launch, environ: Mapping[str, str]) -> None:
+        self._last = ""
+        self._reporter: Reporter | None = None
+        try:
+            self._reporter = Reporter(
+                "ospltool",
+                product_version(),
+                environ,
+                time.time_ns,
+                directory=pathlib.Path(launch.working_directory),
+                domain_id=launch.domain_id,
+                append=launch.report_append,
+                verbosity=ReportType.configured(launch.report_verbosity),
+            )
+        except ReportTargetError as error:
+            self._log(str(error))
+
+    def __call__(self, record: RunRecord) -> None:
+        """Write a change."""
+        reason = f": {record.reason}" if record.reason else ""
+        text = f"{record.domain_name} ({record.configuration}) {record.phase}{reason}"
+        if record.node is not None:
+            text += f", process {record.node.pid}"
+        if text == self._last:
+            return
+        self._last = text
+        self._log(text)
+        kind = _report_type(record)
+        if kind is not None and self._reporter is not None:
+            description = (
+                f"The service 'durability' of domain \"{record.domain_name}\" {record.phase}{reason}"
+            )
+            self._reporter.report(kind, description, context=_CONTEXT, thread="spliced")
+
+    @staticmethod
+    def _log(text: str) -> None:
+        moment = datetime.datetime.now(datetime.UTC).astimezone()
+        sys.stderr.write(f"{moment.strftime('%Y-%m-%dT%H:%M:%S%z')} supervisor: {text}\n")
+        sys.stderr.flush()
+
+
+def _report_type(record: RunRecord) -> ReportType | None:
+    if record.phase is NodePhase.DIED:
+        return ReportType.ERROR
+    if record.is_unresponsive or record.phase in (NodePhase.RESTARTING, NodePhase.KILLING):
+        return ReportType.WARNING
+    return None
+
+
+_READ_BYTES: Final = 65536
+
+
+class NodeProcess:
+    """One run of a node.
+
+    The node leads its own process group, so that Ctrl-C in a terminal reaches only the supervisor, which then
+    stops the node in order.
+
+    Args:
+        launch: the node to start.
+        environ: its environment.
+        directory: its OSPLTOOL_RUN_DIR.
+        output: target of its standard streams; None for those of this process.
+
+    Raises:
+        OSError: the node cannot be started.
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        environ: Mapping[str, str],
+        directory: pathlib.Path,
+        output: IO[bytes] | None,
+    ) -> None:
+        self.has_closed_lease = False
+        self.lease, lease_of_node = os.pipe()
+        supervisor_of_node, self._alive = os.pipe()
+        os.set_blocking(self.lease, False)
+        try:
+            self._process = subprocess.Popen(
+                launch.command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=launch.working_directory,
+                env={
+                    **environ,
+                    RUN_DIR: str(directory),
+                    LEASE_FD: str(lease_of_node),
+                    SUPERVISOR_FD: str(supervisor_of_node),
+                },
+                pass_fds=(lease_of_node, supervisor_of_node),
+                process_group=0,
+            )
+        except BaseException:
+            self._close(self.lease, self._alive)
+            raise
+        finally:
+            self._close(lease_of_node, supervisor_of_node)
+        self.handle = os.pidfd_open(self._process.pid)  # becomes readable when the node has ended
+        self.identity: ProcessIdentity | None = identify(self._process.pid)
+
+    def renewals(self) -> str | None:
+        """Return the state of the last renewal since the last call; None if there was none."""
+        try:
+            data = os.read(self.lease, _READ_BYTES)
+        except BlockingIOError:
+            return None
+        self.has_closed_lease = not data
+        lines = data.decode("ascii", "replace").split("\n")[:-1]
+        return lines[-1] if lines else None
+
+    def terminate(self) -> None:
+        """Tell the node to stop."""
+        self._send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill the node and its process group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def ended(self) -> int | None:
+        """Return the exit code, negative for a signal; None while the node runs."""
+        return self._process.poll()
+
+    def close(self) -> None:
+        """Close the pipes of a node that has ended."""
+        self._close(self.lease, self._alive, self.handle)
+
+    def _send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    @staticmethod
+    def _close(*descriptors: int) -> None:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
 
 MAX_CAUSE: Final = 500
 """Limit for the characters of a node's last message."""

@@ -23,14 +23,12 @@ import pathlib
 import shutil
 import stat
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from engine.core import plain
 from engine.supervisor.policy import FINAL, NodePhase
-from engine.supervisor.processes import ProcessIdentity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from engine.supervisor.process_identity import ProcessIdentity
 
 MAX_ENDED: Final = 64
 """Limit for remembered ended nodes; the oldest are forgotten first."""

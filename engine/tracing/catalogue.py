@@ -12,13 +12,11 @@ import importlib.resources
 import re
 import string
 import tomllib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from engine.tracing.escaping import unescape
 from engine.tracing.levels import Level, ReportType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 THREADS: Final = frozenset(
     {

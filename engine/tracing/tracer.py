@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from engine.tracing.catalogue import catalogue
 from engine.tracing.escaping import escape
-from engine.tracing.formats import TextFormat
 from engine.tracing.levels import Level
-from engine.tracing.record import EventRecord, message
+from engine.tracing.record import EventRecord, TextFormat, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from engine.tracing.catalogue import EventType
-    from engine.tracing.formats import Format
+    from engine.tracing.record import Format
     from engine.tracing.sinks import Sink
 
     Subscriber = Callable[[EventRecord], None]

@@ -9,11 +9,10 @@ from __future__ import annotations
 import datetime
 import enum
 import functools
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     import pyarrow as pa
 
 FORMAT_VERSION: Final = 3

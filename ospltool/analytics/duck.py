@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import pathlib
 import tempfile
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
@@ -13,10 +15,6 @@ import pyarrow as pa
 from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import PARTITIONS, SINCE, Table, selected
 from ospltool.analytics.engines import ROWS_AT_ONCE, QueryError, Result
-
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Iterator
 
 _SETTINGS: Final = {
     "autoinstall_known_extensions": "false",  # nothing is fetched from anywhere

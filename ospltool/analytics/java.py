@@ -8,12 +8,10 @@ import re
 import shutil
 import subprocess
 import tempfile
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from ospltool.analytics.engines import AnalyticsMissingError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 LEAST_VERSION: Final = 17
 MISSING_MODULE: Final = "--add-modules=jdk.incubator.vector"

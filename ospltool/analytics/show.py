@@ -1,18 +1,59 @@
-"""The result of a query as text."""
+"""SQL of users: the named queries, and results as text."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
+import functools
+import importlib.resources
 import io
 import itertools
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from ospltool.output import envelope
 from ospltool.output.text import table
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+_SUFFIX: Final = ".sql"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NamedQuery:
+    """A query that comes with the product.
+
+    Attributes:
+        name: its name, that of its file.
+        about: what it answers, from the comment at its beginning.
+        sql: its text.
+    """
+
+    name: str
+    about: str
+    sql: str
+
+
+@functools.cache
+def named_queries() -> dict[str, NamedQuery]:
+    """Return all named queries, by name."""
+    directory = importlib.resources.files(__package__).joinpath("queries")
+    found = {}
+    for entry in sorted(directory.iterdir(), key=lambda one: one.name):
+        if entry.name.endswith(_SUFFIX):
+            sql = entry.read_text(encoding="utf-8")
+            name = entry.name.removesuffix(_SUFFIX)
+            found[name] = NamedQuery(name, _about(sql), sql)
+    return found
+
+
+def _about(sql: str) -> str:
+    """Return the comment at the beginning of a query."""
+    lines = []
+    for line in sql.splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line.removeprefix("--").strip())
+    return " ".join(lines)
+
 
 ROWS_FOR_WIDTHS: Final = 1_000
 """Columns of a table are as wide as the first rows need; the rows after them may be wider."""

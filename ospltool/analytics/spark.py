@@ -14,7 +14,8 @@ import sys
 import tempfile
 import warnings
 import zipfile
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # a part of pyspark without types
 from pyspark.errors import PySparkException
@@ -24,10 +25,7 @@ from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import Table, selected
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, Result
 from ospltool.analytics.java import java_home
-from ospltool.analytics.reading import check_reading
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from ospltool.analytics.query_check import check_reading
 
 _SHORT_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONNECT: Final = "sc://"

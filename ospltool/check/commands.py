@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from ospltool.check.inputs import DeploymentInput, UsageFault, gather, named_nodes
 from ospltool.check.registry import RuleInput, all_rules, find_rules
-from ospltool.check.runner import Choice, Examined, examine, run
+from ospltool.check.runner import Choice, examine, run
 from ospltool.check.views import FleetView
 from ospltool.diagnostics.model import Report, Severity, Target
 from ospltool.output import envelope
@@ -18,18 +18,6 @@ MAX_LISTED = 5
 """Most files in one sentence of the summary; the number of the others is said."""
 
 _SERVICES = {Target.OPENSPLICE: "OpenSplice", Target.OSPLTOOL: "an ospltool node"}
-
-__all__ = [
-    "UsageFault",
-    "check",
-    "choice",
-    "deployments",
-    "exit_code",
-    "overview",
-    "shown",
-    "statistics",
-    "summary",
-]
 
 
 def deployments(
@@ -207,16 +195,10 @@ def overview(inputs: Sequence[DeploymentInput], *, matrix: bool, as_json: bool) 
             raise UsageFault("\n".join(map(str, file.problems)))
         if not any(each.fleet.nodes for each in examined):
             raise UsageFault(f"{file.path}: this is no configuration of a node")
-    if matrix:
-        from ospltool.check import matrix as shape
-
-        fleet = _joined(examined)
-        return shape.as_json(fleet) if as_json else shape.as_text(fleet)
-    from ospltool.check import effective
+    from ospltool.check import overviews
 
     nodes = [node for each in examined for node in each.fleet.nodes]
-    return effective.as_json(nodes) if as_json else effective.as_text(nodes)
-
-
-def _joined(examined: Sequence[Examined]) -> FleetView:
-    return FleetView(tuple(node for each in examined for node in each.fleet.nodes))
+    if matrix:
+        fleet = FleetView(tuple(nodes))
+        return overviews.matrix_json(fleet) if as_json else overviews.matrix_text(fleet)
+    return overviews.effective_json(nodes) if as_json else overviews.effective_text(nodes)

@@ -22,7 +22,7 @@ from typing import Final
 from engine.config import Attribute, ByteRange, Document, Value, XmlElement
 from engine.config.problems import quoted
 from engine.config.values import did_you_mean
-from ospltool.check.foreign import MAX_NAMED, ForeignFault, hint
+from ospltool.check.findings import MAX_NAMED, ForeignFault, hint
 
 ROOT: Final = "CycloneDDS"
 _DOMAIN: Final = "Domain"

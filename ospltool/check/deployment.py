@@ -1,4 +1,4 @@
-"""The consequences of a deployment: roles, expected masters, and the merges between roles.
+"""The consequences of a deployment: machines, roles, expected masters, and the merges between roles.
 
 They are computed as an ospltool node does: first match for policies and scopes, and the order of the
 election. Quality and ids, which only a running system knows, stay open, and the texts say so.
@@ -7,6 +7,9 @@ election. Quality and ids, which only a running system knows, stay open, and the
 from __future__ import annotations
 
 import dataclasses
+import errno
+import ipaddress
+import socket
 from collections.abc import Iterable
 
 from engine.core.name_spaces import MAX_PRIORITY, MergeType
@@ -117,3 +120,19 @@ def host_of(node: NodeView) -> str | None:
         if address == "lo" or address.startswith("127.") or address == "::1"
         else (address if "." in address or ":" in address else None)
     )
+
+
+def has_address(name: str) -> bool:
+    """Tell whether this machine has an interface of a name, or an address; true where that cannot be told."""
+    if any(name == interface for _, interface in socket.if_nameindex()):
+        return True
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(name).version == 6 else socket.AF_INET
+    except ValueError:
+        return False
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((name, 0))
+    except OSError as error:
+        return error.errno != errno.EADDRNOTAVAIL
+    return True

@@ -13,7 +13,7 @@ from typing import Final
 from engine.config import Document, XmlElement
 from engine.config.problems import quoted
 from engine.config.values import did_you_mean
-from ospltool.check.foreign import ForeignFault, hint
+from ospltool.check.findings import ForeignFault, hint
 
 ROOT: Final = "dds"
 LIBRARY: Final = "qos_library"

@@ -38,8 +38,7 @@ FAMILIES = (
     "fleet_domain",
     "consistency",
     "redundancy",
-    "cyclone",
-    "profiles",
+    "foreign",
 )
 """The modules of `ospltool.check.rules`."""
 

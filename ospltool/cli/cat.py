@@ -136,7 +136,7 @@ class _Printer:
         is_delivered: bool = False,
     ) -> None:
         """Print a sample if it matches; the writer of a sample that a node delivered is unknown."""
-        from ospltool.stores.wording import status_text
+        from ospltool.stores.model import status_text
 
         if self.is_full or (self._expression is not None and not self._expression.accepts(fields)):
             return
@@ -199,8 +199,7 @@ def _stores_of(uri: str | None, stores: list[str] | None, node: str | None) -> l
 
 
 def _cat_stores(printer: _Printer, stores: list[_Store], partitions: tuple[str, ...]) -> None:
-    from engine.core.interest import Interest
-    from engine.core.name_spaces import Group
+    from engine.core.name_spaces import Group, Interest
     from engine.store.interface import DamageLog
     from ospltool.cli.store.shared import opened
 

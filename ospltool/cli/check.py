@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +15,6 @@ from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import streams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from ospltool.check.inputs import DeploymentInput
     from ospltool.check.runner import Choice
     from ospltool.diagnostics.model import Report
@@ -133,6 +132,7 @@ def check(
     Exit codes: 0 no finding at or above --fail-on, 1 findings, 2 wrong usage or an unreadable file.
     """
     from ospltool.check import commands
+    from ospltool.check.inputs import UsageFault
 
     _avoid_collections()
     kind = str(OutputFormat.JSON if as_json else output)
@@ -143,12 +143,12 @@ def check(
         choice = commands.choice(
             select or [], ignore or [], severity or [], [str(each) for each in target or []], show.value
         )
-    except commands.UsageFault as error:
+    except UsageFault as error:
         raise CommandError(str(error), Exit.USAGE) from None
     if effective or matrix:
         try:
             text = commands.overview(deployments, matrix=matrix, as_json=kind == "json")
-        except commands.UsageFault as error:
+        except UsageFault as error:
             raise CommandError(str(error), Exit.USAGE) from None
         write_to(output_file, text)
         return

@@ -58,8 +58,7 @@ def doctor(
     if not picture.participants:
         streams.say(f"ospltool: no participant heard within {length:g} s")
         raise typer.Exit(Exit.UNREACHABLE)
-    from ospltool.doctor.diagnosis import diagnose
-    from ospltool.doctor.report import as_data, as_text
+    from ospltool.doctor.report import as_data, as_text, diagnose
 
     diagnosis = diagnose(picture.only(topic), round(clock_bound * 1e9))
     if as_json:

@@ -55,7 +55,7 @@ def place_of(uri: str | None, domain: int | None) -> DomainAccess:
         CommandError: the configuration cannot be read, or cyclonedds is not installed.
     """
     try:
-        from engine.capture.uri import uri_of
+        from engine.capture.configured_uri import uri_of
         from engine.dds.uri import cyclone_uri
     except ImportError as error:
         raise not_installed("dds", error) from error
@@ -266,7 +266,7 @@ def watched(uri: str | None, domain: int | None) -> list[Watched]:
 
 
 def _of_fleet(fleet: Fleet) -> list[Watched]:
-    from engine.capture.uri import uri_of
+    from engine.capture.configured_uri import uri_of
     from engine.config import load
     from engine.dds.uri import cyclone_uri
     from ospltool.health.scene import Expectation, ExpectedSpace

@@ -21,7 +21,7 @@ def list_nodes(
 
     Exit codes: 0 success, 2 unreadable run directory.
     """
-    from engine.supervisor.status import Condition
+    from engine.supervisor.node_status import Condition
     from ospltool.cli import started_nodes
 
     shown = [

@@ -17,8 +17,8 @@ from ospltool.output import streams
 
 if TYPE_CHECKING:
     from engine.config.persistence import PersistenceService
-    from engine.persistence.service.process import Service
-    from engine.persistence.service.view import ReplicaView
+    from engine.persistence.service.replica_view import ReplicaView
+    from engine.persistence.service.service_process import Service
 
 _FILE: Final = "The configuration of the persistence service."
 _DISCOVERY_S: Final = 1.5
@@ -91,7 +91,7 @@ def run(
 
 
 def _serve(running: Service) -> bool:
-    from engine.persistence.service.process import ServiceFault
+    from engine.persistence.service.service_process import ServiceFault
 
     try:
         return running.run()
@@ -112,7 +112,7 @@ def _settings(file: str, service: str) -> PersistenceService:
 def _start(settings: PersistenceService, name: str, directory: pathlib.Path, domain: int) -> Service:
     try:
         from engine.dds.errors import DdsError, UnsupportedCyclone
-        from engine.persistence.service.process import ReplicaOptions, Service
+        from engine.persistence.service.service_process import ReplicaOptions, Service
         from engine.store.interface import StoreError
     except ImportError as error:
         from ospltool.cli.exits import not_installed
@@ -143,7 +143,7 @@ def status(
     try:
         from engine.dds.errors import DdsError
         from engine.dds.uri import cyclone_uri
-        from engine.persistence.service.watching import Watching
+        from engine.persistence.service.replica_watching import Watching
     except ImportError as error:
         from ospltool.cli.exits import not_installed
 

@@ -9,7 +9,7 @@ from ospltool.live import persistence
 from ospltool.output.text import table, visible
 
 if TYPE_CHECKING:
-    from engine.persistence.service.view import ReplicaView, SubscriptionView, WriterView
+    from engine.persistence.service.replica_view import ReplicaView, SubscriptionView, WriterView
 
 _SHOWN_COUNTERS = ("captured", "received", "repeated", "sent", "changes")
 

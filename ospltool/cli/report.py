@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.trace_shared import AsJson, EngineName, Inputs, Master, Nodes, Since, Skew, Until, end
+from ospltool.cli.trace_analyses import AsJson, EngineName, Inputs, Master, Nodes, Since, Skew, Until, end
 
 
 def register(app: typer.Typer) -> None:
@@ -45,13 +45,12 @@ def report(
 
     with evidence_of(names, engine, master) as evidence:
         from ospltool.forensics import text
-        from ospltool.forensics.configured import findings
         from ospltool.forensics.evidence import window_of
-        from ospltool.forensics.investigation import investigate
+        from ospltool.forensics.investigation import configured, investigate
 
         window = window_of(evidence, since, until, nodes or ())
         found = investigate(evidence, window, evidence.skews(skew or ()))
-        configurations, problems = findings(evidence.attachments)
+        configurations, problems = configured(evidence.attachments)
         if problems:
             unknown = (*found.verdict.unknown, *problems)
             found = dataclasses.replace(found, verdict=dataclasses.replace(found.verdict, unknown=unknown))

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
+from ospltool.cli.trace_analyses import AsJson, EngineName, Master, needs_analytics, open_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ospltool.analytics.engines import Result
 
 OUTPUTS: Final = ("table", "csv", "jsonl")
@@ -34,29 +33,21 @@ def sql(
         bool, typer.Option("--list", help="List the named queries and the tables.")
     ] = False,
     show_query: Annotated[bool, typer.Option("--show", help="Show the SQL of a named query.")] = False,
-    engine: Annotated[
-        str, typer.Option("--engine", help="Set the query engine: duckdb or spark.")
-    ] = "duckdb",
-    master: Annotated[
-        str,
-        typer.Option(
-            "--master",
-            help="Connect to this Spark master: local[*], spark://host:port or sc://host:port (Connect).",
-        ),
-    ] = "local[*]",
+    engine: EngineName = "duckdb",
+    master: Master = "local[*]",
     output: Annotated[
         str, typer.Option("-o", "--output", help="Set the output format: table, csv or jsonl.")
     ] = "table",
     limit: Annotated[
         int | None, typer.Option("--limit", min=0, metavar="N", help="Print at most N rows.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Query a case with SQL or a named query. The case does not change.
 
     Exit codes: 0 success, 2 wrong usage, no such case, or a query that the engine refuses.
     """
-    from ospltool.analytics.named import named_queries
+    from ospltool.analytics.show import named_queries
     from ospltool.output import streams
 
     named = named_queries()
@@ -75,7 +66,6 @@ def sql(
         raise CommandError(f"--output {output!r}: choose {', '.join(OUTPUTS)}", Exit.USAGE)
     with needs_analytics():
         from ospltool.analytics.case import open_case
-        from ospltool.analytics.opening import open_engine
 
         with contextlib.closing(open_engine(open_case(pathlib.Path(case)), engine, master)) as opened:
             _put_result(opened.query(text), "json" if as_json else output, limit)
@@ -83,7 +73,7 @@ def sql(
 
 def _put_list(as_json: bool) -> None:
     from ospltool.analytics.contract import COLUMNS, PARTITIONS, Table
-    from ospltool.analytics.named import named_queries
+    from ospltool.analytics.show import named_queries
     from ospltool.output import envelope, streams
 
     if as_json:
@@ -113,19 +103,3 @@ def _put_result(result: Result, output: str, limit: int | None) -> None:
         streams.put(piece)
     if rows.left_out:
         streams.say(f"--limit {limit} left out the other rows")
-
-
-@contextlib.contextmanager
-def needs_analytics() -> Iterator[None]:
-    """Turn a missing package, a bad case or a bad query into a command error with exit code 2."""
-    from ospltool.analytics.case import CaseError
-    from ospltool.analytics.engines import AnalyticsMissingError, QueryError
-
-    try:
-        yield
-    except (CaseError, QueryError, AnalyticsMissingError) as error:
-        raise CommandError(str(error), Exit.USAGE) from error
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in {"duckdb", "numpy", "pyarrow", "pyspark"}:
-            raise
-        raise CommandError(f"this needs {error.name}: pip install 'ospltool[sql]'", Exit.USAGE) from error

@@ -15,7 +15,7 @@ from ospltool.output import streams
 if TYPE_CHECKING:
     from engine.supervisor.control import Start
     from engine.supervisor.launch import Launch
-    from engine.supervisor.status import NodeStatus
+    from engine.supervisor.node_status import NodeStatus
     from ospltool.cli.targets import PlannedNode
 
 _LOG_LINES = 20
@@ -108,7 +108,7 @@ def _launch(target: PlannedNode, directory: pathlib.Path) -> Launch:
 
 def _start(target: PlannedNode, timeout_s: float) -> tuple[Exit, NodeStatus | None]:
     from engine.supervisor import control
-    from engine.supervisor.status import status_of
+    from engine.supervisor.node_status import status_of
     from ospltool.cli.started_nodes import run_directory
 
     runs = run_directory(os.environ)
@@ -163,8 +163,7 @@ def _say_log(log: pathlib.Path, started: Start) -> None:
 
 def _run_in_foreground(target: PlannedNode) -> int:
     from engine.supervisor.launch import module_environ
-    from engine.supervisor.loop import Supervisor
-    from engine.supervisor.narration import Narrator
+    from engine.supervisor.loop import Narrator, Supervisor
     from ospltool.cli.started_nodes import run_directory
 
     directory = run_directory(os.environ).node(target.key)

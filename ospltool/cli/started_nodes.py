@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 from collections.abc import Mapping, Sequence
 
+from engine.supervisor.node_status import ALIVE, NodeStatus, status_of
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
-from engine.supervisor.status import ALIVE, NodeStatus, status_of
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import envelope, streams
 from ospltool.output.text import visible

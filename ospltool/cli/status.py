@@ -34,7 +34,7 @@ def status(
 
     Exit codes: 0 all nodes run and respond, 1 a node does not, or no node is known, 2 wrong usage.
     """
-    from engine.supervisor.status import RESPONDING
+    from engine.supervisor.node_status import RESPONDING
     from ospltool.cli import started_nodes
 
     found = started_nodes.find_nodes(uri, os.environ) if uri else started_nodes.known_nodes(os.environ)

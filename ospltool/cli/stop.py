@@ -13,7 +13,7 @@ from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
     from engine.supervisor.control import Stop
-    from engine.supervisor.status import NodeStatus
+    from engine.supervisor.node_status import NodeStatus
 
 
 def register(app: typer.Typer) -> None:
@@ -69,14 +69,14 @@ def stop(
 
 
 def _all_running() -> list[NodeStatus]:
-    from engine.supervisor.status import Condition
+    from engine.supervisor.node_status import Condition
     from ospltool.cli.started_nodes import known_nodes
 
     return [each for each in known_nodes(os.environ) if each.condition is not Condition.STOPPED]
 
 
 def _chosen(uri: str | None) -> list[NodeStatus]:
-    from engine.supervisor.status import ALIVE
+    from engine.supervisor.node_status import ALIVE
     from ospltool.cli.started_nodes import find_nodes
     from ospltool.cli.targets import is_fleet, required_uri
 

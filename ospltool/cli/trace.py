@@ -7,6 +7,7 @@ import pathlib
 import re
 import signal
 import sys
+from collections.abc import MutableMapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -14,14 +15,12 @@ import typer.main
 from typer.core import TyperGroup
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.trace_shared import AsJson, Skew, end, errors
+from ospltool.cli.trace_analyses import AsJson, Master, Since, Skew, Until, end, errors, needs_analytics
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping, Sequence
-
     from ospltool.analytics.contract import Detail
     from ospltool.forensics.attachments import Attachment
-    from ospltool.forensics.raw import RawEvidence
+    from ospltool.forensics.evidence import RawEvidence
     from ospltool.trace.case.local_load import LoadCounts
     from ospltool.trace.reading.sources import SourceSet
 
@@ -165,13 +164,8 @@ def view(
             "-C", "--context", min=0, metavar="N", help="Show N records before and after each match."
         ),
     ] = 0,
-    since: Annotated[
-        str | None,
-        typer.Option("-S", "--since", metavar="TIME", help="Skip records before TIME (ISO, 01:08:34, +10s)."),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("-U", "--until", metavar="TIME", help="Skip records after TIME.")
-    ] = None,
+    since: Since = None,
+    until: Until = None,
     around: Annotated[
         str | None, typer.Option("--around", metavar="TIME±DURATION", help="Show only records around TIME.")
     ] = None,
@@ -206,7 +200,7 @@ def view(
     130 interrupted.
     """
     from ospltool.trace.reading.record import LEVELS
-    from ospltool.trace.views.filters import RecordFilter
+    from ospltool.trace.views.selection import RecordFilter
     from ospltool.trace.views.view import ViewMode, ViewOptions, show
 
     if level is not None and level.upper() not in LEVELS:
@@ -274,7 +268,7 @@ def explain(
     """
     from ospltool.output import envelope, streams
     from ospltool.output.text import visible
-    from ospltool.trace.meaning import explain as explaining
+    from ospltool.trace.meaning import line_explanation as explaining
     from ospltool.trace.rules import all_rules
 
     rule = next((one for one in all_rules() if one.name == text), None)
@@ -310,12 +304,7 @@ def load(
         bool, typer.Option("--records-only", help="Leave out level, template and fields, which is faster.")
     ] = False,
     engine: Annotated[str, typer.Option("--engine", help="Load with this engine: local or spark.")] = "local",
-    master: Annotated[
-        str,
-        typer.Option(
-            "--master", help="Connect to this Spark master: local[*], spark://host:port or sc://host:port."
-        ),
-    ] = "local[*]",
+    master: Master = "local[*]",
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Keep loading as files grow and appear, until Ctrl-C.")
     ] = False,
@@ -329,7 +318,6 @@ def load(
 
     Exit codes: 0 success, 1 a damaged file was loaded in part, 2 wrong usage or unreadable input.
     """
-    from ospltool.cli.sql import needs_analytics
     from ospltool.output import envelope, streams
     from ospltool.trace.views.times import duration
 
@@ -395,7 +383,7 @@ def _follow(
 
 
 def _raw(names: list[str] | None) -> RawEvidence:
-    from ospltool.forensics.raw import RawEvidence
+    from ospltool.forensics.evidence import RawEvidence
     from ospltool.trace.reading import damage
 
     damage.take()  # what another command of this process has noted
@@ -410,7 +398,7 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> str:
         return ""
     if not target.is_dir():
         return f"; {len(attachments)} stores, configurations and recordings need a case that is a directory"
-    from ospltool.forensics.keeping import keep
+    from ospltool.forensics.attachments import keep
     from ospltool.output import streams
 
     kept = keep(target, attachments)

@@ -1,33 +1,87 @@
-"""The analyses of `ospltool trace`; a case and its files give the same result."""
+"""The analyses of `ospltool trace`, and what the commands on traces and cases share.
+
+A case and its files give the same result.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import pathlib
 import sys
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.cli.trace_shared import (
-    AsJson,
-    EngineName,
-    Inputs,
-    Master,
-    Nodes,
-    Since,
-    Skew,
-    Until,
-    end,
-    errors,
-    say_damages,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from ospltool.analytics.case import Case
+    from ospltool.analytics.engines import Engine
     from ospltool.forensics.evidence import Evidence
+    from ospltool.trace.reading.damage import FileDamage
+
+
+Skew = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--skew",
+        metavar="NODE=DURATION",
+        help="Correct the clock of a node, such as n2=+1.3s; auto estimates all.",
+    ),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="CASE|FILE|DIRECTORY|NODE=FILE...", help="Read a case, or files."),
+]
+Since = Annotated[
+    str | None,
+    typer.Option("-S", "--since", metavar="TIME", help="Skip records before TIME (ISO, 01:08:34, +10s)."),
+]
+Until = Annotated[str | None, typer.Option("-U", "--until", metavar="TIME", help="Skip records after TIME.")]
+Nodes = Annotated[
+    list[str] | None, typer.Option("--node", metavar="NODE", help="Analyse only this node; repeatable.")
+]
+EngineName = Annotated[str, typer.Option("--engine", help="Read a case with duckdb or spark.")]
+Master = Annotated[
+    str,
+    typer.Option(
+        "--master", help="Connect to this Spark master: local[*], spark://host:port or sc://host:port."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def say_damages(known: Iterable[FileDamage] = ()) -> bool:
+    """Report the files that could not be read to the end; return whether there are any."""
+    from ospltool.output import streams
+    from ospltool.trace.reading import damage
+
+    damages = {one.file: one for one in (*damage.take(), *known)}
+    for one in damages.values():
+        streams.say(str(one))
+    return bool(damages)
+
+
+def end(*, has_findings: bool = False, damages: Iterable[FileDamage] = ()) -> None:
+    """End a command with exit code 1 if it has findings or could not read all of its input."""
+    if say_damages(damages) or has_findings:
+        raise typer.Exit(Exit.FINDINGS)
+
+
+@contextlib.contextmanager
+def errors() -> Iterator[None]:
+    """Turn errors in the input into command errors with exit code 2."""
+    from ospltool.trace.reading.sources import SourceError
+    from ospltool.trace.views.overview import TooManySpansError
+    from ospltool.trace.views.render import RenderError
+    from ospltool.trace.views.times import TimeError
+
+    try:
+        yield
+    except (SourceError, TimeError, RenderError, TooManySpansError) as error:
+        say_damages()
+        raise CommandError(str(error), Exit.USAGE) from error
 
 
 def conversation(
@@ -161,7 +215,6 @@ def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[E
 
     `names` are those of a case or of files; Spark runs on `master`.
     """
-    from ospltool.cli.sql import needs_analytics
     from ospltool.trace.reading import damage
 
     damage.take()  # what another command of this process has noted
@@ -170,8 +223,7 @@ def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[E
     if engine not in {"duckdb", "spark"}:
         raise CommandError(f"--engine {engine!r}: choose duckdb or spark", Exit.USAGE)
     with errors():
-        from ospltool.forensics.case import CaseEvidence, is_case
-        from ospltool.forensics.raw import RawEvidence
+        from ospltool.forensics.evidence import CaseEvidence, RawEvidence, is_case
 
         cases = [name for name in names if is_case(name)]
         if not cases and engine == "spark":
@@ -186,9 +238,44 @@ def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[E
             )
         with needs_analytics():
             from ospltool.analytics.case import open_case
-            from ospltool.analytics.opening import open_engine
-            from ospltool.forensics.keeping import kept_in
+            from ospltool.forensics.attachments import kept_in
 
             case = open_case(pathlib.Path(cases[0]))
             with contextlib.closing(open_engine(case, engine, master)) as opened:
                 yield CaseEvidence(case, opened, kept_in(case.path))
+
+
+def open_engine(case: Case, engine: str, master: str) -> Engine:
+    """Open the engine with a name (`duckdb` or `spark`) for a case. Spark runs on `master`.
+
+    Raises:
+        AnalyticsMissingError: it is not installed.
+        CaseError: it cannot read this case.
+    """
+    from ospltool.analytics.engines import need
+
+    if engine == "spark":
+        need("pyspark", "spark")
+        from ospltool.analytics.spark import SparkEngine
+
+        return SparkEngine(case, master)
+    need("duckdb", "sql")
+    from ospltool.analytics.duck import DuckEngine
+
+    return DuckEngine(case)
+
+
+@contextlib.contextmanager
+def needs_analytics() -> Iterator[None]:
+    """Turn a missing package, a bad case or a bad query into a command error with exit code 2."""
+    from ospltool.analytics.case import CaseError
+    from ospltool.analytics.engines import AnalyticsMissingError, QueryError
+
+    try:
+        yield
+    except (CaseError, QueryError, AnalyticsMissingError) as error:
+        raise CommandError(str(error), Exit.USAGE) from error
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"duckdb", "numpy", "pyarrow", "pyspark"}:
+            raise
+        raise CommandError(f"this needs {error.name}: pip install 'ospltool[sql]'", Exit.USAGE) from error

@@ -9,7 +9,6 @@ from engine.dataset.instance_states import InstanceState, ViewState
 from engine.dds.client_protocol.messages import Completeness, ErrorCode
 from engine.dds.client_protocol.naming import SampleName
 from ospltool.client.client import DurabilityClient, GroupCompleteness
-from ospltool.client.content import ContentFilter
 from ospltool.client.durable import DurableWriter
 from ospltool.client.errors import (
     Closed,
@@ -43,7 +42,7 @@ from ospltool.client.errors import (
 from ospltool.client.journal import Recovery
 from ospltool.client.ledger import DurableCounters
 from ospltool.client.reader import DurableReader
-from ospltool.client.samples import HistorySelection, ReceivedSample
+from ospltool.client.samples import ContentFilter, HistorySelection, ReceivedSample
 from ospltool.client.surveys import StoredAt, Written
 
 __all__ = [

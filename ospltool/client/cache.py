@@ -17,10 +17,9 @@ import hashlib
 import itertools
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from engine.dataset.history import retained
 from engine.dataset.instance import REMEMBERED, Arrival, Instance, Origin, ReaderEntry
 from engine.dataset.instance_states import InstanceState, ViewState
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, is_end
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, is_end, retained
 from ospltool.client.presence import WriterPresence
 
 if TYPE_CHECKING:

@@ -17,11 +17,10 @@ from engine.dds.client_protocol import naming
 from engine.dds.client_protocol.naming import SampleName, SampleVerdict
 from engine.dds.errors import TIMEOUT, DdsError
 from ospltool.client import asking, errors
-from ospltool.client.asking import added, ask, name_of
+from ospltool.client.asking import JOURNAL_WAIT_S, MEMORY_WAIT_S, PendingNotice, added, ask, name_of
 from ospltool.client.errors import MissingSamples, Reason, counted
 from ospltool.client.journal import Journal, Recovery
 from ospltool.client.ledger import DurableCounters, NodeVerdicts, PendingQueue, PendingSample
-from ospltool.client.pending import JOURNAL_WAIT_S, MEMORY_WAIT_S, PendingNotice
 from ospltool.client.surveys import NamedQuestion, given_up, may_count, uncounted
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.dataset.sample import DATA
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions
-from engine.dds.client_protocol.decoding import decode_history
-from engine.dds.client_protocol.limits import HistoryLimits
+from engine.dds.client_protocol.encoding import decode_history
 from engine.dds.client_protocol.messages import (
     INFINITE,
     UNLIMITED,
     ZERO,
     Bead,
+    HistoryLimits,
     HistoryRequest,
     RequestId,
     Time,
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from engine.dataset.sample import Sample
     from engine.dds.qos import EndpointQos
     from ospltool.client.cache import SampleCache
-    from ospltool.client.decoding import SampleDecoder
-    from ospltool.client.samples import HistorySelection
+    from ospltool.client.samples import HistorySelection, SampleDecoder
     from ospltool.client.session import Session
 
 DRAIN: Final = 10_000

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from cyclonedds.domain import DomainParticipant
-from cyclonedds.qos import Qos
+from cyclonedds.qos import Policy, Qos, _CQos
 
-from engine.dataset.groups import DurabilityKind
+from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dataset.instance_states import InstanceState
 from engine.dds.capture_reader import CaptureReader
+from engine.dds.qos import BOTH_REPRESENTATIONS, EndpointQos, read_endpoint_qos
 from engine.dds.topics import Topic
 from ospltool.client import errors
 from ospltool.client.arrivals import Arrivals
-from ospltool.client.cache import Counters, SampleCache
+from ospltool.client.cache import Counters, ResourceLimits, SampleCache
 from ospltool.client.client import DurabilityClient
-from ospltool.client.decoding import SampleDecoder
+from ospltool.client.errors import UnsupportedQos
 from ospltool.client.history import HistoryRequests
-from ospltool.client.policies import endpoint_qos, resource_limits, subscribed_qos
-from ospltool.client.samples import HistorySelection, ReceivedSample
+from ospltool.client.samples import HistorySelection, ReceivedSample, SampleDecoder
 from ospltool.client.session import SessionPart
 from ospltool.client.subscribing import ReaderSubscription, identity, identity_of_received
 
@@ -28,6 +29,57 @@ if TYPE_CHECKING:
 
     from ospltool.client.cache import CacheEntry
     from ospltool.client.fetching import HistoryFetch
+
+DEFAULT_QOS: Final = (Policy.Durability.Transient, Policy.Reliability.Reliable(0), Policy.History.KeepAll)
+
+
+def endpoint_qos(qos: Qos | None, partitions: tuple[str, ...]) -> EndpointQos:
+    """Return the policies of the reader of live samples.
+
+    Raises:
+        UnsupportedQos: the library does not support a policy.
+    """
+    given = Qos(*(DEFAULT_QOS if qos is None else qos))
+    for policy in given:
+        if policy == Policy.Ownership.Exclusive or isinstance(policy, Policy.TimeBasedFilter):
+            raise UnsupportedQos(f"a durable reader does not support {policy}")
+    c_qos = _CQos.qos_to_cqos(given)
+    try:
+        values = read_endpoint_qos(c_qos)
+    finally:
+        _CQos.cqos_destroy(c_qos)
+    if Policy.Durability not in given:
+        values = dataclasses.replace(values, durability=DurabilityKind.TRANSIENT)
+    if Policy.Reliability not in given:
+        values = dataclasses.replace(values, reliable=True)
+    if Policy.History not in given:
+        values = dataclasses.replace(values, history_depth=KEEP_ALL)
+    return dataclasses.replace(
+        values,
+        partitions=partitions or values.partitions,
+        representations=values.representations or BOTH_REPRESENTATIONS,
+    )
+
+
+def resource_limits(qos: Qos | None) -> ResourceLimits:
+    """Return RESOURCE_LIMITS of the application's policies."""
+    for policy in qos or ():
+        if isinstance(policy, Policy.ResourceLimits):
+            given = (policy.max_samples, policy.max_instances, policy.max_samples_per_instance)
+            return ResourceLimits(*(max(0, each) for each in given))
+    return ResourceLimits()
+
+
+def subscribed_qos(qos: EndpointQos) -> EndpointQos:
+    """Return the policies of the reader of live samples of a durable subscription.
+
+    Raises:
+        UnsupportedQos: the policies would allow the loss of samples.
+    """
+    if not qos.reliable or qos.history_depth != KEEP_ALL:
+        raise UnsupportedQos("a reader with a durable subscription is RELIABLE and KEEP_ALL")
+    return dataclasses.replace(qos, durability=DurabilityKind.VOLATILE)
+
 
 Data = TypeVar("Data")
 

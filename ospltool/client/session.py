@@ -16,8 +16,7 @@ from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol import endpoints, extensions
-from engine.dds.client_protocol.decoding import decode_state
-from engine.dds.client_protocol.encoding import encode_history_request, encode_state_request
+from engine.dds.client_protocol.encoding import decode_state, encode_history_request, encode_state_request
 from engine.dds.client_protocol.messages import RequestId, StateAnswer
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NodeParticipant, TagRole

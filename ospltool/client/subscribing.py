@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
 from engine.dds.errors import DdsError
 from engine.dds.subscription_endpoints import StateWriter, open_answers, reader_id
-from engine.persistence.core.codec import MessageFault
 from engine.persistence.core.positions import position_of
+from engine.persistence.core.replica_codec import MessageFault
 from engine.persistence.core.subscriber import Subscriber
 from engine.persistence.core.subscription_codec import (
     MAX_NAME_CHARS,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.dataset.sample import Sample
-    from engine.persistence.core import messages
+    from engine.persistence.core import replica_messages as messages
     from ospltool.client.samples import ReceivedSample
 
 MEMBER: Final = "reader"

@@ -1,1 +1,1 @@
-"""Findings, and one renderer for each format."""
+"""Findings, and the renderers of their formats."""

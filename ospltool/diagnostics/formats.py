@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import importlib
-from typing import Protocol, cast
+from typing import Final
 
 from ospltool.diagnostics.model import Report
 
-FORMATS = ("full", "concise", "json", "jsonl", "github", "gitlab", "junit", "sarif", "rdjson")
-"""Every format; each is rendered by the module `ospltool.diagnostics.<name>`."""
-
-
-class _Renderer(Protocol):
-    def render(self, report: Report, *, colour: bool) -> str: ...
+FORMATS: Final = {
+    "full": "text.full",
+    "concise": "text.concise",
+    "json": "json.document",
+    "jsonl": "json.lines",
+    "github": "services.github",
+    "gitlab": "services.gitlab",
+    "junit": "services.junit",
+    "sarif": "services.sarif",
+    "rdjson": "services.rdjson",
+}
+"""The module and function of `ospltool.diagnostics` that renders each format."""
 
 
 def render(report: Report, name: str, *, colour: bool = False) -> str:
@@ -20,6 +26,6 @@ def render(report: Report, name: str, *, colour: bool = False) -> str:
 
     Only the formats for people use `colour`. `name` is that of the format.
     """
-    assert name in FORMATS, f"{name} is no format"
-    module = cast("_Renderer", importlib.import_module(f"ospltool.diagnostics.{name}"))
-    return module.render(report, colour=colour)
+    module, function = FORMATS[name].split(".")
+    renderer = getattr(importlib.import_module(f"ospltool.diagnostics.{module}"), function)
+    return str(renderer(report, colour=colour))

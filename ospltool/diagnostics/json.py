@@ -1,4 +1,4 @@
-"""All findings as one JSON document: `{"format_version": 1, "kind": "diagnostics", "data": {...}}`."""
+"""Findings as one JSON document, or as an object for each finding and line, for tools that read streams."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ospltool.diagnostics.model import Diagnostic, Place, Report, Severity, Targ
 from ospltool.output import envelope
 
 
-def render(report: Report, *, colour: bool = False) -> str:
-    """Render the whole report, with all that the text formats have."""
+def document(report: Report, *, colour: bool = False) -> str:
+    """Render the whole report: `{"format_version": 1, "kind": "diagnostics", "data": {...}}`."""
     prints = fingerprints(report.diagnostics)
     data = {
         "valid": not report.count(Severity.ERROR),
@@ -75,3 +75,12 @@ def _fix(each: Diagnostic) -> dict[str, Any] | None:
             for edit in each.fix.edits
         ],
     }
+
+
+def lines(report: Report, *, colour: bool = False) -> str:
+    """Render all findings in order."""
+    prints = fingerprints(report.diagnostics)
+    return "".join(
+        envelope.line("diagnostic", plain(each, fingerprint))
+        for each, fingerprint in zip(report.diagnostics, prints, strict=True)
+    )

@@ -1,19 +1,30 @@
-"""Stores, configurations and recordings beside the traces of a system."""
+"""Stores, configurations and recordings beside the traces of a system, and those that a case keeps.
+
+A case keeps a store of any format as a snapshot of all of its sets, and copies of the others; table `stored`
+describes them. Unchanged ones are left alone.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import hashlib
+import json
 import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
-from ospltool.analytics.case import is_case_directory
-from ospltool.stores.opening import is_store
+from engine.core import plain
+from engine.store.interface import DamageLog
+from ospltool.analytics.case import CaseError, is_case_directory, write_table
+from ospltool.analytics.contract import Table, schema
+from ospltool.output import envelope
+from ospltool.stores.describe import count_sets
+from ospltool.stores.model import StoreReader, StoreUnreadable
+from ospltool.stores.opening import is_store, open_reader
 from ospltool.trace.reading.sources import SourceError, named_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 MOST_FILES: Final = 100_000
 SNIFFED_BYTES: Final = 1 << 14
@@ -126,3 +137,160 @@ def _owner(place: Path, given: Path, known: set[str]) -> str:
         return own.stem
     below = own.relative_to(given.absolute()).parts if own.is_relative_to(given.absolute()) else ()
     return own.parent.name if len(below) > 1 else own.name
+
+
+DIRECTORY: Final = "attached"
+LIST_FILE: Final = "attached.json"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeptAttachments:
+    """The result of keeping attachments.
+
+    Attributes:
+        added: number of new or changed ones.
+        unchanged: number of those that were kept before.
+        problems: reasons why others could not be kept.
+    """
+
+    added: int
+    unchanged: int
+    problems: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Entry:
+    """What the list of attachments says of one of them."""
+
+    what: AttachmentKind
+    node: str
+    place: str
+    name: str
+    format: str = ""
+    damage: tuple[tuple[int, int, tuple[str, ...]], ...] = ()
+
+
+def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
+    """Put attachments into a case.
+
+    Raises:
+        CaseError: the case cannot be written.
+    """
+    directory = case / DIRECTORY
+    listed = _listed(case)
+    added, unchanged, problems = 0, 0, []
+    try:
+        for one in attachments:
+            key = f"{one.what}:{one.name}"
+            state = _state_of(one.path)
+            before = listed.get(key)
+            if before is not None and before["state"] == state:
+                unchanged += 1
+                continue
+            directory.mkdir(mode=0o700, exist_ok=True)
+            place = directory / f"{one.what}-{hashlib.blake2b(key.encode(), digest_size=6).hexdigest()}"
+            try:
+                entry = _kept(one, place)
+            except StoreUnreadable as cause:
+                problems.append(str(cause))
+                continue
+            listed[key] = {**entry, "state": state}
+            added += 1
+        if added:
+            (directory / LIST_FILE).write_text(envelope.line("attached", listed), encoding="utf-8")
+        rows = [row for _, entry in sorted(listed.items()) for row in entry.get("rows", ())]
+        write_table(case, Table.STORED, _table(rows))
+    except OSError as cause:
+        raise CaseError(f"{cause.filename or case}: {cause.strerror or cause}") from None
+    return KeptAttachments(added, unchanged, tuple(problems))
+
+
+def kept_in(case: Path) -> tuple[Attachment, ...]:
+    """Return the attachments in a case."""
+    if not case.is_dir():
+        return ()
+    listed = _listed(case)
+    try:
+        entries: dict[str, _Entry] = plain.from_plain(dict[str, _Entry], listed)
+        return tuple(
+            Attachment(
+                each.what, each.node, case / DIRECTORY / each.place, each.name, each.format, each.damage
+            )
+            for _, each in sorted(entries.items())
+        )
+    except plain.PlainFault as cause:
+        raise CaseError(f"{case / DIRECTORY / LIST_FILE}: {cause}") from None
+
+
+def _listed(case: Path) -> dict[str, Any]:
+    path = case / DIRECTORY / LIST_FILE
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8"))["data"]
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as cause:
+        raise CaseError(f"{path}: {cause}") from None
+    if not isinstance(listed, dict):
+        raise CaseError(f"{path}: no list of attachments")
+    return listed
+
+
+def _state_of(path: Path) -> list[dict[str, object]]:
+    """Return names, sizes and times of the files, which reveal a change."""
+    files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
+    states = [(str(one.relative_to(path)), one.stat()) for one in files]
+    return [{"name": name, "size": one.st_size, "changed_ns": one.st_mtime_ns} for name, one in states]
+
+
+def _kept(one: Attachment, place: Path) -> dict[str, Any]:
+    entry: dict[str, Any] = {"what": one.what.value, "node": one.node, "name": one.name}
+    if one.what is not AttachmentKind.STORE:
+        target = place.with_name(f"{place.name}{one.path.suffix}")
+        shutil.copyfile(one.path, target)
+        target.chmod(0o600)
+        return {**entry, "place": target.name}
+    shutil.rmtree(place, ignore_errors=True)
+    reader = open_reader(one.path)
+    try:
+        return {**entry, "place": place.name, **_snapshot(reader, one, place)}
+    finally:
+        reader.close()
+
+
+def _snapshot(reader: StoreReader, one: Attachment, place: Path) -> dict[str, Any]:
+    from ospltool.stores.snapshot import write_snapshot  # it needs pyarrow
+
+    facts = reader.facts
+    sets = list(facts.sets)
+    write_snapshot(reader, place, sets, DamageLog())
+    damage, rows = [], []
+    for counted in count_sets(reader):
+        if counted.shown_damage:
+            damage.append(counted.shown_damage)
+        for group, count in counted.groups:
+            rows.append(
+                {
+                    "node": one.node,
+                    "store": one.name,
+                    "format": facts.format.value,
+                    "set_number": counted.facts.number,
+                    "name_space": counted.facts.name_space,
+                    "kind": counted.facts.kind.value,
+                    "complete": counted.facts.complete,
+                    "group_name": str(group.name),
+                    "type_name": group.name.type_name,
+                    "samples": count.samples,
+                    "instances": count.instances,
+                    "disposed": count.disposed,
+                    "damaged": count.damaged,
+                    "oldest_ns": count.oldest_ns,
+                    "newest_ns": count.newest_ns,
+                }
+            )
+    return {"format": facts.format.value, "damage": damage, "rows": rows}
+
+
+def _table(rows: list[dict[str, Any]]) -> Any:
+    import pyarrow as pa  # only where tables are written
+
+    return pa.Table.from_pylist(rows, schema=schema(Table.STORED))

@@ -1,15 +1,14 @@
-"""A conclusion about the data: its kind, time and place, and the lines that prove it."""
+"""Conclusions about the data, with time, place and the lines that prove them; and codes of findings."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ospltool.trace.meaning.exchanges import RecordPlace
+from ospltool.trace.rules import Anomaly
 from ospltool.trace.views.times import iso
-
-if TYPE_CHECKING:
-    from ospltool.trace.meaning.exchanges import RecordPlace
 
 
 class SetFate(enum.StrEnum):
@@ -73,3 +72,28 @@ class Conclusion:
 def dated(one: Conclusion) -> str:
     """Return the text of a conclusion, with the time from which it holds."""
     return one.text if one.start_ns is None else f"{iso(one.start_ns, 3)} {one.text}"
+
+
+CODES: Final = {
+    "two-masters": "DUL-TWO-MASTERS",
+    "set-diverged": "DUL-SET-DIFFERS",
+    "conflict-unresolved": "DUL-CONFLICT",
+    "merge-storm": "DUL-MERGE",
+    "request-unanswered": "DUL-ALIGN-STALLED",
+    "alignment-refused": "DUL-INCOMPATIBLE",
+    "thread-silent": "DUL-NODE-STUCK",
+    "fellow-lost": "DUL-NODE-SILENT",
+}
+"""Codes by rule. Other rules find what no running system shows, so docs/health has no page for them."""
+
+_CUT_OFF: Final = "DUL-PARTIAL-MESH"
+_DIED: Final = "DUL-NODE-GONE"
+
+
+def code_of(one: Anomaly) -> str:
+    """Return the health code of a finding; empty if there is none."""
+    if one.rule == "fellow-lost" and one.facts.get("separated"):
+        return _CUT_OFF
+    if one.rule == "fellow-lost" and one.facts.get("died"):
+        return _DIED
+    return CODES.get(one.rule, "")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from ospltool.output.text import visible
+from ospltool.trace.meaning.fact_kinds import SetSize
 from ospltool.trace.rules import grouped
+from ospltool.trace.views.conversation import Conversation
 from ospltool.trace.views.times import clock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from ospltool.trace.meaning.fact_kinds import SetSize
-    from ospltool.trace.views.conversation import Conversation
 
 WIDTH: Final = 960
 LEFT: Final = 110

@@ -5,29 +5,23 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import string
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
+from ospltool.diagnostics.model import Diagnostic
 from ospltool.forensics import drawing
-from ospltool.forensics.codes import code_of
-from ospltool.forensics.conclusion import SetFate
+from ospltool.forensics.attachments import Attachment
+from ospltool.forensics.conclusion import Conclusion, SetFate, code_of
 from ospltool.forensics.drawing import text_of
-from ospltool.trace.rules import grouped
+from ospltool.forensics.investigation import Investigation
+from ospltool.forensics.stored import StoredEvidence
+from ospltool.forensics.story import Story
+from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
+from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.rules import Anomaly, grouped
 from ospltool.trace.views.conversation import Conversation
 from ospltool.trace.views.timeline import START_STATES
 from ospltool.trace.views.times import SECOND_NS, clock, duration, from_to, iso
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from ospltool.diagnostics.model import Diagnostic
-    from ospltool.forensics.attachments import Attachment
-    from ospltool.forensics.conclusion import Conclusion
-    from ospltool.forensics.investigation import Investigation
-    from ospltool.forensics.stored import StoredEvidence
-    from ospltool.forensics.story import Story
-    from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
-    from ospltool.trace.meaning.trace_facts import TraceFacts
-    from ospltool.trace.rules import Anomaly
 
 MOST_CURVES: Final = 12
 MOST_EXCHANGES: Final = 6

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ospltool.forensics.attachments import AttachmentKind
+from engine.core.plain import PlainFault
+from ospltool.forensics.attachments import Attachment, AttachmentKind
 from ospltool.forensics.conclusion import Conclusion, SetFate
-from ospltool.stores.describe import count_sets
+from ospltool.live.feed import ReceivedSnapshot
+from ospltool.live.record_file import (
+    Delta,
+    Of,
+    PatchFault,
+    RecordedState,
+    RecordingFault,
+    Snapshots,
+    decode_line,
+)
+from ospltool.live.recorder import parts_of
+from ospltool.stores.describe import Counted, count_sets
 from ospltool.stores.diff.causes import Cause
 from ospltool.stores.diff.compare import CompareOptions, compare
-from ospltool.stores.diff.contract import DiffError
-from ospltool.stores.diff.filtered import ComparedPart
+from ospltool.stores.diff.report import GroupReport, ReportData
 from ospltool.stores.diff.report import Verdict as Compared
-from ospltool.stores.diff.sides import MAX_SIDES
+from ospltool.stores.diff.sides import MAX_SIDES, ComparedPart, DiffError
 from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreUnreadable
 from ospltool.stores.opening import open_reader
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, How, SetSize
 from ospltool.trace.rules import grouped, plural
 from ospltool.trace.views.times import iso
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from ospltool.forensics.attachments import Attachment
-    from ospltool.stores.describe import Counted
-    from ospltool.stores.diff.report import GroupReport, ReportData
 
 _NO_DIFFERENCE: Final = frozenset(
     {Cause.DAMAGE, Cause.HISTORY_DEPTH, Cause.UNREGISTERED, Cause.CLEANUP_DELAY}
@@ -129,7 +134,7 @@ def look(attachments: Iterable[Attachment]) -> StoredEvidence:
     shown: list[SetSize] = []
     for one in attachments:
         if one.what is AttachmentKind.RECORDING:
-            from ospltool.forensics.recorded import sizes_of
+            from ospltool.forensics.stored import sizes_of
 
             recorded, problems = sizes_of(one.path)
             shown += recorded
@@ -286,3 +291,59 @@ def _difference(group: GroupReport, stores: Sequence[StoreOf], nodes: tuple[str,
         group=name,
         facts={"differing": group.differing, "samples": list(group.samples), "causes": dict(group.causes)},
     )
+
+
+APART_NS: Final = 1_000_000_000
+"""Least time between two examined snapshots of a node."""
+
+MOST_SIZES: Final = 200_000
+
+
+def sizes_of(path: Path) -> tuple[list[SetSize], list[str]]:
+    """Return the sizes of sets in a recording, by time, and the problems of reading it."""
+    found: list[SetSize] = []
+    problems: list[str] = []
+    snapshots = Snapshots()
+    last: dict[tuple[str, str], int] = {}
+    looked: dict[str, int] = {}
+    unread = 0
+    for part in parts_of(path):
+        try:
+            stream = part.open("rb")
+        except OSError as cause:
+            problems.append(f"the recording {part}: {cause.strerror or cause}")
+            continue
+        with stream:
+            for number, line in enumerate(stream, 1):
+                try:
+                    entry = decode_line(line, f"{part}:{number}")
+                    if not isinstance(entry.item, RecordedState | Delta):
+                        continue
+                    key = snapshots.take(entry.item)
+                    if key[0] is not Of.NODE or entry.heard_ns - looked.get(key[1], 0) < APART_NS:
+                        continue
+                    heard = snapshots.decode(key, entry.heard_ns)
+                except (RecordingFault, PatchFault, PlainFault):
+                    unread += 1
+                    continue
+                looked[key[1]] = entry.heard_ns
+                if isinstance(heard, ReceivedSnapshot):
+                    _look_at(heard, path, last, found)
+                if len(found) > MOST_SIZES:
+                    problems.append(f"the recording {path}: more than {MOST_SIZES} changes of sizes")
+                    return found, problems
+    if unread:
+        problems.append(f"the recording {path}: {unread} lines cannot be read")
+    return found, problems
+
+
+def _look_at(
+    heard: ReceivedSnapshot, path: Path, last: dict[tuple[str, str], int], found: list[SetSize]
+) -> None:
+    node = heard.snapshot.name
+    for view in heard.snapshot.groups:
+        group = f"{view.partition}.{view.topic}"
+        if group.startswith(BUILT_IN) or last.get((node, group)) == view.samples:
+            continue
+        last[node, group] = view.samples
+        found.append(SetSize(node, group, heard.heard_ns, view.samples, How.RECORDED, None, path.name))

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from ospltool.trace.rules import grouped, plural
+from ospltool.forensics.conclusion import Conclusion
+from ospltool.trace.rules import Anomaly, grouped, plural
 from ospltool.trace.views.times import SECOND_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ospltool.forensics.conclusion import Conclusion
-    from ospltool.trace.rules import Anomaly
 
 BEFORE_NS: Final = 15 * SECOND_NS
 """Time by which an effect may be seen before its cause is noticed."""

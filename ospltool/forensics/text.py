@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from ospltool.forensics.codes import code_of
-from ospltool.forensics.conclusion import SetFate, dated
+from ospltool.forensics.conclusion import Conclusion, SetFate, code_of, dated
+from ospltool.forensics.investigation import Investigation
+from ospltool.forensics.story import Story
+from ospltool.trace.meaning.exchanges import RecordPlace
 from ospltool.trace.reading.record import one_line, valid_text
+from ospltool.trace.rules import Anomaly
 from ospltool.trace.views.times import clock, from_to
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ospltool.forensics.conclusion import Conclusion
-    from ospltool.forensics.investigation import Investigation
-    from ospltool.forensics.story import Story
-    from ospltool.trace.meaning.exchanges import RecordPlace
-    from ospltool.trace.rules import Anomaly
 
 SHOWN_CONCLUSIONS: Final = 8
 SHOWN_FINDINGS: Final = 12

@@ -264,8 +264,8 @@ class Scene:
     Attributes:
         nodes: all nodes in the order of the model, without gone ones whose name a present node has.
         heard: nodes among them that are heard.
-        awaited: names of nodes that should be there: the expected ones, and without a fleet file those of this
-            machine that are in trouble.
+        awaited: names of nodes that should be there: the expected ones, and without a fleet file those of
+            this machine that are in trouble.
     """
 
     def __init__(

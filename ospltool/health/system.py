@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from engine.supervisor.node_status import Condition, NodeStatus, status_of
 from engine.supervisor.policy import NodePhase
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
-from engine.supervisor.status import Condition, NodeStatus, status_of
 from ospltool.health.health import Health
 from ospltool.health.scene import Word
 from ospltool.live.feed import Feed

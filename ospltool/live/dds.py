@@ -17,9 +17,9 @@ from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
-from engine.persistence.service import view
-from engine.persistence.service.watching import PAST_TOPICS as SERVICE_PAST_TOPICS
-from engine.persistence.service.watching import WATCH_TOPICS
+from engine.persistence.service import replica_view as view
+from engine.persistence.service.replica_watching import PAST_TOPICS as SERVICE_PAST_TOPICS
+from engine.persistence.service.replica_watching import WATCH_TOPICS
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from engine.tracing.levels import Level

@@ -11,7 +11,7 @@ import dataclasses
 import enum
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
-from engine.persistence.service.view import ReplicaView
+from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 
 MAX_PENDING_EVENTS: Final = 5_000

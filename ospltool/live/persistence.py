@@ -7,7 +7,7 @@ import enum
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from engine.persistence.service.view import ReplicaView, SubscriptionView, WriterView
+from engine.persistence.service.replica_view import ReplicaView, SubscriptionView, WriterView
 from ospltool.live.feed import HeardReplica
 from ospltool.live.nodes import natural
 

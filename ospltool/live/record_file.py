@@ -29,7 +29,7 @@ import marshal
 from typing import Any, Final
 
 from engine.core import plain
-from engine.persistence.service.view import ReplicaView
+from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from ospltool.live.feed import FeedNotice, HeardReplica, ReceivedSnapshot

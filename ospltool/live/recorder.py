@@ -10,7 +10,7 @@ import dataclasses
 from pathlib import Path
 from typing import Final
 
-from engine.persistence.service.view import ReplicaView
+from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import NodePast, NodeSnapshot
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, Update
 from ospltool.live.record_file import (

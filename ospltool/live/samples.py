@@ -12,17 +12,15 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from engine.core.interest import Interest
-from engine.core.name_spaces import Element, Group, NameSpace
+from engine.core.name_spaces import Element, Group, Interest, NameSpace
 from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import DurabilityKind, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
-from engine.dds.topics import open_topic, untyped
+from engine.dds.topics import is_keyless, open_topic, untyped
 from engine.dds.typeinfo import Resolution, TypeRef, resolve_type
-from engine.dds.untyped import is_keyless
 from engine.dds.waiting import Signal
 from engine.runtime.monitor import NameSpaceView
 from ospltool.live.dds import LiveFeed

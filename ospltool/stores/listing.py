@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from engine.store.backups import replaced
+from engine.dataset.sample import Sample
+from engine.store.interface import note_of
 from ospltool.output.text import table, visible
-from ospltool.stores.describe import hex_dump
-from ospltool.stores.model import UNKNOWN_DEPTH, SetKind
-from ospltool.stores.wording import shown, status_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from engine.dataset.sample import Sample
-    from ospltool.stores.counting import GroupCount
-    from ospltool.stores.describe import Counted, DescribedInstance, DescribedSample
-    from ospltool.stores.model import GroupFacts, SetFacts, StoreFacts
+from ospltool.stores.describe import Counted, DescribedInstance, DescribedSample, GroupCount, hex_dump
+from ospltool.stores.model import UNKNOWN_DEPTH, GroupFacts, SetFacts, SetKind, StoreFacts, shown, status_text
 
 
 def info_text(facts: StoreFacts, sets: Sequence[Counted]) -> Iterator[str]:
@@ -42,7 +35,7 @@ def _set_line(one: SetFacts) -> str:
     if one.part:
         complete = "a part (what a Lazy node kept)"
     quality = "" if one.quality_ns is None else f", quality {shown(one.quality_ns)}"
-    note = replaced(one.mark) if one.kind is SetKind.BACKUP else None
+    note = note_of(one.mark) if one.kind is SetKind.BACKUP else None
     mark = f", mark {visible(one.mark)}" if one.mark else ""
     if note is not None:
         mark = f", replaced {shown(note.at_ns)} by {visible(note.by)}: {visible(note.why)}"
@@ -196,17 +189,8 @@ def sample_value(sample: Sample) -> dict[str, Any]:
 
 def whole_value(sample: Sample, fields: object, problem: str) -> dict[str, Any]:
     """Convert a sample with its content (fields, or the problem with them) to JSON values, as in exports."""
-    return {
-        "key": sample.key,
-        "source_time_ns": sample.source_time_ns,
-        "writer": sample.writer,
-        "sequence": str(sample.sequence),
-        "status": status_text(sample.status),
-        "digest": sample.digest,
-        "fields": fields,
-        "problem": problem,
-        "payload": sample.payload,
-    }
+    about = {name: value for name, value in sample_value(sample).items() if name != "bytes"}
+    return {"key": sample.key, **about, "fields": fields, "problem": problem, "payload": sample.payload}
 
 
 def shown_text(one: DescribedSample) -> Iterator[str]:

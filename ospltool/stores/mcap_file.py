@@ -7,21 +7,18 @@ describes the fields of its data; groups of an unknown type have their payload o
 from __future__ import annotations
 
 import json
-from typing import IO, TYPE_CHECKING, Any, Final, cast
+from collections.abc import Iterator, Sequence
+from typing import IO, Any, Final, cast
 
 from mcap.writer import CompressionType, Writer
 
+from engine.dataset.sample import Sample
+from engine.store.interface import DamageLog
 from engine.tracing.version import product_version
 from ospltool.output import envelope, progress
 from ospltool.stores.describe import fields_of
 from ospltool.stores.listing import whole_value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from engine.dataset.sample import Sample
-    from engine.store.interface import DamageLog
-    from ospltool.stores.model import GroupFacts, SetFacts, StoreReader
+from ospltool.stores.model import GroupFacts, SetFacts, StoreReader
 
 SCHEMA_ENCODING: Final = "jsonschema"
 MESSAGE_ENCODING: Final = "json"

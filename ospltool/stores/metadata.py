@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from lxml import etree
+from lxml.etree import _Element as Element
 
 from ospltool.stores import types
 from ospltool.stores.types import (
@@ -20,9 +21,6 @@ from ospltool.stores.types import (
     Union,
     UnionCase,
 )
-
-if TYPE_CHECKING:
-    from lxml.etree import _Element as Element
 
 MAX_BYTES: Final = 4 << 20
 MAX_DEPTH: Final = 64

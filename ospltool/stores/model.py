@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import enum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.sample import Sample
-    from engine.store.interface import DamageLog
-    from ospltool.stores.types import Value
-
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
+from engine.store.interface import DamageLog
+from ospltool.stores.types import Value
 
 UNKNOWN_DEPTH: Final = -1
 
@@ -185,3 +183,32 @@ class StoreReader(Protocol):
     def close(self) -> None:
         """Close the store."""
         ...
+
+
+META_FILE: Final = "snapshot.json"
+SAMPLES_FILE: Final = "samples.parquet"
+RANGES_FILE: Final = "ranges.parquet"
+
+KV_FILE: Final = "kv.sqlite"
+KVMT_FILE: Final = "kvmt.sqlite"
+LEVELDB_DIRECTORY: Final = "kv.leveldb"
+STORE_FILES: Final = (KV_FILE, KVMT_FILE, "store.sqlite")
+PERSISTENCE_FILE: Final = "persistence.sqlite"
+COMPLETE_SUFFIX: Final = "_complete"
+"""Ends the name of the file by which an XML store says that a name-space is complete."""
+
+
+def shown(time_ns: int) -> str:
+    """Format a source timestamp as ISO 8601 in UTC with nanoseconds; as a number if beyond the calendar."""
+    seconds, nanoseconds = divmod(time_ns, 1_000_000_000)
+    try:
+        moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ns} ns"
+    return f"{moment.isoformat()[:19]}.{nanoseconds:09}Z"
+
+
+def status_text(status: int) -> str:
+    """Describe the status of a sample, such as `write` or `dispose+unregister`."""
+    parts = {DATA: "write", DISPOSE: "dispose", UNREGISTER: "unregister"}
+    return "+".join(word for bit, word in parts.items() if status & bit) or f"status {status}"

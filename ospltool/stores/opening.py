@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from engine.store.files import DATABASE
-from ospltool.stores.model import StoreUnreadable
-from ospltool.stores.names import (
+from engine.store.store_directory import DATABASE
+from ospltool.stores.model import (
     COMPLETE_SUFFIX,
     KV_FILE,
     KVMT_FILE,
     LEVELDB_DIRECTORY,
     META_FILE,
     PERSISTENCE_FILE,
+    StoreReader,
+    StoreUnreadable,
 )
 from ospltool.stores.ours import OurStore, is_ours
-
-if TYPE_CHECKING:
-    from ospltool.stores.model import StoreReader
 
 _KNOWN: Final = (
     "a store of a node or persistence service, "
@@ -93,7 +91,7 @@ def _open(path: Path) -> StoreReader:
 
 
 def _open_persistence(path: Path) -> StoreReader:
-    from ospltool.stores.persistence import PersistenceStore
+    from ospltool.stores.ours import PersistenceStore
 
     return PersistenceStore(path)
 

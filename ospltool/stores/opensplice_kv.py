@@ -10,23 +10,27 @@ import contextlib
 import dataclasses
 import sqlite3
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
 
+from engine.dataset.sample import Sample
+from engine.store.interface import DamageLog
 from ospltool.stores import opensplice_values as values
 from ospltool.stores.cdr import ValueReader
 from ospltool.stores.compression import NAMES, decompress
-from ospltool.stores.model import GroupFacts, SetFacts, SetKind, StoreFacts, StoreFormat, StoreUnreadable
-from ospltool.stores.names import KVMT_FILE
+from ospltool.stores.model import (
+    KVMT_FILE,
+    GroupFacts,
+    SetFacts,
+    SetKind,
+    StoreFacts,
+    StoreFormat,
+    StoreUnreadable,
+)
 from ospltool.stores.opensplice_values import StoredTopic
 from ospltool.stores.sqlite_file import SqliteFile
 from ospltool.stores.types import Undecodable, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from engine.dataset.sample import Sample
-    from engine.store.interface import DamageLog
 
 _TOPIC, _TOPIC_TYPE, _NAME_SPACE, _QUALITY, _COMPLETENESS, _GROUP, _MESSAGE, _EOT = range(1, 9)
 _KEY: Final = struct.Struct(">IIQ")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from lxml import etree
+from lxml.etree import _Element as Element
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from ospltool.stores import types
@@ -31,9 +32,6 @@ from ospltool.stores.types import (
     Value,
     key_paths,
 )
-
-if TYPE_CHECKING:
-    from lxml.etree import _Element as Element
 
 WRITE: Final = 0x1
 DISPOSED: Final = 0x4

@@ -11,20 +11,24 @@ from __future__ import annotations
 
 import mmap
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
+from engine.dataset.sample import Sample
+from engine.store.interface import DamageLog
 from ospltool.stores import opensplice_values as values
-from ospltool.stores.model import GroupFacts, SetFacts, SetKind, StoreFacts, StoreFormat, StoreUnreadable
-from ospltool.stores.names import COMPLETE_SUFFIX
+from ospltool.stores.model import (
+    COMPLETE_SUFFIX,
+    GroupFacts,
+    SetFacts,
+    SetKind,
+    StoreFacts,
+    StoreFormat,
+    StoreUnreadable,
+)
 from ospltool.stores.opensplice_values import StoredTopic
 from ospltool.stores.types import Undecodable, Value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from engine.dataset.sample import Sample
-    from engine.store.interface import DamageLog
 
 _META_SUFFIX: Final = "_meta.xml"
 _MAX_META_BYTES: Final = 8 << 20

@@ -8,20 +8,17 @@ the others as they are. Rows of a group in another order have no digests, and ar
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    import numpy.typing as npt
-
-    Numbers = npt.NDArray[np.int64]
-    Words = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
 
 ROWS: Final = 32
 """Rows of a range on average, a power of two."""

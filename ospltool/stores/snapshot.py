@@ -14,41 +14,40 @@ import dataclasses
 import hashlib
 import json
 import zlib
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.core import plain
+from engine.dataset.blocks import SampleColumns
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, Sample, is_intact
-from engine.store.columns import in_columns
+from engine.store.interface import DamageLog
+from engine.store.verification import in_columns
 from ospltool.output import progress
 from ospltool.stores import opensplice_values
-from ospltool.stores.counting import GroupCount, group_code
+from ospltool.stores.describe import GroupCount, group_code
 from ospltool.stores.model import (
+    META_FILE,
+    RANGES_FILE,
+    SAMPLES_FILE,
     GroupFacts,
     GroupName,
     SetFacts,
     SetKind,
     StoreFacts,
     StoreFormat,
+    StoreReader,
     StoreUnreadable,
     decoded,
 )
-from ospltool.stores.names import META_FILE, RANGES_FILE, SAMPLES_FILE
 from ospltool.stores.ours import OurStore
 from ospltool.stores.ranges import RangesWriter, read_ranges
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from engine.dataset.blocks import SampleColumns
-    from engine.store.interface import DamageLog
-    from ospltool.stores.model import StoreReader
-    from ospltool.stores.types import Value
+from ospltool.stores.types import Value
 
 FORMAT_VERSION: Final = 1
 ROWS_AT_ONCE: Final = 65_536

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from engine.store.interface import StoreError
-from engine.store.view import store_summary
+from engine.store.read_only import store_summary
 from ospltool.stores.describe import count_sets
 from ospltool.stores.model import StoreUnreadable
 from ospltool.stores.opening import open_reader
 from ospltool.stores.ours import is_ours
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 _Place = tuple[int, str, str, str]
 _Count = tuple[int, int]

@@ -11,18 +11,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from ospltool.analytics.case import open_case
 from ospltool.analytics.duck import DuckEngine
 from ospltool.trace.case.loading import load
-from ospltool.trace.case.records import WantedRecords, records_of
+from ospltool.trace.case.reading_back import WantedRecords, records_of
 from ospltool.trace.reading.sources import find_sources
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PATIENCE_S = 240.0
 COMMAND = ("ospltool.cli.app", "trace", "load", "--follow")

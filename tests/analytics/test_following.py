@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from ospltool.analytics.case import CaseError
 from ospltool.analytics.contract import Detail
 from ospltool.cli.app import main
-from ospltool.trace.case.adding import locked
-from ospltool.trace.case.following import Following, follow
+from ospltool.trace.case.growing import Following, follow, locked
 from ospltool.trace.case.loading import load
 from ospltool.trace.reading.sources import SourceError, find_sources
 from tests.analytics.growing import (
@@ -122,11 +121,11 @@ def test_what_the_beginning_tells_may_change_as_a_file_grows(tmp_path: pathlib.P
 KILLED = """
 import os, pathlib, signal, sys
 from ospltool.analytics.contract import Detail
-from ospltool.trace.case import adding
-from ospltool.trace.case.following import Following, follow
+from ospltool.trace.case import growing
+from ospltool.trace.case.growing import Following, follow
 
 place, count = sys.argv[3], int(sys.argv[4])
-usual = getattr(adding, place) if place != "replace" else pathlib.Path.replace
+usual = getattr(growing, place) if place != "replace" else pathlib.Path.replace
 
 def deadly(*arguments, **named):
     global count
@@ -135,7 +134,7 @@ def deadly(*arguments, **named):
         os.kill(os.getpid(), signal.SIGKILL)
     return usual(*arguments, **named)
 
-setattr(*((adding, place) if place != "replace" else (pathlib.Path, "replace")), deadly)
+setattr(*((growing, place) if place != "replace" else (pathlib.Path, "replace")), deadly)
 follow(Following([sys.argv[1]], pathlib.Path(sys.argv[2]), Detail.FULL), lambda _: True)
 """
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import collections
 import json
 import pathlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -27,9 +28,6 @@ from ospltool.trace.case.loading import load  # noqa: E402 - likewise
 from ospltool.trace.reading.ranges import pieces  # noqa: E402 - likewise
 from ospltool.trace.reading.reader import read_records  # noqa: E402 - likewise
 from ospltool.trace.reading.sources import SourceError, TraceFile, find_sources, sniff  # noqa: E402 - likewise
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 ISO = b"2026-11-21T01:08:30+0000 1795223310.294122015 "
 HARD = b"".join(

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from ospltool.analytics.engines import QueryError
-from ospltool.analytics.named import named_queries
-from ospltool.analytics.reading import check_reading
+from ospltool.analytics.query_check import check_reading
+from ospltool.analytics.show import named_queries
 
 TABLES = frozenset({"records", "sources", "templates"})
 GOOD = (

@@ -9,12 +9,14 @@ import pathlib
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
 pytest.importorskip("duckdb", reason="SQL needs the extra `sql`")
+
+from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 
@@ -23,15 +25,12 @@ from ospltool.analytics.case import Case, CaseError, open_case
 from ospltool.analytics.contract import RECORD_COLUMNS, Detail
 from ospltool.analytics.duck import DuckEngine
 from ospltool.analytics.engines import AnalyticsMissingError, Engine, QueryError
-from ospltool.analytics.named import named_queries
+from ospltool.analytics.show import named_queries
 from ospltool.analytics.spark import SparkEngine, package_archive, session
 from ospltool.trace.case.loading import load
-from ospltool.trace.case.records import WantedRecords, records_of
+from ospltool.trace.case.reading_back import WantedRecords, records_of
 from ospltool.trace.case.spark_load import load_with_spark
 from ospltool.trace.reading.sources import find_sources
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.timeout(400)  # virtual machines for Java start slowly where others work too
 

@@ -12,12 +12,13 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
 pytest.importorskip("duckdb", reason="SQL needs the extra `sql`")
+
+from collections.abc import Iterator
 
 import pyspark
 
@@ -25,15 +26,12 @@ from ospltool.analytics.case import open_case
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.duck import DuckEngine
 from ospltool.analytics.java import java_home
-from ospltool.analytics.named import named_queries
+from ospltool.analytics.show import named_queries
 from ospltool.analytics.spark import SparkEngine, session
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.spark_load import load_with_spark
 from ospltool.trace.reading.sources import find_sources
 from tests.analytics.growing import check_is_loaded, content_of, following, killed_in_a_look
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.timeout(400)  # virtual machines for Java start slowly where others work too
 

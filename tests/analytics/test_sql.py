@@ -6,22 +6,21 @@ import csv
 import io
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 pytest.importorskip("duckdb", reason="SQL needs the extra `sql`")
 
+import pathlib
+from collections.abc import Iterator
+
 from ospltool.analytics.case import Case, CaseError, open_case
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.duck import DuckEngine, pack
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, need
-from ospltool.analytics.named import named_queries
+from ospltool.analytics.show import named_queries
 from ospltool.cli.app import main
-
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from engine.config import ConfigError, interpret, parse
 from engine.config.schema import schema
-from ospltool.check import effective, matrix
+from ospltool.check import overviews
 from ospltool.check.runner import Choice, Examined, run
 from ospltool.check.views import FileView, FleetView, NodeView
 from ospltool.diagnostics.formats import FORMATS, render
@@ -118,11 +118,11 @@ def exercise(data: bytes, beside: NodeView, chance: random.Random) -> Report:
     nodes = (view, beside) if isinstance(view, NodeView) else ()
     files = () if isinstance(view, NodeView) else (view,)
     report = run([Examined(FleetView(nodes), True, files, ("fuzz.xml",), ())], Choice())
-    text = render(report, chance.choice(FORMATS))
+    text = render(report, chance.choice(list(FORMATS)))
     assert all(char.isprintable() or char in "\n\t" for char in text), "a control character is alive"
     if isinstance(view, NodeView):
-        effective.as_text([view])
-        matrix.as_text(FleetView(nodes))
+        overviews.effective_text([view])
+        overviews.matrix_text(FleetView(nodes))
         for each in report.diagnostics:
             assert each.place.line >= 1, "a finding without a place"
             for edit in each.fix.edits if each.fix and each.place.path == "fuzz.xml" else ():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core import expressions
-from engine.core.containment import covers
+from engine.core.expressions import covers
 
 NAMES = ["".join(chars) for length in range(5) for chars in itertools.product("abz", repeat=length)]
 EXPRESSIONS = st.text(alphabet="ab*?", max_size=4)

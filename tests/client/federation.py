@@ -10,7 +10,7 @@ from engine.core.expressions import matches
 from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupQos
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
-from engine.dds.client_protocol import decoding, encoding, endpoints, extensions
+from engine.dds.client_protocol import encoding, endpoints, extensions
 from engine.dds.client_protocol.messages import (
     UNLIMITED,
     Completeness,
@@ -73,10 +73,10 @@ class Federation:
             self._signal.wait(0.1)
             for record in self._readers[endpoints.STATE_REQUEST].drain():
                 if record.status & DATA:
-                    self._told(decoding.decode_state_request(record.payload))
+                    self._told(encoding.decode_state_request(record.payload))
             for record in self._readers[endpoints.HISTORY_REQUEST].drain():
                 if record.status & DATA:
-                    self._answer(decoding.decode_history_request(record.payload))
+                    self._answer(encoding.decode_history_request(record.payload))
 
     def _told(self, request: StateRequest) -> None:
         groups = [

@@ -8,7 +8,7 @@ import pathlib
 import tempfile
 from typing import TYPE_CHECKING, Final
 
-from engine.client_service.questions import parse_pending
+from engine.client_service.followers import parse_pending
 from engine.client_service.storage import StorageQuestion
 from engine.core import plain
 from engine.core.name_spaces import Group
@@ -17,7 +17,7 @@ from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
 from engine.dds import decoding as samples_decoding
 from engine.dds.cdr import Malformed
-from engine.dds.client_protocol import decoding, encoding, extensions, naming
+from engine.dds.client_protocol import encoding, extensions, naming
 from engine.dds.client_protocol.messages import (
     INFINITE,
     Bead,
@@ -32,7 +32,7 @@ from engine.dds.client_protocol.messages import (
     Time,
 )
 from engine.dds.errors import DdsError
-from engine.dds.typecheck import check_description
+from engine.dds.typeinfo import check_description
 from ospltool.client.errors import JournalError, JournalInUse, JournalMismatch
 from ospltool.client.journal import Journal
 from ospltool.stores import cdr, types, xtypes
@@ -88,21 +88,21 @@ CONDITIONS: Final = (
 
 def _history(data: bytes) -> None:
     """A client takes a part of an answer."""
-    history = decoding.decode_history(data)
+    history = encoding.decode_history(data)
     extensions.unpack(history.extensions)
     if isinstance(history.content, Bead):
         extensions.sample_of(history.content, history.extensions)
 
 
 def _history_request(data: bytes) -> None:
-    request = decoding.decode_history_request(data)
+    request = encoding.decode_history_request(data)
     extensions.unpack(request.extensions)
     Expression(request.sql_filter, request.sql_parameters)
 
 
 def _state_request(data: bytes) -> None:
     """A node takes a question about states, with samples or their names in it."""
-    request = decoding.decode_state_request(data)
+    request = encoding.decode_state_request(data)
     said = extensions.unpack(request.extensions)
     if said is not None:
         StorageQuestion.parse(said, request.extensions)
@@ -111,7 +111,7 @@ def _state_request(data: bytes) -> None:
 
 def _state(data: bytes) -> None:
     """A client takes a node's answer."""
-    state = decoding.decode_state(data)
+    state = encoding.decode_state(data)
     extensions.unpack(state.extensions)
     naming.unpack_verdicts(state.extensions.get(naming.VERDICTS, b""), 2)
 

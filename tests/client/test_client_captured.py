@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.capture.foreign import ForeignServices
+from engine.capture.neighbourhood import ForeignServices
 from engine.dataset.sample import Sample
-from engine.dds.client_protocol import decoding, extensions
+from engine.dds.client_protocol import encoding, extensions
 from engine.dds.client_protocol.messages import Bead, HistoryRequest
 from ospltool.client import HistorySelection, InstanceState
 from ospltool.client.cache import SampleCache
@@ -35,7 +35,7 @@ def lines(label: str, *, sent: bool) -> list[bytes]:
 
 def request(label: str) -> HistoryRequest:
     (sent,) = lines(label, sent=True)
-    return decoding.decode_history_request(sent)
+    return encoding.decode_history_request(sent)
 
 
 def answer(fetch: HistoryFetch, number: int, label: str) -> frozenset[bytes]:
@@ -43,7 +43,7 @@ def answer(fetch: HistoryFetch, number: int, label: str) -> frozenset[bytes]:
     exchange = fetch.exchange(number)
     assert exchange is not None
     servers: dict[bytes, int] = {}
-    for message in (decoding.decode_history(line) for line in lines(label, sent=False)):
+    for message in (encoding.decode_history(line) for line in lines(label, sent=False)):
         server = message.server[:4]
         if isinstance(message.content, Bead):
             sample, depth = extensions.sample_of(message.content, message.extensions)
@@ -58,7 +58,7 @@ def answer(fetch: HistoryFetch, number: int, label: str) -> frozenset[bytes]:
 
 
 def samples_of(label: str) -> list[Sample]:
-    messages = [decoding.decode_history(line) for line in lines(label, sent=False)]
+    messages = [encoding.decode_history(line) for line in lines(label, sent=False)]
     found = [one.content for one in messages if isinstance(one.content, Bead)]
     return [extensions.sample_of(bead, {})[0] for bead in found]
 
@@ -92,7 +92,7 @@ def test_a_real_server_answers_an_expression_for_one_group_so_each_group_is_aske
 
 
 def beads(label: str) -> list[Bead]:
-    messages = [decoding.decode_history(line) for line in lines(label, sent=False)]
+    messages = [encoding.decode_history(line) for line in lines(label, sent=False)]
     return [one.content for one in messages if isinstance(one.content, Bead)]
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from engine.client_service.client_view import ClientView
-from engine.core.interest import Interest
-from engine.core.name_spaces import Group, MergeType
+from engine.client_service.answers import ClientView
+from engine.core.name_spaces import Group, Interest, MergeType
 from engine.core.states import Phase
 from engine.dds.client_protocol.messages import Completeness
 from tests.simulation.scenarios import SLOW, TOPIC, Scenario, node

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from engine.dataset.sample import DATA, NO_WRITER, UNREGISTER, Sample, make_sample
-from engine.dds.client_protocol.limits import HistoryLimits
-from engine.dds.client_protocol.messages import Completeness, ErrorCode, Link
+from engine.dds.client_protocol.messages import Completeness, ErrorCode, HistoryLimits, Link
 from ospltool.client import HistorySelection, InvalidLimit, InvalidTimeRange
 from ospltool.client.fetching import GRACE_S, HOLD_S, PAUSE_S, HistoryFetch, Send
 

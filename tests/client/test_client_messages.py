@@ -9,7 +9,7 @@ from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupQos
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
 from engine.dds.cdr import Malformed
-from engine.dds.client_protocol import decoding, encoding, extensions, wiretypes
+from engine.dds.client_protocol import encoding, extensions, wiretypes
 from engine.dds.client_protocol.messages import (
     INFINITE,
     ZERO,
@@ -65,14 +65,14 @@ STATE = StateAnswer(
     {"ospltool": b"{}"},
 )
 CODECS = [
-    (HISTORY_REQUEST, encoding.encode_history_request, decoding.decode_history_request),
+    (HISTORY_REQUEST, encoding.encode_history_request, encoding.decode_history_request),
     (
         dataclasses.replace(HISTORY_REQUEST, topic="", partitions=()),
         encoding.encode_history_request,
-        decoding.decode_history_request,
+        encoding.decode_history_request,
     ),
-    (STATE_REQUEST, encoding.encode_state_request, decoding.decode_state_request),
-    (STATE, encoding.encode_state, decoding.decode_state),
+    (STATE_REQUEST, encoding.encode_state_request, encoding.decode_state_request),
+    (STATE, encoding.encode_state, encoding.decode_state),
 ]
 
 
@@ -88,7 +88,7 @@ def test_a_message_comes_back_as_it_was_sent(message: object, encode: object, de
 
 
 def test_a_message_of_the_real_service_is_understood() -> None:
-    history = decoding.decode_history(REAL_BEAD)
+    history = encoding.decode_history(REAL_BEAD)
     assert isinstance(history.content, Bead)
     assert history.content.partitions == ("partA",)
     assert history.content.source_time == Time(1795226745, 698948441)
@@ -124,7 +124,7 @@ def test_a_sample_comes_back_with_key_status_sequence_and_encapsulation(
     sample = make_sample(1_700_000_000_123_456_789, bytes(range(16)), status, b"k" * 20, payload, 1 << 40)
     encoder = extensions.SampleEncoder(SERVER, REQUEST, Group(partition, "T"), QOS, ours=True)
     encoded = encoder.encode(sample)
-    history = decoding.decode_history(encoded)
+    history = encoding.decode_history(encoded)
     assert isinstance(history.content, Bead)
     assert extensions.sample_of(history.content, history.extensions) == (sample, 5)
     assert (history.server, history.requests) == (SERVER, (REQUEST,))
@@ -136,7 +136,7 @@ def test_a_sample_comes_back_with_key_status_sequence_and_encapsulation(
 def test_a_client_of_another_product_gets_a_dispose_with_an_earlier_sample() -> None:
     sample = make_sample(5, bytes(16), DISPOSE, b"key", b"\0\7\0\0key")
     encoder = extensions.SampleEncoder(SERVER, REQUEST, Group("a", "T"), QOS, ours=False)
-    history = decoding.decode_history(encoder.encode(sample, b"whole"))
+    history = encoding.decode_history(encoder.encode(sample, b"whole"))
     assert isinstance(history.content, Bead)
     assert (history.content.kind, history.content.payload, history.extensions) == (1, b"whole", {})
 

@@ -13,7 +13,7 @@ from cyclonedds.pub import DataWriter, Publisher
 from cyclonedds.topic import Topic
 
 from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
-from engine.dds.client_protocol import decoding, encoding, endpoints, naming
+from engine.dds.client_protocol import encoding, endpoints, naming
 from engine.dds.client_protocol.messages import (
     Bead,
     ByteOrder,
@@ -195,7 +195,7 @@ class Stranger:
             for record in self._history.drain():
                 if not record.status & DATA:
                     continue
-                part = decoding.decode_history(record.payload)
+                part = encoding.decode_history(record.payload)
                 assert part.requests == (request.request,)
                 if isinstance(part.content, Link):
                     return parts, part.content
@@ -211,7 +211,7 @@ class Stranger:
             self._signal.wait(1.0)
             for record in self._states.drain():
                 if record.status & DATA:
-                    state = decoding.decode_state(record.payload)
+                    state = encoding.decode_state(record.payload)
                     if request.request in state.requests:
                         return state
         raise AssertionError("no answer")

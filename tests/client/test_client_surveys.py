@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from engine.dataset.sample import DATA
-from engine.dds.client_protocol import decoding, encoding, endpoints, extensions, naming
+from engine.dds.client_protocol import encoding, endpoints, extensions, naming
 from engine.dds.client_protocol.messages import RequestId, StateAnswer
 from engine.dds.client_protocol.naming import SampleName, SampleVerdict
 from engine.dds.errors import TIMEOUT, DdsTimeout
@@ -50,7 +50,7 @@ class Service:
             for record in self._requests.drain():
                 if record.status & DATA and self._left > 0:
                     self._left -= 1
-                    self._answer(decoding.decode_state_request(record.payload).request)
+                    self._answer(encoding.decode_state_request(record.payload).request)
 
     def _answer(self, request: RequestId) -> None:
         values = {"required": True, "complete": True, "partitions": ["stock"], "reason": "not yet"}

@@ -1,6 +1,6 @@
 """A stand-in for a node, for tests of the supervisor alone: it behaves as its first argument says.
 
-It is a real process and keeps the real interface (`engine.supervisor.link`), but knows no DDS.
+It is a real process and keeps the real interface (`engine.supervisor.lease_link`), but knows no DDS.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from engine.supervisor.link import SupervisorLink
+from engine.supervisor.lease_link import SupervisorLink
 
 RENEWAL_S = 0.05
 

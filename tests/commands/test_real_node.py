@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import engine
-from engine.supervisor.processes import ProcessIdentity, identify
+from engine.supervisor.node_status import Condition, status_of
+from engine.supervisor.process_identity import ProcessIdentity, identify
 from engine.supervisor.rundir import NodeDirectory
-from engine.supervisor.status import Condition, status_of
 from engine.tracing.catalogue import catalogue
-from engine.tracing.formats import read_line
 from ospltool.cli import app
+from tests.trace_lines import read_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
+from engine.supervisor.node_status import status_of
 from engine.supervisor.rundir import RunDirectory
-from engine.supervisor.status import status_of
 from ospltool.cli import targets
 from tests.commands.shell import CONFIGURATION, Shell
 

@@ -15,10 +15,10 @@ import pytest
 from engine.supervisor import control
 from engine.supervisor.control import Stop
 from engine.supervisor.launch import Launch, LaunchError
+from engine.supervisor.node_status import Condition, NodeStatus, status_of
 from engine.supervisor.policy import Action, NodePhase
-from engine.supervisor.processes import ProcessIdentity, identify
+from engine.supervisor.process_identity import ProcessIdentity, identify
 from engine.supervisor.rundir import NodeDirectory, RunDirectory
-from engine.supervisor.status import Condition, NodeStatus, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

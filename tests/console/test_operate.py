@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from engine.supervisor.node_status import Condition, NodeStatus
 from engine.supervisor.policy import NodePhase
-from engine.supervisor.processes import ProcessIdentity
+from engine.supervisor.process_identity import ProcessIdentity
 from engine.supervisor.rundir import NodeDirectory, RunRecord, node_key
-from engine.supervisor.status import Condition, NodeStatus
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.persistence.service.view import PeerView, ReplicaView, WriterView
+from engine.persistence.service.replica_view import PeerView, ReplicaView, WriterView
 from ospltool.cli.app import main
 from ospltool.cli.persistence_show import text
 from ospltool.health.codes import HealthSeverity

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from engine.persistence.service.view import PeerView, ReplicaView, WriterView
+from engine.persistence.service.replica_view import PeerView, ReplicaView, WriterView
 from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.persistence import WatchedReplica

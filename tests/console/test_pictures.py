@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from textual.pilot import Pilot
 
-from engine.persistence.service.view import KeptGroupView as PersistedGroup
-from engine.persistence.service.view import PeerView
+from engine.persistence.service.replica_view import KeptGroupView as PersistedGroup
+from engine.persistence.service.replica_view import PeerView
 from engine.runtime.monitor import (
     AlignmentView,
     DeliveryView,

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.core import plain
-from engine.persistence.service.view import ReplicaView
+from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind
 from ospltool.live.record_file import (

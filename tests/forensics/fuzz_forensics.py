@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pathlib
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from ospltool.forensics.attachments import find_attachments
-from ospltool.forensics.configured import findings
-from ospltool.forensics.recorded import sizes_of
+from ospltool.forensics.investigation import configured
+from ospltool.forensics.stored import sizes_of
 from tests.forensics.recordings import recording
 from tests.fuzzing import Target
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 CONFIGURATION = b"""<OpenSplice><Domain><Name>n</Name><Id>1</Id></Domain><DurabilityService name="durability">
 <NameSpaces><NameSpace name="a"><Partition>*</Partition></NameSpace><Policy nameSpace="a" durability="Durable"
@@ -30,7 +27,7 @@ def _recorded(data: bytes) -> None:
 def _configured(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         (pathlib.Path(scratch) / "n.xml").write_bytes(data)
-        findings(find_attachments([scratch], ["n"]))
+        configured(find_attachments([scratch], ["n"]))
 
 
 def targets() -> Sequence[Target]:

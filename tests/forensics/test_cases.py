@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,12 +13,10 @@ pytest.importorskip("duckdb", reason="cases need the extra `sql`")
 
 from ospltool.analytics.case import CaseError
 from ospltool.cli.app import main
-from ospltool.forensics import keeping
+from ospltool.forensics import attachments
 from tests.stores.making import Message
 from tests.stores.own_stores import described, write_ours
-
-if TYPE_CHECKING:
-    from tests.trace.making import Traces
+from tests.trace.making import Traces
 
 SAMPLES = ("late-joiner", "master-livelock", "own-engine")
 ANALYSES = (
@@ -44,11 +42,11 @@ LISTS = (b"[", b"[" * 100_000, b"{}", b'{"data": [1]}', b'{"data": {"store:a": {
 
 @pytest.mark.parametrize("content", LISTS, ids=lambda content: content[:40])
 def test_a_damaged_list_of_attachments_is_named(tmp_path: pathlib.Path, content: bytes) -> None:
-    path = tmp_path / keeping.DIRECTORY / keeping.LIST_FILE
+    path = tmp_path / attachments.DIRECTORY / attachments.LIST_FILE
     path.parent.mkdir()
     path.write_bytes(content)
     with pytest.raises(CaseError, match=r"attached\.json"):
-        keeping.kept_in(tmp_path)
+        attachments.kept_in(tmp_path)
 
 
 def load(capfd: pytest.CaptureFixture[str], case: pathlib.Path, *names: str) -> None:
@@ -79,8 +77,8 @@ def test_large_files_are_looked_at_through_a_case_and_alike(
     name, *options = analysis
     files = str(samples / "traces" / sample)
     expected = answer(capfd, name, files, *options)
-    monkeypatch.setattr("ospltool.forensics.raw.LARGE_BYTES", 0)
-    monkeypatch.setattr("ospltool.forensics.raw.merged", None)  # reads record after record
+    monkeypatch.setattr("ospltool.forensics.evidence.LARGE_BYTES", 0)
+    monkeypatch.setattr("ospltool.forensics.evidence.merged", None)  # reads record after record
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert answer(capfd, name, files, *options) == expected
     assert list(tmp_path.iterdir()) == [], "the case is gone"
@@ -90,7 +88,7 @@ def test_no_room_for_the_case_of_large_files_is_said(
     samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("ospltool.forensics.raw.LARGE_BYTES", 0)
+    monkeypatch.setattr("ospltool.forensics.evidence.LARGE_BYTES", 0)
     with monkeypatch.context() as patch:
         patch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
         assert main(["trace", "anomalies", str(samples / "traces" / "late-joiner")]) == 2

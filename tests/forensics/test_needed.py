@@ -5,25 +5,22 @@ from __future__ import annotations
 import contextlib
 import datetime
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 pytest.importorskip("duckdb", reason="cases need the extra `sql`")
 
+import pathlib
+from collections.abc import Iterator
+
 from ospltool.analytics.case import open_case
 from ospltool.analytics.duck import DuckEngine
-from ospltool.forensics.case import CaseEvidence
-from ospltool.forensics.evidence import Window
+from ospltool.forensics.evidence import CaseEvidence, Window
 from ospltool.trace.case.loading import load
-from ospltool.trace.case.needed import needed
-from ospltool.trace.case.records import WantedRecords, records_of
+from ospltool.trace.case.reading_back import WantedRecords, needed, records_of
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.sources import find_sources
-
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Iterator
 
 START_S = 1_795_223_000
 STATES = ("INIT", "DISCOVER_FELLOWS_GROUPS", "COMPLETE", "COMPLETE", "COMPLETE", "TERMINATING")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import pathlib
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,7 @@ from ospltool.cli.app import main
 from tests.forensics.fuzz_forensics import targets
 from tests.forensics.recordings import recording
 from tests.fuzzing import Target, faults
-
-if TYPE_CHECKING:
-    import pathlib
-
-    from tests.trace.making import Traces
+from tests.trace.making import Traces
 
 
 def judged(capfd: pytest.CaptureFixture[str], *names: str) -> tuple[int, dict[str, Any]]:

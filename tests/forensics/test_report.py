@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import html
 import json
+import pathlib
 import re
 import shutil
-from typing import TYPE_CHECKING
 
 import pytest
 from lxml import etree
@@ -16,11 +16,7 @@ from ospltool.cli.app import main
 from tests.forensics.test_verdict import cut_off, emptied, two
 from tests.stores.making import Message
 from tests.stores.own_stores import described, write_ours
-
-if TYPE_CHECKING:
-    import pathlib
-
-    from tests.trace.making import Traces
+from tests.trace.making import Traces
 
 HOSTILE = "<script>alert(1)</script>\"'&\x1b[31m"
 

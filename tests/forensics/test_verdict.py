@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from ospltool.cli.app import main
-from ospltool.forensics.codes import CODES
-from ospltool.forensics.conclusion import SetFate
+from ospltool.forensics.conclusion import CODES, SetFate
 from ospltool.health.codes import codes
 from ospltool.trace.rules import all_rules
 from tests.stores.making import BASE_NS, Held, Message, Version, write_kv, write_xml
 from tests.stores.own_stores import described, write_ours
-
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Callable
-
-    from tests.trace.making import Trace, Traces
+from tests.trace.making import Trace, Traces
 
 SELF = "Confirming master: I am the master for nameSpace 'ns'."
 FELLOW = "Confirming master: Fellow '{}' is the master for nameSpace 'ns'."

@@ -19,15 +19,15 @@ from engine.dds import activity, typeinfo
 activity.ThreadActivities.__init__.__defaults__ = ({PATIENCE_S},)
 typeinfo.LOOK_UP_S = 0.0
 for name, constant in (("engine.node.wire", "MARGIN_S"), ("engine.node.wire", "BATCH_TIMEOUT_S"),
-        ("engine.node.keeping", "TIMEOUT_S"), ("engine.persistence.service.store", "WRITE_S"),
-        ("engine.persistence.service.process", "WORK_S")):
+        ("engine.node.keeping", "TIMEOUT_S"), ("engine.persistence.service.replica_store", "WRITE_S"),
+        ("engine.persistence.service.service_process", "WORK_S")):
     setattr(importlib.import_module(name), constant, 0.0)
 PLACES = {{
     "look-up": ("engine.node.intake", "resolve_type"),
     "delivery": ("engine.dds.directed", "DirectedSession.__init__"),
     "stream": ("engine.dds.bulk", "BulkSender.__init__"),
     "store": ("engine.runtime.store_queue", "StoreQueue.work"),
-    "service-store": ("engine.persistence.service.store", "ReplicaStore._write_batch"),
+    "service-store": ("engine.persistence.service.replica_store", "ReplicaStore._write_batch"),
     "sender": ("engine.dds.channel", "Channel.publish"),
     "pump": ("engine.dds.discovery", "Discovery.take"),
     "client": ("engine.client_service.lines", "TopicWriters._carry_out"),

@@ -19,13 +19,13 @@ from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.uri import cyclone_uri
 from engine.dds.waiting import Signal
 from engine.store.interface import DamageLog, SetState
-from engine.store.view import StoreView
+from engine.store.read_only import StoreView
 from engine.tracing.catalogue import catalogue
-from engine.tracing.formats import read_line
 from ospltool.live.dds import LiveFeed
 from tests.integration.configurations import Settings, node_xml
 from tests.integration.programs import PATIENCE_S, ROOT, Program, end_all
 from tests.integration.watching import FeedSource, ProgramSource, Watch
+from tests.trace_lines import read_line
 
 END_S: Final = 15.0
 LEASE_S: Final = 1.5

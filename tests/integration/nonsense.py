@@ -18,10 +18,10 @@ from engine.core.states import ServiceState
 from engine.dds.bulk import BulkSender
 from engine.dds.channel import ATTACHMENT_TOPIC, PARTITION, Channel, ChannelTopic
 from engine.dds.errors import DdsTimeout
+from engine.dds.own_types import SelfCheck
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic
-from engine.dds.wiretypes import SelfCheck
 from engine.dds.writer import RawWriter
 from engine.node.wire import receiver_partition
 from engine.runtime import codec

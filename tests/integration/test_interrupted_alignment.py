@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from engine.store.interface import SetState, StoreError
-from engine.store.view import StoreView
+from engine.store.read_only import StoreView
 from tests.integration.configurations import Settings
 from tests.integration.lab import LEASE_S, Lab
 

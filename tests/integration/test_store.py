@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.store.schema import PAGE_BYTES
+from engine.store.tables import PAGE_BYTES
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
 

@@ -28,39 +28,37 @@ from engine.dataset.sample import DATA, DISPOSE, make_sample
 from engine.dds.cdr import Malformed, pack_bytes, pack_named, unpack_bytes, unpack_named
 from engine.dds.participant import Tag, TagRole
 from engine.dds.subscription_endpoints import unpack_state
-from engine.persistence.core import codec as replica_codec
+from engine.persistence.core import replica_codec as replica_codec
 from engine.persistence.core import subscription_codec
-from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.ledger import LedgerState, SubscriptionTerms
-from engine.persistence.core.link import ReplicaLink
-from engine.persistence.core.messages import (
+from engine.persistence.core.replica_codec import MessageFault
+from engine.persistence.core.replica_link import ReplicaLink
+from engine.persistence.core.replica_messages import (
     Announcement,
+    Books,
+    Fetch,
+    Handed,
     Inventory,
     KeptSample,
     OriginalSample,
     SampleBatch,
+    SubscriberAnswer,
+    SubscriberState,
     Subscription,
     Want,
     WriterState,
 )
 from engine.persistence.core.sequences import Sequences
-from engine.persistence.core.subscription_messages import (
-    Books,
-    Fetch,
-    Handed,
-    SubscriberAnswer,
-    SubscriberState,
-)
-from engine.persistence.service import view
-from engine.persistence.service.groups import KnownGroups
+from engine.persistence.core.subscription_ledger import LedgerState, SubscriptionTerms
+from engine.persistence.service import replica_view as view
+from engine.persistence.service.kept_groups import KnownGroups
 from engine.persistence.service.late_readers import SERVED, LateReaders
 from engine.persistence.service.lifespans import LIFESPANS, Lifespans
 from engine.persistence.service.peers import Hello
-from engine.persistence.service.registrations import Registration
+from engine.persistence.service.subscribing import Registration
 from engine.runtime import codec, monitor, stream
-from engine.runtime.faults import StreamFault
 from engine.runtime.incoming import IncomingStreams
 from engine.runtime.reconciling import messages as comparison
+from engine.runtime.steps import StreamFault
 from tests import fake
 from tests.fuzzing import CHEAP, Target, damaged, damaged_json
 

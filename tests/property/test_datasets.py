@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import ApplyOutcome, GroupSet
-from engine.dataset.history import retained
-from engine.dataset.sample import DISPOSE, UNREGISTER, Sample, is_intact
+from engine.dataset.sample import DISPOSE, UNREGISTER, Sample, is_intact, retained
 from tests.property.samples import DEPTHS, GROUPS, KEYS, contents, model, samples
 
 depths = pytest.mark.parametrize("depth", DEPTHS)

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.core import plain
-from engine.runtime import fast_json, monitor
+from engine.runtime import monitor
 from tests import fake
 from tests.fuzzing import damaged_json
 from tests.property.values import JSON, values
@@ -26,7 +26,7 @@ KINDS: dict[str, type[monitor.Message]] = {
 }
 assert set(KINDS.values()) == set(typing.get_args(monitor.Message))
 VIEW = st.sampled_from(list(KINDS.values())).flatmap(lambda kind: values(kind))
-READ = fast_json.reader(KINDS)
+READ = monitor.quick_reader(KINDS)
 NODE = fake.snapshot(
     1,
     fake.name_space("Orders", 1),
@@ -56,7 +56,7 @@ def check_reads_as_the_strict_one(data: bytes) -> None:
 @given(VIEW)
 def test_ordinary_messages_are_read_fast_unless_they_have_huge_numbers(view: monitor.Message) -> None:
     data = monitor.encode(view)
-    found: fast_json.QuickMessage | None = READ(data)
+    found: monitor.QuickMessage | None = READ(data)
     assert found is not None or "0" * 39 in "".join("0" if one.isdigit() else one for one in data.decode())
     assert found is None or found.data == view
     assert monitor.decode(data) == view
@@ -103,7 +103,7 @@ def test_without_msgspec_the_strict_reader_reads_everything(monkeypatch: pytest.
         return usual(name, *others)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    assert fast_json.reader(KINDS)(monitor.encode(NODE)) is None
+    assert monitor.quick_reader(KINDS)(monitor.encode(NODE)) is None
 
 
 EIGHT_THREADS = """
@@ -111,7 +111,7 @@ import sys
 import threading
 import time
 import msgspec._utils
-from engine.runtime import fast_json, monitor
+from engine.runtime import monitor
 annotations = msgspec._utils.get_class_annotations
 def annotations_later(cls):
     time.sleep(0)  # while msgspec looks at a class, another thread has its turn
@@ -121,7 +121,7 @@ data = sys.stdin.buffer.read()
 ready = threading.Barrier(8)
 def read():
     ready.wait()
-    assert fast_json.reader({"node": monitor.NodeSnapshot})(data) is not None
+    assert monitor.quick_reader({"node": monitor.NodeSnapshot})(data) is not None
 threads = [threading.Thread(target=read) for _ in range(8)]
 for one in threads:
     one.start()

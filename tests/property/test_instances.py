@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.dataset.history import retained
 from engine.dataset.instance import LOSSES, Arrival, EntryKind, Instance, Origin
 from engine.dataset.instance_states import InstanceState
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, retained
 from tests.property.samples import WRITERS, samples
 
 ALIVE = InstanceState.ALIVE

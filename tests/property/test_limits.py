@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.dataset.dataset import DataSet, make_set
+from engine.dataset.dataset import DataSet, LimitedSet, make_set
 from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.groups import GroupLimits
-from engine.dataset.limited import LimitedSet
 from engine.dataset.sample import DATA, Sample
 from engine.dataset.settling import KEPT_NS, STEP_NS, WIDTH_NS, Present, border_before
 from tests.property.samples import GROUPS, model, samples

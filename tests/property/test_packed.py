@@ -18,8 +18,8 @@ from engine.dataset.blocks import Block, pack_samples
 from engine.dataset.group_set import GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.rateless import finished
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, Sample, make_sample
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime import stream
 from engine.runtime.incoming import IncomingStreams
 from tests.property.samples import DEPTHS, GROUPS, STATUSES, WRITERS, pack_early

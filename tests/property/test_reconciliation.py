@@ -21,8 +21,8 @@ from engine.dataset import ranges, rateless, reconciliation
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.rateless import Symbols, finished
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime.reconciling import messages as notes
 from engine.runtime.reconciling.alignee import FIRST_SYMBOLS, AligneeComparisons
 from engine.runtime.reconciling.aligner import MAX_SKETCHES

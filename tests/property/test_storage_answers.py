@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from engine.client_service.storage import Storage, StorageQuestion
 from engine.dataset.captured import CapturedSample
 from engine.dataset.groups import GroupLimits
-from engine.dataset.history import retained
-from engine.dataset.sample import Sample, make_sample
+from engine.dataset.sample import Sample, make_sample, retained
 from engine.dds.client_protocol.naming import SampleName, SampleVerdict
 from tests.property.samples import DEPTHS, GROUPS
 from tests.property.test_capture_batches import ROUTES, WRITER_GONE, Run, batches

@@ -19,8 +19,8 @@ from engine.dataset import blocks
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime import stream
 from engine.runtime.incoming import IncomingStream, IncomingStreams
 from engine.runtime.stream import GroupBegin, StreamBegin, StreamEnd, StreamFault, Unpacker

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.core import messages, plain
 from engine.core.messages import Message, Outgoing
-from engine.persistence.service import view
+from engine.persistence.service import replica_view as view
 from engine.runtime import codec, monitor, stream
 from tests import fake
 from tests.property.values import JSON, values

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from engine.dds.uri import directed_uri, domain_tag
-from engine.persistence.core.messages import Saved
-from engine.persistence.service import rows
-from engine.persistence.service.store import DATABASE
-from engine.persistence.service.view import ReplicaView, WriterView
-from engine.persistence.service.watching import Watching
+from engine.persistence.core.replica_messages import Saved
+from engine.persistence.service import replica_rows as rows
+from engine.persistence.service.replica_store import DATABASE
+from engine.persistence.service.replica_view import ReplicaView, WriterView
+from engine.persistence.service.replica_watching import Watching
 from tests.integration.lab import Lab
 from tests.integration.programs import ROOT, Program, end_all
 

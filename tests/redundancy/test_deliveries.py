@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from engine.dataset.sample import DATA
-from engine.persistence.core import audit
-from engine.persistence.core.messages import (
+from engine.persistence.core import knowledge
+from engine.persistence.core.positions import Positions
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.persistence.core.replica import Replica
+from engine.persistence.core.replica_messages import (
     Announcement,
     Inventory,
     OriginalSample,
@@ -13,10 +16,7 @@ from engine.persistence.core.messages import (
     Want,
     WriterState,
 )
-from engine.persistence.core.positions import Positions
-from engine.persistence.core.replica import Replica
 from engine.persistence.core.sequences import MAX_INTERVALS, Sequences
-from engine.persistence.core.settings import SynchronizationSettings
 
 KEY = b"k"
 OLD = OriginalSample("w1", 1, KEY, 1_000)
@@ -134,7 +134,7 @@ def test_many_values_are_given_in_moments() -> None:
 def test_the_audit_waits_while_something_is_known_to_be_missing() -> None:
     one = replica("a", OLD)
     one.connected("b")
-    digests = (1,) * audit.PARTS
+    digests = (1,) * knowledge.PARTS
     one.receive("b", Announcement((WriterState("w2", ONE, None),), digests))
 
     def asked(periods: int) -> int:
@@ -144,9 +144,9 @@ def test_the_audit_waits_while_something_is_known_to_be_missing() -> None:
 
     assert asked(20) == 0, "what b has of w2 may be on its way"
     one.receive("b", SampleBatch((), (), (("w2", ONE),)))
-    assert asked(audit.MARGIN_PERIODS + 1) == 0
-    assert asked(1) == audit.MAX_PARTS_ASKED
-    one.receive("b", Inventory(audit.part_of(KEY), ()))
+    assert asked(knowledge.MARGIN_PERIODS + 1) == 0
+    assert asked(1) == knowledge.MAX_PARTS_ASKED
+    one.receive("b", Inventory(knowledge.part_of(KEY), ()))
     assert [
         kept.sample for _, each in one.messages() if isinstance(each, SampleBatch) for kept in each.samples
     ] == [OLD]

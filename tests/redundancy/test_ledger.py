@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.persistence.core import ledger as ledger_module
-from engine.persistence.core.ledger import LedgerState, SubscriptionLedger, SubscriptionTerms
+from engine.persistence.core import subscription_ledger as ledger_module
+from engine.persistence.core.subscription_ledger import LedgerState, SubscriptionLedger, SubscriptionTerms
 
 Act = tuple[str, str, int]
 ACTS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("vw"), st.integers(1, 6)), max_size=12)

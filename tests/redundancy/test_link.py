@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.persistence.core import codec
-from engine.persistence.core.audit import PARTS
-from engine.persistence.core.codec import MessageFault, decode, encode
-from engine.persistence.core.link import Arrived, Down, Event, ReplicaLink, Up
-from engine.persistence.core.messages import (
+from engine.persistence.core import replica_codec as codec
+from engine.persistence.core.knowledge import PARTS
+from engine.persistence.core.replica_codec import MessageFault, decode, encode
+from engine.persistence.core.replica_link import Arrived, Down, Event, ReplicaLink, Up
+from engine.persistence.core.replica_messages import (
     Announcement,
     Inventory,
     KeptSample,

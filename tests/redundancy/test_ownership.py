@@ -8,13 +8,13 @@ import sqlite3
 import pytest
 
 from engine.dataset.sample import DATA, DISPOSE
-from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.messages import OriginalSample
+from engine.persistence.core.replica_codec import MessageFault
+from engine.persistence.core.replica_messages import OriginalSample
 from engine.persistence.service import lifespans as lifespans_module
-from engine.persistence.service import ownership
-from engine.persistence.service.groups import writer_name
+from engine.persistence.service import replica_intake as intake
+from engine.persistence.service.kept_groups import writer_name
 from engine.persistence.service.lifespans import LIFESPANS, Lifespans
-from engine.persistence.service.ownership import Owners
+from engine.persistence.service.replica_intake import Owners
 
 LOW, HIGH = bytes(16), b"\xff" * 16
 WRITER = writer_name(LOW, bytes(8))
@@ -59,7 +59,7 @@ def test_who_owned_an_instance_once_takes_nothing_away_at_its_end() -> None:
 
 
 def test_at_the_bound_the_oldest_owner_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ownership, "MAX_INSTANCES", 2)
+    monkeypatch.setattr(intake, "MAX_INSTANCES", 2)
     owners = Owners()
     for key in (b"1", b"2", b"3"):
         assert owners.admits(key, HIGH, 2)

@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-from engine.persistence.core import audit
+from engine.persistence.core import knowledge
 from engine.persistence.core.positions import Positions, position_of, span, time_of
-from engine.persistence.core.settings import SynchronizationSettings
-from engine.simulator.rehearsal.replicas import ReplicaCluster
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.simulator.rehearsal.rehearsed_replicas import ReplicaCluster
 from tests.redundancy.laws import check_converged
 
 ON = SynchronizationSettings(enable=True)
@@ -117,7 +117,7 @@ def test_all_end_with_the_same_whatever_stamps_an_application_gives(
 def test_what_came_before_others_matched_is_found_by_the_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = {}
     for patience in (0, 100):
-        monkeypatch.setattr(audit, "MARGIN_PERIODS", patience)
+        monkeypatch.setattr(knowledge, "MARGIN_PERIODS", patience)
         cluster = ReplicaCluster(2, 1, ON)
         cluster.cut("i0", "i1")
         cluster.attach("w", "i0")

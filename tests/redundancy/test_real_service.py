@@ -17,8 +17,9 @@ from engine.dds.discovery import Discovery, ParticipantSeen
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION
 from engine.dds.waiting import Signal
-from engine.persistence.core.messages import Saved
-from engine.persistence.service import showing, view
+from engine.persistence.core.replica_messages import Saved
+from engine.persistence.service import replica_view as view
+from engine.persistence.service import service_status
 from engine.persistence.service.peers import Hello, Peers
 from tests.integration.lab import Lab
 from tests.integration.programs import ROOT
@@ -224,7 +225,7 @@ def test_whatever_somebody_sends_is_survived_and_counted(lab: Lab, replicas: Rep
     replicas.start("a", "b")
     replicas.wait_connected("a", "b")
     with NodeParticipant(lab.domain, lab.uri, "hostile", b"h" * 16, TagRole.PERSISTENCE) as participant:
-        channel = Channel(participant, PARTITION, topics=showing.STATUS_TOPICS)
+        channel = Channel(participant, PARTITION, topics=service_status.STATUS_TOPICS)
         channel.publish(view.TOPIC, "x", b"\x00nonsense")
         stranger = Stranger(participant, replicas.shown()["a"].id)
         for number, (kind, body) in enumerate(HOSTILE, 1):

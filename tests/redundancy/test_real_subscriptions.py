@@ -11,9 +11,9 @@ import pytest
 from cyclonedds.core import Policy, Qos
 
 from engine.dds.subscription_endpoints import StateWriter, reader_id
+from engine.persistence.core.replica_messages import SubscriberState
 from engine.persistence.core.subscription_codec import encode_state
-from engine.persistence.core.subscription_messages import SubscriberState
-from engine.persistence.service.view import SubscriptionView
+from engine.persistence.service.replica_view import SubscriptionView
 from ospltool.client import (
     DurabilityClient,
     DurableReader,

@@ -8,12 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.persistence.core import sequences as sequences_module
-from engine.persistence.core.messages import Announcement, Saved, WriterState
+from engine.persistence.core.provider_selection import (
+    ORIGINAL,
+    Candidate,
+    Providers,
+    Stability,
+    SynchronizationSettings,
+    choose,
+)
 from engine.persistence.core.replica import Replica
-from engine.persistence.core.selection import ORIGINAL, Candidate, Providers, Stability, choose
+from engine.persistence.core.replica_messages import Announcement, Saved, WriterState
 from engine.persistence.core.sequences import Sequences
-from engine.persistence.core.settings import SynchronizationSettings
-from engine.simulator.rehearsal.replicas import ReplicaCluster
+from engine.simulator.rehearsal.rehearsed_replicas import ReplicaCluster
 from tests.redundancy.laws import check_applied_once, check_converged
 
 NUMBERS = st.sets(st.integers(1, 40))

@@ -8,7 +8,7 @@ import pytest
 
 from engine.config.persistence import load
 from engine.config.problems import ConfigError
-from engine.persistence.core.settings import SynchronizationSettings
+from engine.persistence.core.provider_selection import SynchronizationSettings
 from ospltool.check.inputs import gather
 from ospltool.check.registry import RuleInput, all_rules
 from ospltool.check.runner import Choice, examine, run

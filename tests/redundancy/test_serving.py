@@ -14,12 +14,12 @@ from engine.config.persistence import load
 from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
 from engine.dataset.sample import DATA
+from engine.dds.own_types import SenderState
 from engine.dds.topics import description_of
-from engine.dds.wiretypes import SenderState
-from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.messages import OriginalSample
+from engine.persistence.core.replica_codec import MessageFault
+from engine.persistence.core.replica_messages import OriginalSample
 from engine.persistence.service import late_readers as serving_module
-from engine.persistence.service.groups import KnownGroups, group_id, writer_name
+from engine.persistence.service.kept_groups import KnownGroups, group_id, writer_name
 from engine.persistence.service.late_readers import (
     FURTHER_S,
     MARGIN_NS,

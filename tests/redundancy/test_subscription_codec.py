@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.ledger import LedgerState, SubscriptionTerms
-from engine.persistence.core.messages import OriginalSample
+from engine.persistence.core.replica_codec import MessageFault
+from engine.persistence.core.replica_messages import (
+    Books,
+    Fetch,
+    Handed,
+    OriginalSample,
+    PeerMessage,
+    SubscriberAnswer,
+    SubscriberState,
+)
 from engine.persistence.core.subscription_codec import (
     decode,
     decode_answer,
@@ -20,14 +27,7 @@ from engine.persistence.core.subscription_codec import (
     encode_answer,
     encode_state,
 )
-from engine.persistence.core.subscription_messages import (
-    Books,
-    Fetch,
-    Handed,
-    PeerMessage,
-    SubscriberAnswer,
-    SubscriberState,
-)
+from engine.persistence.core.subscription_ledger import LedgerState, SubscriptionTerms
 
 GROUP = bytes(range(8))
 HIGH = 1 << 128

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.persistence.core import ledger
-from engine.persistence.core.messages import OriginalSample
-from engine.persistence.core.settings import SynchronizationSettings
-from engine.persistence.core.subscription_messages import SavedSubscriptions
+from engine.persistence.core import subscription_ledger as ledger
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.persistence.core.replica_messages import OriginalSample, SavedSubscriptions
 from engine.persistence.core.subscriptions import Subscriptions
-from engine.persistence.service import subscription_rows
+from engine.persistence.service import replica_rows as rows
 
 GROUP, OTHER = b"12345678", b"87654321"
 ON = SynchronizationSettings(enable=True, synchronize_durable_subscriptions=True)
@@ -31,7 +30,7 @@ def store() -> Iterator[sqlite3.Connection]:
 
 def opened() -> sqlite3.Connection:
     made = sqlite3.connect(":memory:")
-    made.executescript(subscription_rows.TABLES)
+    made.executescript(rows.SUBSCRIPTION_TABLES)
     return made
 
 
@@ -72,8 +71,8 @@ def test_the_store_has_what_the_replica_has(
                 carry_out(stocks[group], act, one, other)
                 if act != "store":
                     continue
-                subscription_rows.write(made, {group: stocks[group].changes()})
-                saved, damaged = subscription_rows.read(made)
+                rows.write_subscriptions(made, {group: stocks[group].changes()})
+                saved, damaged = rows.read_subscriptions(made)
                 assert damaged == 0
                 assert in_order(saved[group]) == in_order(stocks[group].saved())
                 again = Subscriptions("i", ON, tuple, saved[group])
@@ -86,9 +85,9 @@ def test_a_damaged_sample_is_left_out_and_counted(store: sqlite3.Connection) -> 
     stock.register("a", 1)
     for number in (1, 2):
         stock.sample_arrived(sample_of(number))
-    subscription_rows.write(store, {GROUP: stock.changes()})
+    rows.write_subscriptions(store, {GROUP: stock.changes()})
     store.execute("UPDATE held SET payload = ? WHERE source_time_ns = 1", (b"another",))
-    saved, damaged = subscription_rows.read(store)
+    saved, damaged = rows.read_subscriptions(store)
     assert (damaged, saved[GROUP].held) == (1, (sample_of(2),))
 
 
@@ -100,6 +99,6 @@ def test_what_is_forgotten_at_the_bound_leaves_the_store_as_well(
     stock.register("a", 1)
     for number in range(30):
         stock.acknowledge("a", "m", (("w", (1 + number,)),))
-        subscription_rows.write(store, {GROUP: stock.changes()})
-    (rows,) = store.execute("SELECT count(*) FROM acknowledged").fetchone()
-    assert rows == 30 - stock.forgotten <= 10
+        rows.write_subscriptions(store, {GROUP: stock.changes()})
+    (count,) = store.execute("SELECT count(*) FROM acknowledged").fetchone()
+    assert count == 30 - stock.forgotten <= 10

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.persistence.core import held_samples as held_module
+from engine.persistence.core import subscription_exchange as held_module
 from engine.persistence.core import subscriptions as subscriptions_module
-from engine.persistence.core.messages import OriginalSample
+from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.reader_answers import ReaderAnswers
-from engine.persistence.core.settings import SynchronizationSettings
+from engine.persistence.core.replica_messages import OriginalSample, SubscriberState
 from engine.persistence.core.subscriber import Subscriber
-from engine.persistence.core.subscription_messages import SubscriberState
 from engine.persistence.core.subscriptions import Subscriptions
 from engine.simulator.rehearsal.subscribed import RehearsedReader, SubscribedCluster
 

@@ -12,10 +12,12 @@ from engine.core import plain
 from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA
+from engine.dds.own_types import SenderState
 from engine.dds.topics import description_of
-from engine.dds.wiretypes import SenderState
-from engine.persistence.core.codec import MessageFault, encode
-from engine.persistence.core.messages import (
+from engine.persistence.core.positions import Positions
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.persistence.core.replica_codec import MessageFault, encode
+from engine.persistence.core.replica_messages import (
     Inventory,
     KeptSample,
     OriginalSample,
@@ -23,11 +25,10 @@ from engine.persistence.core.messages import (
     Subscription,
     Want,
 )
-from engine.persistence.core.positions import Positions
 from engine.persistence.core.sequences import Sequences
-from engine.persistence.core.settings import SynchronizationSettings
-from engine.persistence.service import rows, synchronization
-from engine.persistence.service.groups import KnownGroups, group_id, writer_name
+from engine.persistence.service import replica_rows as rows
+from engine.persistence.service import synchronization
+from engine.persistence.service.kept_groups import KnownGroups, group_id, writer_name
 from engine.persistence.service.synchronization import GROUPS, Synchronization
 
 ON = SynchronizationSettings(enable=True)

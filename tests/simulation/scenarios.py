@@ -14,11 +14,11 @@ from engine.core.states import Phase, ServiceState
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample
 from engine.runtime.startup import StoredContent
 from engine.simulator.applications import KEY_PREFIX, Reader, Writer
-from engine.simulator.checkers.base import Checker, Standing, samples_of
+from engine.simulator.checkers.checker import Checker, Standing, samples_of
 from engine.simulator.cluster import Cluster
-from engine.simulator.node import SimulatedNode
 from engine.simulator.options import NetworkPlan, NodePlan, SimulationOptions, TopicPlan, Workload
-from engine.simulator.settling import difference
+from engine.simulator.quiet_check import difference
+from engine.simulator.simulated_node import SimulatedNode
 from engine.store.interface import SetState
 from engine.tracing.record import EventRecord
 

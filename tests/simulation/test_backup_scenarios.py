@@ -9,15 +9,14 @@ import pytest
 
 from engine.core.name_spaces import MergeType, NameSpace
 from engine.dataset.sample import DATA
-from engine.runtime.shared import SharedState
+from engine.runtime.shared_state import SharedState
 from engine.simulator.options import NodePlan, TopicPlan
-from engine.store.backups import replaced
-from engine.store.interface import MAX_BACKUPS, SetState
+from engine.store.interface import MAX_BACKUPS, SetState, note_of
 from tests.simulation.scenarios import NS, Scenario, node
 
 if TYPE_CHECKING:
     from engine.runtime.jobs import Conversion
-    from engine.runtime.sets import NameSpaceData
+    from engine.runtime.name_space_data import NameSpaceData
 
 WHY = "merge policy Replace"
 
@@ -74,7 +73,7 @@ def test_a_merge_by_replace_leaves_a_backup_and_a_warning() -> None:
         for each in scenario.node(loser).medium.versions.values()
         if each.state is SetState.KEPT and each.number == fields["version"]
     ]
-    note = replaced(mark)
+    note = note_of(mark)
     assert note is not None
     assert (note.by, note.why, note.before, note.after) == (f"node {loser}", fields["cause"], 3, 3)
     assert note.at_ns > 0

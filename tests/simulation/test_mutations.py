@@ -21,8 +21,8 @@ from engine.core.states import Phase, Trigger
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.sample import DISPOSE
+from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.runtime import Runtime
-from engine.runtime.sets import NameSpaceData
 from engine.simulator.campaign import Campaign
 from engine.store.memory import MemoryStore
 

@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from engine.simulator.campaign import CLASSIC, Campaign, SeedOutcome
-from engine.simulator.checkers import CHECKERS
+from engine.simulator.cluster import CHECKERS
 from tests.property.samples import pack_early
 
 SEEDS = range(1, 41)

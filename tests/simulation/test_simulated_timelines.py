@@ -13,8 +13,8 @@ import pytest
 from engine.core.messages import ReaderKey
 from engine.dataset.groups import KEEP_ALL
 from engine.dataset.sample import Sample, make_sample
-from engine.simulator.node import SimulatedNode
 from engine.simulator.options import TopicPlan
+from engine.simulator.simulated_node import SimulatedNode
 from ospltool.client.cache import SampleCache
 from tests.simulation.scenarios import LOST_S, NS, Scenario, node
 from tests.timelines import ROWS, STATUS, Row, shown

@@ -6,7 +6,7 @@ import contextlib
 import pathlib
 import shutil
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from engine.dataset.sample import make_sample
 from engine.store.interface import DamageLog
@@ -18,9 +18,6 @@ from tests.fuzzing import Target
 from tests.stores.making import BASE_NS, Compression, Held, Message, Version, write_kv, write_kvmt, write_xml
 from tests.stores.own_stores import described, write_ours
 from tests.stores.persistence_stores import write_persistence
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 SAMPLES = 40
 

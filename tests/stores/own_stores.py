@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import Sample
-from engine.store.opening import open_store
+from engine.node.disk import open_store
 
 NAME_SPACE = "stock"
 

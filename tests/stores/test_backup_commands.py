@@ -9,10 +9,10 @@ import pytest
 pytest.importorskip("duckdb", reason="comparing needs the extra `sql`")
 
 from engine.dataset.sample import DATA, Sample, make_sample
-from engine.runtime.shared import PART, WHOLE
-from engine.store.backups import Replaced
-from engine.store.files import DATABASE
-from engine.store.opening import open_store
+from engine.node.disk import open_store
+from engine.runtime.shared_state import PART, WHOLE
+from engine.store.interface import Replaced
+from engine.store.store_directory import DATABASE
 from tests.stores.conftest import Run, data
 from tests.stores.own_stores import NAME_SPACE, described, write_ours
 

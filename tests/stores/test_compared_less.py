@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import pathlib
 
 import pytest
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from ospltool.cli.app import main
 from tests.stores.making import BASE_NS, Held, Message, Version, write_kv, write_xml
-
-if TYPE_CHECKING:
-    import pathlib
 
 WRITTEN = tuple(Message(number, f"text {number}", time_ns=BASE_NS + number) for number in range(20))
 GONE = tuple(dataclasses.replace(one, status=UNREGISTER, time_ns=one.time_ns + 50) for one in WRITTEN)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import pathlib
 import sqlite3
 import struct
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from engine.dataset.sample import Sample
 from engine.store.interface import DamageLog
 from ospltool.cli.app import main
 from ospltool.stores.model import StoreUnreadable
@@ -29,11 +30,6 @@ from tests.stores.making import (
     write_kv,
     write_kvmt,
 )
-
-if TYPE_CHECKING:
-    import pathlib
-
-    from engine.dataset.sample import Sample
 
 SEEDS = range(1, 16)
 SECOND_NS = 1_000_000_000

@@ -17,11 +17,11 @@ pytest.importorskip("cyclonedds", reason="fields of our stores need the extra `d
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.store.interface import DamageLog
-from ospltool.stores.counting import group_code
+from ospltool.stores.describe import group_code
 from ospltool.stores.diff.causes import Cause
 from ospltool.stores.diff.compare import CompareOptions, compare
-from ospltool.stores.diff.contract import DiffError, Limits
 from ospltool.stores.diff.report import ReportData, Verdict
+from ospltool.stores.diff.sides import DiffError, Limits
 from ospltool.stores.model import GroupName, StoreUnreadable
 from ospltool.stores.opening import open_reader
 from ospltool.stores.snapshot import write_snapshot

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("mcap", reason="needs the extra `mcap`")
+
+import pathlib
 
 from mcap.reader import make_reader
 
@@ -15,9 +16,6 @@ from ospltool.cli.app import main
 from tests.stores.making import BASE_NS, Held, Message, Version, write_kv
 from tests.stores.own_stores import described, write_ours
 from tests.stores.persistence_stores import write_persistence
-
-if TYPE_CHECKING:
-    import pathlib
 
 
 def test_the_reader_of_mcap_finds_every_sample_with_its_schema(

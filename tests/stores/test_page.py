@@ -13,7 +13,7 @@ pytest.importorskip("cyclonedds", reason="expected samples are made by the extra
 
 from ospltool.cli import app
 from ospltool.stores.diff.compare import CompareOptions, compare
-from ospltool.stores.diff.page import page
+from ospltool.stores.diff.render import page
 from tests.stores.making import BASE_NS, Held, Message, Version, write_kv
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\x1b[31m\u202e$verdict"

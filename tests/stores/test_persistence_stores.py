@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import pathlib
 import sqlite3
-from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.persistence.service.store import DATABASE
+from engine.persistence.service.replica_store import DATABASE
 from ospltool.cli.app import main
 from tests.stores.persistence_stores import ID, write_persistence
 from tests.stores.test_damage import read
-
-if TYPE_CHECKING:
-    import pathlib
 
 
 def test_values_are_samples_of_their_groups(tmp_path: pathlib.Path) -> None:

@@ -14,9 +14,9 @@ pytest.importorskip("duckdb", reason="comparing needs the extra `sql`")
 from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.node.disk import open_store
 from engine.runtime.startup import read_store
 from engine.store.interface import DamageLog, GroupChange, RememberedFellow, SetState
-from engine.store.opening import open_store
 from engine.store.sqlite import SqliteStore
 from ospltool.cli import app
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,9 +13,6 @@ from engine.tracing.sinks import open_sink
 from ospltool.cli.app import main
 from tests.stores.making import Held, Message, Version, write_kv
 from tests.stores.own_stores import described, write_ours
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MESSAGES = tuple(Message(number) for number in range(3))
 

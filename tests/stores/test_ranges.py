@@ -20,7 +20,7 @@ from engine.dataset.sample import DATA, DISPOSE, Sample, make_sample
 from engine.store.interface import DamageLog
 from ospltool.stores.diff.compare import CompareOptions, compare
 from ospltool.stores.diff.report import ReportData, Verdict
-from ospltool.stores.names import META_FILE, RANGES_FILE, SAMPLES_FILE
+from ospltool.stores.model import META_FILE, RANGES_FILE, SAMPLES_FILE
 from ospltool.stores.opening import open_reader
 from ospltool.stores.ranges import differing, rows_of
 from ospltool.stores.snapshot import SnapshotStore, write_snapshot

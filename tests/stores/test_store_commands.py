@@ -17,10 +17,10 @@ pytest.importorskip("cyclonedds", reason="fields of our stores need the extra `d
 import pyarrow.parquet as pq
 
 from engine.dataset.groups import GroupDescription
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DISPOSE
+from engine.dataset.sample_rows import SampleRows
+from engine.node.disk import open_store
 from engine.store.interface import GroupChange
-from engine.store.opening import open_store
 from engine.store.sqlite import SqliteStore
 from tests.stores.conftest import Run, data
 from tests.stores.making import BASE_NS, Held, Message, Version, write_kv, write_kvmt, write_xml

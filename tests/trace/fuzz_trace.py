@@ -7,28 +7,25 @@ import itertools
 import json
 import pathlib
 import tempfile
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import engine
 from engine.tracing.catalogue import catalogue
 from ospltool.analytics.contract import Detail
 from ospltool.forensics import text
-from ospltool.forensics.investigation import Investigation
+from ospltool.forensics.investigation import Investigation, verdict
 from ospltool.forensics.page import About, page
 from ospltool.forensics.story import stories
-from ospltool.forensics.verdict import verdict
 from ospltool.trace.case.local_load import read_pieces
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
-from ospltool.trace.reading.merge import merged
 from ospltool.trace.reading.ranges import ranges
+from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.rules import anomalies
 from ospltool.trace.views import conversation, render, timeline
 from tests.fuzzing import Target
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 SAMPLES: Final = pathlib.Path(engine.__path__[0]).parent / "samples" / "traces"
 EXCERPT_BYTES: Final = 12_000

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import pathlib
+import pathlib
 
 START_S = 1_795_223_000
 

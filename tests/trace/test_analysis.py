@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import pathlib
 
 import pytest
 
 from ospltool.cli.app import main
 from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep
-from ospltool.trace.meaning.explain import explain
+from ospltool.trace.meaning.line_explanation import explain
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.reading.merge import merged
+from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.views.conversation import as_mermaid, as_text, conversation
 from ospltool.trace.views.timeline import timeline
-
-if TYPE_CHECKING:
-    import pathlib
-
-    from tests.trace.making import Trace, Traces
+from tests.trace.making import Trace, Traces
 
 
 def test_every_alignment_of_a_real_run_is_put_together(samples: pathlib.Path) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pathlib
+from collections.abc import Callable
 
 import pytest
 
 from docs import anomalies as anomalies_page
 from ospltool.cli.app import main
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.reading.merge import merged
+from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.rules import all_rules, anomalies
+from tests.trace.making import Trace, Traces
 from tests.trace.words import (
     CONFLICT,
     FELLOW,
@@ -26,12 +28,6 @@ from tests.trace.words import (
     SPACE,
     found,
 )
-
-if TYPE_CHECKING:
-    import pathlib
-    from collections.abc import Callable
-
-    from tests.trace.making import Trace, Traces
 
 
 def test_a_healthy_start_of_three_nodes_has_no_anomaly(samples: pathlib.Path) -> None:

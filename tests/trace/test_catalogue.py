@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.tracing.catalogue import catalogue as engine_catalogue
-from engine.tracing.formats import TextFormat
-from engine.tracing.record import EventRecord, message
+from engine.tracing.record import EventRecord, TextFormat, message
 from ospltool.trace.meaning import exchanges, skew, trace_facts
 from ospltool.trace.meaning.catalogue import (
     Printer,

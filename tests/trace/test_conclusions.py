@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tests.trace.making import START_S
+from tests.trace.making import START_S, Traces
 from tests.trace.test_anomalies import diverged, emptied, follows
 from tests.trace.words import CONFLICT, FELLOW, LINK, POLICY, REQUEST, SELF, SPACE, found
-
-if TYPE_CHECKING:
-    from tests.trace.making import Traces
 
 
 def test_a_total_loss_is_named_with_what_was_there(traces: Traces) -> None:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import pathlib
 import random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ospltool.cli.app import main
 from ospltool.trace.meaning.catalogue import catalogue, pieces
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.reading.merge import merged
+from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.rules import anomalies
 from ospltool.trace.views import timeline
 from tests.fuzzing import Target, faults
 from tests.trace.fuzz_trace import targets
-
-if TYPE_CHECKING:
-    import pathlib
-
-    from tests.trace.making import Traces
+from tests.trace.making import Traces
 
 VALUES = {"addr": "1002", "int": "7", "num": "1.5", "time": "10.000000000", "hex": "ff", "ptr": "0x1f"}
 VALUES |= {"triple": "0,0,0", "pair": "12, 34", "group": "p.T"}

@@ -8,17 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from ospltool.trace.reading.follow import IDLE_S, POLL_S, FileNotice, GrowingFiles
+from ospltool.trace.reading.record import TraceRecord
 from ospltool.trace.reading.sources import SourceError, TraceFile, sniff
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from ospltool.trace.reading.record import TraceRecord
 
 PATIENCE_S = 20.0
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 import collections
 import datetime
 import json
-from typing import TYPE_CHECKING
+import pathlib
+
+import pytest
 
 from engine.core.name_spaces import MergeType
-from engine.tracing.formats import TextFormat
+from engine.tracing.record import TextFormat
 from ospltool.cli.app import main
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.reading.merge import merged
+from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.record import RecordKind
 from ospltool.trace.reading.sources import find_sources
 from tests.simulation.scenarios import Scenario, node
-
-if TYPE_CHECKING:
-    import pathlib
-
-    import pytest
 
 
 def split_and_merge() -> Scenario:

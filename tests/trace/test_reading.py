@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import pathlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -13,15 +13,11 @@ from hypothesis import strategies as st
 
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.headers import headers
-from ospltool.trace.reading.ranges import Range, pieces, ranges
+from ospltool.trace.reading.ranges import Range, _count, count_in_range, pieces, ranges, record_spans
 from ospltool.trace.reading.reader import TraceParser, read_records
 from ospltool.trace.reading.record import RecordKind, TimeBase
-from ospltool.trace.reading.scan import _count, count_in_range, record_spans
 from ospltool.trace.reading.sources import TraceFile, TraceFormat, sniff
 from ospltool.trace.reading.splitter import NO_TIME, split
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ISO = b"2026-11-21T01:08:30+0000 1795223310.294122015 "
 SOURCE = TraceFile(pathlib.Path("durability.log"), "n1")
@@ -155,7 +151,7 @@ def check_count_in_blocks(path: pathlib.Path, data: bytes, needle: bytes, block_
     part = Range(TraceFile(path, "n1"), 0, None, len(data))
     expected = sum(needle in raw for _, _, raw in parse(data))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ospltool.trace.reading.scan.BLOCK_BYTES", block_bytes)
+        patch.setattr("ospltool.trace.reading.ranges.BLOCK_BYTES", block_bytes)
         assert count_in_range(part, needle) == expected
 
 

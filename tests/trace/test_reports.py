@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import io
 import pathlib
-from typing import TYPE_CHECKING
 
 import pytest
 
-from ospltool.trace.reading import reports
+from ospltool.trace.reading import report_logs as reports
 from ospltool.trace.reading.reader import read_records
-from ospltool.trace.reading.record import RecordKind
+from ospltool.trace.reading.record import RecordKind, TraceRecord
 from ospltool.trace.reading.sources import TraceFile, TraceFormat, sniff
-
-if TYPE_CHECKING:
-    from ospltool.trace.reading.record import TraceRecord
 
 RULE = "=" * 88 + "\n"
 LINE = "-" * 88 + "\n"

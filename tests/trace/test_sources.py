@@ -5,16 +5,13 @@ from __future__ import annotations
 import pathlib
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ospltool.trace.meaning.catalogue import Product
-from ospltool.trace.reading.scan import count_records
+from ospltool.trace.reading.ranges import count_records
 from ospltool.trace.reading.sources import SourceError, TraceFormat, find_sources, sniff
-
-if TYPE_CHECKING:
-    from tests.trace.making import Traces
+from tests.trace.making import Traces
 
 LINE = "1795223310.000000001 COMPLETE (t) -> x\n"
 
@@ -119,11 +116,11 @@ def test_counting_in_processes_counts_what_one_counts(before: str, samples: path
         pytest.importorskip("pyarrow", reason="Parquet needs the extra `sql`")
     sources = find_sources([str(samples / "late-joiner")]).sources
     code = (
-        f"import sys, pathlib; from ospltool.trace.reading import scan, sources; {before}\n"
+        f"import sys, pathlib; from ospltool.trace.reading import ranges, sources; {before}\n"
         "found = sources.find_sources(sys.argv[1:]).sources\n"
         "if __name__ == '__main__':\n"
-        "    scan.SMALL_BYTES = 0\n"
-        "    print(scan.count_records(found, b'Waiting', 2))\n"
+        "    ranges.SMALL_BYTES = 0\n"
+        "    print(ranges.count_records(found, b'Waiting', 2))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(samples / "late-joiner")],

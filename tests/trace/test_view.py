@@ -5,22 +5,18 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import pathlib
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
 from ospltool.cli.app import main
-from ospltool.trace.reading.merge import merged
+from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.views.render import RenderError, by_template
 from ospltool.trace.views.selection import estimate_skews
 from ospltool.trace.views.times import iso
-
-if TYPE_CHECKING:
-    import pathlib
-
-    from tests.trace.making import Traces
+from tests.trace.making import Traces
 
 REQUEST = "Write samplerequest for group partA.T1 to fellow {} using source (0,0,0)"
 RECEIVED = (

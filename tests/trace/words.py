@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.reading.merge import merged
+from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.sources import find_sources
-from ospltool.trace.rules import anomalies
-
-if TYPE_CHECKING:
-    from ospltool.trace.rules import Anomaly
-    from tests.trace.making import Traces
+from ospltool.trace.rules import Anomaly, anomalies
+from tests.trace.making import Traces
 
 SELF = "Confirming master: I am the master for nameSpace 'ns'."
 FELLOW = "Confirming master: Fellow '{}' is the master for nameSpace 'ns'."

@@ -20,29 +20,28 @@ from engine.core import plain
 from engine.core.name_spaces import Element
 from engine.core.settings import PendingWriter
 from engine.dataset.sample import make_sample
-from engine.persistence.core.messages import OriginalSample
-from engine.persistence.core.settings import SynchronizationSettings
+from engine.node.disk import open_store
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.persistence.core.replica_messages import OriginalSample
 from engine.persistence.core.subscriptions import Subscriptions
-from engine.persistence.service import rows, subscription_rows
-from engine.persistence.service.groups import KnownGroups
-from engine.persistence.service.store import DATABASE, connect
+from engine.persistence.service import replica_rows as rows
+from engine.persistence.service.kept_groups import KnownGroups
+from engine.persistence.service.replica_store import DATABASE, connect
 from engine.runtime import startup
 from engine.runtime.monitor import NodePast
 from engine.runtime.past import Past
-from engine.runtime.pending import pending_writers
-from engine.store.backups import Replaced, replaced
-from engine.store.files import DATABASE as STORE
-from engine.store.files import LEDGER, LOCK, Lock, lock_holder
-from engine.store.interface import StoreError
-from engine.store.opening import open_store
+from engine.runtime.pending_writers import pending_writers
+from engine.store.interface import Replaced, StoreError, note_of
+from engine.store.store_directory import DATABASE as STORE
+from engine.store.store_directory import LEDGER, LOCK, Lock, lock_holder
 from engine.supervisor.launch import Launch, LaunchError
+from engine.supervisor.node_status import status_of
 from engine.supervisor.policy import NodePhase
-from engine.supervisor.processes import identify
+from engine.supervisor.process_identity import identify
 from engine.supervisor.rundir import NodeDirectory, RunRecord
-from engine.supervisor.status import status_of
 from ospltool.analytics.case import CaseError, files_of, open_case, write_meta
 from ospltool.analytics.contract import META_FILE, Detail
-from ospltool.forensics import keeping
+from ospltool.forensics import attachments
 from ospltool.health.mutes import Mute, Mutes
 from ospltool.live.moments import Marks
 from ospltool.live.record_file import RecordingFault
@@ -99,7 +98,7 @@ def _stores(scratch: pathlib.Path) -> list[Target]:
     ours = write_ours(scratch / "node-store", {described("depot"): samples})
     theirs = write_persistence(scratch / "service-store", range(40)) / DATABASE
     with contextlib.closing(sqlite3.connect(theirs)) as store:
-        store.executescript(subscription_rows.TABLES)
+        store.executescript(rows.SUBSCRIPTION_TABLES)
         _subscribe(store)
         store.commit()
     held = Lock(scratch / LOCK, "n1")
@@ -144,7 +143,7 @@ def _subscribe(store: sqlite3.Connection) -> None:
     for number in (1, 2):
         stock.sample_arrived(OriginalSample("w" * 32, number, b"key", number, b"payload"))
     stock.acknowledge("logger", "m", (("w" * 32, (1,)),))
-    subscription_rows.write(store, {b"12345678": stock.changes()})
+    rows.write_subscriptions(store, {b"12345678": stock.changes()})
 
 
 def _open_store(store: pathlib.Path, name: str, data: bytes) -> None:
@@ -169,12 +168,12 @@ def _open_service(data: bytes) -> None:
         with contextlib.closing(connect(path)) as store:
             KnownGroups(()).restore(store)
             rows.read(store)
-            subscription_rows.read(store)
+            rows.read_subscriptions(store)
 
 
 def _marks(data: bytes) -> None:
     mark = data.decode(errors="replace")
-    replaced(mark)
+    note_of(mark)
     pending_writers({"pending 7f": mark})
     with contextlib.suppress(plain.PlainFault):
         plain.from_json(tuple[Element, ...], mark)
@@ -259,7 +258,7 @@ def _console(scratch: pathlib.Path) -> list[Target]:
     mutes = {"domain 7": [plain.to_plain(Mute("DUL-NO-MASTER", "n1", 5, 1, 2))]}
     mark = {"format_version": 1, "kind": "mark", "heard_ns": 5, "data": {"text": "here"}}
     case = scratch / "case"
-    (case / keeping.DIRECTORY).mkdir(parents=True)
+    (case / attachments.DIRECTORY).mkdir(parents=True)
     write_meta(case, Detail.FULL, {"n1": {"size": 5}})
     meta = (case / META_FILE).read_bytes()
     entry = {
@@ -304,7 +303,11 @@ def _console(scratch: pathlib.Path) -> list[Target]:
         Target(
             "case-attachments",
             [attached],
-            _at(case / keeping.DIRECTORY / keeping.LIST_FILE, lambda _: keeping.kept_in(case), CaseError),
+            _at(
+                case / attachments.DIRECTORY / attachments.LIST_FILE,
+                lambda _: attachments.kept_in(case),
+                CaseError,
+            ),
             COSTLY,
             damaged_json,
         ),

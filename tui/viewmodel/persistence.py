@@ -6,7 +6,7 @@ import collections
 from collections.abc import Sequence
 from typing import Final
 
-from engine.persistence.service.view import SubscriptionView
+from engine.persistence.service.replica_view import SubscriptionView
 from ospltool.health.signs.nodes import of_service
 from ospltool.live import persistence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica

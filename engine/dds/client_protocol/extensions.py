@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds.cdr import HEADER, Malformed
-from engine.dds.client_protocol.cdrstream import CdrWriter
-from engine.dds.client_protocol.encoding import put_answer_head
+from engine.dds.client_protocol.encoding import CdrWriter, put_answer_head
 from engine.dds.client_protocol.messages import Bead, ByteOrder, RequestId, SampleKind, Time
 
 if TYPE_CHECKING:

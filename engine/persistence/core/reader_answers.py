@@ -7,8 +7,8 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from engine.persistence.core.held_samples import batches
-from engine.persistence.core.subscription_messages import SubscriberAnswer, SubscriberState
+from engine.persistence.core.replica_messages import SubscriberAnswer, SubscriberState
+from engine.persistence.core.subscription_exchange import batches
 from engine.persistence.core.subscriptions import Subscriptions
 
 MAX_READERS: Final = 10_000

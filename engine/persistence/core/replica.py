@@ -14,10 +14,20 @@ import collections
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from engine.persistence.core import audit
-from engine.persistence.core.counterparts import NOTHING, KnownPeer, KnownWriter, numbers_of
-from engine.persistence.core.last_values import LastValues, Room, no_limits
-from engine.persistence.core.messages import (
+from engine.persistence.core import knowledge
+from engine.persistence.core.knowledge import KnownPeer, KnownWriter, LastValues, Room, no_limits
+from engine.persistence.core.positions import span, time_of
+from engine.persistence.core.provider_selection import (
+    MAX_LAG_PERIODS,
+    ORIGINAL,
+    Candidate,
+    Providers,
+    Stability,
+    SynchronizationSettings,
+    choose,
+    due,
+)
+from engine.persistence.core.replica_messages import (
     Announcement,
     Inventory,
     KeptSample,
@@ -29,18 +39,7 @@ from engine.persistence.core.messages import (
     Want,
     WriterState,
 )
-from engine.persistence.core.positions import span, time_of
-from engine.persistence.core.selection import (
-    MAX_LAG_PERIODS,
-    ORIGINAL,
-    Candidate,
-    Providers,
-    Stability,
-    choose,
-    due,
-)
 from engine.persistence.core.sequences import Sequences
-from engine.persistence.core.settings import SynchronizationSettings
 
 MAX_WRITERS: Final = 100_000
 """Original writers that a replica knows. It keeps samples of more, but does not account for them; counted."""
@@ -271,8 +270,10 @@ class Replica:
             is_advancing = known.had.highest > known.highest_before
             missing = due(known.had, candidates, advanced=is_advancing)
             for source in applied.filling & self._peers.keys():
-                part = (missing & candidates[source].had).bounded if source in candidates else NOTHING
-                asked = self._peers[source].asked.get(writer, NOTHING) or NOTHING
+                part = (
+                    (missing & candidates[source].had).bounded if source in candidates else knowledge.NOTHING
+                )
+                asked = self._peers[source].asked.get(writer, knowledge.NOTHING) or knowledge.NOTHING
                 wanted[source][writer] = asked if not part - asked else part
             if applied.live in wanted:
                 wanted[applied.live][writer] = None
@@ -316,7 +317,7 @@ class Replica:
             self._offer(sample, writers)
             streams.setdefault(sample.stream, []).append(sample)
         for stream, samples in streams.items():
-            self._account(stream, numbers_of(samples), samples)
+            self._account(stream, knowledge.numbers_of(samples), samples)
 
     def _offer(self, sample: OriginalSample, writers: frozenset[str]) -> None:
         """Keep a newer sample, whatever is accounted for: this costs nothing and loses nothing."""
@@ -341,7 +342,7 @@ class Replica:
     def _account(self, stream: str, numbers: Sequences, newest: Sequence[OriginalSample] = ()) -> None:
         """Account for numbers, and give them to subscribers; `newest` are the samples that brought them."""
         known = self._writer(stream)
-        new = numbers - known.had if known is not None else NOTHING
+        new = numbers - known.had if known is not None else knowledge.NOTHING
         if known is not None and new:
             known.had |= new
             self._changed_writers.add(stream)
@@ -375,14 +376,14 @@ class Replica:
         if writer not in state.wants:
             return
         only = state.wants[writer]
-        missing = self._had(writer) - state.known.get(writer, NOTHING)
+        missing = self._had(writer) - state.known.get(writer, knowledge.NOTHING)
         if only is not None:
             missing &= only
         missing = missing.bounded
         if not missing:
             return
         # Step 2: if only new samples are missing, pass them on without a search.
-        if newest and not missing - numbers_of(newest):
+        if newest and not missing - knowledge.numbers_of(newest):
             self._pass_on(peer, state, newest, missing)
             return
         # Step 3: otherwise send the last values that have these numbers or supersede samples that had them.
@@ -459,7 +460,7 @@ class Replica:
         state = self._peers[peer]
         if any(each.had - self._had(each.writer) for each in state.states.values()):
             return
-        patience = self.settings.max_change_periods + audit.MARGIN_PERIODS
+        patience = self.settings.max_change_periods + knowledge.MARGIN_PERIODS
         for part in state.comparison.period(self._kept.digests(), state.digests, patience):
             self.counters["audited"] += 1
             entries = tuple((each.sample.key, each.sample.order) for each in self._kept.of_part(part))
@@ -480,7 +481,7 @@ class Replica:
 
     def _had(self, writer: str) -> Sequences:
         known = self._writers.get(writer)
-        return known.had if known else NOTHING
+        return known.had if known else knowledge.NOTHING
 
     def _writer(self, writer: str) -> KnownWriter | None:
         known = self._writers.get(writer)

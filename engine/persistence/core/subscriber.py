@@ -15,8 +15,8 @@ import itertools
 from collections.abc import Iterable
 from typing import Final
 
-from engine.persistence.core.ledger import Numbers
-from engine.persistence.core.subscription_messages import SubscriberAnswer, SubscriberState
+from engine.persistence.core.replica_messages import SubscriberAnswer, SubscriberState
+from engine.persistence.core.subscription_ledger import Numbers
 
 MAX_TOLD: Final = 20_000
 """Samples in each of the two lists of a state: those that the reader has, and those that it acknowledges.

@@ -12,17 +12,17 @@ from typing import Any, Final
 
 from engine.core import plain
 from engine.dataset.sample import DATA, DISPOSE
-from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.ledger import Numbers
-from engine.persistence.core.messages import OriginalSample
-from engine.persistence.core.subscription_messages import (
+from engine.persistence.core.replica_codec import MessageFault
+from engine.persistence.core.replica_messages import (
     Books,
     Fetch,
     Handed,
+    OriginalSample,
     PeerMessage,
     SubscriberAnswer,
     SubscriberState,
 )
+from engine.persistence.core.subscription_ledger import Numbers
 
 VERSION: Final = 1
 MAX_BYTES: Final = 120 << 20

@@ -5,13 +5,80 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
-from engine.persistence.core import held_samples as held_module
-from engine.persistence.core.held_samples import HeldRoom, HeldSample, Id, batches, numbers_of
-from engine.persistence.core.ledger import LedgerState
-from engine.persistence.core.messages import OriginalSample
-from engine.persistence.core.settings import SynchronizationSettings
-from engine.persistence.core.subscription_messages import Books, Fetch, Handed, PeerMessage
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.persistence.core.replica_messages import Books, Fetch, Handed, OriginalSample, PeerMessage
+from engine.persistence.core.subscription_ledger import LedgerState, Numbers
+
+MAX_HELD: Final = 100_000
+MAX_HELD_BYTES: Final = 256 << 20
+"""Samples, and payload bytes, that a replica keeps for durable subscriptions. New ones beyond are not kept,
+counted and reported. When there is room again they come from another replica that has kept them, if any."""
+
+BATCH_SAMPLES: Final = 256
+BATCH_BYTES: Final = 512 << 10
+"""Samples and bytes in one message; a single sample may be larger."""
+
+Id = tuple[str, int]
+"""A sample: its writer, and its number there."""
+
+
+@dataclasses.dataclass(slots=True)
+class HeldRoom:
+    """The samples, and payload bytes, that are kept of all groups that share a bound."""
+
+    samples: int = 0
+    size: int = 0
+
+    def has(self, size: int) -> bool:
+        """Whether there is room for one more sample of `size` bytes."""
+        return self.samples < MAX_HELD and self.size + size <= MAX_HELD_BYTES
+
+    def take(self, size: int) -> None:
+        """Count a sample that is kept."""
+        self.samples += 1
+        self.size += size
+
+    def give_back(self, size: int) -> None:
+        """Discount a sample that is no longer kept."""
+        self.samples -= 1
+        self.size -= size
+
+
+@dataclasses.dataclass(slots=True)
+class HeldSample:
+    """A sample, the subscriptions that have not acknowledged it, and the period in which it came."""
+
+    sample: OriginalSample
+    wanted_by: set[str]
+    period: int
+
+
+def numbers_of(ids: Iterable[Id] | Mapping[Id, object]) -> Numbers:
+    """Return the numbers by writer, in order."""
+    found: dict[str, list[int]] = {}
+    for writer, number in ids:
+        found.setdefault(writer, []).append(number)
+    return tuple((writer, tuple(sorted(numbers))) for writer, numbers in sorted(found.items()))
+
+
+def ids_of(numbers: Numbers) -> Iterable[Id]:
+    """Yield (writer, number) for all numbers."""
+    return ((writer, number) for writer, each in numbers for number in each)
+
+
+def batches(samples: Iterable[OriginalSample]) -> list[tuple[OriginalSample, ...]]:
+    """Split samples into batches for messages; at least one, which may be empty."""
+    parts: list[list[OriginalSample]] = [[]]
+    size = 0
+    for sample in samples:
+        if parts[-1] and (len(parts[-1]) == BATCH_SAMPLES or size + len(sample.payload) > BATCH_BYTES):
+            parts.append([])
+            size = 0
+        parts[-1].append(sample)
+        size += len(sample.payload)
+    return [tuple(part) for part in parts]
 
 
 @dataclasses.dataclass(slots=True)
@@ -93,7 +160,7 @@ class GroupExchange:
         """Note samples that another replica holds."""
         offered = self._peers[peer].offered
         for id_ in ids:
-            if id_ not in self._held and len(offered) < held_module.MAX_HELD:  # nobody holds more
+            if id_ not in self._held and len(offered) < MAX_HELD:  # nobody holds more
                 offered[id_] = self._period
 
     def hand(self, peer: str, samples: Sequence[OriginalSample]) -> None:
@@ -120,7 +187,7 @@ class GroupExchange:
             for id_ in [each for each in peer.offered if each in self._held or not self._is_wanted(each)]:
                 del peer.offered[id_]
             due = (id_ for id_, since in peer.offered.items() if since < self._period and id_ not in asked)
-            room = held_module.MAX_HELD - self._room.samples - len(asked)
+            room = MAX_HELD - self._room.samples - len(asked)
             wanted = list(itertools.islice(due, max(0, room)))
             if wanted and self._room.has(0):
                 asked.update(wanted)

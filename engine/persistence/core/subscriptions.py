@@ -13,19 +13,23 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from engine.persistence.core.held_samples import HeldRoom, HeldSample, Id, ids_of
-from engine.persistence.core.ledger import LedgerState, Numbers, SubscriptionLedger, SubscriptionTerms
-from engine.persistence.core.messages import OriginalSample
-from engine.persistence.core.settings import SynchronizationSettings
-from engine.persistence.core.subscription_exchange import GroupExchange
-from engine.persistence.core.subscription_messages import (
+from engine.persistence.core.provider_selection import SynchronizationSettings
+from engine.persistence.core.replica_messages import (
     Books,
     Change,
     Fetch,
     Forgotten,
+    OriginalSample,
     PeerMessage,
     Released,
     SavedSubscriptions,
+)
+from engine.persistence.core.subscription_exchange import GroupExchange, HeldRoom, HeldSample, Id, ids_of
+from engine.persistence.core.subscription_ledger import (
+    LedgerState,
+    Numbers,
+    SubscriptionLedger,
+    SubscriptionTerms,
 )
 
 MAX_SUBSCRIPTIONS: Final = 1_000

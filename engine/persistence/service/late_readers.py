@@ -17,10 +17,10 @@ from typing import Any, Final, Protocol
 from engine.capture.neighbourhood import DiscoveryChanges, HistoryReader
 from engine.dataset import sample as dataset_sample
 from engine.dataset.groups import GroupDescription, is_given
-from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.messages import OriginalSample
-from engine.persistence.service.groups import ID_BYTES, KnownGroups, WriterName
-from engine.persistence.service.parts import NEVER_S, ServicePart
+from engine.persistence.core.replica_codec import MessageFault
+from engine.persistence.core.replica_messages import OriginalSample
+from engine.persistence.service.kept_groups import ID_BYTES, KnownGroups, WriterName
+from engine.persistence.service.service_part import NEVER_S, ServicePart
 
 SERVED: Final = "served"
 SETTLE_S: Final = 2.0

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from engine.dataset.sample import DATA
-from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.messages import OriginalSample
-from engine.persistence.service.groups import WriterName
-from engine.persistence.service.parts import ServicePart, Write
+from engine.persistence.core.replica_codec import MessageFault
+from engine.persistence.core.replica_messages import OriginalSample
+from engine.persistence.service.kept_groups import WriterName
+from engine.persistence.service.service_part import ServicePart, Write
 
 LIFESPANS: Final = "lifespans"
 MAX_WRITERS: Final = 100_000

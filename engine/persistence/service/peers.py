@@ -18,8 +18,8 @@ from engine.dds.errors import DdsTimeout
 from engine.dds.participant import NodeParticipant
 from engine.dds.subscription_endpoints import PARTITION
 from engine.dds.waiting import Signal
-from engine.persistence.core.codec import MAX_MESSAGE_BYTES, MessageFault
-from engine.persistence.core.link import Event, ReplicaLink
+from engine.persistence.core.replica_codec import MAX_MESSAGE_BYTES, MessageFault
+from engine.persistence.core.replica_link import Event, ReplicaLink
 
 TOPIC: Final = "p_exchange"
 HELLO_S: Final = 1.0

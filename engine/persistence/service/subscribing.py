@@ -4,30 +4,92 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from engine.config.persistence import DurableSubscriptionSettings
+from engine.core import expressions
 from engine.dataset.groups import GroupDescription
 from engine.persistence.core import subscription_codec
-from engine.persistence.core.codec import MessageFault
-from engine.persistence.core.held_samples import HeldRoom
-from engine.persistence.core.messages import OriginalSample
 from engine.persistence.core.positions import position_of
+from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.reader_answers import ReaderAnswers
-from engine.persistence.core.settings import SynchronizationSettings
-from engine.persistence.core.subscription_messages import (
+from engine.persistence.core.replica_codec import MessageFault
+from engine.persistence.core.replica_messages import (
     Change,
+    OriginalSample,
     SavedSubscriptions,
     SubscriberAnswer,
     SubscriberState,
 )
+from engine.persistence.core.subscription_exchange import HeldRoom
 from engine.persistence.core.subscriptions import Subscriptions, SubscriptionStatus
-from engine.persistence.service import registrations, subscription_rows
-from engine.persistence.service.groups import ID_BYTES, KnownGroups
-from engine.persistence.service.parts import ServicePart, Write
-from engine.persistence.service.registrations import Registration
+from engine.persistence.service import replica_rows as rows
+from engine.persistence.service.kept_groups import ID_BYTES, KnownGroups
+from engine.persistence.service.service_part import ServicePart, Write
+
+_REGISTRATIONS: Final = bytes(ID_BYTES)
+"""The id of that group; no other group has it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Registration:
+    """A durable subscription of all groups of a topic in partitions that an expression matches."""
+
+    topic: str
+    name: str
+    partitions: tuple[str, ...]
+
+    @classmethod
+    def of(cls, state: SubscriberState) -> Registration:
+        """Return the registration that a reader needs."""
+        return cls(state.topic, state.name, state.partitions or ("",))
+
+    @property
+    def key(self) -> str:
+        """Its name as a durable subscription."""
+        return json.dumps([self.topic, self.name, *self.partitions])
+
+    @classmethod
+    def read(cls, key: str) -> Registration | None:
+        """Return the registration of a key; None if it is not a key."""
+        try:
+            parts = json.loads(key)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(parts, list) or len(parts) < 3 or not all(isinstance(one, str) for one in parts):
+            return None
+        return cls(parts[0], parts[1], tuple(parts[2:]))
+
+    def concerns(self, description: GroupDescription) -> bool:
+        """Whether it includes this group."""
+        group = description.group
+        return self.topic == group.topic and any(
+            expressions.matches(pattern, group.partition) for pattern in self.partitions
+        )
+
+
+def _active(stock: Subscriptions) -> Iterator[tuple[Registration, int]]:
+    """Yield all registrations, with their quorums."""
+    for each in stock.status():
+        registration = Registration.read(each.name)
+        if registration is not None:
+            yield registration, each.quorum
+
+
+def _delete(stock: Subscriptions, given: Registration) -> None:
+    """Delete registrations of the same topic and name whose partitions overlap with those given."""
+    for each, _ in list(_active(stock)):
+        overlaps = any(
+            one == pattern or expressions.matches(pattern, one)
+            for one in each.partitions
+            for pattern in given.partitions
+        )
+        if (each.topic, each.name) == (given.topic, given.name) and overlaps:
+            stock.delete(each.key)
+
 
 MAX_GROUPS: Final = 10_000
 GUID_CHARS: Final = 32
@@ -51,7 +113,7 @@ class Subscribing(ServicePart):
         damaged: rows of the store that were damaged at the start.
     """
 
-    tables = subscription_rows.TABLES
+    tables = rows.SUBSCRIPTION_TABLES
     kinds = subscription_codec.KINDS
 
     def __init__(
@@ -72,7 +134,7 @@ class Subscribing(ServicePart):
         self._stocks: dict[bytes, Subscriptions] = {}
         self._looked_at: set[bytes] = set()
         self._room = HeldRoom()
-        self._registered = self._make(registrations.GROUP)
+        self._registered = self._make(_REGISTRATIONS)
         self._reader_answers = ReaderAnswers("", self._of_state)
         self._peers: set[str] = set()
         self._gathered: list[tuple[str, SubscriberAnswer]] = []
@@ -89,8 +151,8 @@ class Subscribing(ServicePart):
 
     def restore(self, store: sqlite3.Connection) -> None:
         """Load the durable subscriptions, and register those of the configuration."""
-        saved, self.damaged = subscription_rows.read(store)
-        self._registered = self._make(registrations.GROUP, saved.pop(registrations.GROUP, None))
+        saved, self.damaged = rows.read_subscriptions(store)
+        self._registered = self._make(_REGISTRATIONS, saved.pop(_REGISTRATIONS, None))
         for group, each in saved.items():
             self._make(group, each)
         for one in self._preconfigured:
@@ -144,7 +206,7 @@ class Subscribing(ServicePart):
     def _look_at(self, group: bytes, description: GroupDescription) -> None:
         stock = self._stock(group)
         if stock is not None:
-            for each, quorum in registrations.active(self._registered):
+            for each, quorum in _active(self._registered):
                 if each.concerns(description):
                     stock.register(each.name, quorum)
             self._reader_answers.group_came(stock)
@@ -172,7 +234,7 @@ class Subscribing(ServicePart):
         """Take the state of a reader."""
         registration = Registration.of(state)
         if state.deletes:
-            registrations.delete(self._registered, registration)
+            _delete(self._registered, registration)
         elif not self._reader_answers.knows(reader):
             self._registered.register(registration.key, state.quorum)
         self._gathered += [(reader, answer) for answer in self._reader_answers.heard(reader, state)]
@@ -202,9 +264,9 @@ class Subscribing(ServicePart):
             raise MessageFault("not a group")
         stock = self._stock(group)
         if stock is self._registered:
-            before = set(registrations.active(stock))
+            before = set(_active(stock))
             stock.receive(peer, message)
-            self._apply(set(registrations.active(stock)) - before)
+            self._apply(set(_active(stock)) - before)
         elif stock is not None:
             stock.receive(peer, message)
 
@@ -249,7 +311,7 @@ class Subscribing(ServicePart):
 
     def waiting(self) -> Iterator[tuple[Registration, int]]:
         """Yield the durable subscriptions that have no group yet, with their quorums."""
-        for each, quorum in registrations.active(self._registered):
+        for each, quorum in _active(self._registered):
             if not any(each.concerns(description) for _, description in self._groups.items()):
                 yield each, quorum
 
@@ -276,7 +338,7 @@ class _Writing:
     changed: dict[bytes, list[Change]]
 
     def __call__(self, store: sqlite3.Connection) -> None:
-        subscription_rows.write(store, self.changed)
+        rows.write_subscriptions(store, self.changed)
 
 
 def _for_readers(sample: OriginalSample) -> OriginalSample:

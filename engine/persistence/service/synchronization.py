@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from engine.dataset.groups import GroupDescription
-from engine.persistence.core import codec
-from engine.persistence.core.messages import Inventory, Message, OriginalSample, SampleBatch
+from engine.persistence.core import replica_codec as codec
+from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.replica import BATCH_SAMPLES, Replica
-from engine.persistence.core.settings import SynchronizationSettings
-from engine.persistence.service import groups as groups_module
-from engine.persistence.service import rows
-from engine.persistence.service.groups import ID_BYTES, KnownGroups
-from engine.persistence.service.parts import ServicePart, Write
+from engine.persistence.core.replica_messages import Inventory, Message, OriginalSample, SampleBatch
+from engine.persistence.service import kept_groups as groups_module
+from engine.persistence.service import replica_rows as rows
+from engine.persistence.service.kept_groups import ID_BYTES, KnownGroups
+from engine.persistence.service.service_part import ServicePart, Write
 
 GROUPS: Final = "groups"
 """The kind of the message that describes groups; it is sent before samples of these groups."""

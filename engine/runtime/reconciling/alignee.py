@@ -10,35 +10,28 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from engine.core.events import is_asked_for
-from engine.core.messages import LACKING, MERGE_PURPOSES, PARTS, SampleRequest
+from engine.core.events import ExpectSet, is_asked_for
+from engine.core.messages import LACKING, MERGE_PURPOSES, PARTS, Outgoing, SampleRequest
+from engine.core.name_spaces import Group
 from engine.dataset.blocks import MAX_SAMPLES
 from engine.dataset.dataset import DataSet, weight_of
-from engine.dataset.group_set import ApplyOutcome
-from engine.dataset.rows import SampleRows
-from engine.dataset.sample import digest_sum
-from engine.runtime.faults import StreamFault
+from engine.dataset.group_set import ApplyOutcome, Summary
+from engine.dataset.groups import GroupDescription
+from engine.dataset.ranges import IdentityIndex
+from engine.dataset.rateless import Encoder, Stepwise, Symbols, Words
+from engine.dataset.sample import Sample, digest_sum
+from engine.dataset.sample_rows import SampleRows
+from engine.runtime.incoming import IncomingStream, conversion_of, fills_store, held_before
 from engine.runtime.jobs import Conversion
-from engine.runtime.reconciling import messages, resume
+from engine.runtime.name_space_data import Difference, NameSpaceData
+from engine.runtime.reconciling import messages
+from engine.runtime.reconciling.aligner import LackingSamples
+from engine.runtime.shared_state import SharedState
+from engine.runtime.steps import Steps, StreamFault
+from engine.runtime.stream import StreamEnd
 from engine.store.interface import GroupChange
-
-if TYPE_CHECKING:
-    from engine.core.events import ExpectSet
-    from engine.core.messages import Outgoing
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import Summary
-    from engine.dataset.groups import GroupDescription
-    from engine.dataset.ranges import IdentityIndex
-    from engine.dataset.rateless import Encoder, Stepwise, Symbols, Words
-    from engine.dataset.sample import Sample
-    from engine.runtime.incoming import IncomingStream
-    from engine.runtime.reconciling.aligner import LackingSamples
-    from engine.runtime.sets import Difference, NameSpaceData
-    from engine.runtime.shared import SharedState
-    from engine.runtime.steps import Steps
-    from engine.runtime.stream import StreamEnd
 
 MIN_SAMPLES: Final = 16
 """Samples below which a comparison costs more than the whole set."""
@@ -366,8 +359,8 @@ class AligneeComparisons:
             came = {sample.digest for sample in new.get(group, ()) if sample.digest in digests}
             new[group] = new[group].without(came) if came else new.get(group, SampleRows())
             removed.setdefault(group, []).extend(one for one in samples if one.digest not in came)
-        if resume.is_filled(data, incoming):
-            conversion = resume.conversion_of(data, incoming, base.root, base.groups, removed, describe)
+        if fills_store(data, incoming):
+            conversion = conversion_of(data, incoming, base.root, base.groups, removed, describe)
             for group, samples in evicted.items():
                 if data.is_on_disk(describe[group]):
                     conversion.changes.append(GroupChange(describe[group], None, samples))
@@ -438,7 +431,7 @@ def _less(samples: Difference, others: Difference) -> Difference:
 def _held(data: NameSpaceData, event: ExpectSet) -> DataSet | None:
     """Return the set with which a request is compared; None if there is none."""
     if event.purpose in _OF_LOADED and not data.state.holder and not event.elements:
-        return resume.held(data)
+        return held_before(data)
     if event.purpose in _OF_WORKING and data.state.holder:
         asked = DataSet()
         groups = data.working.groups

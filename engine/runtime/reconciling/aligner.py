@@ -16,27 +16,22 @@ it lacks itself (`LackingSamples`) and names them when it asks in turn; symbols 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
-from engine.core.messages import MERGE_PURPOSES, RANGES
+from engine.core.events import AligneeRequest
+from engine.core.messages import MERGE_PURPOSES, RANGES, Epoch
+from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
-from engine.dataset.rows import SampleRows, changes
-from engine.runtime.faults import StreamFault
+from engine.dataset.group_set import Summary
+from engine.dataset.ranges import Search
+from engine.dataset.rateless import Difference, Encoder, Stepwise, Symbols, Words
+from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows, changes
+from engine.runtime.ports import Clock
 from engine.runtime.reconciling import messages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from engine.core.events import AligneeRequest
-    from engine.core.messages import Epoch
-    from engine.core.name_spaces import Group
-    from engine.dataset.group_set import Summary
-    from engine.dataset.ranges import Search
-    from engine.dataset.rateless import Difference, Encoder, Stepwise, Symbols, Words
-    from engine.dataset.sample import Sample
-    from engine.runtime.ports import Clock
-    from engine.runtime.shared import SharedState
-    from engine.runtime.steps import Steps
+from engine.runtime.shared_state import SharedState
+from engine.runtime.steps import Steps, StreamFault
 
 FORGET_S: Final = 30.0
 """Seconds after which a request without a sketch, or a sketch without a request, is forgotten."""

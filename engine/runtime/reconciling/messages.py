@@ -15,7 +15,7 @@ import zlib
 from typing import Final
 
 from engine.core import plain
-from engine.runtime.faults import StreamFault
+from engine.runtime.steps import StreamFault
 
 MAGIC: Final = b"OSPC"
 _VERSION: Final = 1

@@ -13,19 +13,20 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from engine.dataset.sample import DATA
-from engine.persistence.core.messages import OriginalSample, Saved
 from engine.persistence.core.positions import position_of
+from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.reader_answers import ReaderAnswers
-from engine.persistence.core.settings import SynchronizationSettings
-from engine.persistence.core.subscriber import Subscriber
-from engine.persistence.core.subscription_messages import (
+from engine.persistence.core.replica_messages import (
+    OriginalSample,
     PeerMessage,
+    Saved,
     SavedSubscriptions,
     SubscriberAnswer,
     SubscriberState,
 )
+from engine.persistence.core.subscriber import Subscriber
 from engine.persistence.core.subscriptions import Subscriptions
-from engine.simulator.rehearsal.replicas import LINK_DELAY_MS, RehearsedLink, ReplicaCluster
+from engine.simulator.rehearsal.rehearsed_replicas import LINK_DELAY_MS, RehearsedLink, ReplicaCluster
 
 _TURN_MS: Final = 100
 CLIENT_DELAY_MS: Final = 50

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from engine.config import XmlElement
 from engine.core import expressions
-from engine.core.containment import covers
+from engine.core.expressions import covers
 from engine.core.name_spaces import MergeRule, MergeType, Policy
 from ospltool.check import edits
 from ospltool.check.findings import Finding

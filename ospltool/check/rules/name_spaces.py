@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from engine.config import ProblemKind, XmlElement
 from engine.config.name_space_reader import conflict_text
 from engine.core import expressions
-from engine.core.containment import covers
+from engine.core.expressions import covers
 from engine.core.name_spaces import Element, compare
 from ospltool.check import edits
 from ospltool.check.findings import Finding

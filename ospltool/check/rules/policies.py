@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from engine.config.values import did_you_mean
 from engine.core import expressions
-from engine.core.containment import covers
+from engine.core.expressions import covers
 from engine.core.name_spaces import MAX_PRIORITY, Alignee, Durability, Policy
 from ospltool.check import edits
 from ospltool.check.findings import Finding

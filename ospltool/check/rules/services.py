@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 from engine.config import XmlElement
 from engine.config.schema import SERVICE_COMMANDS
 from engine.config.settings import FailureAction
+from ospltool.check.deployment import has_address
 from ospltool.check.findings import Finding
-from ospltool.check.machine import has_address
 from ospltool.check.registry import OPENSPLICE, OSPLTOOL, rule
 from ospltool.check.views import NodeView
 from ospltool.diagnostics.model import Severity

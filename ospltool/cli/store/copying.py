@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -22,8 +23,6 @@ from ospltool.output import envelope, progress, streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from engine.store.interface import DamageLog
     from ospltool.stores.model import SetFacts, StoreReader
 
@@ -143,8 +142,8 @@ def restore(
 
     Exit codes: 0 success, 2 wrong usage, no such back-up, damaged or refused.
     """
-    from ospltool.stores.backups import restore as take_back
     from ospltool.stores.copying import CopyRefused, is_target_free
+    from ospltool.stores.copying import restore as take_back
 
     if is_target_free(target):
         raise CommandError(f"{target}: not an ospltool store", Exit.USAGE)

@@ -66,9 +66,8 @@ def diff(
     Exit codes: 0 no difference, 1 differences or unreadable records, 2 wrong usage or unreadable store.
     """
     from ospltool.stores.diff.compare import DEFAULT_INSTANCES, ENGINES, CompareOptions, compare
-    from ospltool.stores.diff.contract import DiffError, Limits
-    from ospltool.stores.diff.filtered import ComparedPart
     from ospltool.stores.diff.report import Verdict
+    from ospltool.stores.diff.sides import ComparedPart, DiffError, Limits
 
     kind = "json" if as_json else output
     if kind not in {"text", "json", "jsonl", "parquet", "html"}:
@@ -111,7 +110,7 @@ def _put_report(
     report: Any, kind: str, file: pathlib.Path | None, *, instances: bool, stat: bool, force: bool
 ) -> None:
     from ospltool.output.streams import new_bytes
-    from ospltool.stores.diff import page, render
+    from ospltool.stores.diff import render
 
     try:
         if kind == "parquet" and file is not None:
@@ -119,9 +118,9 @@ def _put_report(
                 render.parquet(report, stream)
         elif kind == "html" and file is not None:
             with new_bytes(file, force=force) as stream:
-                stream.write(page.page(report).encode())
+                stream.write(render.page(report).encode())
         elif kind == "html":
-            streams.put(page.page(report))
+            streams.put(render.page(report))
         elif kind == "json":
             streams.put(render.document(report))
         elif kind == "jsonl":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,8 +28,6 @@ from ospltool.output import envelope, progress, streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ospltool.stores.describe import Counted
     from ospltool.stores.model import StoreFacts
 
@@ -56,7 +55,7 @@ def info(stores: Stores, sets: Sets = None, as_json: AsJson = False) -> None:
 
 def _counted(name: str, numbers: Sequence[int]) -> tuple[StoreFacts, list[Counted]]:
     from ospltool.stores.describe import count_sets
-    from ospltool.stores.names import STORE_FILES
+    from ospltool.stores.model import STORE_FILES
 
     if pathlib.Path(name).name not in STORE_FILES:
         from ospltool.cli.store.recorded import recorded
@@ -74,8 +73,8 @@ def backups(stores: Stores, as_json: AsJson = False) -> None:
 
     Exit codes: 0 success, 2 wrong usage or unreadable store.
     """
-    from ospltool.stores.backups import backups as backups_of
-    from ospltool.stores.backups import backups_text
+    from ospltool.stores.copying import backups as backups_of
+    from ospltool.stores.copying import backups_text
 
     values = []
     for name in with_cases(stores):
@@ -204,8 +203,8 @@ def watch(
 
     Exit codes: 0 ended after --looks, 2 wrong usage or unreadable store, 130 interrupted.
     """
+    from ospltool.stores.model import shown
     from ospltool.stores.watching import watch as changes
-    from ospltool.stores.wording import shown
 
     with reading():
         for change in changes(pathlib.Path(store), interval, time.sleep, looks):

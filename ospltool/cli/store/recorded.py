@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.runtime.monitor import PART
 from engine.store.interface import DamageLog
-from ospltool.stores.counting import GroupCount, group_code
-from ospltool.stores.describe import Counted
+from ospltool.stores.describe import Counted, GroupCount, group_code
 from ospltool.stores.model import (
     UNKNOWN_DEPTH,
     GroupFacts,
@@ -17,8 +16,8 @@ from ospltool.stores.model import (
     SetKind,
     StoreFacts,
     StoreFormat,
+    shown,
 )
-from ospltool.stores.wording import shown
 
 if TYPE_CHECKING:
     from engine.runtime.monitor import GroupView, NodeSnapshot

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,8 +13,6 @@ from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import streams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from engine.store.interface import DamageLog
     from ospltool.stores.model import StoreReader
 
@@ -106,7 +105,7 @@ def with_cases(names: Sequence[str], kinds: Sequence[str] = ("store",)) -> list[
             found.append(name)
             continue
         from ospltool.analytics.case import CaseError
-        from ospltool.forensics.keeping import kept_in
+        from ospltool.forensics.attachments import kept_in
 
         try:
             kept = [str(one.path) for one in kept_in(path) if one.what in kinds]

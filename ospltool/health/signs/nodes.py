@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from engine.persistence.service.view import ReplicaView
+from engine.persistence.service.replica_view import ReplicaView
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.scene import Scene
 from ospltool.live import persistence

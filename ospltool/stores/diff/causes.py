@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
-from ospltool.stores.wording import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ospltool.stores.diff.contract import Row
-    from ospltool.stores.model import GroupFacts
+from ospltool.stores.diff.sides import Row
+from ospltool.stores.model import GroupFacts, shown
 
 
 class Cause(enum.StrEnum):

@@ -6,14 +6,13 @@ import collections
 import contextlib
 import dataclasses
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.dataset.sample import DATA, Sample
-from ospltool.stores.describe import fields_of, key_fields
+from ospltool.stores.describe import GroupCount, fields_of, key_fields
 from ospltool.stores.diff.causes import Holder, find_cause
-from ospltool.stores.diff.contract import DiffError, InstanceDifference, Limits, Row, Wanted
-from ospltool.stores.diff.filtered import ComparedPart
 from ospltool.stores.diff.report import (
     FieldReport,
     GroupReport,
@@ -23,16 +22,20 @@ from ospltool.stores.diff.report import (
     SideReport,
     Verdict,
 )
-from ospltool.stores.diff.sides import MAX_SIDES, Side, open_side
-from ospltool.stores.wording import status_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from ospltool.stores.counting import GroupCount
-    from ospltool.stores.diff.contract import DiffEngine
-    from ospltool.stores.model import GroupFacts
-    from ospltool.stores.types import Value
+from ospltool.stores.diff.sides import (
+    MAX_SIDES,
+    ComparedPart,
+    DiffEngine,
+    DiffError,
+    InstanceDifference,
+    Limits,
+    Row,
+    Side,
+    Wanted,
+    open_side,
+)
+from ospltool.stores.model import GroupFacts, status_text
+from ospltool.stores.types import Value
 
 DEFAULT_INSTANCES: Final = 100
 ENGINES: Final = ("duckdb", "merge", "spark")
@@ -92,14 +95,14 @@ def open_engine(sides: Sequence[Side], options: CompareOptions) -> DiffEngine:
     """
     try:
         if options.engine == "merge":
-            from ospltool.stores.diff.merge import MergeDiff
+            from ospltool.stores.diff.merge_diff import MergeDiff
 
             return MergeDiff(sides, options.limits)
         if options.engine == "spark":
-            from ospltool.stores.diff.spark import SparkDiff
+            from ospltool.stores.diff.spark_diff import SparkDiff
 
             return SparkDiff(sides, options.master, options.settings)
-        from ospltool.stores.diff.duck import DuckDiff
+        from ospltool.stores.diff.duck_diff import DuckDiff
 
         return DuckDiff(sides, options.limits)
     except ModuleNotFoundError as error:

@@ -1,17 +1,140 @@
-"""The stores of a comparison, opened, with their sets chosen and their samples spooled."""
+"""The stores of a comparison, opened, with their sets chosen, and the contract of engines that compare them.
+
+An engine finds the instances that are not the same in all stores. An instance is a key of a group. It is the
+same in two stores if its samples have the same digests.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.store.interface import DamageLog
-from ospltool.stores.counting import GroupCount, group_code
-from ospltool.stores.diff.filtered import ComparedPart, Filtered
-from ospltool.stores.model import GroupFacts, SetFacts, StoreReader, StoreUnreadable
+from ospltool.stores.describe import GroupCount, group_code
+from ospltool.stores.model import GroupFacts, SetFacts, StoreFacts, StoreReader, StoreUnreadable
 from ospltool.stores.opening import open_reader
+from ospltool.stores.types import Value
+
+
+class Row(NamedTuple):
+    """A sample without its content; rows order as samples do."""
+
+    source_time_ns: int
+    writer: bytes
+    sequence: int
+    digest: bytes
+    status: int
+
+
+class InstanceDifference(NamedTuple):
+    """An instance that is not the same in all stores. `rows` has what each store holds, in order."""
+
+    code: int
+    key: bytes
+    rows: tuple[tuple[Row, ...], ...]
+
+
+class Wanted(NamedTuple):
+    """A sample whose content is wanted: the number of its store, its group and digest."""
+
+    side: int
+    code: int
+    digest: bytes
+
+
+class DiffError(Exception):
+    """An engine failed; the text says why."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """The resources that an engine may use.
+
+    Attributes:
+        memory_bytes: approximate limit of memory; the rest goes to disk.
+        threads: number of threads; 0 for one per processor.
+    """
+
+    memory_bytes: int = 1 << 30
+    threads: int = 0
+
+
+class DiffEngine(Protocol):
+    """An engine that compares the sides it was made with."""
+
+    def instances(self) -> Iterator[InstanceDifference]:
+        """Yield the instances that differ, ordered by group number and key.
+
+        Raises:
+            DiffError: the engine failed.
+        """
+        ...
+
+    def contents(self, wanted: Sequence[Wanted]) -> Mapping[Wanted, bytes]:
+        """Return the payloads of samples.
+
+        Raises:
+            DiffError: the engine failed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the engine."""
+        ...
+
+
+_NOBODY = bytes(16)
+
+
+class ComparedPart(enum.Enum):
+    """The part of the samples to compare."""
+
+    ALL = "all"
+    WITHOUT_UNREGISTERED = "unregistered"
+    """Ignore samples that only unregister an instance: not every format keeps them."""
+    DATA = "data"
+    """Compare only time, key and content of writes and disposes, without writer and order."""
+
+
+class Filtered:
+    """A reader of a store that leaves samples out; see `ospltool.stores.model.StoreReader`."""
+
+    def __init__(self, reader: StoreReader, left: ComparedPart) -> None:
+        self._reader = reader
+        self._left = left
+
+    @property
+    def facts(self) -> StoreFacts:
+        """The facts of the store."""
+        return self._reader.facts
+
+    def read(self, number: int, damage: DamageLog) -> Iterator[tuple[GroupFacts, Iterator[Sample]]]:
+        """Yield the samples of a set that are compared."""
+        for group, samples in self._reader.read(number, damage):
+            shown = dataclasses.replace(group, stored=None)
+            yield shown, (one for sample in samples if (one := self._compared(sample)) is not None)
+
+    def _compared(self, sample: Sample) -> Sample | None:
+        if not sample.status & (DATA | DISPOSE):
+            return None
+        if self._left is not ComparedPart.DATA:
+            return sample
+        status = sample.status & ~UNREGISTER
+        return make_sample(sample.source_time_ns, _NOBODY, status, sample.key, sample.payload)
+
+    def decode(self, group: GroupFacts, sample: Sample) -> dict[str, Value] | None:
+        """Return the fields of a sample."""
+        return self._reader.decode(group, sample)
+
+    def close(self) -> None:
+        """Close the store."""
+        self._reader.close()
+
 
 MAX_SIDES: Final = 26
 _CHOICE: Final = re.compile(r"(?P<path>.+)@(?P<sets>\d+(?:,\d+)*)")

@@ -9,12 +9,10 @@ every store compares only the others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
 
-from ospltool.stores.diff.contract import InstanceDifference, Row
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from ospltool.stores.diff.sides import InstanceDifference, Row, Wanted
 
 SIDE_COLUMNS: Final = (
     "group_code, key, source_time_ns, writer, sequence, status, digest_high, digest_low, payload"
@@ -98,9 +96,26 @@ def digest_of(high: int, low: int) -> bytes:
     return (high % _UNSIGNED << 64 | low % _UNSIGNED).to_bytes(16)
 
 
-def halves_of(digest: bytes) -> tuple[int, int]:
+def _halves_of(digest: bytes) -> tuple[int, int]:
     """The halves of a digest, as a snapshot has them."""
     return int.from_bytes(digest[:8], signed=True), int.from_bytes(digest[8:], signed=True)
+
+
+def found_contents(
+    wanted: Sequence[Wanted], payloads: Callable[[int, list[tuple[int, int, int]]], Iterable[Any]]
+) -> dict[Wanted, bytes]:
+    """Return the payloads of samples.
+
+    Args:
+        wanted: the samples.
+        payloads: fills table `wanted` with groups and halves of digests, and runs `contents` of a side.
+    """
+    found: dict[Wanted, bytes] = {}
+    for side in sorted({one.side for one in wanted}):
+        places = [(one.code, *_halves_of(one.digest)) for one in wanted if one.side == side]
+        for code, high, low, payload in payloads(side, places):
+            found[Wanted(side, code, digest_of(high, low))] = bytes(payload)
+    return found
 
 
 def to_instances(rows: Iterable[tuple[object, ...]], sides: int) -> Iterator[InstanceDifference]:

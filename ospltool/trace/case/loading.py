@@ -5,21 +5,18 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import tempfile
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from threading import Event
+from typing import Final
 
 from ospltool.analytics.case import Case, CaseError, is_case_directory
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import need
 from ospltool.output.progress import ProgressLine
-from ospltool.trace.case.adding import add
+from ospltool.trace.case.growing import add
 from ospltool.trace.case.local_load import LoadCounts, make_case
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
-    from threading import Event
-
-    from ospltool.trace.reading.sources import TraceFile
+from ospltool.trace.reading.sources import TraceFile
 
 FILE_SUFFIXES: Final = (".duckdb", ".db")
 """Suffixes of a case that is one DuckDB file."""
@@ -112,7 +109,7 @@ def follow_case(
     until: Callable[[], AbstractContextManager[Event]],
     told: Callable[[LoadCounts], None],
 ) -> LoadCounts:
-    """Load files into a case, and what is added to them, until an event is set (see `following.follow`).
+    """Load files into a case, and what is added to them, until an event is set (see `growing.follow`).
 
     Args:
         names: files and directories.
@@ -129,22 +126,21 @@ def follow_case(
     """
     if target.suffix in FILE_SUFFIXES:
         raise CaseError(f"{target}: a case that grows is a directory; give it another name")
-    from ospltool.trace.case import following
+    from ospltool.trace.case import growing
 
-    what = following.Following(names, target, detail)
+    what = growing.Following(names, target, detail)
     if spark_master is None:
         with until() as over:
-            return following.follow(what, over.wait, told)
+            return growing.follow(what, over.wait, told)
     need("pyspark", "spark")
     from ospltool.analytics.spark import end, session
-    from ospltool.trace.case.spark_load import is_local
-    from ospltool.trace.case.spark_work import spark_work
+    from ospltool.trace.case.spark_load import is_local, spark_work
 
     opened = session(spark_master)
     try:
         what = dataclasses.replace(what, do=spark_work(opened), is_shared=not is_local(opened))
         with until() as over:  # only now: the session has a handler of its own for Ctrl-C
-            return following.follow(what, over.wait, told)
+            return growing.follow(what, over.wait, told)
     finally:
         end(opened)
 

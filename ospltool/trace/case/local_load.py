@@ -10,7 +10,8 @@ import multiprocessing
 import os
 import pathlib
 import shutil
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -19,15 +20,10 @@ from ospltool.analytics.contract import Detail, Table, schema
 from ospltool.trace.case.columnar import ColumnarPart, piece_of_records, piece_of_trace
 from ospltool.trace.meaning.catalogue import Product, catalogue, pattern_text
 from ospltool.trace.reading import damage
-from ospltool.trace.reading.collection import no_collection
 from ospltool.trace.reading.ranges import Range, pieces, ranges
 from ospltool.trace.reading.reader import damaged, read_records
+from ospltool.trace.reading.record import TraceRecord, no_collection
 from ospltool.trace.reading.sources import SourceError, TraceFile, TraceFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from ospltool.trace.reading.record import TraceRecord
 
 SMALL_BYTES: Final = 32 << 20
 """Size up to which sources are loaded without further processes, which take longer to start."""

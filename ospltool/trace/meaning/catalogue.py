@@ -14,12 +14,10 @@ import functools
 import importlib.resources
 import re
 import string
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from engine.tracing.catalogue import catalogue as engine_catalogue
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 UNKNOWN_LEVEL: Final = "?"
 

@@ -8,20 +8,15 @@ matched, and the fields of all are cut out of the piece as columns. A message fo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, pieces
+from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, Template, pieces
 from ospltool.trace.meaning.matcher import Match, Shape, matcher, templates_with_digits
-from ospltool.trace.reading.windows import rows_of, string_views
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from ospltool.trace.meaning.catalogue import Template
-    from ospltool.trace.reading.windows import Bytes, Positions
+from ospltool.trace.reading.splitter import Bytes, Positions, rows_of, string_views
 
 OWN_COLUMNS: Final = ("fellow", "namespace", "group", "conflict", "samples", "source")
 """Fields with a column of their own, in the order of the contract."""

@@ -11,15 +11,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 from ospltool.trace.meaning.names import NOBODY, Names
-from ospltool.trace.reading.whole import number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ospltool.trace.reading.record import TraceRecord
+from ospltool.trace.reading.record import TraceRecord, number
 
 MOST_OPEN: Final = 100_000
 """Most open alignments; beyond that the oldest are closed and counted."""
@@ -480,7 +476,4 @@ _HANDLERS: Final = {
 FOLLOWED: Final = frozenset(_HANDLERS)
 """The events that are steps of an alignment, or end one."""
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Condition = Callable[[TracedAlignment], bool]
+Condition = Callable[[TracedAlignment], bool]

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ospltool.trace.meaning.exchanges import RecordPlace, place
-from ospltool.trace.reading.whole import number
-
-if TYPE_CHECKING:
-    from ospltool.trace.reading.record import TraceRecord
+from ospltool.trace.reading.record import TraceRecord, number
 
 Run = tuple[str, int]
 """A node and the number of its run."""

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Final, NamedTuple
+import re
+from typing import Final, NamedTuple
 
 from ospltool.trace.meaning.catalogue import (
     PatternPart,
     Printer,
     Product,
+    Template,
     compile_pieces,
     engine_templates,
     opensplice_templates,
     pieces,
 )
-
-if TYPE_CHECKING:
-    import re
-
-    from ospltool.trace.meaning.catalogue import Template
 
 CUT_AT_BYTES: Final = 1022
 """Size at which OpenSplice cuts a message, with its line end."""

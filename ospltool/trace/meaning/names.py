@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from engine.core.name_spaces import Element, Group, NameSpace
-from ospltool.trace.reading.record import RecordKind
-from ospltool.trace.reading.whole import is_whole, number
-
-if TYPE_CHECKING:
-    from ospltool.trace.reading.record import TraceRecord
+from ospltool.trace.reading.record import RecordKind, TraceRecord, is_whole, number
 
 NOBODY: Final = "0"
 NAME_SETTING: Final = "//OpenSplice/Domain/Name"

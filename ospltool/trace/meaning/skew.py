@@ -12,15 +12,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from ospltool.trace.meaning.names import Names
-from ospltool.trace.reading.record import TimeBase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ospltool.trace.reading.record import TraceRecord
+from ospltool.trace.reading.record import TimeBase, TraceRecord
 
 MOST_TIMES: Final = 400
 """Most times of one kind of message between two nodes; later ones are ignored."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
 
 from ospltool.trace.meaning.exchanges import FOLLOWED, ExchangeBook, RecordPlace, place
 from ospltool.trace.meaning.fact_kinds import (
@@ -24,16 +25,17 @@ from ospltool.trace.meaning.fact_kinds import (
     told,
 )
 from ospltool.trace.meaning.names import TAUGHT_BY, Names
-from ospltool.trace.reading.collection import no_collection
 from ospltool.trace.reading.headers import disagrees
-from ospltool.trace.reading.record import RecordKind, TimeBase
-from ospltool.trace.reading.whole import is_whole, nanoseconds, number
+from ospltool.trace.reading.record import (
+    RecordKind,
+    TimeBase,
+    TraceRecord,
+    is_whole,
+    nanoseconds,
+    no_collection,
+    number,
+)
 from ospltool.trace.views.times import SECOND_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from ospltool.trace.reading.record import TraceRecord
 
 MOST_FACTS: Final = 500_000
 """Most facts of one kind; `TraceFacts.dropped` counts the others."""
@@ -53,7 +55,7 @@ class TraceFacts:
 
     Args:
         with_waits: gather silences of main threads, which needs all of their records. Everything else needs
-            only the records that `ospltool.trace.case.needed` chooses.
+            only the records that `ospltool.trace.case.reading_back` chooses.
     """
 
     def __init__(self, *, with_waits: bool = True) -> None:

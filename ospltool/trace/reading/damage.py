@@ -7,10 +7,8 @@ is noted here, once for each file, for the report to the user.
 from __future__ import annotations
 
 import dataclasses
-from typing import IO, TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    import pathlib
+import pathlib
+from typing import IO, Final
 
 STEP_BYTES: Final = 1 << 13
 """Bytes that are decompressed at once: the most that is lost before the damage."""

@@ -9,19 +9,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from ospltool.trace.reading.headers import last_on_line
+from ospltool.trace.reading.ranges import record_spans
 from ospltool.trace.reading.reader import LONGEST_RECORD, TraceParser, parse_events
-from ospltool.trace.reading.reports import read_report
-from ospltool.trace.reading.scan import record_spans
-from ospltool.trace.reading.sources import SourceError, TraceFormat, sniff
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from ospltool.trace.reading.record import TraceRecord
-    from ospltool.trace.reading.sources import TraceFile
+from ospltool.trace.reading.record import TraceRecord
+from ospltool.trace.reading.report_logs import read_report
+from ospltool.trace.reading.sources import SourceError, TraceFile, TraceFormat, sniff
 
 POLL_S: Final = 0.01
 IDLE_S: Final = 0.2

@@ -15,12 +15,10 @@ start of a line begins a record whatever stands before it: there a file can be c
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from ospltool.trace.reading.record import TimeBase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 STATES: Final = (
     "INIT",

@@ -8,15 +8,13 @@ import gzip
 import pathlib
 import re
 import zlib
-from typing import IO, TYPE_CHECKING, Final, cast
+from collections.abc import Iterable, Iterator
+from typing import IO, Final, cast
 
 from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.damage import SoundPart
 from ospltool.trace.reading.headers import headers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 SNIFFED_BYTES: Final = 1 << 16
 MOST_FILES: Final = 200_000

@@ -7,16 +7,13 @@ import importlib
 import inspect
 import itertools
 import re
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeVar
 
+from ospltool.trace.meaning.exchanges import RecordPlace
+from ospltool.trace.meaning.fact_kinds import Run
+from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.views.times import duration
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from ospltool.trace.meaning.exchanges import RecordPlace
-    from ospltool.trace.meaning.fact_kinds import Run
-    from ospltool.trace.meaning.trace_facts import TraceFacts
 
 EVIDENCE: Final = 5
 """Lines of evidence that a finding shows; it counts the others."""
@@ -26,7 +23,7 @@ _EVIDENCE: Final = re.compile(r"^Seen: (.+?)^Refuted by: (.+)", re.MULTILINE | r
 Item = TypeVar("Item")
 Key = TypeVar("Key")
 
-_MODULES: Final = ("livelock", "masters", "merges", "sets", "divergence", "alignment", "health")
+_MODULES: Final = ("livelock", "masters", "merges", "sets", "alignment", "nodes")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep, TracedAlignment, unanswered
 from ospltool.trace.meaning.names import NOBODY
-from ospltool.trace.rules import finding, grouped, over_ns, plural, rule, run_at
+from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.rules import Anomaly, finding, grouped, over_ns, plural, rule, run_at
 from ospltool.trace.views.times import SECOND_NS, duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ospltool.trace.meaning.trace_facts import TraceFacts
-    from ospltool.trace.rules import Anomaly
 
 ANSWERED_WITHIN_NS: Final = 5 * SECOND_NS
 

@@ -12,19 +12,15 @@ from __future__ import annotations
 import bisect
 import collections
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
+from ospltool.trace.meaning.fact_kinds import MasterConfirmation, Run, TracedConflict
 from ospltool.trace.meaning.names import NOBODY
-from ospltool.trace.reading.whole import number
-from ospltool.trace.rules import burst, finding, grouped, plural, rule, span, stopping_ns
+from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.reading.record import number
+from ospltool.trace.rules import Anomaly, burst, finding, grouped, plural, rule, span, stopping_ns
 from ospltool.trace.views.times import SECOND_NS, clock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from ospltool.trace.meaning.fact_kinds import MasterConfirmation, Run, TracedConflict
-    from ospltool.trace.meaning.trace_facts import TraceFacts
-    from ospltool.trace.rules import Anomaly
 
 ROUNDS: Final = 4
 """Disputed rounds in a row that make a live-lock."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
-from ospltool.trace.rules import burst, finding, grouped, rule, run_at, span, stopping_ns
+from ospltool.trace.meaning.exchanges import RecordPlace
+from ospltool.trace.meaning.fact_kinds import MasterConfirmation
+from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.rules import Anomaly, burst, finding, grouped, rule, run_at, span, stopping_ns
 from ospltool.trace.views.times import SECOND_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ospltool.trace.meaning.exchanges import RecordPlace
-    from ospltool.trace.meaning.fact_kinds import MasterConfirmation
-    from ospltool.trace.meaning.trace_facts import TraceFacts
-    from ospltool.trace.rules import Anomaly
 
 CHANGES_PER_MINUTE: Final = 3
 MINUTE_NS: Final = 60 * SECOND_NS

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from ospltool.trace.meaning.exchanges import AlignmentStep, TracedAlignment
-from ospltool.trace.reading.whole import number
-from ospltool.trace.rules import burst, finding, grouped, over_ns, plural, rule, run_at, span
+from ospltool.trace.meaning.fact_kinds import Run
+from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.reading.record import number
+from ospltool.trace.rules import Anomaly, burst, finding, grouped, over_ns, plural, rule, run_at, span
 from ospltool.trace.views.times import SECOND_NS, duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ospltool.trace.meaning.fact_kinds import Run
-    from ospltool.trace.meaning.trace_facts import TraceFacts
-    from ospltool.trace.rules import Anomaly
 
 STORM_MERGES: Final = 10
 STORM_WITHIN_NS: Final = 60 * SECOND_NS

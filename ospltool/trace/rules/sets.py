@@ -1,21 +1,19 @@
-"""Rule about sets that a merge policy emptied."""
+"""Rules about sets: emptied by a merge policy, or different at nodes of one role with one master."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
-from ospltool.trace.meaning.exchanges import AlignmentStep
-from ospltool.trace.meaning.fact_kinds import BUILT_IN
+from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep, RecordPlace, TracedAlignment
+from ospltool.trace.meaning.fact_kinds import BUILT_IN, MasterConfirmation, MergeState, Run
 from ospltool.trace.meaning.names import NOBODY
-from ospltool.trace.rules import finding, grouped, plural, rule
-from ospltool.trace.views.times import SECOND_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
-    from ospltool.trace.meaning.trace_facts import TraceFacts
-    from ospltool.trace.rules import Anomaly
+from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.reading.record import number
+from ospltool.trace.rules import Anomaly, end_ns, finding, grouped, plural, rule
+from ospltool.trace.views.times import SECOND_NS, clock, duration
 
 FOLLOWS_WITHIN_NS: Final = 10 * SECOND_NS
 """Time until which sizes belong to the set before it was emptied."""
@@ -105,3 +103,207 @@ def _is_refilled(facts: TraceFacts, moved: list[TracedAlignment], node: str, pla
         and _size(one) > 0
         for one in moved
     )
+
+
+BACK: Final = "fellow.reconnected"
+"""Event with which a node reports the return of a lost fellow."""
+
+CHANGED: Final = "namespace.merge-state"
+"""Event with which a master reports that a merge changed its set."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Reign:
+    """A time in which a master's set was in one merge state, from its own trace or its fellows'."""
+
+    node: str
+    addresses: frozenset[str]
+    role: str
+    state: str
+    start_ns: int
+    end_ns: int
+    place: RecordPlace
+
+
+@rule("set-diverged", "a fellow that follows a master and did not take the set that it had merged")
+def diverged(facts: TraceFacts) -> Iterator[Anomaly]:
+    """Find nodes that stay in another merge state than the master that they follow.
+
+    Seen: a master's merge state changes; a fellow of its role has that node confirmed as its master, and is
+        not in that state ten seconds later.
+    Refuted by: the fellow takes the state in time, or a set of its master; it stops, restarts or chooses
+        another master, or the two lose each other. If it takes the state later, that ends it.
+    """
+    for namespace, choices in grouped(facts.choices, lambda one: one.namespace):
+        reigns = list(_reigns(facts, namespace))
+        for run, own in grouped(choices, lambda one: one.run):
+            for spell in _spells(facts, namespace, run, own, reigns):
+                yield _diverged(facts, namespace, run, spell)
+
+
+def _diverged(facts: TraceFacts, namespace: str, run: Run, spell: _Spell) -> Anomaly:
+    first, taken = spell.reigns[0], spell.taken
+    own = [one for one in facts.merge_states if one.run == run and one.namespace == namespace]
+    before = [one for one in own if (one.place.time_ns or 0) <= spell.start_ns]
+    stayed = f"stayed in merge state {before[-1].state}" if before else "told of no merge state"
+    states = first.state if len(spell.reigns) == 1 else f"{first.state} to {spell.reigns[-1].state}"
+    ended = "" if taken is None else f"; it took state {taken.state} at {clock(spell.end_ns, 3)}"
+    length = spell.end_ns - spell.start_ns
+    return finding(
+        "set-diverged",
+        f"{run[0]} {stayed} of name-space {namespace} while its master {first.node} was in {states}, for "
+        f"{duration(length)}{ended}",
+        f"Role {first.role or 'unknown'}. The master's set was changed by a merge, and {run[0]} did not "
+        f"take it {'in that time' if taken else 'before the traces end'}. By how many samples they "
+        "differed is not in the traces; compare the stores (`ospltool store diff --data-only`). A fellow "
+        "takes its master's set by the Merge for its own role: look for one whose scope matches that role "
+        "(`*`, or its name) and whose type is not Ignore, for several roles that share the scope `*` "
+        "(DUR426), and for requests that stayed open in that time.",
+        [first.place, *(one.place for one in before[-1:]), *([taken.place] if taken else [])],
+        since_ns=spell.start_ns,
+        namespace=namespace,
+        role=first.role,
+        master=first.node,
+        node=run[0],
+        merge_state=spell.reigns[-1].state,
+        other_state=before[-1].state if before else None,
+        diverged_ns=length,
+        until_ns=spell.end_ns,
+        is_over=taken is not None,
+    )
+
+
+def _reigns(facts: TraceFacts, namespace: str) -> Iterator[_Reign]:
+    """Yield the merge states of nodes that are their own masters."""
+    traced: set[str] = set()
+    states = [one for one in facts.merge_states if one.namespace == namespace]
+    for run, some in grouped(states, lambda one: one.run):
+        addresses = frozenset(one for one, runs in facts.names.runs_of.items() if run in runs)
+        traced |= addresses
+        over = end_ns(facts, run)
+        changes = [
+            _Change(one.place.time_ns or 0, one.role, one.state, one.place, one.event == CHANGED)
+            for one in some
+        ]
+        own = [one for one in facts.choices if one.run == run and one.namespace == namespace]
+        for reign in _stretches(run[0], addresses, changes, over):
+            before = [one for one in own if (one.place.time_ns or 0) <= reign.start_ns]
+            if before and before[-1].master == before[-1].chooser:
+                yield reign
+    told = [one for one in facts.described if one.namespace == namespace and one.fellow not in traced]
+    for fellow, heard in grouped(told, lambda one: one.fellow):
+        over = max(facts.last_ns[one.run] for one in heard)
+        changes = [
+            _Change(one.place.time_ns or 0, one.role, one.state, one.place, False)
+            for one in sorted(heard, key=lambda one: one.place.time_ns or 0)
+            if one.master == fellow
+        ]
+        yield from _stretches(facts.names.node(fellow), frozenset({fellow}), changes, over)
+
+
+class _Change(NamedTuple):
+    """A merge state of a node, and whether a merge changed its set."""
+
+    time_ns: int
+    role: str
+    state: str
+    place: RecordPlace
+    is_merged: bool
+
+
+def _stretches(node: str, addresses: frozenset[str], changes: list[_Change], over: int) -> Iterator[_Reign]:
+    """Yield each merge state with its time, without the initial one, unless a merge made it."""
+    same = [list(some) for _, some in itertools.groupby(changes, lambda one: one.state)]
+    for at, (first, *_) in enumerate(same):
+        end = same[at + 1][0].time_ns if at + 1 < len(same) else over
+        if (at or first.is_merged) and _is_state(first.state):
+            yield _Reign(node, addresses, first.role, first.state, first.time_ns, end, first.place)
+
+
+class _Spell(NamedTuple):
+    """A time in which a follower lacked its master's set."""
+
+    reigns: list[_Reign]
+    start_ns: int
+    end_ns: int
+    taken: MergeState | None
+
+
+def _spells(
+    facts: TraceFacts, namespace: str, run: Run, own: list[MasterConfirmation], reigns: list[_Reign]
+) -> Iterator[_Spell]:
+    """Yield the times in which a run lacked its master's merge state for longer than a delay."""
+    over = end_ns(facts, run)
+    states = [one for one in facts.merge_states if one.run == run and one.namespace == namespace]
+    ends = [*((one.place.time_ns or 0) for one in own[1:]), over]
+    following: list[tuple[MasterConfirmation, int, int]] = []
+    for choice, end in zip(own, ends, strict=True):
+        if following and following[-1][0].master == choice.master:
+            following[-1] = (following[-1][0], following[-1][1], end)
+        else:
+            following.append((choice, choice.place.time_ns or 0, end))
+    for choice, since, until in following:
+        last = min([until, *_parted(facts, run, choice, since)])
+        theirs = [one for one in reigns if choice.master in one.addresses and one.node != run[0]]
+        for spell in _within(since, last, states, theirs):
+            if not _is_aligned(facts, choice, spell) and not _is_of_other_role(facts, choice, spell):
+                yield spell
+
+
+def _is_of_other_role(facts: TraceFacts, choice: MasterConfirmation, spell: _Spell) -> bool:
+    role = spell.reigns[0].role
+    return bool(role) and facts.roles.get(choice.chooser, role) != role
+
+
+def _is_aligned(facts: TraceFacts, choice: MasterConfirmation, spell: _Spell) -> bool:
+    """Return whether the follower took a set of its master meanwhile, and so has the data in any state."""
+    return any(
+        one.alignee == choice.chooser
+        and one.aligner == choice.master
+        and one.end is AlignmentEnd.COMPLETE
+        and spell.start_ns <= (one.start_ns or 0)
+        and (one.end_ns or 0) < spell.end_ns - SECOND_NS
+        for one in facts.book.all()
+        if not one.group.startswith(BUILT_IN)
+    )
+
+
+def _parted(facts: TraceFacts, run: Run, choice: MasterConfirmation, since: int) -> Iterator[int]:
+    """Yield when a run and its master lost each other after a time.
+
+    A report of a return ends an earlier loss, also if it comes a moment after the other node's report.
+    """
+    master_runs = set(facts.names.runs_of.get(choice.master, ()))
+    for of, event, fellow, place in facts.losses:
+        pair = (of == run and fellow == choice.master) or (of in master_runs and fellow == choice.chooser)
+        is_new = (place.time_ns or 0) >= since + (SECOND_NS if event == BACK else 0)
+        if pair and is_new:
+            yield (place.time_ns or 0) - SECOND_NS
+
+
+def _within(since: int, until: int, states: list[MergeState], reigns: list[_Reign]) -> Iterator[_Spell]:
+    missed: list[_Reign] = []
+    begun = 0
+    for reign in sorted(reigns, key=lambda one: one.start_ns):
+        start, end = max(since, reign.start_ns), min(until, reign.end_ns)
+        if end <= start:
+            continue
+        known = [one for one in states if (one.place.time_ns or 0) <= start]
+        has = bool(known) and known[-1].state == reign.state
+        later = (one for one in states if start < (one.place.time_ns or 0) <= end + SECOND_NS)
+        taken = next((one for one in later if one.state == reign.state), None)
+        if not has:
+            begun = begun if missed else start
+            missed.append(reign)
+        at = start if has else (taken.place.time_ns or 0) if taken else None
+        if at is not None and missed:
+            if at - begun > FOLLOWS_WITHIN_NS:
+                yield _Spell(missed, begun, at, taken)
+            missed = []
+    if missed and (last := min(until, missed[-1].end_ns)) - begun > FOLLOWS_WITHIN_NS:
+        yield _Spell(missed, begun, last, None)
+
+
+def _is_state(text: str) -> bool:
+    """Return whether a text is a merge state of a set: a number, or in ospltool a number and a master."""
+    return number(text.partition("/")[0]) is not None

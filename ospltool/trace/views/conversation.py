@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from ospltool.trace.meaning.exchanges import (
     AlignmentEnd,
@@ -13,14 +14,8 @@ from ospltool.trace.meaning.exchanges import (
     TracedAlignment,
 )
 from ospltool.trace.meaning.names import NOBODY, Names
-from ospltool.trace.reading.record import one_line
-from ospltool.trace.reading.whole import is_whole
+from ospltool.trace.reading.record import TraceRecord, is_whole, one_line
 from ospltool.trace.views.times import clock, duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from ospltool.trace.reading.record import TraceRecord
 
 LEAST_WIDTH: Final = 34
 ALL: Final = "all"
@@ -79,30 +74,22 @@ class Conversation:
         alignee = self.names.node(one.alignee)
         aligner = ALL if one.aligner == NOBODY else self.names.node(one.aligner)
         for step, where in one.steps:
+            source, target, text = alignee, alignee, f"{step} {one.number}"
             match step:
                 case AlignmentStep.REQUESTED:
-                    text = f"request {one.number}"
-                    yield Arrow(one.number, where.time_ns, alignee, aligner, text, False, where)
+                    target, text = aligner, f"request {one.number}"
                 case AlignmentStep.SENT:
-                    text = f"answer {one.number}: {one.samples_sent} samples"
-                    yield Arrow(one.number, where.time_ns, aligner, alignee, text, True, where)
+                    source, text = aligner, f"answer {one.number}: {one.samples_sent} samples"
                 case AlignmentStep.EQUAL:
-                    text = f"answer {one.number}: sets are equal"
-                    yield Arrow(one.number, where.time_ns, aligner, alignee, text, True, where)
+                    source, text = aligner, f"answer {one.number}: sets are equal"
                 case AlignmentStep.RECEIVED | AlignmentStep.COMBINED | AlignmentStep.SENDING:
-                    yield Arrow(
-                        one.number, where.time_ns, aligner, aligner, f"{step} {one.number}", False, where
-                    )
+                    source = target = aligner
                 case AlignmentStep.LINK:
                     text = f"end mark {one.number}: {one.samples} samples"
-                    yield Arrow(one.number, where.time_ns, alignee, alignee, text, False, where)
                 case AlignmentStep.APPLIED:
                     text = f"{one.policy} applied {one.number}"
-                    yield Arrow(one.number, where.time_ns, alignee, alignee, text, False, where)
-                case _:
-                    yield Arrow(
-                        one.number, where.time_ns, alignee, alignee, f"{step} {one.number}", False, where
-                    )
+            is_answer = step in {AlignmentStep.SENT, AlignmentStep.EQUAL}
+            yield Arrow(one.number, where.time_ns, source, target, text, is_answer, where)
 
 
 def conversation(records: Iterable[TraceRecord], group: str, run: int | None = None) -> Conversation:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from ospltool.trace.meaning.catalogue import pattern_text
-from ospltool.trace.reading.record import RecordKind, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ospltool.trace.reading.record import TraceRecord
+from ospltool.trace.reading.record import RecordKind, TraceRecord, one_line
 
 MOST_SPANS: Final = 100_000
 """Most spans of a histogram."""

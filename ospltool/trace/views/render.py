@@ -5,17 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 import string
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from ospltool.output import envelope
-from ospltool.trace.reading.record import RecordKind, TimeBase, one_line, printable, valid_text
-from ospltool.trace.reading.reports import REPORT_FIELDS
+from ospltool.trace.reading.record import RecordKind, TimeBase, TraceRecord, one_line, printable, valid_text
+from ospltool.trace.reading.report_logs import REPORT_FIELDS
 from ospltool.trace.views.times import clock, iso
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ospltool.trace.reading.record import TraceRecord
 
 TEMPLATE_FIELDS: Final = (
     "time", "clock", "time_ns", "node", "file", "offset", "run", "kind", "state", "thread", "level",

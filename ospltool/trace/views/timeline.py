@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
-from ospltool.trace.meaning.exchanges import AlignmentEnd
+from ospltool.trace.meaning.exchanges import AlignmentEnd, RecordPlace, TracedAlignment
+from ospltool.trace.meaning.fact_kinds import Run, StateSpan, Wait
 from ospltool.trace.meaning.names import NOBODY
+from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import one_line
 from ospltool.trace.views.times import clock, duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
-    from ospltool.trace.meaning.fact_kinds import Run, StateSpan, Wait
-    from ospltool.trace.meaning.trace_facts import TraceFacts
 
 START_STATES: Final = (
     "INIT",

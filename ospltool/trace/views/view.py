@@ -7,15 +7,18 @@ import enum
 import re
 import sys
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final
 
 from ospltool.output import streams, text
 from ospltool.trace.reading.follow import FileNotice, GrowingFiles, check_can_be_followed
-from ospltool.trace.reading.merge import corrected
-from ospltool.trace.reading.scan import count_records
+from ospltool.trace.reading.ranges import count_records
+from ospltool.trace.reading.reader import corrected
+from ospltool.trace.reading.record import TraceRecord
+from ospltool.trace.reading.sources import SourceSet, TraceFile
 from ospltool.trace.views import overview, render
-from ospltool.trace.views.filters import RecordFilter
 from ospltool.trace.views.selection import (
+    RecordFilter,
     RecordTally,
     SelectedRecord,
     estimate_skews,
@@ -26,12 +29,6 @@ from ospltool.trace.views.selection import (
     select,
 )
 from ospltool.trace.views.times import clock, duration, parse_around, parse_duration, parse_time
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
-    from ospltool.trace.reading.record import TraceRecord
-    from ospltool.trace.reading.sources import SourceSet, TraceFile
 
 FOLLOWED_LINES: Final = 10
 BUFFERED: Final = 1 << 16
@@ -329,7 +326,7 @@ def _put_json(records: Iterable[TraceRecord]) -> None:
 def _put_parquet(records: Iterable[TraceRecord]) -> None:
     if sys.stdout.isatty():
         raise render.RenderError("parquet is not for a terminal; redirect standard output to a file")
-    from ospltool.trace.case.stream_parquet import write_parquet  # needs pyarrow
+    from ospltool.trace.case.columnar import write_parquet  # needs pyarrow
 
     sys.stdout.flush()
     write_parquet(records, sys.stdout.buffer)

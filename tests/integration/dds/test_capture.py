@@ -18,8 +18,7 @@ from engine.dds.discovery import Discovery, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic, open_topic
-from engine.dds.typecheck import BrokenType, check_description
-from engine.dds.typeinfo import resolve_type
+from engine.dds.typeinfo import BrokenType, check_description, resolve_type
 from engine.dds.waiting import Signal
 from engine.dds.writer import RawWriter, key_payload
 from engine.dds.writer_names import AUTODISPOSE, WRITER_GONE

@@ -9,10 +9,10 @@ import pytest
 from engine.dds.cdr import HEADER, pack_named
 from engine.dds.channel import Channel, PeerAttached, PeerDetached, ReceivedMessage
 from engine.dds.errors import DdsError
+from engine.dds.own_types import Message
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic
-from engine.dds.wiretypes import Message
 from engine.dds.writer import RawWriter
 from tests.integration.dds import sample_types
 from tests.integration.dds.processes import Arena, wait_until

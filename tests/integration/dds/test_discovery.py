@@ -175,9 +175,9 @@ def test_what_happens_in_the_middle_of_a_look_is_told_of_in_order(
 def test_a_writer_that_is_replaced_between_two_looks_leaves_no_trace_of_the_old(
     arena: Arena, participant: NodeParticipant
 ) -> None:
+    from engine.dds.own_types import Message
     from engine.dds.qos import EndpointQos
     from engine.dds.topics import Topic
-    from engine.dds.wiretypes import Message
     from engine.dds.writer import RawWriter
 
     watcher = Watcher(participant)
@@ -203,7 +203,7 @@ from engine.dds.participant import NodeParticipant
 from engine.dds.channel import Channel
 from engine.dds.capture_reader import CaptureReader
 from engine.dds.topics import Topic
-from engine.dds.wiretypes import Batch
+from engine.dds.own_types import Batch
 kept = NodeParticipant({arena.domain}, {arena.uri!r}, "careless", b"c" * 16)
 channel = Channel(kept)
 tap = CaptureReader(kept, Topic.of_class(kept, "T", Batch), in_python=True)

@@ -12,10 +12,9 @@ import pytest
 from engine.dds.capture_reader import CaptureReader
 from engine.dds.discovery import Discovery, EndpointSeen
 from engine.dds.participant import NodeParticipant
-from engine.dds.pump import Pump
 from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic
-from engine.dds.waiting import Signal
+from engine.dds.waiting import Pump, Signal
 from engine.dds.writer import RawWriter
 from tests.integration.dds import sample_types
 
@@ -230,7 +229,7 @@ def test_a_failing_source_stops_the_pump_and_is_told_at_the_end(
 
     pump = Pump(participant, lambda _, __: None)
     pump.add("bad", fail)
-    with caplog.at_level(logging.CRITICAL, "engine.dds.pump"):
+    with caplog.at_level(logging.CRITICAL, "engine.dds.waiting"):
         pump.start()
         assert failed.wait(20)
         with pytest.raises(RuntimeError, match="had failed") as told:

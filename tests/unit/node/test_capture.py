@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from engine.node.capture_drain import MAX_BACKLOG, CaptureDrain
+from engine.node.intake import MAX_BACKLOG, CaptureDrain
 from engine.tracing.tracer import Tracer
 
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from engine import __main__ as program
-from engine.capture.uri import interface_fault, uri_of
+from engine.capture.configured_uri import interface_fault, uri_of
 from engine.config import interpret, parse
 from engine.config.scheduling import ALIGNEE, HEARTBEAT, SERVICE, WATCHDOG
 from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.dds.errors import DdsError
 from engine.node import process
 from engine.node.threads import Threads, schedule_of
-from engine.runtime.view import without_candidates
+from engine.runtime.node_snapshot import without_candidates
 from engine.tracing.tracer import Tracer
 
 if TYPE_CHECKING:

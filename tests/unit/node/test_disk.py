@@ -15,8 +15,7 @@ from engine.dataset.sample import DATA, make_sample
 from engine.dds.activity import ThreadActivities
 from engine.node.disk import Disk, trace_found
 from engine.runtime.store_queue import MAX_GATHERED, StoreQueue
-from engine.store.backups import REPLACED_MARK
-from engine.store.interface import GroupChange
+from engine.store.interface import REPLACED_MARK, GroupChange
 from engine.store.sqlite import SqliteStore
 from engine.tracing.levels import Level
 from engine.tracing.tracer import Tracer

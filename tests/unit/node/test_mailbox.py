@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from engine.capture import mailbox
-from engine.capture.mailbox import Mailbox, ignore
+from engine.capture import shell
+from engine.capture.shell import Mailbox, ignore
 
 
 def test_what_waits_is_carried_out_in_order_and_what_comes_meanwhile_waits() -> None:
@@ -51,7 +51,7 @@ def test_a_task_that_fails_comes_through_and_those_behind_it_stay() -> None:
 
 
 def test_batches_wait_for_room_until_the_owner_has_taken_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mailbox, "MAX_WAITING", 2)
+    monkeypatch.setattr(shell, "MAX_WAITING", 2)
     box, handled = Mailbox(), list[int]()
     box.post_batch(ignore, [0])
     box.post_batch(handled.extend, [1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.capture import uri
+from engine.capture import configured_uri
 from engine.config.loader import interpret
 from engine.config.reader import parse
 from engine.dds import interfaces
@@ -28,7 +28,7 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.addresses: dict[str, str] = {}
         self.up: list[str] = []
-        for module in (roaming, uri):
+        for module in (roaming, configured_uri):
             monkeypatch.setattr(module, "suitable_interface", lambda: next(iter(self.up), ""))
         monkeypatch.setattr(roaming, "address_of", lambda name: self.addresses.get(name, "127.0.0.1"))
 
@@ -83,12 +83,12 @@ def test_which_interfaces_a_configuration_means(
     if up:
         machine.set("e0", "10.0.0.1")
     configuration = interpret(parse(FILE.format(network=network).encode(), "f.xml", {})).configuration
-    settings = uri.uri_of(configuration, {})
+    settings = configured_uri.uri_of(configuration, {})
     assert [each["value"] for each in interfaces._INTERFACE.finditer(settings)] == interfaces_used
     assert [part.partition('"')[0] for part in settings.split('<Peer Address="')[1:]] == peers
-    assert uri.is_automatic(configuration, {}) == (interfaces_used[-1] == "lo" and bool(network))
-    assert uri.uri_of(configuration, {"CYCLONEDDS_URI": "<x/>"}) == "<x/>"
-    assert not uri.is_automatic(configuration, {"CYCLONEDDS_URI": "<x/>"})
+    assert configured_uri.is_automatic(configuration, {}) == (interfaces_used[-1] == "lo" and bool(network))
+    assert configured_uri.uri_of(configuration, {"CYCLONEDDS_URI": "<x/>"}) == "<x/>"
+    assert not configured_uri.is_automatic(configuration, {"CYCLONEDDS_URI": "<x/>"})
 
 
 def test_a_loopback_address_says_nothing_beside_another(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.capture.seam import Seam
+from engine.capture.tap import Seam
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.dataset.dataset import DataSet
-from engine.dataset.rows import SampleRows
+from engine.dataset.sample_rows import SampleRows
 from engine.dds.activity import ThreadActivities
-from engine.node.capture_drain import CaptureDrain
 from engine.node.disk import Disk, Pace
-from engine.store.files import DATABASE
+from engine.node.intake import CaptureDrain
 from engine.store.interface import GroupChange
+from engine.store.store_directory import DATABASE
 from tests.unit.store.making import description, samples
 
 if TYPE_CHECKING:

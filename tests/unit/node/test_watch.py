@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.capture.watch import Watchdog
+from engine.capture.shell import Watchdog
 from engine.dds.activity import ThreadActivities, moved
 from engine.tracing.tracer import Tracer
 

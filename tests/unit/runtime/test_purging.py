@@ -9,7 +9,7 @@ import pytest
 from engine.core.name_spaces import Durability, Group
 from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
-from engine.runtime.sets import NameSpaceData
+from engine.runtime.name_space_data import NameSpaceData
 
 GROUP = GroupDescription(
     Group("stock", "Reading", "type"),

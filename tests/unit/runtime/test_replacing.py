@@ -11,8 +11,8 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.living import whole
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.runtime.name_space_data import NameSpaceData, dispose_of
 from engine.runtime.replacing import replaced
-from engine.runtime.sets import NameSpaceData, dispose_of
 
 GROUP = Group("stock", "Reading", "type")
 STATUS = {"S": DATA, "D": DISPOSE, "U": UNREGISTER}

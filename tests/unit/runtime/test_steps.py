@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.runtime.faults import StreamFault
-from engine.runtime.steps import BUDGET_S, Steps
+from engine.runtime.steps import BUDGET_S, Steps, StreamFault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

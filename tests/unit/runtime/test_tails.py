@@ -9,9 +9,9 @@ import pytest
 from engine.core.messages import ReaderKey
 from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
-from engine.runtime.sets import Difference
+from engine.dataset.sample_rows import SampleRows
+from engine.runtime.name_space_data import Difference
 from engine.runtime.tails import LATE_S, MISSED_S, PASSED_S, RETURN_S, TAIL_S, Tails
 
 GROUP = Group("stock", "Reading", "type")

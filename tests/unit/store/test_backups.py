@@ -12,12 +12,11 @@ import pytest
 
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
-from engine.dataset.rows import SampleRows
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime.backups import PATIENCE, BackupDropped, BackupKept, BackupMissing
 from engine.runtime.jobs import Conversion, Degraded, Recovered
 from engine.runtime.store_queue import StoreQueue
-from engine.store.backups import Replaced, replaced
-from engine.store.interface import MAX_BACKUPS, DamageLog, GroupChange, SetState
+from engine.store.interface import MAX_BACKUPS, DamageLog, GroupChange, Replaced, SetState, note_of
 from engine.store.memory import Medium, MemoryStore
 from engine.store.sqlite import SqliteStore
 from tests.disks import small_disk
@@ -111,7 +110,7 @@ def test_the_replaced_set_stays_with_a_note_and_survives(place: Place) -> None:
         assert place.backups() == [set(old)]
         (kept,) = place.of(SetState.KEPT)
         note = Replaced("node n1", 77, "merge policy Replace", before=30, after=40, mark="lineage")
-        assert replaced(kept.mark) == note
+        assert note_of(kept.mark) == note
         assert kept.stored.count == 30
         place.store.close()
         place.open()

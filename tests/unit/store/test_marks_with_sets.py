@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.dataset.dataset import DataSet
-from engine.dataset.rows import SampleRows
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime.jobs import Conversion
 from engine.runtime.store_queue import StoreQueue
-from engine.simulator.disk import PowerCut, WatchedStore
+from engine.simulator.simulated_disk import PowerCut, WatchedStore
 from engine.store.interface import DamageLog, GroupChange
 from engine.store.memory import Medium
 from tests.unit.store.making import description, samples

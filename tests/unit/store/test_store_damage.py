@@ -15,16 +15,16 @@ from engine.core.messages import DAMAGED
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
-from engine.dataset.rows import SampleRows
 from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows
 from engine.runtime.jobs import Degraded, Recovered
 from engine.runtime.startup import read_store
 from engine.runtime.store_queue import StoreQueue
-from engine.store.files import DATABASE, LEDGER
 from engine.store.interface import DamageLog, GroupChange, RememberedFellow, StoreFailed, StoreRefused
-from engine.store.schema import PAGE_BYTES
+from engine.store.read_only import StoreView
 from engine.store.sqlite import SqliteStore
-from engine.store.view import StoreView
+from engine.store.store_directory import DATABASE, LEDGER
+from engine.store.tables import PAGE_BYTES
 from tests.unit.store.making import description, sample, samples
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.store.files import DATABASE
+from engine.node.disk import open_store
 from engine.store.interface import DamageLog, GroupChange, StoreFailed, StoreFull
 from engine.store.memory import Medium, MemoryStore
-from engine.store.opening import open_store
+from engine.store.store_directory import DATABASE
 from tests.disks import small_disk
 from tests.unit.store.making import description, sample, samples
 from tests.unit.store.writer_process import SPACE, content_after

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.dataset.sample import DATA, make_sample
-from engine.store import schema
-from engine.store.files import DATABASE, LEDGER
+from engine.node.disk import open_store
+from engine.store import tables
 from engine.store.interface import (
     DamageLog,
     GroupChange,
@@ -23,9 +23,9 @@ from engine.store.interface import (
     StoreError,
     StoreRefused,
 )
-from engine.store.opening import open_store
+from engine.store.read_only import StoreView, store_summary
 from engine.store.sqlite import SqliteStore
-from engine.store.view import StoreView, store_summary
+from engine.store.store_directory import DATABASE, LEDGER
 from tests.unit.store.making import BASE_NS, description, sample, samples
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def test_a_store_whose_damage_sqlite_cannot_put_into_words_is_put_aside(filled: 
 
 def test_the_lock_of_a_dead_process_is_no_obstacle(tmp_path: Path) -> None:
     code = (
-        "import os, sys, pathlib; from engine.store.opening import open_store;"
+        "import os, sys, pathlib; from engine.node.disk import open_store;"
         "open_store(pathlib.Path(sys.argv[1]), 'dead node'); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
@@ -147,7 +147,7 @@ def test_reading_half_of_a_set_proves_nothing(filled: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        (f"PRAGMA user_version = {schema.FORMAT_VERSION + 1}", "written by a newer ospltool"),
+        (f"PRAGMA user_version = {tables.FORMAT_VERSION + 1}", "written by a newer ospltool"),
         ("PRAGMA application_id = 7", "not a durability store"),
     ],
 )
@@ -261,7 +261,7 @@ def sample_page(path: Path, number: int) -> int:
     """The offset of a page in the middle of the samples: one that has the payload of a given sample."""
     content = path.read_bytes()
     place = content.index(sample(number, payload_bytes=100).payload)
-    return place - place % schema.PAGE_BYTES
+    return place - place % tables.PAGE_BYTES
 
 
 def test_a_page_that_can_not_be_read_costs_no_more_than_itself(filled: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_page_that_can_not_be_read_costs_no_more_than_itself(filled: Path) -> 
     with contextlib.closing(open_disk(filled)) as store:
         found, damage = read(store)
         lost = 2 * COUNT - len(found)
-        assert 0 < lost <= 2 * schema.PAGE_BYTES // 150
+        assert 0 < lost <= 2 * tables.PAGE_BYTES // 150
         assert any("cannot be read" in one.reason for one in damage.first)
         assert any("samples were stored" in one.reason for one in damage.first)
 

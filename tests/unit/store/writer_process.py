@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from engine.dataset.sample import Sample
+from engine.node.disk import open_store
 from engine.store.interface import GroupChange, Store
-from engine.store.opening import open_store
 from tests.unit.store.making import description, samples
 
 SPACE = "space"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.supervisor.link import LEASE_FD, RUN_DIR, SUPERVISOR_FD, LinkError, SupervisorLink
+from engine.supervisor.lease_link import LEASE_FD, RUN_DIR, SUPERVISOR_FD, LinkError, SupervisorLink
 
 if TYPE_CHECKING:
     import pathlib

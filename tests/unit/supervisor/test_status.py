@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.supervisor.link import SupervisorLink
+from engine.supervisor.lease_link import SupervisorLink
+from engine.supervisor.node_status import Condition, status_of
 from engine.supervisor.policy import NodePhase
-from engine.supervisor.processes import identify
+from engine.supervisor.process_identity import identify
 from engine.supervisor.rundir import NodeDirectory, RunRecord, read_json
-from engine.supervisor.status import Condition, status_of
 
 SPACE = "store.sqlite: no space left"
 

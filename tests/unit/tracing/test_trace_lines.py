@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from engine.tracing.catalogue import EventType, catalogue
 from engine.tracing.escaping import escape, unescape
-from engine.tracing.formats import Line, TextFormat, Timestamps, json_format, read_line
-from engine.tracing.record import EventRecord, fill_in, message
+from engine.tracing.record import EventRecord, TextFormat, Timestamps, fill_in, json_format, message
+from tests.trace_lines import Line, read_line
 
 EVENTS = sorted(catalogue(), key=lambda kind: kind.id)
 START_NS = 1_795_222_798_472_989_470

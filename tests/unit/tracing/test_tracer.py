@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.tracing.catalogue import UnknownEventError, catalogue
-from engine.tracing.formats import TextFormat, Timestamps, json_format, read_line
 from engine.tracing.levels import Level
-from engine.tracing.record import EventFieldsError, EventRecord
+from engine.tracing.record import EventFieldsError, EventRecord, TextFormat, Timestamps, json_format
 from engine.tracing.sinks import DescriptorSink, open_sink
 from engine.tracing.tracer import Output, Tracer
+from tests.trace_lines import read_line
 
 if TYPE_CHECKING:
     import pathlib

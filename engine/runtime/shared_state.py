@@ -1,0 +1,388 @@
+"""State that the parts of a runtime share: the node's sets, groups and counters, and its ports."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from engine.core import plain
+from engine.core.events import NameSpaceLearned
+from engine.core.messages import Epoch
+from engine.core.name_spaces import Element, Group
+from engine.core.node import DurabilityNode
+from engine.core.settings import CoreSettings
+from engine.dataset.captured import CapturedSample
+from engine.dataset.dataset import DataSet
+from engine.dataset.group_set import GroupSet
+from engine.dataset.groups import GroupDescription, GroupQos
+from engine.dataset.sample import DATA, Sample
+from engine.runtime import backups
+from engine.runtime.jobs import Conversion
+from engine.runtime.monitor import DEVIATIONS
+from engine.runtime.name_space_data import NameSpaceData
+from engine.runtime.ports import Clock, FilterRefused, Filters, Gate, Wire
+from engine.runtime.store_queue import StoreQueue
+from engine.runtime.withholding import without_rest
+from engine.store.interface import Replaced
+from engine.tracing.tracer import Tracer
+
+MAX_CAUSE: Final = 300
+"""Characters of a peer's fault in the trace."""
+MAX_AHEAD: Final = 20
+"""Writers with samples in the future named in the trace."""
+MAX_OUTSIDE: Final = 1000
+"""Groups outside all name-spaces that are counted and traced."""
+LINEAGE: Final = "lineage"
+LINE: Final = "line"
+APART: Final = "apart"
+PART: Final = "part"
+WHOLE: Final = "whole"
+WANTED: Final = "wanted"
+ROLE: Final = "role"
+ELEMENTS: Final = "elements"
+LEARNED: Final = "learned"
+COUNTERS: Final = (
+    "captured",
+    "stored",
+    "too_old",
+    "too_large",
+    "rejected",
+    "malformed",
+    "streams_sent",
+    "streams_received",
+    "delivered",
+    "unrouted",
+    "purged",
+    "repeated",
+    "not_given",
+    "refused",
+    "resent",
+    "refused_writers",
+    "unkept_writers",
+    "refused_groups",
+    "outside_groups",
+    "withheld",
+    *DEVIATIONS,
+    "stream_bytes_sent",
+    "stream_bytes_received",
+    "comparison_bytes_sent",
+    "comparisons_failed",
+    "repaired",
+)
+
+
+class SharedState:
+    """The data and ports of one node, used by one thread at a time."""
+
+    def __init__(
+        self,
+        settings: CoreSettings,
+        store_queue: StoreQueue,
+        wire: Wire,
+        clock: Clock,
+        tracer: Tracer,
+        loaded: dict[str, DataSet],
+        parts: Mapping[str, DataSet],
+        filters: Filters,
+    ) -> None:
+        self.settings = settings
+        self._filters = filters
+        self.gates: dict[Group, Gate] = {}
+        """Content filters by group."""
+        self._refused: set[Group] = set()
+        """Groups whose content filter does not fit their type."""
+        self._outside: set[Group] = set()
+        """Groups outside all name-spaces that have been traced."""
+        self._unwanted: set[Group] = set()
+        """Known groups of Lazy name-spaces that no reader here wants."""
+        self._undecided: dict[Group, set[bytes]] = {}
+        """Instances let in by a dispose or unregister that their filter could not judge."""
+        self.store_queue = store_queue
+        self.wire = wire
+        self.clock = clock
+        self.tracer = tracer
+        self.descriptions: dict[Group, GroupDescription] = {}
+        """Groups that this node keeps."""
+        self.spaces: dict[str, NameSpaceData] = {}
+        """Sets by name-space."""
+        self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        """Totals since the start, by name."""
+        self.is_behind = False
+        """Captured samples wait to be applied."""
+        self.set_handed_over_ns: dict[str, int] = {}
+        """Wall clock at which a whole set went to the store, by name-space."""
+        self._ahead: set[bytes] = set()
+        """Writers with samples in the future that have been traced."""
+        self._loaded = loaded
+        """Stored sets of name-spaces that the core has not announced yet."""
+        self._parts = dict(parts)
+        """Interrupted sets of name-spaces that the core has not announced yet."""
+        self.core = DurabilityNode(settings, clock.monotonic(), clock.wall_ns())
+
+    def steady_ns(self) -> int:
+        """Return the wall clock of the start plus the time since then, which never jumps."""
+        return self.core.wall_ns(self.clock.monotonic())
+
+    def tell_future(self, group: Group, writer: bytes, ahead_ns: int) -> None:
+        """Trace a writer with samples in the future, once.
+
+        Its clock is `ahead_ns` nanoseconds ahead of this node's.
+        """
+        if writer in self._ahead or len(self._ahead) >= MAX_AHEAD:
+            return
+        self._ahead.add(writer)
+        self.tracer.event("capture.future", group=group, writer=writer.hex(), ahead_ns=ahead_ns)
+
+    def malformed(self, topic: str, sender: str, cause: str, count: int = 1) -> None:
+        """Count and trace an invalid message, which is ignored.
+
+        The cause goes to the trace, cut after MAX_CAUSE characters.
+        """
+        self.counters["malformed"] += count
+        self.tracer.event("message.malformed", topic=topic, sender=sender, cause=cause[:MAX_CAUSE])
+
+    def add_name_space(self, event: NameSpaceLearned) -> None:
+        """Take part in a name-space from now on."""
+        name = event.name_space.name
+        state = next(state for state in self.core.name_spaces if state.name == name)
+        loaded, part = self._loaded.pop(name, None), self._parts.pop(name, None)
+        self.spaces[name] = NameSpaceData(state, loaded=loaded, part=part)
+        marks = {ELEMENTS: json.dumps(plain.to_plain(event.name_space.elements))}
+        if not event.is_configured:
+            marks[LEARNED] = "yes"
+        elif name in {learned.name for learned in self.settings.learned}:
+            marks[LEARNED] = ""
+        self.store_queue.mark(name, marks)
+        self.tracer.event(
+            "namespace.added",
+            namespace=name,
+            aligner=event.policy.aligner,
+            alignee=event.policy.alignee,
+            durability=event.policy.durability,
+        )
+
+    def want_stored(self) -> None:
+        """Want the stored groups of Lazy name-spaces, which readers wanted before the restart."""
+        for name, data in self.spaces.items():
+            groups = data.loaded.groups.items() if data.loaded is not None else ()
+            self.want(name, [Element(group.partition, group.topic) for group, held in groups if held.count])
+
+    def want(self, name_space: str, elements: Iterable[Element]) -> None:
+        """Note groups that readers on this host want, and capture those of a Lazy name-space."""
+        state = self.spaces[name_space].state
+        known = state.wanted
+        self.core.wanted(name_space, elements, self.clock.monotonic())
+        if state.wanted != known:
+            self.store_queue.mark(name_space, {WANTED: json.dumps(plain.to_plain(state.wanted))})
+        for group in [group for group in self._unwanted if state.name_space.contains(group)]:
+            if state.is_wanted(group):
+                self._unwanted.discard(group)
+                self._capture(self.descriptions[group])
+
+    def _capture(self, description: GroupDescription) -> None:
+        self.wire.open_group(description)
+        depth = description.qos.history_depth
+        self.tracer.event("capture.started", group=description.group, depth=depth)
+
+    def open_group(self, description: GroupDescription, *, announce: bool) -> bool:
+        """Keep a group from now on, and with `announce` tell fellows; False if this node does not keep it.
+
+        For a known group, the durability that its topic requests may be raised.
+        """
+        group = description.group
+        state = self.core.name_space_of(group)
+        if state is None or state.name not in self.spaces:
+            if announce:
+                self._tell_outside(group)
+            return False
+        data = self.spaces[state.name]
+        if not data.is_kept(description) or not self._open_gate(description):
+            return False
+        if group not in self.descriptions:
+            self.descriptions[group] = description
+            group_set = data.open_group(description)
+            if data.loaded and group in data.loaded.groups:
+                group_set.raise_floor(data.loaded.groups[group].floor_ns)
+            self.tracer.event("group.found", group=group, durability=description.qos.durability.name)
+            self.tracer.event("group.administrating", group=group)
+            if state.is_wanted(group):
+                self._capture(description)
+            else:  # a writer must not find a reader here that does not keep its samples
+                self._unwanted.add(group)
+            if announce:
+                self._announce(description)
+            return True
+        self.raise_group(group, description.qos, announce=announce)
+        if self.descriptions[group].qos != description.qos:
+            self.tracer.event(
+                "group.qos-mismatch",
+                group=group,
+                endpoint="a writer",
+                cause=f"{description.qos} differs from {self.descriptions[group].qos}, which stays",
+            )
+        return True
+
+    def _tell_outside(self, group: Group) -> None:
+        """Count and trace, once, a group of a durable writer that is outside all name-spaces."""
+        if group not in self._outside and len(self._outside) < MAX_OUTSIDE:
+            self._outside.add(group)
+            self.counters["outside_groups"] += 1
+            self.tracer.event("group.outside", group=group)
+
+    def _open_gate(self, description: GroupDescription) -> bool:
+        """Find the content filter of a group; False if it does not fit, so that nothing may be kept."""
+        group = description.group
+        if group in self.descriptions or group in self._refused:
+            return group not in self._refused
+        try:
+            gate = self._filters.gate(description)
+        except FilterRefused as refusal:
+            self._refused.add(group)
+            self.counters["refused_groups"] += 1
+            self.tracer.event("filter.refused", group=group, cause=str(refusal))
+            return False
+        if gate is not None:
+            self.gates[group] = gate
+            self.tracer.event("filter.applies", group=group)
+        return True
+
+    @property
+    def refused(self) -> list[Group]:
+        """Groups that are not kept because their content filter does not fit their type."""
+        return sorted(self._refused)
+
+    def passes(self, group: Group, sample: CapturedSample | Sample, group_set: GroupSet) -> bool:
+        """Whether content filters let a sample into a set of the group.
+
+        A dispose or unregister whose key does not decide it passes if the instance is here. While the set is
+        incomplete the instance may still come, so it passes, too (see `withhold_rest`).
+        """
+        gate = self.gates.get(group)
+        if gate is None:
+            return True
+        accepted = gate.accepts(sample.status, sample.payload)
+        if accepted is None:
+            state = self.core.name_space_of(group)
+            accepted = bool(group_set.instance(sample.key))
+            if not accepted and state is not None and not state.complete:
+                self._undecided.setdefault(group, set()).add(sample.key)
+                return True
+        self.counters["withheld"] += not accepted and bool(sample.status & DATA)
+        return accepted
+
+    def withhold_rest(self, data: NameSpaceData) -> None:
+        """Remove, once the set is complete, instances of which a filter let in no data."""
+        for group in self._undecided.keys() & data.working.groups.keys():
+            without_rest(data.working.groups[group], self._undecided.pop(group))
+
+    def _announce(self, description: GroupDescription) -> None:
+        self.tracer.event("group.announced", group=description.group)
+        self.core.group_found(description.group, json.dumps(plain.to_plain(description)).encode())
+
+    def raise_group(self, group: Group, qos: GroupQos, *, announce: bool) -> None:
+        """Raise the durability of a kept group if its topic requests more; see `GroupQos.raised_by`.
+
+        With `announce`, fellows learn of it.
+        """
+        known = self.descriptions[group]
+        raised = dataclasses.replace(known, qos=known.qos.raised_by(qos))
+        if raised == known:
+            return
+        self.descriptions[group] = raised
+        if group not in self._unwanted:
+            self.wire.open_group(raised)
+            self.tracer.event(
+                "capture.moving",
+                group=group,
+                before=known.qos.requested.name,
+                requested=raised.qos.requested.name,
+            )
+        if announce:
+            self._announce(raised)
+        state = self.core.name_space_of(group)
+        data = self.spaces[state.name] if state is not None else None
+        if data is not None and data.is_switched and data.is_on_disk(raised) and not data.is_on_disk(known):
+            self.write_set(data)
+
+    def refuse_writer(self, group: Group, writer: str, policies: Sequence[str]) -> None:
+        """Trace a writer that does not match the built-in reader, so is not captured (DDS 1.4, 2.2.3.4).
+
+        `policies` are the names of those that differ.
+        """
+        self.counters["refused_writers"] += 1
+        cause = f"writer {writer} and the built-in reader: {', '.join(policies)}: it is not captured"
+        self.tracer.event("group.qos-mismatch", group=group, endpoint=f"writer {writer}", cause=cause)
+
+    def tell_changes(self) -> None:
+        """Tell the core count and digest of the sets that have changed."""
+        for name, data in self.spaces.items():
+            if data.has_changed:
+                data.has_changed = False
+                summary = data.working.summary()
+                self.core.roll_up(name, summary.count, summary.digest)
+
+    def write_set(
+        self, data: NameSpaceData, conversion: Conversion | None = None, *, keeps: str = ""
+    ) -> None:
+        """Make the working set the store's complete set.
+
+        Args:
+            data: the name-space.
+            conversion: changes that bring the store there; None to write the whole set.
+            keeps: reason to keep the store's present set as a back-up (deployment guide 5.2.3.3); empty to
+                drop it.
+        """
+        groups = data.persistent_groups(self.descriptions.values())
+        lineage = lineage_text(data.state.lineage)
+        wanted = data.stored_part(self.descriptions.values())
+        self.set_handed_over_ns[data.state.name] = self.clock.wall_ns()
+        note = Replaced(f"node {self.settings.name}", self.clock.wall_ns(), keeps) if keeps else None
+        marks = {**self._marks_of(data), **data.floors(data.working.groups)}
+        self.store_queue.write_set(
+            data.state.name, groups, wanted, lineage, conversion, marks=marks, keeps=note
+        )
+
+    def remember_lineage(self, data: NameSpaceData) -> None:
+        """Store the lineage of the set and the other marks."""
+        self.store_queue.mark(data.state.name, self._marks_of(data))
+
+    def _marks_of(self, data: NameSpaceData) -> dict[str, str]:
+        state = data.state
+        return {
+            LINEAGE: lineage_text(state.lineage),
+            LINE: " ".join(map(lineage_text, state.line)),
+            APART: "yes" if state.apart else "",
+            PART: "yes" if state.may_lack else "",
+            WHOLE: json.dumps(plain.to_plain(state.whole)) if state.may_lack else "",
+            ROLE: self.settings.role,
+        }
+
+    def tell_backups(self) -> None:
+        """Trace the reports on back-ups."""
+        for report in self.store_queue.backup_reports():
+            if isinstance(report, backups.BackupDropped):
+                self.tracer.event(
+                    "store.backup-dropped",
+                    namespace=report.name_space,
+                    version=report.version,
+                    samples=report.samples,
+                    cause=report.cause,
+                )
+                continue
+            event = "store.backup" if isinstance(report, backups.BackupKept) else "store.not-kept"
+            place = {"version": report.version} if isinstance(report, backups.BackupKept) else {}
+            self.tracer.event(
+                event,
+                namespace=report.name_space,
+                samples=report.note.before,
+                total=report.note.after,
+                cause=report.note.why,
+                **place,
+            )
+
+
+def lineage_text(lineage: Epoch) -> str:
+    """Return a lineage as it is written into the store."""
+    return f"{lineage.counter}/{lineage.node}/{lineage.run}"

@@ -1,0 +1,229 @@
+"""The disk of a simulated node: a medium that survives, and a store on it that may die at any moment."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from engine.core.name_spaces import Group
+from engine.dataset.group_set import Summary
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
+from engine.runtime.store_queue import StoreQueue
+from engine.simulator.schedule import Schedule
+from engine.store.interface import (
+    NO_MARKS,
+    GroupChange,
+    Marks,
+    OpenReport,
+    RememberedFellow,
+    SetInfo,
+    SetWriter,
+)
+from engine.store.memory import Medium, MemoryStore
+
+if TYPE_CHECKING:
+    from engine.dataset.sample_rows import Samples
+
+RETRY_S: Final = 1.0
+LONGEST_S: Final = 30.0
+"""Limit for a transaction on the slowest disk, also if it began before everything healed."""
+
+
+class PowerCut(Exception):
+    """The node died in the middle of a transaction."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Committed:
+    """A transaction that is on the disk: changes to a set, or (with `whole`) another set in its place."""
+
+    name_space: str
+    added: tuple[tuple[Group, Sample], ...]
+    evicted: tuple[tuple[Group, Sample], ...] = ()
+    whole: bool = False
+
+
+class _WatchedWriter:
+    """A set writer that remembers the added samples."""
+
+    def __init__(self, inner: SetWriter, store: WatchedStore) -> None:
+        self._inner = inner
+        self._store = store
+        self.samples: list[tuple[Group, Sample]] = []
+
+    @property
+    def name_space(self) -> str:
+        return self._inner.name_space
+
+    @property
+    def version(self) -> int:
+        return self._inner.version
+
+    @property
+    def stored(self) -> Summary:
+        return self._inner.stored
+
+    def add(self, description: GroupDescription, samples: Samples, evicted: Sequence[Sample] = ()) -> None:
+        self._store.step()
+        self._inner.add(description, samples, evicted)
+        self.samples.extend((description.group, sample) for sample in samples)
+        if evicted:
+            gone = {(description.group, sample.digest) for sample in evicted}
+            self.samples = [each for each in self.samples if (each[0], each[1].digest) not in gone]
+
+
+class WatchedStore(MemoryStore):
+    """A store that reports its transactions, and that can die after a number of steps.
+
+    Attributes:
+        committed: transactions since somebody looked last.
+        steps_left: writes until the power is cut; None for no such thing.
+    """
+
+    def __init__(self, medium: Medium) -> None:
+        self.committed: list[Committed] = []
+        self.steps_left: int | None = None
+        super().__init__(medium)
+
+    def step(self) -> None:
+        """Count one write to the medium."""
+        if self.steps_left is not None:
+            if self.steps_left <= 0:
+                raise PowerCut
+            self.steps_left -= 1
+
+    def begin_set(self, name_space: str) -> SetWriter:
+        """As in the store below."""
+        self.step()
+        return _WatchedWriter(super().begin_set(name_space), self)
+
+    def filling(self, name_space: str) -> SetWriter | None:
+        """As in the store below."""
+        inner = super().filling(name_space)
+        if inner is None:
+            return None
+        writer = _WatchedWriter(inner, self)
+        version = self._medium.versions[inner.version]
+        writer.samples = [(key, row) for key, group in version.groups.items() for row in group.rows.values()]
+        return writer
+
+    def commit_complete(
+        self,
+        writer: SetWriter,
+        mark: str = "",
+        *,
+        keep_previous: str | None = None,
+        marks: Marks = NO_MARKS,
+    ) -> SetInfo:
+        """As in the store below."""
+        assert isinstance(writer, _WatchedWriter)
+        self.step()
+        info = super().commit_complete(writer, mark, keep_previous=keep_previous, marks=marks)
+        self.committed.append(Committed(writer.name_space, tuple(writer.samples), whole=True))
+        return info
+
+    def append(
+        self, name_space: str, changes: Sequence[GroupChange], marks: Marks = NO_MARKS
+    ) -> dict[Group, Summary]:
+        """As in the store below."""
+        self.step()
+        watermarks = super().append(name_space, changes, marks)
+        added: dict[tuple[Group, bytes], Sample] = {}
+        evicted: dict[tuple[Group, bytes], Sample] = {}
+        for change in changes:  # a sample may come and go several times in one transaction
+            group = change.description.group
+            if change.added is not None:
+                added[group, change.added.digest] = change.added
+                evicted.pop((group, change.added.digest), None)
+            for sample in change.evicted:
+                added.pop((group, sample.digest), None)
+                evicted[group, sample.digest] = sample
+        self.committed.append(Committed(name_space, _each(added), _each(evicted)))
+        return watermarks
+
+    def remember_fellows(self, name_space: str, fellows: Iterable[RememberedFellow]) -> None:
+        """As in the store below."""
+        self.step()
+        super().remember_fellows(name_space, fellows)
+
+    def mark(self, name_space: str, marks: Marks) -> None:
+        """As in the store below."""
+        self.step()
+        super().mark(name_space, marks)
+
+
+def _each(samples: dict[tuple[Group, bytes], Sample]) -> tuple[tuple[Group, Sample], ...]:
+    return tuple((group, sample) for (group, _), sample in samples.items())
+
+
+class SimulatedDisk:
+    """Carries out what a runtime puts into its store queue, one transaction after the other.
+
+    A transaction takes `delay_s` seconds on average, times the slowness; `on_result` is called after each.
+
+    Attributes:
+        slowness: factor on the time of a transaction, for slow disks.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        medium: Medium,
+        rng: random.Random,
+        delay_s: float,
+        on_result: Callable[[], None],
+    ) -> None:
+        self.store = WatchedStore(medium)
+        self.store_queue = StoreQueue(self.store)
+        self.slowness = 1.0
+        self._schedule = schedule
+        self._rng = rng
+        self._delay_s = delay_s
+        self._on_result = on_result
+        self._is_working = False
+        self._is_dead = False
+
+    @property
+    def report(self) -> OpenReport:
+        """Result of opening the store."""
+        return self.store.report
+
+    def wake(self) -> None:
+        """Start to work if there are changes."""
+        if not self._is_working and not self._is_dead and not self.store_queue.is_idle:
+            self._is_working = True
+            pause = RETRY_S if self.store_queue.problem else self._pause()
+            self._schedule.after(pause, self._work)
+
+    def _pause(self) -> float:
+        return min(self._rng.expovariate(1.0) * self._delay_s * self.slowness, LONGEST_S)
+
+    def _work(self) -> None:
+        if self._is_dead:
+            return
+        self._is_working = False
+        refused = bool(self.store_queue.problem)
+        if self.store_queue.work() or not refused:
+            self._on_result()
+        self.wake()
+
+    def flush(self) -> None:
+        """Write the queued changes, as an orderly end does, and close; refused changes are lost."""
+        while self.store_queue.work():
+            pass
+        self._is_dead = True
+        self.store.close()
+
+    def die(self, *, torn: bool) -> None:
+        """Kill the process; with `torn` in the middle of a waiting transaction, if there is one."""
+        if torn and not self._is_dead:
+            self.store.steps_left = self._rng.randrange(4)
+            try:
+                while self.store_queue.work():
+                    pass
+            except PowerCut:
+                pass
+        self._is_dead = True

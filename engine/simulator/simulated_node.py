@@ -1,0 +1,447 @@
+"""One simulated node: the live node's runtime on simulated clock, wire and disk."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import random
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from engine.core.messages import Outgoing
+from engine.core.name_spaces import Group
+from engine.dataset.captured import CapturedSample
+from engine.dataset.groups import GroupDescription
+from engine.runtime import codec
+from engine.runtime.codec import Envelope
+from engine.runtime.ports import Wire
+from engine.runtime.runtime import Runtime
+from engine.runtime.startup import StoredContent, read_store
+from engine.simulator.network import CROWD, GATHER_S, Network, SimulatedParticipant
+from engine.simulator.options import NodePlan, SimulationOptions
+from engine.simulator.schedule import Schedule, SimulatedClock
+from engine.simulator.simulated_disk import SimulatedDisk
+from engine.store.interface import StoreError
+from engine.store.memory import Medium
+from engine.tracing.levels import Level
+from engine.tracing.tracer import Output, Tracer
+
+PROBE_EVERY: Final = 64
+MAX_REMEMBERED: Final = 100_000
+"""Limit for messages under way; a simulated cluster never reaches it."""
+
+
+class SharedCodec:
+    """Replaces `engine.runtime.codec`: the bytes on the wire are the number of a remembered message.
+
+    Writing and reading JSON would take most of a simulation's time. So that the real codec is still part of
+    it, one message of N goes through it and must come back the same.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._envelopes: collections.OrderedDict[bytes, Envelope] = collections.OrderedDict()
+
+    def encode(self, outgoing: Outgoing) -> bytes:
+        """Remember a message; return its number."""
+        self._count += 1
+        envelope = Envelope(outgoing.message, outgoing.to)
+        if self._count % PROBE_EVERY == 0:
+            assert codec.decode(codec.encode(outgoing)) == envelope, "the codec changes a message"
+        number = self._count.to_bytes(8)
+        self._envelopes[number] = envelope
+        if len(self._envelopes) > MAX_REMEMBERED:
+            self._envelopes.popitem(last=False)
+        return number
+
+    def decode(self, data: bytes) -> Envelope:
+        """Return the message with that number.
+
+        Raises:
+            PeerFault: not a number that was given.
+        """
+        envelope = self._envelopes.get(data)
+        if envelope is None:
+            raise codec.PeerFault("not a message of this simulation")
+        return envelope
+
+
+RESTART_S: Final = 1.0
+"""Pause before the next attempt to open a store."""
+CAPTURE_S: Final = 0.003
+"""Period in which a node drains its taps."""
+SAMPLE: Final = "sample"
+TAP_LEAST_S: Final = 0.001
+"""Shortest time from opening a tap, or discovering a writer, to the first sample."""
+BATCH: Final = "batch"
+"""The topic of streams."""
+
+
+class Surroundings(Protocol):
+    """What a process needs of the system around it, and tells it."""
+
+    options: SimulationOptions
+    schedule: Schedule
+    network: Network
+    codec: SharedCodec
+    clocks: dict[str, SimulatedClock]
+
+    def outputs_for(self, node: SimulatedNode) -> Sequence[Output]:
+        """Return the outputs for the trace of a run."""
+
+    def wire_for(self, node: SimulatedNode) -> NodeWire:
+        """Make the wire of a run."""
+
+    def not_opened(self, node: SimulatedNode, error: StoreError) -> None:
+        """Take in that a node could not open its store; it tries again."""
+
+    def opened(self, node: SimulatedNode, found: StoredContent) -> None:
+        """Take in that a node opened its store."""
+
+    def ended(self, node: SimulatedNode) -> None:
+        """Take in the end of a node's run."""
+
+    def destroyed(self, node: SimulatedNode) -> None:
+        """Take in the loss of a node's disk."""
+
+    def turned(self, node: SimulatedNode) -> None:
+        """Take in a turn of a node."""
+
+    def committed(self, node: SimulatedNode) -> None:
+        """Take in transactions that may have reached a node's disk."""
+
+    def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
+        """Take in samples that a node captured."""
+
+    def written(self, description: GroupDescription, record: CapturedSample) -> None:
+        """Take in a sample that an application wrote."""
+
+
+class NodeWire(Wire, Protocol):
+    """The output of one run of a node.
+
+    Attributes:
+        taps: when samples of each (topic, type) can be seen first.
+        bytes_sent: of all streams, counted once for each target.
+        messages: protocol messages, each counted once, as by multicast.
+    """
+
+    taps: dict[tuple[str, str], float]
+    bytes_sent: int
+    messages: int
+
+    def close(self) -> None:
+        """End the run's streams."""
+
+
+class Discovered(Protocol):
+    """What a node does when it discovers or loses an application's process."""
+
+    def discovered_by(self, node: SimulatedNode) -> None:
+        """Tell the node what the process has."""
+
+    def lost_by(self, node: SimulatedNode) -> None:
+        """Tell the node that the process is gone."""
+
+
+class SimulatedNode:
+    """A node through all its runs, which its disk survives.
+
+    Attributes:
+        runtime: the present run's; None while the node is down.
+        incarnation: of the present or last run.
+        run: counts the runs, also of a node without a disk.
+        is_stalled: the main thread stands still, the process does not.
+        is_catching_up: the turn is for many inputs that had waited; several steps may look like one.
+        is_comparing: a step of a comparison takes its time.
+        cost_s: time that each input takes.
+        routes: the groups of each writer that was discovered in this run.
+    """
+
+    def __init__(
+        self,
+        cluster: Surroundings,
+        plan: NodePlan,
+        medium: Medium,
+        clock: SimulatedClock,
+        rng: random.Random,
+    ) -> None:
+        self.cluster = cluster
+        self.plan = plan
+        self.name = plan.name
+        self.medium = medium
+        self.clock = clock
+        self.rng = rng
+        self.id = medium.node_id
+        self.runtime: Runtime | None = None
+        self.disk: SimulatedDisk
+        self.tracer: Tracer
+        self.wire: NodeWire
+        self.participant: SimulatedParticipant
+        self.incarnation = 0
+        self.run = 0
+        self.is_stalled = False
+        self.is_comparing = False
+        self.is_catching_up = False
+        self.cost_s = 0.0
+        self.routes: dict[bytes, tuple[Group, ...]] = {}
+        self._inputs: collections.deque[tuple[Callable[..., None], tuple[object, ...]]] = collections.deque()
+        self._captured: list[CapturedSample] = []
+        self._is_busy = False
+        self._needs_turn = True
+        self._timer_at = 0.0
+        self._pause_s = GATHER_S if len(cluster.options.nodes) > CROWD else 0.0
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the node is running."""
+        return self.runtime is not None
+
+    # Life.
+
+    def start(self) -> None:
+        """Open the store, with repeated attempts, and begin a run."""
+        if self.is_up:
+            return
+        schedule, options = self.cluster.schedule, self.cluster.options
+        try:
+            disk = SimulatedDisk(schedule, self.medium, self.rng, options.disk_delay_s, self._disk_result)
+            found = read_store(disk.store)
+        except StoreError as error:
+            self.cluster.not_opened(self, error)
+            schedule.after(RESTART_S, self.start)
+            return
+        self.disk = disk
+        self._begin(found)
+
+    def _begin(self, found: StoredContent) -> None:
+        report = found.report
+        self.incarnation = report.incarnation
+        self.run += 1
+        self.is_stalled = self.is_comparing = self._is_busy = False
+        self.cost_s = 0.0
+        options = self.cluster.options
+        self.routes = {}
+        self._inputs.clear()
+        self._captured.clear()
+        self._timer_at = float("inf")
+        self.participant = SimulatedParticipant(f"{self.id} {self.run}", self.name, self.name, self, self.id)
+        self.wire = self.cluster.wire_for(self)
+        fellows = frozenset(fellow.id for known in report.fellows.values() for fellow in known)
+        settings = dataclasses.replace(
+            self.plan.settings,
+            node=report.node_id,
+            incarnation=report.incarnation,
+            host=self.name,
+            remembered=fellows,
+            stored=found.stored,
+            away=found.away,
+            learned=found.learned,
+            pending=found.pending,
+            wanted=found.wanted,
+        )
+        self.tracer = Tracer(self.clock.wall_ns, self.cluster.outputs_for(self), recent_level=Level.NONE)
+        self.cluster.opened(self, found)
+        self.runtime = Runtime(
+            settings,
+            self.disk.store_queue,
+            self.wire,
+            self.clock,
+            self.tracer,
+            found.sets,
+            found.parts,
+            self.cluster.codec,
+            secret=f"{self.id} {self.run}".encode(),
+        )
+        if options.step_s:
+            self.runtime.transfers.steps.budget_s = 0.0
+        self.cluster.network.join(self.participant)
+        self._turn()
+
+    def crash(self, *, torn: bool = False) -> None:
+        """Kill the process."""
+        if self.is_up:
+            self.disk.die(torn=torn)
+            self.cluster.committed(self)
+            self._end()
+            self.cluster.network.kill(self.participant)
+            if not self.plan.has_disk:
+                self._forget()
+
+    def stop(self) -> None:
+        """End the node in order, as `engine.node.process` does."""
+        runtime = self.runtime
+        if runtime is None:
+            return
+        runtime.stop()
+        runtime.stop(finished=True)
+        self.disk.flush()
+        self.cluster.committed(self)
+        self._end()
+        self.cluster.network.leave(self.participant)
+        if not self.plan.has_disk:
+            self._forget()
+
+    def _end(self) -> None:
+        runtime, self.runtime = self.runtime, None
+        assert runtime is not None
+        runtime.shared.tracer.close()
+        self.wire.close()
+        self._inputs.clear()
+        self.cluster.ended(self)
+
+    def lose_disk(self) -> None:
+        """Kill the process, and lose its disk."""
+        self.crash()
+        self._forget()
+        self.cluster.destroyed(self)
+
+    def _forget(self) -> None:
+        """Give a node without a store directory, or with an empty one, a new id."""
+        self.medium = Medium(f"{self.rng.getrandbits(128):032x}")
+        self.id = self.medium.node_id
+
+    # Inputs.
+
+    def post(self, task: Callable[..., None], *arguments: object) -> None:
+        """Add an input, which the node takes in at once, or when it has time."""
+        if self.runtime is None:
+            return
+        if self.is_stalled or self.participant.is_frozen or self._is_busy:
+            self._inputs.append((task, arguments))
+            return
+        self._needs_turn = True
+        task(*arguments)
+        if self._needs_turn:
+            self._turn()
+        if (self.cost_s or self._pause_s) and not self._is_busy:
+            self._be_busy()
+
+    def _be_busy(self, duration_s: float = 0.0) -> None:
+        self._is_busy = True
+        duration_s = duration_s or self.cost_s or self._pause_s
+        self.cluster.schedule.after(duration_s, self._work_off, self.run)
+
+    def _work_off(self, run: int) -> None:
+        """Take in the next waiting input."""
+        if run == self.run and self.is_up:
+            self._is_busy = self.is_comparing = False
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Take in the inputs that waited while the node stood still."""
+        had_inputs = bool(self._inputs)
+        while self._inputs and not (self.is_stalled or self.participant.is_frozen or self._is_busy):
+            task, arguments = self._inputs.popleft()
+            task(*arguments)
+            if self.cost_s:
+                self._be_busy()
+        if self.is_up and not (self.is_stalled or self.participant.is_frozen):
+            self.is_catching_up = True
+            self._turn()
+            self.is_catching_up = False
+            if had_inputs and self._pause_s and not self._is_busy:
+                self._be_busy()
+
+    def run_later(self, delay_s: float, task: Callable[..., None], *arguments: object) -> None:
+        """Add an input after a delay, if this run still lasts then.
+
+        The input calls `task` with the arguments.
+        """
+        self.cluster.schedule.after(delay_s, self._later, self.run, task, arguments)
+
+    def _later(self, run: int, task: Callable[..., None], arguments: tuple[object, ...]) -> None:
+        if self.run == run:
+            self.post(task, *arguments)
+
+    def _turn(self) -> None:
+        runtime = self.runtime
+        if runtime is None:
+            return
+        steps = runtime.transfers.steps
+        done = steps.done
+        due = runtime.turn()
+        if self.cluster.options.step_s and steps.done > done and not self._is_busy:
+            self.is_comparing = True
+            self._be_busy(self.cluster.options.step_s)
+        self.disk.wake()
+        self.cluster.turned(self)
+        when = self.clock.virtual(due)
+        if when < self._timer_at:
+            self._timer_at = max(when, self.cluster.schedule.now + 1e-6)
+            self.cluster.schedule.at(self._timer_at, self._timer, self._timer_at, self.run)
+
+    def _timer(self, planned: float, run: int) -> None:
+        if planned == self._timer_at and run == self.run and self.is_up:
+            self._timer_at = float("inf")
+            self.post(_nothing)
+
+    def _disk_result(self) -> None:
+        self.cluster.committed(self)
+        self.post(self._take_results)
+
+    def _take_results(self) -> None:
+        assert self.runtime is not None
+        self._needs_turn = self.runtime.take_results()
+
+    # engine.simulator.network.Handler
+
+    def receive(self, sender: SimulatedParticipant, topic: str, item: object) -> None:
+        """Take in a protocol message, a batch of a stream, or a sample of an application."""
+        if self.runtime is None:
+            return
+        if topic == SAMPLE:
+            assert isinstance(item, CapturedSample)
+            if not self._captured:
+                self.cluster.schedule.after(CAPTURE_S, self._drain, self.run)
+            self._captured.append(item)
+        elif topic == BATCH:
+            self.post(self.runtime.transfers.batch, item)
+        else:
+            self.post(self._message, topic, sender.node, item)
+
+    def _message(self, topic: str, sender: str, payload: bytes) -> None:
+        assert self.runtime is not None
+        self._needs_turn = self.runtime.message(topic, sender, payload)
+
+    def _drain(self, run: int) -> None:
+        if run == self.run and self.is_up:
+            self.post(self._take_captured)
+
+    def _take_captured(self) -> None:
+        assert self.runtime is not None
+        captured, self._captured = self._captured, []
+        if captured:
+            unrouted = self.runtime.capture(captured, self.routes)
+            assert not unrouted, "a sample came before its writer was discovered"
+            self.cluster.captured(self, captured)
+
+    def attached(self, peer: SimulatedParticipant) -> None:
+        """Take in an attached fellow."""
+        if self.runtime is not None:
+            self.post(self.runtime.fellow_attached, peer.node, peer.id)
+
+    def detached(self, peer: SimulatedParticipant) -> None:
+        """Take in a detached fellow."""
+        if self.runtime is not None:
+            self.post(self.runtime.fellow_detached, peer.node, peer.id)
+
+    def appeared(self, peer: SimulatedParticipant) -> None:
+        """Take in a discovered participant; only applications matter."""
+        if self.runtime is not None and not peer.node:
+            application: Discovered = peer.handler  # type: ignore[assignment]  # only nodes have an id
+            self.post(application.discovered_by, self)
+
+    def vanished(self, peer: SimulatedParticipant) -> None:
+        """Take in a lost participant; for a node, both discovery and the channel report it."""
+        if self.runtime is None:
+            return
+        if peer.node:
+            self.post(self.runtime.fellow_detached, peer.node, peer.id)
+        else:
+            application: Discovered = peer.handler  # type: ignore[assignment]  # only nodes have an id
+            self.post(application.lost_by, self)
+
+
+def _nothing() -> None:
+    """Do nothing: the input that only makes the node take its turn."""

@@ -1,0 +1,259 @@
+"""Reading a store beside its node, without writing, leaving files or waiting.
+
+A view is a snapshot without later writes of a running node. While it is open the node's write-ahead log
+cannot shrink, so close a view after reading.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from engine.core.name_spaces import Group
+from engine.dataset.blocks import SampleColumns
+from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
+from engine.store import tables
+from engine.store.catalog import GroupRow, SetVersion, read_catalog, read_fellows, read_marks, read_node
+from engine.store.database import is_header_damaged, mend_header
+from engine.store.interface import DamageLog, RememberedFellow, SetInfo, StoreError, StoreFailed, StoreRefused
+from engine.store.sample_table import read_group
+from engine.store.store_directory import DATABASE, LOCK, lock_holder
+from engine.store.verification import sound_columns, sound_samples
+
+
+class StoreView:
+    """A read-only snapshot of the store in a directory, or of one database file."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the snapshot.
+
+        Args:
+            path: a store directory, or the database file itself.
+
+        Raises:
+            StoreRefused: there is no ospltool store, or it has a newer format.
+            StoreDamaged: it cannot be read.
+            StoreFailed: the file cannot be opened.
+        """
+        self.path = path / DATABASE if path.is_dir() else path
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+        if not self.path.is_file():
+            raise StoreRefused(f"{self.path}: there is no store")
+        self._is_mended = False
+        try:
+            self._open()
+        except StoreError:
+            if not is_header_damaged(self.path):
+                raise
+            self._is_mended = True
+            with contextlib.suppress(StoreError):
+                self._open()
+                return
+            raise
+
+    def _open(self) -> None:
+        try:
+            self._connection = self._connect()
+        except sqlite3.Error as error:
+            self._remove_copy()
+            raise _unreadable(error, self.path) from error
+        try:
+            if not tables.check_format(self._connection, self.path):
+                raise StoreRefused(
+                    f"{self.path}: the store is empty: nothing was written, or its -wal was removed"
+                )
+            self._connection.execute("BEGIN")
+            self._catalog = read_catalog(self._connection)
+        except sqlite3.Error as error:
+            self.close()
+            raise _unreadable(error, self.path) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        log = self.path.with_name(self.path.name + "-wal")
+        used = self.path.name == DATABASE and lock_holder(self.path.with_name(LOCK)) is not None
+        # While a node has the store open, the log and its index exist anyway: reading leaves no files.
+        if used and not self._is_mended:
+            return sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True, isolation_level=None)
+        has_log = log.exists() and bool(log.stat().st_size)
+        if not has_log and not self._is_mended:
+            uri = f"file:{quote(str(self.path))}?mode=ro&immutable=1"
+            return sqlite3.connect(uri, uri=True, isolation_level=None)
+        self._copy = tempfile.TemporaryDirectory(prefix="ospltool-store-")
+        target = Path(self._copy.name) / self.path.name
+        try:
+            shutil.copyfile(self.path, target)
+            if has_log:
+                shutil.copyfile(log, target.with_name(log.name))
+            if self._is_mended:
+                mend_header(target, has_log=has_log)
+        except OSError as error:
+            self._remove_copy()
+            raise StoreFailed(f"{error.filename}: {error.strerror}") from error
+        return sqlite3.connect(target, isolation_level=None)
+
+    def close(self) -> None:
+        """End the snapshot."""
+        self._connection.close()
+        self._remove_copy()
+
+    def _remove_copy(self) -> None:
+        if self._copy is not None:
+            self._copy.cleanup()
+
+    def __enter__(self) -> StoreView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Problems found in the header and the small tables."""
+        mended = (f"{self.path}: its header is damaged; a copy with a new one is read",) * self._is_mended
+        return (*mended, *self._catalog.findings)
+
+    def node(self) -> tuple[str, int, bool]:
+        """Return the node's id, its incarnation, and whether it closed the store."""
+        node_id, incarnation, _, closed = read_node(self._connection, self.path)
+        return node_id, incarnation, closed
+
+    def name_spaces(self) -> tuple[str, ...]:
+        """Return the name-spaces with a set or a remembered value."""
+        return name_spaces(self._connection, self._catalog.versions)
+
+    def sets(self, name_space: str | None = None) -> tuple[SetInfo, ...]:
+        """Return all versions, oldest first, of one name-space or of all."""
+        versions = self._catalog.versions.values()
+        return tuple(v.info() for v in versions if name_space is None or v.name_space == name_space)
+
+    def marks(self, name_space: str) -> dict[str, str]:
+        """Return the remembered values of a name-space."""
+        return {key: value for _, key, value, _ in read_marks(self._connection, name_space)}
+
+    def fellows(self) -> dict[str, tuple[RememberedFellow, ...]]:
+        """Return the remembered fellows, by name-space."""
+        return read_fellows(self._connection)[0]
+
+    def load(self, version: int, damage: DamageLog) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
+        """Read and verify one version; see `engine.store.interface.Store.load`.
+
+        Raises:
+            LookupError: there is no such version.
+        """
+        chosen = self._catalog.versions.get(version)
+        if chosen is None:
+            raise LookupError(f"{self.path}: there is no set version {version}")
+        return self._load(chosen, damage)
+
+    def load_columns(
+        self, version: int, damage: DamageLog
+    ) -> Iterator[tuple[GroupDescription, Iterator[SampleColumns]]]:
+        """Read and verify like `load`, with the samples in columns.
+
+        Raises:
+            LookupError: there is no such version.
+        """
+        chosen = self._catalog.versions.get(version)
+        if chosen is None:
+            raise LookupError(f"{self.path}: there is no set version {version}")
+        for place, reason in chosen.damage:
+            damage.add(place, reason)
+        for key in sorted(chosen.groups):
+            row = chosen.groups[key]
+            one_by_one = functools.partial(self._sound, key, row, damage)
+            columns = sound_columns(self._connection, row.id, row.stored, one_by_one)
+            yield row.description, columns
+            skipped = sum(1 for _ in columns)
+            assert not skipped, "a group's samples must be used up before the next group is asked for"
+
+    def _sound(self, key: Group, row: GroupRow, damage: DamageLog) -> Iterator[Sample]:
+        raw = read_group(self._connection, row.id, row.stored.count, f"group {key}", damage)
+        return sound_samples(key, row.stored, raw, damage)
+
+    def _load(
+        self, version: SetVersion, damage: DamageLog
+    ) -> Iterator[tuple[GroupDescription, Iterator[Sample]]]:
+        for place, reason in version.damage:
+            damage.add(place, reason)
+        for key in sorted(version.groups):
+            row = version.groups[key]
+            samples = self._sound(key, row, damage)
+            yield row.description, samples
+            skipped = sum(1 for _ in samples)
+            assert not skipped, "a group's samples must be used up before the next group is asked for"
+
+
+def name_spaces(connection: sqlite3.Connection, versions: dict[int, SetVersion]) -> tuple[str, ...]:
+    """Return the name-spaces with a set or a remembered value."""
+    named = {version.name_space for version in versions.values()}
+    marked = {space for space, _, _, is_sound in read_marks(connection) if is_sound}
+    return tuple(sorted(named | marked | read_fellows(connection)[0].keys()))
+
+
+def _unreadable(error: sqlite3.Error, path: Path) -> Exception:
+    return tables.typed(error, path) or StoreFailed(f"{path}: {error}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoreSummary:
+    """A summary of a store."""
+
+    path: str
+    """The database file."""
+    node_id: str
+    """Id of the node, 32 hexadecimal characters."""
+    incarnation: int
+    """Number of the last opening."""
+    closed: bool
+    """Whether the last run ended in order, or is still running."""
+    holder: tuple[int, str, int] | None
+    """Pid, node name and opening time (ns since 1970 UTC) of the node that has it open."""
+    file_bytes: int
+    """Size of the database and its log."""
+    sets: tuple[SetInfo, ...]
+    """All visible set versions."""
+    marks: dict[str, dict[str, str]]
+    """Remembered values by name-space."""
+    findings: tuple[str, ...]
+    """Problems found in the header and the small tables."""
+
+
+def store_summary(path: Path) -> StoreSummary:
+    """Summarise a store without reading its samples.
+
+    Raises:
+        StoreError: see `StoreView`.
+    """
+    with StoreView(path) as view:
+        node_id, incarnation, closed = view.node()
+        holder = lock_holder(view.path.with_name(LOCK))
+        return StoreSummary(
+            path=str(view.path),
+            node_id=node_id,
+            incarnation=incarnation,
+            closed=closed or holder is not None,
+            holder=holder,
+            file_bytes=_bytes_of(view.path),
+            sets=view.sets(),
+            marks={space: view.marks(space) for space in view.name_spaces()},
+            findings=view.findings,
+        )
+
+
+def _bytes_of(path: Path) -> int:
+    total = 0
+    for name in (path.name, path.name + "-wal"):
+        with contextlib.suppress(FileNotFoundError):
+            total += path.with_name(name).stat().st_size
+    return total

@@ -1,0 +1,281 @@
+"""Reading and writing the table of samples, many with each statement: SQLite itself splits the columns.
+
+A statement gets the bytes of a block as one value and the source times as a JSON array, and cuts each field
+out by its position. A value for each field of each row would cost three times as much processor time, most of
+it under the interpreter lock, for which the node's thread waits. Python's sqlite3 also releases that lock at
+every step of a statement and waits for it again: one-row statements beside one busy thread reached 1,000 rows
+a second.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from engine.dataset.blocks import Block
+from engine.dataset.group_set import Summary
+from engine.dataset.sample import DATA, DIGEST_BYTES, Sample
+from engine.dataset.sample_rows import SampleRows
+from engine.store.interface import DamageLog
+
+_COLUMNS: Final = "source_time_ns, writer, sequence, digest, status, key, payload"
+
+_SIGNED_LIMIT: Final = 1 << 63
+_DIGITS: Final = 20
+"""The width of a number in a column of numbers."""
+_NUMBER: Final = b"%%%dd" % _DIGITS
+_WRITER_BYTES: Final = 16
+_DIGEST: Final = f"substr(:digests, key * {DIGEST_BYTES} + 1, {DIGEST_BYTES})"
+_SIZES: Final = tuple(1 << power for power in range(10, -1, -1))
+"""Numbers of places in a statement: few different sizes, so that few statements are prepared."""
+
+_Statement = tuple[str, dict[str, Any] | list[Any]]
+"""SQL and its values."""
+
+
+def _insertion(group_id: int, block: Block) -> _Statement:
+    """Make the statement that adds the missing samples of a block.
+
+    A sequence number beyond SQLite's integers is kept as its signed twin.
+    """
+    keys, payloads = block.key_texts, block.payload_texts
+    values: dict[str, Any] = {"group_id": group_id, "times": f"[{','.join(map(str, block.times_ns()))}]"}
+    values |= {"digests": block.digests, "block": block.data, "writers": block.writer_bytes()}
+    values["writer_step"] = _WRITER_BYTES if len(values["writers"]) > _WRITER_BYTES else 0
+    values |= {"key_begin": keys.begin + 1, "key_size": keys.size}
+    values |= {"payload_begin": payloads.begin + 1, "payload_size": payloads.size}
+    if block.has_sequences:
+        signed = [number - (number >= _SIGNED_LIMIT) * 2 * _SIGNED_LIMIT for number in block.sequences()]
+        values["sequences"] = _numbers(signed)
+    if not block.is_plain:
+        values["statuses"] = _numbers(block.statuses())
+    for name, texts in (("key", keys), ("payload", payloads)):
+        if texts.size < 0:
+            values[f"{name}_ends"] = _numbers(texts.ends)
+    columns = frozenset(values.keys() & {"sequences", "statuses", "key_ends", "payload_ends"})
+    return _insert(columns), values
+
+
+def _deletion(group_id: int, places: Sequence[tuple[int, bytes]]) -> _Statement:
+    """Make the statement that removes the samples at these places, whose number is one of `_SIZES`."""
+    return _delete(len(places)), [group_id, *itertools.chain.from_iterable(places)]
+
+
+def _presence(group_id: int, places: Sequence[tuple[int, bytes]]) -> _Statement:
+    """Make the query for the digests present at these places, whose number is one of `_SIZES`."""
+    return _present(len(places)), [group_id, *itertools.chain.from_iterable(places)]
+
+
+@functools.cache
+def _delete(count: int) -> str:
+    return f"DELETE FROM sample WHERE {_in_places(count)}"  # noqa: S608  # placeholders only
+
+
+@functools.cache
+def _present(count: int) -> str:
+    return f"SELECT digest FROM sample WHERE {_in_places(count)}"  # noqa: S608  # placeholders only
+
+
+def _in_places(count: int) -> str:
+    """Name the places by values: with a JSON array, SQLite 3.40 takes twice as long to delete."""
+    pairs = ",".join(f"(?{2 * number + 2},?{2 * number + 3})" for number in range(count))
+    # with IN (VALUES ...) alone SQLite scans the whole group
+    places = f"SELECT column1, column2 FROM (VALUES {pairs})"  # noqa: S608  # placeholders only
+    return f"sample_group = ?1 AND (source_time_ns, digest) IN ({places})"
+
+
+def _numbers(numbers: Iterable[int]) -> bytes:
+    """Pack numbers into a column in which each is found by its position."""
+    column = tuple(numbers)
+    return (_NUMBER * len(column)) % column
+
+
+@functools.cache
+def _insert(columns: frozenset[str]) -> str:
+    """Make the statement for a block with these columns; others have equal entries and are not passed."""
+    fields = (
+        "value",
+        f"substr(:writers, key * :writer_step + 1, {_WRITER_BYTES})",
+        _number("sequences", "key") if "sequences" in columns else "0",
+        _DIGEST,
+        _number("statuses", "key") if "statuses" in columns else str(DATA),
+        _text("key", varies="key_ends" in columns),
+        _text("payload", varies="payload_ends" in columns),
+    )
+    rows = f"SELECT :group_id, {', '.join(fields)} FROM json_each(:times)"  # noqa: S608  # constants
+    return f"INSERT OR IGNORE INTO sample (sample_group, {_COLUMNS}) {rows}"
+
+
+def _number(column: str, place: str) -> str:
+    return f"CAST(substr(:{column}, ({place}) * {_DIGITS} + 1, {_DIGITS}) AS INTEGER)"
+
+
+def _text(name: str, *, varies: bool) -> str:
+    if not varies:
+        return f"substr(:block, :{name}_begin + key * :{name}_size, :{name}_size)"
+    begin, end = _number(f"{name}_ends", "key"), _number(f"{name}_ends", "key + 1")
+    return f"substr(:block, {begin} + 1, {end} - {begin})"
+
+
+_MASK: Final = (1 << 128) - 1
+_STATEMENT_BYTES: Final = 8 << 20
+"""Limit for the payload bytes of one statement, unless a single payload is larger."""
+_ROWS_PER_PAGE: Final = 4096
+
+
+class Unexpected(Exception):
+    """Samples were present, or missing, against expectation."""
+
+
+class SampleTable:
+    """The sample table of one open file."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def change(self, group_id: int, stored: Summary, added: SampleRows, evicted: SampleRows) -> Summary:
+        """Add and remove samples; return the new summary.
+
+        Args:
+            group_id: number of the group in the file.
+            stored: its summary before.
+            added: samples to add, each once.
+            evicted: samples to remove; none of `added`.
+
+        Raises:
+            Unexpected: one of `added` was present, or one of `evicted` was not. The caller must undo the
+                transaction, call `present`, and repeat it.
+        """
+        inserted = self._insert(group_id, added)
+        deleted = self._delete(group_id, evicted)
+        if inserted != len(added) or deleted != len(evicted):
+            raise Unexpected
+        count = stored.count + len(added) - len(evicted)
+        digest = stored.digest + added.digest_sum() - evicted.digest_sum()
+        return Summary(
+            count, digest & _MASK, max(added.newest_ns() if added else stored.newest_ns, stored.newest_ns)
+        )
+
+    def present(self, group_id: int, samples: Sequence[Sample]) -> set[bytes]:
+        """Return the digests of the samples that are in the table."""
+        here: set[bytes] = set()
+        for places in _pieces(SampleRows.of(samples)):
+            found = self._connection.execute(*_presence(group_id, places))
+            here.update(digest for (digest,) in found.fetchall())
+        return here
+
+    def _insert(self, group_id: int, samples: SampleRows) -> int:
+        return sum(
+            self._connection.execute(*_insertion(group_id, block)).rowcount
+            for block in samples.blocks(_STATEMENT_BYTES)
+        )
+
+    def _delete(self, group_id: int, samples: SampleRows) -> int:
+        return sum(
+            self._connection.execute(*_deletion(group_id, places)).rowcount for places in _pieces(samples)
+        )
+
+    def newest_until(self, group_id: int, limit_ns: int) -> int:
+        """Return the newest source timestamp of a group up to the limit; 0 if there is none."""
+        (newest_ns,) = self._connection.execute(
+            "SELECT max(source_time_ns) FROM sample WHERE sample_group = ? AND source_time_ns <= ?",
+            (group_id, limit_ns),
+        ).fetchone()
+        return newest_ns or 0
+
+    def sweep(self, group_id: int, limit: int) -> int:
+        """Remove up to `limit` of a dropped group's samples; return their number."""
+        return self._connection.execute(
+            "DELETE FROM sample WHERE sample_group = ?1 AND (source_time_ns, digest) IN"
+            " (SELECT source_time_ns, digest FROM sample WHERE sample_group = ?1 LIMIT ?2)",
+            (group_id, limit),
+        ).rowcount
+
+
+def _pieces(samples: SampleRows) -> Iterator[Sequence[tuple[int, bytes]]]:
+    """Return the places of the samples, in pieces for one statement each."""
+    largest = _SIZES[0]
+    for places in samples.places(largest):
+        done = 0
+        for size in _SIZES:
+            while len(places) - done >= size:
+                yield places[done : done + size]
+                done += size
+
+
+def raw_pages(
+    connection: sqlite3.Connection, group_id: int, size: int
+) -> Iterator[list[tuple[int, bytes, int, bytes, int, bytes, bytes]]]:
+    """Read the rows of the group `group_id` unverified, oldest first, in pages of `size` rows.
+
+    Raises:
+        sqlite3.DatabaseError: the rest of the table cannot be read.
+    """
+    cursor = connection.execute(_FORWARD, (group_id,))
+    while rows := cursor.fetchmany(size):
+        yield rows
+
+
+def read_group(
+    connection: sqlite3.Connection, group_id: int, expected: int, place: str, damage: DamageLog
+) -> Iterator[Sample]:
+    """Read all samples of a group, oldest first.
+
+    If the table becomes unreadable before `expected` samples were seen, the rest is read from the other end,
+    newest first, up to the damage.
+
+    Args:
+        connection: the file.
+        group_id: number of the group in the file.
+        expected: number of samples by the watermark.
+        place: the group's name in `damage`.
+        damage: collects damage.
+    """
+    seen = 0
+    last = b""
+    for sample in _scan(connection, _FORWARD, group_id, place, damage):
+        seen += 1
+        last = sample.digest
+        yield sample
+    if seen >= expected:
+        return
+    for sample in _scan(connection, _BACKWARD, group_id, place, damage):
+        if sample.digest == last or seen >= expected:
+            return
+        seen += 1
+        yield sample
+
+
+def _scan(
+    connection: sqlite3.Connection, query: str, group_id: int, place: str, damage: DamageLog
+) -> Iterator[Sample]:
+    passed = 0
+    try:
+        cursor = connection.execute(query, (group_id,))
+        while rows := cursor.fetchmany(_ROWS_PER_PAGE):
+            passed += len(rows)
+            yield from (_unsigned(Sample._make(row)) for row in rows)
+    except sqlite3.DatabaseError as error:
+        damage.add(place, f"part of it cannot be read: {error}")
+    else:
+        return
+    try:  # fetch the rows of the failed page again, one by one
+        for number, row in enumerate(connection.execute(query, (group_id,))):
+            if number >= passed:
+                yield _unsigned(Sample._make(row))
+    except sqlite3.DatabaseError:
+        return  # noted above
+
+
+_SELECT: Final = f"SELECT {_COLUMNS} FROM sample WHERE sample_group = ?"  # noqa: S608  # constants only
+_FORWARD: Final = f"{_SELECT} ORDER BY source_time_ns, digest"
+_BACKWARD: Final = f"{_SELECT} ORDER BY source_time_ns DESC, digest DESC"
+
+
+def _unsigned(sample: Sample) -> Sample:
+    if type(sample.sequence) is int and sample.sequence < 0:
+        return sample._replace(sequence=sample.sequence + (1 << 64))
+    return sample

@@ -1,0 +1,102 @@
+"""The node's link to its supervisor.
+
+The supervisor starts the node with these variables:
+
+- OSPLTOOL_RUN_DIR: the node's directory, for `state.json`.
+- OSPLTOOL_LEASE_FD: a pipe to write to. Each line renews the lease and names the service state; a node that
+  writes nothing for ExpiryTime counts as dead.
+- OSPLTOOL_SUPERVISOR_FD: a pipe that never has data. Its end of file means that the supervisor is gone; the
+  node then ends in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import select
+import threading
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from engine.supervisor.policy import INITIAL_STATE
+from engine.supervisor.rundir import write_json
+
+RUN_DIR: Final = "OSPLTOOL_RUN_DIR"
+LEASE_FD: Final = "OSPLTOOL_LEASE_FD"
+SUPERVISOR_FD: Final = "OSPLTOOL_SUPERVISOR_FD"
+
+
+class LinkError(ValueError):
+    """The variables of the supervisor cannot be used."""
+
+
+class SupervisorLink:
+    """The duties of a supervised node towards its supervisor. Safe to call from any thread.
+
+    Its state goes to a file in `directory` and to `lease`; both `lease` and `supervisor` are file
+    descriptors.
+    """
+
+    def __init__(self, directory: pathlib.Path, lease: int, supervisor: int) -> None:
+        self._directory = directory
+        self._lease = lease
+        self._supervisor = supervisor
+        self._state = INITIAL_STATE
+        self._since_ns = 0
+        self._writing = threading.Lock()
+        for descriptor in (lease, supervisor):  # processes that the node starts must not keep them open
+            os.set_inheritable(descriptor, False)
+        os.set_blocking(lease, False)
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str]) -> SupervisorLink | None:
+        """Return the link of this process; None if it was started without a supervisor.
+
+        Raises:
+            LinkError: a variable is missing, or a descriptor is not open.
+        """
+        values = [environ.get(name) for name in (RUN_DIR, LEASE_FD, SUPERVISOR_FD)]
+        if values == [None, None, None]:
+            return None
+        directory, lease, supervisor = values
+        if directory is None or lease is None or supervisor is None:
+            raise LinkError(f"{RUN_DIR}, {LEASE_FD} and {SUPERVISOR_FD} belong together")
+        try:
+            return cls(pathlib.Path(directory), int(lease), int(supervisor))
+        except (OSError, ValueError) as error:
+            raise LinkError(f"{LEASE_FD}={lease}, {SUPERVISOR_FD}={supervisor}: {error}") from error
+
+    def renew(self) -> None:
+        """Renew the lease. Never blocks: a stopped supervisor reads it later."""
+        try:
+            os.write(self._lease, f"{self._state}\n".encode("ascii", "replace"))
+        except (BlockingIOError, BrokenPipeError):
+            return  # a full pipe holds enough renewals; a closed one shows as `is_lost`
+
+    def report(self, state: str, **details: object) -> None:
+        """Report the service state of the node, and details, which must be JSON values; renew the lease.
+
+        If the directory cannot be written, the supervisor still learns the state from the lease.
+        """
+        with self._writing, contextlib.suppress(OSError):
+            if state != self._state or not self._since_ns:
+                self._state, self._since_ns = state, time.time_ns()
+            document = {"state": state, "time_ns": self._since_ns, "pid": os.getpid(), **details}
+            write_json(self._directory / "state.json", document)
+        self.renew()
+
+    def end(self, cause: str) -> None:
+        """Report why the node is about to end by itself; the supervisor and `status` show it."""
+        self.report(self._state, fault=cause)
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable when the supervisor is gone."""
+        return self._supervisor
+
+    def is_lost(self, timeout_s: float = 0) -> bool:
+        """Wait up to `timeout_s` for the loss of the supervisor; tell whether it is gone."""
+        poll = select.poll()
+        poll.register(self._supervisor, select.POLLIN)
+        return bool(poll.poll(timeout_s * 1000))

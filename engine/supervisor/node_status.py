@@ -1,0 +1,184 @@
+"""State of a node, from the last reports of node and supervisor and from which of the two still run."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+from typing import Final
+
+from engine.supervisor.policy import FINAL, INITIAL_STATE, NodePhase
+from engine.supervisor.rundir import NodeDirectory, RunRecord
+
+_OPERATIONAL_STATE: Final = "COMPLETE"
+
+
+class Condition(enum.StrEnum):
+    """Condition of a node. The value completes the sentence `system with domain name "x" …`."""
+
+    OPERATIONAL = "is operational"
+    STARTING = "is starting"
+    RESTARTING = "is being restarted"
+    UNRESPONSIVE = "does not respond"
+    STOPPING = "is stopping"
+    STOPPED = "is not running"
+    DIED = "has died"
+
+
+ALIVE: Final = frozenset(
+    {
+        Condition.OPERATIONAL,
+        Condition.STARTING,
+        Condition.RESTARTING,
+        Condition.UNRESPONSIVE,
+        Condition.STOPPING,
+    }
+)
+"""The conditions of a node that has a supervisor."""
+
+
+RESPONDING: Final = ALIVE - {Condition.UNRESPONSIVE}
+"""The conditions of a node that shows no fault."""
+
+_LAST_STATES: Final = ("TERMINATING", "TERMINATED")
+"""States in the last report of a node that has ended."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One node of this machine."""
+
+    directory: NodeDirectory
+    """Its directory below the run directory."""
+    record: RunRecord
+    """The supervisor's last report."""
+    condition: Condition
+    """Its condition."""
+    state: str
+    """Its service state; empty if this run never reported one, or died without a last report."""
+    state_since_ns: int
+    """Begin of that state, nanoseconds since 1970 UTC; 0 if unknown."""
+    reason: str
+    """Reason for the condition; may be empty."""
+    is_unsupervised: bool = False
+    """Whether its supervisor was killed."""
+    is_orphan: bool = False
+    """Whether its supervisor is gone and the node still runs; it is about to end."""
+    store_problem: str = ""
+    """Reason why its store refuses data, or cannot be opened for lack of room; empty for none."""
+    unstored: int = 0
+    """Number of samples in memory only, while the store refuses."""
+    waits_for: str = ""
+    """Obstacle to being operational that does not end by itself; empty for none."""
+    parts: str = ""
+    """Name-spaces of which it has only a part, in words; empty for none."""
+    refused: str = ""
+    """Groups of which it keeps nothing because of a content filter, in words; empty for none."""
+    capture: str = ""
+    """Queue of captured samples: `compiled` or `python`; empty until the node reports it."""
+    capture_reason: str = ""
+    """Reason why the compiled library is not used; empty if it is."""
+
+    @property
+    def sentence(self) -> str:
+        """The status in the words of `ospl status`."""
+        state = f" ({self.state})" if self.condition is Condition.STARTING and self.state else ""
+        store = self._store_words() or (f", but waits: {self.waits_for}" if self.waits_for else "")
+        reason = f"{'; ' if store else ': '}{self.reason}" if self.reason else ""
+        name = self.record.domain_name
+        past = self._past_words()
+        slow = f"it captures samples in Python: {self.capture_reason}" if self.capture_reason else ""
+        parts = "".join(f"; {each}" for each in (self.parts, self.refused, slow) if each)
+        return (
+            f'ospltool system with domain name "{name}" {self.condition}{state}{store}{reason}{parts}{past}'
+        )
+
+    def _past_words(self) -> str:
+        """Return the last failure of a recovered node, with its time."""
+        record = self.record
+        if not record.failed_ns or self.reason:
+            return ""
+        times = f"restarted {_times(record.restarts)}, " if record.restarts else ""
+        moment = datetime.datetime.fromtimestamp(record.failed_ns // 1_000_000_000, datetime.UTC)
+        return f"; {times}last failure {moment:%Y-%m-%d %H:%M:%S} UTC: {record.failure}"
+
+    def _store_words(self) -> str:
+        if not self.store_problem:
+            return ""
+        if self.state == INITIAL_STATE:
+            return f", but waits for room to open its store: {self.store_problem}"
+        count = f"{self.unstored} sample{' is' if self.unstored == 1 else 's are'} in memory only"
+        return f", but its store refuses: {self.store_problem}" + (f"; {count}" if self.unstored else "")
+
+
+def status_of(directory: NodeDirectory) -> NodeStatus | None:
+    """Return the status of a node; None if its supervisor left no readable report."""
+    record = directory.record()
+    if record is None:
+        return None
+    said = directory.state()
+    is_supervised = record.supervisor.is_alive() and record.phase not in FINAL
+    is_orphan = not is_supervised and record.node is not None and record.node.is_alive()
+    reason = record.reason
+    is_unsupervised = not is_supervised and record.phase not in FINAL
+    if is_unsupervised:
+        reason = "its supervisor was killed" + (", the node is ending" if is_orphan else "")
+    is_said_by_it = record.node is not None and said.get("pid") == record.node.pid and record.node.is_alive()
+    state, since_ns = _text(said.get("state")), said.get("time_ns")
+    if not is_said_by_it:
+        said = {}
+        if state not in _LAST_STATES:
+            state, since_ns = "", 0  # of an earlier run, or of a dead one
+    condition = _condition(record, state, is_supervised=is_supervised)
+    stopped = _stopped(record) if condition in (Condition.OPERATIONAL, Condition.STARTING) else ""
+    if stopped:
+        condition, reason = Condition.UNRESPONSIVE, stopped
+    return NodeStatus(
+        directory=directory,
+        record=record,
+        condition=condition,
+        state=state,
+        state_since_ns=since_ns if isinstance(since_ns, int) else 0,
+        reason=reason,
+        is_unsupervised=is_unsupervised,
+        is_orphan=is_orphan,
+        store_problem=_text(said.get("problem")),
+        unstored=unstored if isinstance(unstored := said.get("unstored"), int) else 0,
+        waits_for=_text(said.get("waits")),
+        parts=_text(said.get("parts")),
+        refused=_text(said.get("refused")),
+        capture=_text(said.get("capture")),
+        capture_reason=_text(said.get("capture_reason")),
+    )
+
+
+def _text(value: object) -> str:
+    """Return a text that can be printed, also one that names a path of bytes that are not UTF-8."""
+    return value.encode(errors="replace").decode() if isinstance(value, str) else ""
+
+
+def _stopped(record: RunRecord) -> str:
+    """Name a stopped process of a node; empty for none. Its lease may end only much later."""
+    if record.node is not None and record.node.is_stopped():
+        return "the node process is stopped (SIGSTOP, or a debugger)"
+    if record.supervisor.is_stopped():
+        return "its supervisor is stopped (SIGSTOP, or a debugger), nobody watches the node"
+    return ""
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _condition(record: RunRecord, state: str, *, is_supervised: bool) -> Condition:
+    if not is_supervised:
+        return Condition.STOPPED if record.phase is NodePhase.ENDED else Condition.DIED
+    if record.is_unresponsive:
+        return Condition.UNRESPONSIVE
+    if record.phase is NodePhase.RUNNING and state == _OPERATIONAL_STATE:
+        return Condition.OPERATIONAL
+    return {
+        NodePhase.STOPPING: Condition.STOPPING,
+        NodePhase.RESTARTING: Condition.RESTARTING,
+        NodePhase.KILLING: Condition.RESTARTING,
+    }.get(record.phase, Condition.STARTING)

@@ -1,0 +1,346 @@
+"""Effects of merges and alignments on sets: sizes over time, samples discarded, and joined sets."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ospltool.forensics.conclusion import Conclusion, SetFate
+from ospltool.trace.meaning.exchanges import (
+    AlignmentEnd,
+    AlignmentStep,
+    KindCounts,
+    RecordPlace,
+    TracedAlignment,
+)
+from ospltool.trace.meaning.fact_kinds import BUILT_IN, How, Run, SetSize, StoredReplaced
+from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.rules import Anomaly, grouped, plural
+from ospltool.trace.views.times import SECOND_NS, clock, duration
+
+_TAKES_THE_PLACE: Final = frozenset({"", "REPLACE", "CATCHUP"})
+
+
+def sizes(facts: TraceFacts) -> list[SetSize]:
+    """Return all sizes from traces, by time, without OpenSplice's own groups."""
+    found = [one for one in facts.told_sizes if not one.group.startswith(BUILT_IN)]
+    for one in facts.book.all():
+        if not one.group.startswith(BUILT_IN):
+            found.extend(_of_exchange(facts, one))
+    found += [
+        SetSize(run[0], group, where.time_ns or 0, 0, How.EMPTIED, where)
+        for run, policy, group, where in facts.applied
+        if policy == "DELETE" and not group.startswith(BUILT_IN)
+    ]
+    return sorted(found, key=lambda one: (one.time_ns, one.node, one.group))
+
+
+def _of_exchange(facts: TraceFacts, one: TracedAlignment) -> Iterator[SetSize]:
+    alignee, aligner = facts.names.node(one.alignee), facts.names.node(one.aligner)
+    for step, where in one.steps:
+        if where.time_ns is None:
+            continue
+        if step is AlignmentStep.SENT:
+            sent = sent_set(one)
+            if sent is not None:
+                yield SetSize(
+                    aligner, one.group, where.time_ns, sent.data, How.SENT, where, "", sent.disposes
+                )
+        elif (
+            step is AlignmentStep.COMPLETE
+            and one.end is AlignmentEnd.COMPLETE
+            and not one.is_equal
+            and one.policy != "DELETE"
+        ):
+            taken = taken_set(one)
+            if taken is not None:
+                how = How.TAKEN if one.policy in _TAKES_THE_PLACE else How.JOINED
+                yield SetSize(alignee, one.group, where.time_ns, taken.data, how, where, "", taken.disposes)
+
+
+def sent_set(one: TracedAlignment) -> KindCounts | None:
+    """Return the size of the aligner's set; None if it is unknown."""
+    if one.set_size is not None:
+        return KindCounts(one.set_size, 0)
+    return one.kinds_sent or _all_data(one.samples_sent)
+
+
+def taken_set(one: TracedAlignment) -> KindCounts | None:
+    """Return the size of the set that the alignee took; None if it is unknown."""
+    if one.set_size is not None:
+        return KindCounts(one.set_size, 0)
+    return one.kinds or one.kinds_sent or _all_data(one.samples)
+
+
+def _all_data(samples: int | None) -> KindCounts | None:
+    return None if samples is None else KindCounts(samples, 0)
+
+
+TAKES_THE_PLACE: Final = frozenset({"REPLACE", "CATCHUP"})
+NOTICED_WITHIN_NS: Final = 15 * SECOND_NS
+"""Time within which the lines of a node about the loss of a fellow belong together."""
+
+STORED_WITHIN_NS: Final = 60 * SECOND_NS
+"""Time within which a taken set is stored."""
+
+_TAKEN_STEPS: Final = frozenset({AlignmentStep.APPLIED, AlignmentStep.COMPLETE})
+"""OpenSplice reports that it applies a policy; ospltool nodes report only that a set is complete."""
+
+_EXACT: Final = frozenset({How.SENT, How.TAKEN, How.TOLD, How.EMPTIED})
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Applied:
+    """A merge policy that a run applied to one group, with the alignments that brought the sets."""
+
+    run: Run
+    group: str
+    policy: str
+    place: RecordPlace
+    exchanges: tuple[TracedAlignment, ...]
+
+    @property
+    def time_ns(self) -> int:
+        """Time of the policy's line; 0 if it has none."""
+        return self.place.time_ns or 0
+
+
+def applied(facts: TraceFacts) -> list[Applied]:
+    """Return all applied policies by time."""
+    taken: dict[tuple[str, int, str], list[TracedAlignment]] = {}
+    for one in facts.book.all():
+        for step, at in one.steps:
+            if step in _TAKEN_STEPS:
+                taken.setdefault((at.file, at.offset, one.group), []).append(one)
+    found = [
+        Applied(run, group, policy, place, tuple(taken.get((place.file, place.offset, group), ())))
+        for run, policy, group, place in facts.applied
+        if not group.startswith(BUILT_IN)
+    ]
+    return sorted(found, key=lambda one: (one.time_ns, one.run, one.group))
+
+
+def conclusions(
+    facts: TraceFacts, shown: Sequence[SetSize], findings: Sequence[Anomaly]
+) -> Iterator[Conclusion]:
+    """Yield conclusions from applied merges, one for each node, group and kind."""
+    emptied = {str(one.facts["group"]) for one in findings if one.rule == "set-emptied"}
+    history = {
+        key: sorted(some, key=lambda one: one.time_ns)
+        for key, some in grouped(
+            (one for one in shown if one.how in _EXACT), lambda one: (one.node, one.group)
+        )
+    }
+    contacts = _Contacts(facts)
+    all_applied = applied(facts)
+    for _, some in grouped((one for one in all_applied if one.policy == "MERGE"), lambda one: one.run):
+        yield _joined(facts, some, shown)
+    for (run, group), some in grouped(all_applied, lambda one: (one.run, one.group)):
+        before = history.get((run[0], group), [])
+        cut_off = []
+        episodes: list[int] = []
+        for one in some:
+            since = contacts.cut_off_since(one) if one.policy in TAKES_THE_PLACE else None
+            if since is None:
+                continue
+            cut_off.append(one)
+            if not any(abs(since - other) < NOTICED_WITHIN_NS for other in episodes):
+                yield _thrown_away(facts, one, before, since)
+            episodes.append(since)  # later merges of one episode replaced samples that came from the others
+        rest = [one for one in some if one.policy in TAKES_THE_PLACE and one not in cut_off]
+        shrank = [one for one in rest if _shrinks(one, before)]
+        if shrank and group not in emptied:
+            yield _shrank(facts, shrank, before)
+        elif rest:
+            yield _replaced(facts, rest)
+
+
+def _aligners(facts: TraceFacts, some: Sequence[Applied]) -> list[str]:
+    """Return the names of the nodes whose sets came."""
+    return sorted({facts.names.node(exchange.aligner) for one in some for exchange in one.exchanges})
+
+
+def _named(names: Sequence[str], word: str = "and") -> str:
+    return f" {word} ".join(names) or "an unknown node"
+
+
+def _size_before(before: Sequence[SetSize], at_ns: int) -> SetSize | None:
+    """Return the last known size of a set before a time."""
+    position = bisect.bisect_left(before, at_ns, key=lambda one: one.time_ns)
+    return before[position - 1] if position else None
+
+
+class _Contacts:
+    """Indexes of lost fellows and of alignments between nodes."""
+
+    def __init__(self, facts: TraceFacts) -> None:
+        self._facts = facts
+        self._lost: dict[tuple[Run, str], list[int]] = {}
+        for run, _, fellow, place in facts.losses:
+            self._lost.setdefault((run, fellow), []).append(place.time_ns or 0)
+        for times in self._lost.values():
+            times.sort()
+        self._aligned: dict[tuple[str, frozenset[str]], list[TracedAlignment]] = {}
+        for one in facts.book.all():
+            if one.end is AlignmentEnd.COMPLETE or one.has(AlignmentStep.SENT):
+                key = (one.group, frozenset({one.alignee, one.aligner}))
+                self._aligned.setdefault(key, []).append(one)
+
+    def lost_since(self, one: Applied, aligner: str) -> int | None:
+        """Return when a node lost the aligner whose set it takes; None if they were aligned since."""
+        lost = self._lost.get((one.run, aligner), [])
+        lost = lost[: bisect.bisect_right(lost, one.time_ns)]
+        if not lost:
+            return None
+        since = next(time for time in lost if time > lost[-1] - NOTICED_WITHIN_NS)
+        pair = frozenset({self._facts.names.own_of(one.run), aligner})
+        together = any(
+            since < (other.start_ns or 0) and _given_ns(other) < one.time_ns and other not in one.exchanges
+            for other in self._aligned.get((one.group, pair), ())
+        )
+        return None if together else since
+
+    def cut_off_since(self, one: Applied) -> int | None:
+        """Return when a node lost the aligners whose sets it takes; None if aligned with one since."""
+        times = [self.lost_since(one, aligner) for aligner in {each.aligner for each in one.exchanges}]
+        known = [time for time in times if time is not None]
+        return min(known) if known and len(known) == len(times) else None
+
+
+def _given_ns(one: TracedAlignment) -> int:
+    """Return when a set was sent by the aligner; if that is unknown, when the alignee took it."""
+    sent = one.time(AlignmentStep.SENT)
+    return (one.end_ns or 0) if sent is None else sent
+
+
+def _thrown_away(facts: TraceFacts, one: Applied, before: Sequence[SetSize], since: int) -> Conclusion:
+    node = one.run[0]
+    taken = max(_taken(one), default=0)
+    known = _size_before(before, one.time_ns)
+    former = _former_set(facts, one)
+    if former is not None:
+        kept = f", kept as set {former.kept} of its store" if former.kept else ", not kept in its store"
+        own = f"{plural(former.before, 'sample')}{kept}"
+    elif known is None:
+        own = "of unknown size"
+    else:
+        own = f"last seen with {plural(known.samples, 'sample')} at {clock(known.time_ns, 3)}"
+    at_least = max(0, known.samples - known.disposes - taken) if known is not None else 0
+    gone = f"at least {plural(at_least, 'sample')}" if at_least else "the number of samples is unknown"
+    if former is not None and former.kept:
+        gone = f"`ospltool store diff STORE@{former.kept} STORE` shows which samples"
+    giver = _named(_aligners(facts, [one]))
+    return Conclusion(
+        SetFate.THROWN_AWAY,
+        f"{node} threw away the samples of {one.group} from while it was cut off (noticed "
+        f"{duration(one.time_ns - since)} before): {one.policy} put the set of {giver} "
+        f"({plural(taken, 'sample')}) in place of its own ({own}); {gone}",
+        one.time_ns,
+        one.time_ns,
+        (node,),
+        one.group,
+        (one.place, *([former.place] if former is not None else [])),
+        {
+            "policy": one.policy,
+            "cut_off_ns": since,
+            "samples_taken": taken,
+            "samples_before": former.before if former else known.samples if known else None,
+            "at_least": at_least,
+        },
+    )
+
+
+def _former_set(facts: TraceFacts, one: Applied) -> StoredReplaced | None:
+    """Return an ospltool node's line about the stored set that the taken one replaced."""
+    said = (
+        each
+        for each in facts.stored_replaced
+        if each.run == one.run
+        and each.namespace == one.group
+        and 0 <= (each.place.time_ns or 0) - one.time_ns <= STORED_WITHIN_NS
+    )
+    return next(said, None)
+
+
+def _taken(one: Applied) -> list[int]:
+    """Return the number of samples in each set that came, without those of unknown size."""
+    sets = [taken_set(exchange) for exchange in one.exchanges if not exchange.is_equal]
+    return [each.data for each in sets if each is not None]
+
+
+def _shrinks(one: Applied, before: Sequence[SetSize]) -> bool:
+    """Return whether a set lost more samples than instances were disposed in it."""
+    known, taken = _size_before(before, one.time_ns), _taken(one)
+    if known is None or not taken or len(taken) < len(one.exchanges):
+        return False
+    return sum(taken) < known.samples - known.disposes
+
+
+def _shrank(facts: TraceFacts, some: Sequence[Applied], before: Sequence[SetSize]) -> Conclusion:
+    first = some[0]
+    known = _size_before(before, first.time_ns)
+    had = known.samples if known else 0
+    taken = sum(_taken(first))
+    again = f", and {plural(len(some) - 1, 'time')} more" if len(some) > 1 else ""
+    return _of_merges(
+        SetFate.SHRANK,
+        f"the set of {first.group} on {first.run[0]} shrank from {had} to {plural(taken, 'sample')}: "
+        f"{first.policy} put the set of {_named(_aligners(facts, [first]))} in its place{again}; "
+        "applications may have deleted some of it in between",
+        some,
+        first.group,
+        {"policy": first.policy, "samples_before": had, "samples_taken": taken, "times": len(some)},
+    )
+
+
+def _replaced(facts: TraceFacts, some: Sequence[Applied]) -> Conclusion:
+    policies = ", ".join(sorted({one.policy for one in some}))
+    names = _aligners(facts, some)
+    times = "once" if len(some) == 1 else f"{len(some)} times until {clock(some[-1].time_ns, 3)}"
+    return _of_merges(
+        SetFate.REPLACED,
+        f"the set of {some[0].group} on {some[0].run[0]} was replaced {times} ({policies}), by that of "
+        f"{_named(names, 'or')}",
+        some,
+        some[0].group,
+        {"policies": policies, "times": len(some), "from": names},
+    )
+
+
+def _joined(facts: TraceFacts, some: Sequence[Applied], shown: Sequence[SetSize]) -> Conclusion:
+    run = some[0].run
+    groups = list(dict.fromkeys(one.group for one in some))
+    parts = [_growth(facts, [one for one in some if one.group == group], shown) for group in groups[:3]]
+    more = f" and {len(groups) - 3} more" if len(groups) > 3 else ""
+    names = _aligners(facts, some)
+    return _of_merges(
+        SetFate.JOINED,
+        f"{run[0]} joined its sets with those of {_named(names)} "
+        f"({plural(len(some), 'merge')}): {', '.join(parts)}{more}",
+        some,
+        groups[0] if len(groups) == 1 else "",
+        {"merges": len(some), "with": names, "groups": groups},
+    )
+
+
+def _of_merges(
+    kind: SetFate, said: str, some: Sequence[Applied], group: str, details: dict[str, object]
+) -> Conclusion:
+    """Return a conclusion from merges of one node, from the first to the last."""
+    places = tuple(one.place for one in some[:5])
+    return Conclusion(
+        kind, said, some[0].time_ns, some[-1].time_ns, (some[0].run[0],), group, places, details
+    )
+
+
+def _growth(facts: TraceFacts, some: Sequence[Applied], shown: Sequence[SetSize]) -> str:
+    """Return a group, with the sizes of its set before and after its merges if both are known."""
+    run, group = some[0].run, some[0].group
+    start, end = facts.first_ns[run], facts.last_ns[run]
+    own = [one for one in shown if (one.node, one.group) == (run[0], group) and start <= one.time_ns <= end]
+    before = [one for one in own if one.time_ns < some[0].time_ns and one.how in _EXACT]
+    after = [one for one in own if one.time_ns >= some[-1].time_ns and one.how is How.SENT]
+    known = bool(before and after)
+    return f"{group} ({before[-1].samples} samples before, {after[0].samples} after)" if known else group

@@ -1,0 +1,413 @@
+"""The records of a case as they were in the files, the same with every engine.
+
+The engine chooses and orders the rows, and this module makes records of them. Times, order and fields are
+those of the reader of files.
+
+Facts depend on few records. Of most only time, state and thread matter, and only where they change: the first
+and the last record of a run and of a thread, another state, a clock that goes back. The engine finds these in
+narrow columns, where files, states and threads are numbers; it reads no text or field of the others. A case
+that marks such records (see `ospltool.trace.case.columnar`) needs no search, as long as no clock in it went
+back. `TraceFacts` are the same from these records as from all of them, except for waits, for which every
+record of the main threads is needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from ospltool.analytics.case import Case
+from ospltool.analytics.contract import Detail
+from ospltool.analytics.engines import Engine
+from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, catalogue
+from ospltool.trace.meaning.matcher import matcher
+from ospltool.trace.meaning.trace_facts import EVENTS, JUMP_BACK_NS, MAIN_THREADS, REPORTED, STRAGGLER_NS
+from ospltool.trace.reading.reader import corrected
+from ospltool.trace.reading.record import NO_FIELDS, RecordKind, TimeBase, TraceRecord
+
+_OWN: Final = ("fellow", "namespace", "group_name", "conflict", "samples", "request")
+"""Columns of fields."""
+
+_COLUMNS: Final = (
+    "kind", "node", "file", "off", "time_ns", "clock", "state", "thread", "text", "terminated", "stamp",
+    "level", "template", *_OWN, "case when event is not null then fields end as fields",
+)  # fmt: skip
+_IN_FILE: Final = "partition by node, file order by off asc nulls first"
+_IN_ORDER: Final = (
+    "order by coalesce(place_ns, 0) asc nulls first, node asc nulls first, file asc nulls first, "
+    "off asc nulls first"
+)
+_ALL: Final = """
+with spoken as (
+  select *,
+    max({time}) over ({in_file} {so_far}) as place_ns,
+    lag(state) over (partition by node, file, case when state <> '' then 1 else 0 end
+      order by off asc nulls first) as before_state
+  from records
+),
+counted as (
+  select *, cast(sum(case when state = 'INIT' and (before_state is null or before_state <> 'INIT' or
+    {begins_run}) then 1 else 0 end) over ({in_file} {so_far}) as bigint) as run
+  from spoken
+)
+select {names}, run
+from counted{where}
+{in_order}
+"""
+_KINDS: Final = {kind.value: kind for kind in RecordKind}
+_CLOCKS: Final = {clock.value: clock for clock in TimeBase}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WantedRecords:
+    """The wanted records of a case.
+
+    Attributes:
+        since_ns: earliest time; None for the beginning.
+        until_ns: latest time; None for the end.
+        nodes: names of nodes; empty for all.
+        always: events that are wanted at any time.
+        skews: nanoseconds to add to the times of each node.
+        for_facts: only records that facts depend on (see `ospltool.trace.case.records`).
+        with_waits: with `for_facts`, all records of the main threads, too.
+    """
+
+    since_ns: int | None = None
+    until_ns: int | None = None
+    nodes: tuple[str, ...] = ()
+    always: tuple[str, ...] = ()
+    skews: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    for_facts: bool = False
+    with_waits: bool = True
+
+
+def nodes_of(engine: Engine) -> list[str]:
+    """Return the nodes of a case."""
+    return [
+        str(row[0])
+        for row in engine.query("select distinct node from sources order by node asc nulls first").rows
+    ]
+
+
+def first_time_of(engine: Engine) -> int | None:
+    """Return the time of the earliest record of a case."""
+    rows = list(engine.query("select min(time_ns) as first_ns from records where kind = 'trace'").rows)
+    value = rows[0][0] if rows else None
+    return None if value is None else int(str(value))
+
+
+def records_of(case: Case, engine: Engine, wanted: WantedRecords) -> Iterator[TraceRecord]:
+    """Yield the records of a case by time, each file in its own order, as `merged` does for files.
+
+    The run of a record counts from the beginning of its file, with any selection. Messages without an event
+    lack the fields that have no column of their own: no analysis uses them, and they take time.
+    """
+    origins = _origins(engine)
+    is_full = case.detail is Detail.FULL
+    make = _Maker(origins, is_full=is_full)
+    for row in engine.lines(_query(engine, wanted, is_full=is_full)):
+        record = make.record(row)
+        skew = wanted.skews.get(record.node, 0)
+        yield corrected(record, skew) if skew else record
+
+
+def _origins(engine: Engine) -> dict[str, Product]:
+    rows = engine.query("select file, origin from sources order by file asc nulls first").rows
+    return {str(file): Product(str(origin)) for file, origin in rows}
+
+
+def _query(engine: Engine, wanted: WantedRecords, *, is_full: bool) -> str:
+    """Return the query for rows in the order in which files are merged, with the runs of each file.
+
+    Without templates all rows are needed, since those that matter are unknown.
+    """
+    skew = "".join(f" when node = {_quoted(node)} then {add}" for node, add in wanted.skews.items() if add)
+    time = f"(time_ns + case{skew} else 0 end)" if skew else "time_ns"
+    conditions = []
+    if wanted.nodes:
+        conditions.append(f"node in ({_texts(wanted.nodes)})")
+    within = []
+    if wanted.since_ns is not None:
+        within.append(f"{time} >= {wanted.since_ns}")
+    if wanted.until_ns is not None:
+        within.append(f"{time} <= {wanted.until_ns}")
+    if within:
+        always = _texts(wanted.always) or "''"
+        conditions.append(f"(({' and '.join(within)}) or event in ({always}))")
+    where = f" where {' and '.join(conditions)}" if conditions else ""
+    names = ", ".join(_COLUMNS)
+    if is_full and wanted.for_facts:
+        return needed(engine, names, time, where, with_waits=wanted.with_waits)
+    return _ALL.format(
+        time=time,
+        names=names,
+        where=where,
+        in_file=_IN_FILE,
+        so_far=SO_FAR,
+        in_order=_IN_ORDER,
+        begins_run=BEGINS_RUN,
+    )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+class _Maker:
+    """Makes records of rows."""
+
+    def __init__(self, origins: Mapping[str, Product], *, is_full: bool) -> None:
+        self._origins = origins
+        self._is_full = is_full
+        self._templates = catalogue()
+
+    def record(self, row: Any) -> TraceRecord:
+        """Return the record of a row of `_COLUMNS` and its run; every engine gives the same types."""
+        (
+            kind, node, file, off, time_ns, clock, state, thread, text, terminated, stamp, level, template,
+            *own, others, run,
+        ) = row  # fmt: skip
+        found = None if template is None else self._templates.get(template)
+        fields: Mapping[str, str] = NO_FIELDS
+        if self._is_full:
+            if found is not None or kind != RecordKind.TRACE.value:
+                fields = _fields(own, others)
+        elif kind == RecordKind.TRACE.value:
+            match = matcher(self._origins[file]).match(text, store=not state, cut=not terminated)
+            if match is not None:
+                found, fields, level = match.template, match.fields, match.template.level
+        return TraceRecord(
+            _KINDS[kind], node, file, off, time_ns, _CLOCKS[clock], state, thread, text,
+            b"" if stamp is None else stamp.encode("utf-8", "replace"), run, found, fields,
+            UNKNOWN_LEVEL if level is None else level,
+        )  # fmt: skip
+
+
+def _fields(own: list[Any], others: dict[str, str] | None) -> Mapping[str, str]:
+    """Return all fields from the columns in the order of `_OWN`, and the rest."""
+    fellow, namespace, group, conflict, samples, source = own
+    fields = others or {}
+    if fellow is not None:
+        fields["fellow"] = fellow
+    if namespace is not None:
+        fields["namespace"] = namespace
+    if group is not None:
+        fields["group"] = group
+    if conflict is not None:
+        fields["conflict"] = str(conflict)
+    if samples is not None:
+        fields["samples"] = str(samples)
+    if source is not None:
+        fields["source"] = source
+    return fields
+
+
+_OF_FILE: Final = "partition by {0}node, {0}file order by {0}off asc nulls first"
+_IN_SOURCE: Final = "partition by source order by off asc nulls first"
+_IN_PLACES: Final = (
+    "order by coalesce(place_ns, 0) asc nulls first, source asc nulls first, off asc nulls first"
+)
+SO_FAR: Final = "rows between unbounded preceding and current row"
+BEGINS_RUN: Final = "substr(text, 1, 14) = 'Configuration:'"
+"""Condition for the text of state INIT that only the beginning of a run has."""
+_SQL: Final = """
+with contexts as (
+  select node as its_node, file as its_file, state as its_state, thread as its_thread,
+    dense_rank() over (order by node asc nulls first, file asc nulls first) as source,
+    dense_rank() over (order by node asc nulls first) as node_number,
+    dense_rank() over (order by state asc nulls first) as state_number,
+    dense_rank() over (order by thread asc nulls first) as thread_number
+  from (select distinct node, file, state, thread from records) as places
+),
+heads as (
+  select node as head_node, file as head_file, off as head_off
+  from records
+  where state = 'INIT' and {begins_run}
+),
+spoken as (
+  select off, time_ns, event, node, source, node_number, state_number, thread_number,
+    {time} as at_ns,
+    case when kind = 'trace' and time_ns is not null then 1 else 0 end as is_timed,
+    case when state = '' then 0 when state = 'INIT' then 2 else 1 end as phase,
+    case when head_off is null then 0 else 1 end as is_head,
+    case when template in ({templates}) or level in ({levels}) or stamp is not null
+      or kind in ('report', 'damaged'){threads} then 1 else 0 end as is_telling
+  from records
+    join contexts on node = its_node and file = its_file and state = its_state and thread = its_thread
+    left join heads on node = head_node and file = head_file and off = head_off
+),
+placed as (
+  select *, max(at_ns) over ({in_file} {so_far}) as place_ns,
+    lag(phase) over (partition by source, case when phase > 0 then 1 else 0 end
+      order by off asc nulls first) as before_phase
+  from spoken
+),
+counted as (
+  select *, cast(sum(case when phase = 2 and (before_phase is null or before_phase <> 2 or is_head = 1)
+    then 1 else 0 end) over ({in_file} {so_far}) as bigint) as run
+  from placed
+),
+seen as (
+  select source, off, node_number, state_number, thread_number, at_ns, place_ns, run, is_timed, is_telling,
+    case when phase > 0 then 1 else 0 end as is_stated
+  from counted{where}
+),
+followed as (
+  select *,
+    lag(run) over (partition by {lane}) as before_run,
+    lead(run) over (partition by {lane}) as next_run,
+    lead(at_ns) over ({in_file}) as next_ns,
+    lag(at_ns) over (partition by {stated_lane}) as before_ns,
+    case when lag(state_number) over (partition by {stated_lane}) = state_number
+      and lag(run) over (partition by {stated_lane}) = run then 0 else 1 end as is_changed
+  from seen
+  where is_timed = 1
+),
+marked as (
+  select *, max(case when is_changed = 1 then at_ns end) over (partition by {stated_lane}
+    rows between unbounded preceding and 1 preceding) as changed_ns
+  from followed
+),
+lasts as (
+  select source as last_source, max(off) as last_off
+  from seen
+  where is_timed = 1
+  group by source, run, thread_number
+),
+kept as (
+  select source, off as key_off, place_ns, run
+  from marked left join lasts on source = last_source and off = last_off
+  where is_telling = 1 or at_ns < place_ns or next_ns < at_ns - {jump_ns}
+    or before_run is null or before_run <> run or next_run is null or next_run <> run
+    or last_off is not null
+    or (is_stated = 1 and (is_changed = 1 or before_ns - changed_ns < {straggler_ns}))
+  union all
+  select source, off as key_off, place_ns, run
+  from seen
+  where is_timed = 0 and is_telling = 1
+),
+keys as (
+  select its_node as key_node, its_file as key_file, key_off, source, place_ns, run
+  from kept join (select distinct its_node, its_file, source as file_source from contexts) as files
+    on source = file_source
+)
+select {names}, run
+from keys join records on key_node = node and key_file = file and key_off = off
+{in_order}
+"""
+
+
+_TELLING: Final = """edge or template in ({templates}) or level in ({levels}) or stamp is not null
+    or kind in ('report', 'damaged'){threads}"""
+_MARKED: Final = """
+with picked as (
+  select node as key_node, file as key_file, off as key_off, {time} as at_ns,
+    case when state = '' then 0 when state = 'INIT' then 2 else 1 end as phase,
+    case when state = 'INIT' and {begins_run} then 1 else 0 end as is_head
+  from records
+  where {telling}
+),
+placed as (
+  select *, max(at_ns) over ({in_file} {so_far}) as place_ns,
+    lag(phase) over (partition by key_node, key_file, case when phase > 0 then 1 else 0 end
+      order by key_off asc nulls first) as before_phase
+  from picked
+),
+counted as (
+  select *, cast(sum(case when phase = 2 and (before_phase is null or before_phase <> 2 or is_head = 1)
+    then 1 else 0 end) over ({in_file} {so_far}) as bigint) as run
+  from placed
+)
+select {names}, run
+from counted join (select * from records where {telling}) as told
+  on key_node = node and key_file = file and key_off = off
+order by coalesce(place_ns, 0) asc nulls first, node asc nulls first, file asc nulls first,
+  off asc nulls first
+"""
+_UNSUITABLE: Final = """
+select count(*)
+from (
+  select time_ns, edge, max(time_ns) over ({in_file} {so_far}) as latest_ns
+  from records
+  where edge is null or edge
+) as marked
+where edge is null or time_ns < latest_ns - {straggler_ns}
+"""
+_SPANS: Final = """
+select node, min(time_ns), max(time_ns)
+from records
+where kind = 'trace' and time_ns is not null
+group by node, file
+order by 1 asc nulls first, 2 asc nulls first, 3 asc nulls first
+"""
+
+
+def needed(engine: Engine, names: str, time: str, where: str, *, with_waits: bool) -> str:
+    """Return the query for the records that facts depend on, by time, with the run of each.
+
+    A record that is left out changes nothing. It is as late as all before it in its file, so a clock that
+    went back is seen between the same two records. `TraceFacts` ignores a record of the former state just
+    after a change as a straggler, and the first later record that counts is kept. The last record of a run is
+    kept wherever another run of the node follows.
+
+    Args:
+        engine: an engine that is open on the case.
+        names: columns, separated by commas.
+        time: SQL for the corrected time of a record.
+        where: SQL condition on records, with `where`; runs are counted in whole files.
+        with_waits: keep every record of the main threads, too.
+    """
+    templates = [one.id for one in catalogue() if one.event in EVENTS]
+    threads = f" or thread in ({_texts(sorted(MAIN_THREADS))})" if with_waits else ""
+    is_overlapping = _overlap(engine)
+    if not where and not is_overlapping and _is_marked(engine):
+        return _MARKED.format(
+            names=names,
+            time=time,
+            telling=_TELLING.format(
+                templates=_texts(templates), levels=_texts(sorted(REPORTED)), threads=threads
+            ),
+            in_file=_OF_FILE.format("key_"),
+            so_far=SO_FAR,
+            begins_run=BEGINS_RUN,
+        )
+    lane, order = (
+        ("node_number", _IN_PLACES) if is_overlapping else ("source", "order by off asc nulls first")
+    )
+    return _SQL.format(
+        names=names,
+        time=time,
+        where=where,
+        templates=_texts(templates),
+        levels=_texts(sorted(REPORTED)),
+        threads=threads,
+        jump_ns=JUMP_BACK_NS,
+        straggler_ns=STRAGGLER_NS,
+        lane=f"{lane} {order}",
+        stated_lane=f"{lane}, is_stated {order}",
+        in_file=_IN_SOURCE,
+        in_order=_IN_PLACES,
+        so_far=SO_FAR,
+        begins_run=BEGINS_RUN,
+    )
+
+
+def _overlap(engine: Engine) -> bool:
+    """Return whether the times of two files of one node overlap; otherwise each file is examined alone."""
+    spans = engine.query(_SPANS).rows
+    return any(
+        one[0] == other[0] and int(str(other[1])) <= int(str(one[2]))
+        for one, other in itertools.pairwise(spans)
+    )
+
+
+def _is_marked(engine: Engine) -> bool:
+    """Return whether all records are marked, and no clock went back so far that marks do not suffice."""
+    query = _UNSUITABLE.format(in_file=_OF_FILE.format(""), so_far=SO_FAR, straggler_ns=STRAGGLER_NS)
+    return next(iter(engine.query(query).rows))[0] == 0
+
+
+def _texts(texts: Iterable[str]) -> str:
+    return ", ".join(map(_quoted, texts))

@@ -1,0 +1,307 @@
+"""Rules about nodes, threads and clocks: lost fellows, silence, states that go backwards, reports."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Final
+
+from ospltool.trace.meaning.catalogue import catalogue
+from ospltool.trace.meaning.exchanges import AlignmentStep, RecordPlace
+from ospltool.trace.meaning.fact_kinds import Run, StateSpan
+from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.reading.record import RecordKind, number
+from ospltool.trace.rules import Anomaly, finding, grouped, over_ns, plural, rule, stopping_ns
+from ospltool.trace.views.overview import normalised
+from ospltool.trace.views.times import SECOND_NS, duration
+
+SILENT_NS: Final = 10 * SECOND_NS
+NEAR_NS: Final = 15 * SECOND_NS
+"""Time within which the end of a fellow is noticed."""
+
+ORDER: Final = {
+    state: rank
+    for rank, state in enumerate(
+        (
+            "INIT",
+            "DISCOVER_FELLOWS_GROUPS",
+            "DISCOVER_PERSISTENT_SOURCE",
+            "INJECT_PERSISTENT",
+            "DISCOVER_LOCAL_GROUPS",
+            "FETCH_INITIAL",
+            "COMPLETE",
+            "TERMINATING",
+            "TERMINATED",
+        )
+    )
+}
+"""States in the order of a run."""
+
+_DIED: Final = "it died or was killed"
+_ENDS: Final = "it is terminating"
+_RESTARTED: Final = "it was restarted"
+"""Reason of ospltool for removing a fellow that it considered alive."""
+
+_NORMAL: Final = frozenset({"store.incomplete", "align.stray-link", "align.refused"})
+"""Warnings that are normal at the first start, or that another rule explains."""
+
+
+@rule("fellow-lost", "a fellow whose heartbeat was missed although it did not stop in order")
+def fellow_lost(facts: TraceFacts) -> Iterator[Anomaly]:
+    """Find lost fellows, and explain the loss from their own traces.
+
+    Seen: a node removes a fellow whose heartbeat it missed, or the service reports a missed heartbeat.
+    Refuted by: the fellow, or the node that says so, stopped in order before. A fellow whose trace is not
+        here and that did not say that it ends was lost for an unknown reason.
+    """
+    for (run, fellow), some in grouped(facts.losses, lambda one: (one[0], one[2])):
+        node, name, stops = run[0], facts.names.node(fellow), stopping_ns(facts, run)
+        places: list[RecordPlace] = []
+        for incident in _incidents([place for *_, place in some]):
+            when = incident[0].time_ns or 0
+            if (stops is not None and stops <= when) or _ENDS in incident[0].text:
+                continue  # one of the two stops in order
+            told, apart = _what_became_of(facts, fellow, when, is_new=_RESTARTED in incident[0].text)
+            if told is None:
+                continue
+            if not places:
+                verdict, separated = told, apart
+            places += incident
+        if not places:
+            continue
+        yield finding(
+            "fellow-lost",
+            f"{node} lost {name} (id {fellow})",
+            f"{verdict} Requests that it had to answer go to another aligner, and masters are elected again "
+            "where it "
+            "was master.",
+            places,
+            fellow=name,
+            address=fellow,
+            separated=separated,
+            died=_DIED in verdict,
+        )
+    missed = [
+        place
+        for report, place in facts.reported
+        if report.kind is RecordKind.REPORT and "Missed heartbeat" in report.text
+    ]
+    for node, places in grouped(missed, lambda one: one.node):
+        yield finding(
+            "fellow-lost",
+            f"{node} reports {plural(len(places), 'missed heartbeat')}",
+            "The domain service of another node did not renew its lease in time: it died, was starved of "
+            "processor "
+            "time, or the network lost its heartbeats.",
+            places,
+        )
+
+
+def _incidents(places: list[RecordPlace]) -> Iterator[list[RecordPlace]]:
+    """Yield the lines about a lost fellow, grouped by loss."""
+    incident: list[RecordPlace] = []
+    for place in places:
+        if incident and (place.time_ns or 0) - (incident[-1].time_ns or 0) > NEAR_NS:
+            yield incident
+            incident = []
+        incident.append(place)
+    if incident:
+        yield incident
+
+
+def _what_became_of(facts: TraceFacts, address: str, when: int, *, is_new: bool) -> tuple[str | None, bool]:
+    """Explain the loss of a fellow from its trace, None if it stopped in order; tell whether it ran on.
+
+    Args:
+        facts: facts from the traces.
+        address: the fellow's address.
+        when: time of the loss, in ns.
+        is_new: the fellow was lost because its next run had begun.
+    """
+    runs = facts.names.runs_of.get(address, [])
+    if is_new:  # the previous run was lost
+        runs = sorted(run for run in runs if facts.first_ns[run] < when)[:-1]
+    spans = [span for span in facts.states if span.run in runs]
+    if not spans:
+        return "There is no trace of it, so whether it stopped, died or was cut off is unknown.", False
+    if any(_stopped_before(facts, run, when) for run in runs):
+        return None, False
+    around = [span for span in spans if span.start_ns <= when <= span.end_ns + SECOND_NS]
+    if around:
+        return "It went on running at that time: the connection between the two was lost.", True
+    ended = max((span.end_ns for span in spans if span.end_ns <= when), default=None)
+    if ended is None:
+        return "Its trace begins later.", False
+    return f"Its trace ends {duration(when - ended)} before, without a stop: {_DIED}.", False
+
+
+def _stopped_before(facts: TraceFacts, run: Run, when: int) -> bool:
+    """Return whether a run that stopped in order is the lost one.
+
+    The stop may be noticed a little before the trace shows it, and until a lease after the next run began.
+    """
+    stops = stopping_ns(facts, run)
+    if stops is None or when < stops - SECOND_NS:
+        return False
+    following = facts.first_ns.get((run[0], run[1] + 1))
+    return following is None or when < following + NEAR_NS
+
+
+@rule("heartbeat-late", "a heartbeat that came later than its period allows")
+def heartbeat_late(facts: TraceFacts) -> Iterator[Anomaly]:
+    """Find heartbeats that were nearly missed.
+
+    Seen: two heartbeats of one fellow further apart than the period that they announce, or a node of our
+        engine that says so.
+    Refuted by: the loss of the fellow in between: then it is lost, not late.
+    """
+    for (node, fellow), some in grouped(facts.late_heartbeats, lambda one: (one[0][0], one[1])):
+        longest = max(gap for _, _, gap, _ in some)
+        yield finding(
+            "heartbeat-late",
+            f"{node} heard nothing of {facts.names.node(fellow)} for up to {duration(longest)}",
+            "The next heartbeat came after its period: the fellow or the network was overloaded for a while.",
+            (place for _, _, _, place in some),
+            fellow=facts.names.node(fellow),
+            longest_ns=longest,
+        )
+
+
+@rule("state-backwards", "a service state that goes back")
+def state_backwards(facts: TraceFacts) -> Iterator[Anomaly]:
+    """Find states that return to an earlier one within a run.
+
+    Seen: a service state that comes before the one it follows in the order of a start.
+    Refuted by: an orderly stop: OpenSplice bounces between states while it terminates. A new run starts over.
+    """
+    for run, spans in grouped(facts.states, lambda one: one.run):
+        over = stopping_ns(facts, run)
+        lived = [span for span in spans if over is None or span.start_ns < over]
+        back = [later for earlier, later in itertools.pairwise(lived) if _is_before(later, earlier)]
+        if back:
+            path = " → ".join(span.state for span in spans)
+            yield finding(
+                "state-backwards",
+                f"{run[0]} went back to {', '.join(sorted({span.state for span in back}))} in run {run[1]}",
+                f"States in order: {path}. The service lost what it had and started over.",
+                (span.place for span in back),
+                run=run[1],
+                states=[span.state for span in spans],
+            )
+
+
+def _is_before(later: StateSpan, earlier: StateSpan) -> bool:
+    return ORDER.get(later.state, -1) < ORDER.get(earlier.state, -1) and later.state in ORDER
+
+
+@rule("thread-silent", "a thread that says nothing while work waits for it")
+def thread_silent(facts: TraceFacts) -> Iterator[Anomaly]:
+    """Find silent threads for which work waits.
+
+    Seen: a conflict that nobody works on, or a request that nobody answers, for more than ten seconds, and no
+        line of the thread that has to since.
+    Refuted by: any later line of that thread, and the orderly stop of the node.
+    """
+    waiting: list[tuple[Run, str, int, RecordPlace]] = []
+    for one in facts.conflicts:
+        if number(one.number) is None:
+            continue  # of ospltool, whose conflicts have no numbers
+        begun = one.resolving or one.ended is not None
+        end = (one.ended.time_ns or 0) if one.ended else over_ns(facts, one.run)
+        if not begun or one.resolving == 0:
+            waiting.append((one.run, "conflictResolver", end, one.created))
+    for exchange in facts.book.all():
+        received = exchange.time(AlignmentStep.RECEIVED)
+        if received is None or exchange.has(AlignmentStep.SENDING) or exchange.has(AlignmentStep.SENT):
+            continue
+        where = next(place for step, place in exchange.steps if step is AlignmentStep.RECEIVED)
+        run = max(
+            (run for run in facts.first_ns if run[0] == where.node and facts.first_ns[run] <= received),
+            default=None,
+        )
+        if run is not None:
+            waiting.append((run, "sampleRequestHandler", over_ns(facts, run), where))
+    for (run, thread), some in grouped(waiting, lambda one: (one[0], one[1])):
+        activity = facts.activity.get((run, thread))
+        silent = [
+            place
+            for _, _, end, place in some
+            if end - (place.time_ns or 0) > SILENT_NS
+            and (activity is None or activity.last_ns <= (place.time_ns or 0))
+        ]
+        if silent:
+            yield finding(
+                "thread-silent",
+                f"{run[0]}: {thread} says nothing while {plural(len(silent), 'piece')} of work wait for it",
+                "It is blocked or has ended. Look at its last line, and for `Progress changed` and `Threads "
+                "info` lines.",
+                [*([activity.last] if activity else []), *silent],
+                thread=thread,
+                run=run[1],
+            )
+
+
+@rule("clock-jump", "a clock that was set, or timestamps of one line that do not agree")
+def clock_jump(facts: TraceFacts) -> Iterator[Anomaly]:
+    """Find clocks that jump back, and files whose timestamps were edited or damaged.
+
+    Seen: a record more than a second older than the one before it in its file, or two times of one header
+        that do not agree.
+    Refuted by: a new run of the service between the two records; threads that write a little late.
+    """
+    for (node, is_mismatch), jumps in grouped(facts.jumps, lambda one: (one.run[0], one.is_mismatch)):
+        if is_mismatch:
+            yield finding(
+                "clock-jump",
+                f"{node}: the two timestamps of {plural(len(jumps), 'line')} do not agree",
+                "Local time and seconds since 1970 are printed from one clock: the file was edited or "
+                "damaged.",
+                (one.after for one in jumps),
+            )
+            continue
+        most = min(one.by_ns for one in jumps)
+        yield finding(
+            "clock-jump",
+            f"{node}: the clock went back by up to {duration(-most)}, {plural(len(jumps), 'time')}",
+            "Samples written before and after are ordered wrongly where source timestamps decide, and "
+            "durations in "
+            "this trace are wrong across it. Slew clocks instead of setting them.",
+            (one.after for one in jumps),
+            most_ns=-most,
+        )
+
+
+@rule("reported", "warnings and errors that the service reports itself")
+def reported(facts: TraceFacts) -> Iterator[Anomaly]:
+    """Find warnings and worse that the service reports itself, by kind of message.
+
+    Seen: a record of level WARNING or above, in a trace or in a log of reports.
+    Refuted by: nothing; but what is normal at a first start, or told by another rule, is left out.
+    """
+    known = catalogue()
+    some = [
+        (report, place)
+        for report, place in facts.reported
+        if report.event not in _NORMAL and "Missed heartbeat" not in report.text
+    ]
+    for (node, level, template, text), group in grouped(
+        some,
+        lambda one: (
+            one[0].node,
+            one[0].level,
+            one[0].template,
+            "" if one[0].template else normalised(one[0].text),
+        ),
+    ):
+        report = group[0][0]
+        found = known.get(template)
+        shown = " ".join(report.text.split())
+        yield finding(
+            "reported",
+            f"{node} {level} {len(group)} times: {shown[:160]}",
+            (found.meaning if found else "")
+            or ("Reported in the log of the service." if text else "No explanation is known."),
+            (place for _, place in group),
+            level=level,
+            template=template or None,
+        )
