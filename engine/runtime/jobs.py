@@ -87,10 +87,11 @@ Job = AppendJob | FillJob | SetJob | MarksJob | FellowsJob
 
 @lazy_dataclass(frozen=True, slots=True)
 class StoredGroups:
-    """Content of groups that is on the disk."""
+    """Content of groups that is on the disk; `changes` counts those that were just written."""
 
     name_space: str
     watermarks: dict[Group, Summary]
+    changes: int = 0
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -111,10 +112,14 @@ class Degraded:
 
 @lazy_dataclass(frozen=True, slots=True)
 class Recovered:
-    """The disk takes jobs again; `rewrite` asks for the whole set, because changes were not queued."""
+    """The disk takes jobs again; `rewrite` asks for the whole set, because changes were not queued.
+
+    `waited` counts the changes that had to wait, of all name-spaces.
+    """
 
     name_space: str
     rewrite: bool
+    waited: int = 0
 
 
 Result = StoredGroups | SetStored | Degraded | Recovered

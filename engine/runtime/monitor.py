@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +19,8 @@ from engine.core.lazy_dataclass import lazy_dataclass
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG: Final = b"0" * 39
 """Digits that a number of more than 128 bits has at least."""
+_BUILDING: Final = threading.Lock()
+"""msgspec takes a class that another thread has read in part only for a whole one, and crashes."""
 
 
 class QuickMessage(NamedTuple):
@@ -47,7 +50,8 @@ def quick_reader(kinds: Mapping[str, type]) -> Callable[[bytes], QuickMessage | 
         "Envelope", [("format_version", int), ("kind", str), ("data", msgspec.Raw)], gc=False
     )
     head = msgspec.json.Decoder(envelope)
-    bodies: dict[str, Any] = {kind: msgspec.json.Decoder(type_) for kind, type_ in kinds.items()}
+    with _BUILDING:
+        bodies: dict[str, Any] = {kind: msgspec.json.Decoder(type_) for kind, type_ in kinds.items()}
 
     def read(data: bytes) -> QuickMessage | None:
         if _LONG in data.translate(_DIGITS):

@@ -66,8 +66,10 @@ def test_f_shows_faults_only(play: Play, read_screen: Read) -> None:
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         await pilot.press("f")
         assert matrix(app)._table.keys == (node_id(3),)
+        assert "faults only, 4 nodes hidden" in read_screen(app)[0]
         await pilot.press("f")
         assert len(matrix(app)._table.keys) == 5
+        assert "faults only" not in read_screen(app)[0]
 
     play(system(5, 3), scenario)
 

@@ -138,5 +138,10 @@ def none_lines(view: View) -> list[Line]:
         first, others = lost[0].snapshot.name, len(lost) - 1
         more = f" and {plural(others, 'other node')}" if others else ""
         return [(Span(f" no incident yet, but {first}{more} cannot be heard"),)]
-    since = f" since {text.clock(view.model.began_ns)} UTC" if view.model.began_ns else ""
-    return [dimmed((Span(f" nothing is wrong, and nothing was{since}; 7 shows all that is traced"),))]
+    began_ns = view.model.began_ns
+    since = (
+        f", and nothing was seen to be since this console came at {text.clock(began_ns)} UTC"
+        if began_ns
+        else ""
+    )
+    return [dimmed((Span(f" nothing is wrong{since}; 7 shows all that is traced"),))]
