@@ -94,7 +94,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def checkpoint_pages(pages: int) -> int:
-    """Return the size at which the log of a file with so many pages is copied into it, both in pages.
+    """Return the size at which the log of a file with this number of pages is copied into it, both in pages.
 
     So a small set that is overwritten all the time has a short log.
     """
@@ -105,7 +105,7 @@ def checkpoint_pages(pages: int) -> int:
 
 
 def limit_log(connection: sqlite3.Connection, pages: int, known: int = 0) -> int:
-    """Limit the log of a file with so many pages; return the limit, `known` is the one that holds."""
+    """Limit the log of a file with this number of pages; return the limit, `known` is the one that holds."""
     limit = checkpoint_pages(pages)
     if limit != known:
         connection.execute(f"PRAGMA wal_autocheckpoint = {limit}")
