@@ -79,7 +79,7 @@ class OverviewScreen(IncidentKeys):
             shares = panels.share_height(room, len(matrix.keys), len(urgent), events_only=False)
         self._show_attention(view, urgent, shares.attention)
         self.grid.show(matrix)
-        set_height(self.grid, shares.matrix)
+        set_height(self.grid, shares.matrix if matrix.keys else 0)
         self.fill("#detail", self._detail(view, matrix), shares.detail)
         self.fill("#timeline", timeline_lines(view, width) if shares.timeline else [], shares.timeline)
         events = panels.event_lines(view, shares.events - 1)

@@ -376,6 +376,15 @@ def no_events(view: View) -> str:
     return "no events yet" + ("; 7 shows all that is traced" if view.model.events else "")
 
 
+def nothing_lines(view: View, what: str) -> list[Line]:
+    """Return the line that stands in place of an empty table of `what`, in the plural, and says why."""
+    if not view.is_anybody_heard:
+        return [(Span(f" no node is heard, so there are no {what} to show", Tone.DIM),)]
+    if view.filter:
+        return [(Span(f" no {what} match the filter {view.filter.text!r}", Tone.DIM),)]
+    return [(Span(f" no {what} yet", Tone.DIM),)]
+
+
 def events_title(view: View) -> str:
     """Return the name of the list of events, and what is not in it."""
     left_out = view.model.events_left_out
