@@ -1,4 +1,7 @@
-"""The input of the search for signs: the model at one moment, facts of snapshots, and what is expected."""
+"""The input of the search for signs: the model at one moment, facts of snapshots, and what is expected.
+
+The signs that one snapshot shows (store, capture, readers) are among its facts, so that they are found once.
+"""
 
 from __future__ import annotations
 
