@@ -219,13 +219,10 @@ def _values_of(column: Any) -> list[Any]:
 
 
 def _maps(column: Any) -> list[dict[str, Any] | None]:
-    offsets = column.offsets.to_pylist()
+    offsets = column.offsets.to_numpy().tolist()
     keys, items = _values_of(column.keys), _values_of(column.items)
-    found: list[dict[str, Any] | None] = [
-        dict(zip(keys[start:end], items[start:end], strict=True))
-        for start, end in itertools.pairwise(offsets)
+    there = column.is_valid().to_numpy(zero_copy_only=False).tolist()
+    return [
+        (dict(zip(keys[start:end], items[start:end], strict=True)) if end > start else {}) if known else None
+        for (start, end), known in zip(itertools.pairwise(offsets), there, strict=True)
     ]
-    if column.null_count:
-        there = column.is_valid().to_pylist()
-        return [one if known else None for one, known in zip(found, there, strict=True)]
-    return found

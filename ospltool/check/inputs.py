@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
-from engine.config import ConfigError, Fleet, load_fleet
+from engine.config import ConfigError
+from engine.config.fleet import Fleet, load_fleet
 from engine.config.problems import Problem
 from engine.config.reader import path_of_uri
 

@@ -15,7 +15,8 @@ import typer
 from ospltool.cli.exits import CommandError, Exit, not_installed
 
 if TYPE_CHECKING:
-    from engine.config import Configuration, Fleet
+    from engine.config import Configuration
+    from engine.config.fleet import Fleet
     from ospltool.health.health import Health
     from ospltool.health.scene import Expectation
     from ospltool.health.system import System
@@ -253,7 +254,8 @@ def watched(uri: str | None, domain: int | None) -> list[Watched]:
         place = place_of(uri, domain)
         own = (place.configuration.domain.name,) if place.configuration else ()
         return [Watched(place, Expectation(own, is_whole=False) if own else NOTHING)]
-    from engine.config import ConfigError, load_fleet
+    from engine.config import ConfigError
+    from engine.config.fleet import load_fleet
 
     try:
         found = _of_fleet(load_fleet(uri, only_watched=True))

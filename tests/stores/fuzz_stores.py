@@ -19,7 +19,7 @@ from tests.stores.making import BASE_NS, Compression, Held, Message, Version, wr
 from tests.stores.own_stores import described, write_ours
 from tests.stores.persistence_stores import write_persistence
 
-SAMPLES = 40
+SAMPLES = 12
 
 
 def _version() -> Version:
@@ -75,7 +75,7 @@ def targets(directory: pathlib.Path) -> Sequence[Target]:
         "kv-lzf": (write_kv(directory / "kv-lzf", version, compression=Compression.LZF), ["kv.sqlite"]),
         "kvmt": (write_kvmt(directory / "kvmt", version), ["kvmt.sqlite"]),
         "xml": (write_xml(directory / "xml", version), ["depot/Items.xml", "depot/Items_meta.xml"]),
-        "persistence": (write_persistence(directory / "persistence", range(40)), ["persistence.sqlite"]),
+        "persistence": (write_persistence(directory / "persistence", range(SAMPLES)), ["persistence.sqlite"]),
         "ours": (write_ours(directory / "ours", {group: samples}), ["store.sqlite"]),
     }
     for name in ("kv", "ours"):

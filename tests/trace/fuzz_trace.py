@@ -28,7 +28,7 @@ from ospltool.trace.views import conversation, render, timeline
 from tests.fuzzing import Target
 
 SAMPLES: Final = pathlib.Path(engine.__path__[0]).parent / "samples" / "traces"
-EXCERPT_BYTES: Final = 12_000
+EXCERPT_BYTES: Final = 4_000
 
 
 def _excerpts(data: bytes) -> list[bytes]:

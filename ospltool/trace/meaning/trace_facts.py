@@ -98,6 +98,11 @@ class TraceFacts:
         self.dropped: collections.Counter[str] = collections.Counter()
         self.last_ns: dict[Run, int] = {}
         self.first_ns: dict[Run, int] = {}
+        self._run: Run = ("", -1)
+        """The run of the record before, with its threads."""
+
+        self._threads: dict[str, Activity] = {}
+        self._threads_of: dict[Run, dict[str, Activity]] = {}
         self._open_state: dict[str, tuple[Run, str, int, RecordPlace]] = {}
         self._last_span: dict[str, StateSpan] = {}
         self._open_conflicts: dict[tuple[Run, str], TracedConflict] = {}
@@ -120,20 +125,26 @@ class TraceFacts:
 
     def add(self, record: TraceRecord) -> None:
         """Take in a record."""
-        event = record.event
-        if event in TAUGHT_BY or record.kind is RecordKind.REPORT:
+        kind, node, _, _, time, _, state, _, _, _, number, template, _, level, _ = record
+        event = template.event if template is not None else ""
+        if event in TAUGHT_BY or kind is RecordKind.REPORT:
             self.names.learn(record)
-        if record.level in REPORTED:
+        if level in REPORTED:
             self._keep("reported", self.reported, (_reported(record), place(record)))
-        if record.kind is not RecordKind.TRACE or record.time_ns is None:
+        if kind is not RecordKind.TRACE or time is None:
             return
-        run = (record.node, record.run)
-        self.first_ns.setdefault(run, record.time_ns)
-        self.last_ns[run] = record.time_ns
-        self._follow_clock(record, run, record.time_ns)
-        self._follow_thread(record, run, record.time_ns)
-        if record.state:
-            self._follow_state(record, run, record.time_ns)
+        run = self._run
+        if run[1] != number or run[0] != node:
+            run = self._run = (node, number)
+            self._threads = self._threads_of.setdefault(run, {})
+            self.first_ns.setdefault(run, time)
+        self.last_ns[run] = time
+        self._follow_clock(record, run, time)
+        self._follow_thread(record, run, time)
+        if state:
+            known = self._open_state.get(node)
+            if known is None or known[1] != state or known[0] != run:
+                self._follow_state(record, run, time, known)
         if event in EVENTS and is_whole(record):
             self.book.add(record)
             taker = _TAKERS.get(event)
@@ -167,13 +178,13 @@ class TraceFacts:
         self._previous[record.file] = (time, record, run)
 
     def _follow_thread(self, record: TraceRecord, run: Run, time: int) -> None:
-        key = (run, record.thread)
-        activity = self.activity.get(key)
+        activity = self._threads.get(record.thread)
         if activity is None:
-            self.activity[key] = Activity(time, record)
+            self._threads[record.thread] = self.activity[run, record.thread] = Activity(time, record)
         else:
             activity.last_ns, activity.last_record = time, record
         if self._with_waits and record.thread in MAIN_THREADS:
+            key = (run, record.thread)
             before = self._main.get(key)
             if before is not None and time - before[0] >= _LEAST_WAIT_NS and len(self.waits) < _MOST_WAITS:
                 said = before[1]
@@ -181,11 +192,10 @@ class TraceFacts:
                 self.waits.append(wait)
             self._main[key] = (time, record)
 
-    def _follow_state(self, record: TraceRecord, run: Run, time: int) -> None:
-        known = self._open_state.get(record.node)
+    def _follow_state(
+        self, record: TraceRecord, run: Run, time: int, known: tuple[Run, str, int, RecordPlace] | None
+    ) -> None:
         if known is not None and known[0] == run:
-            if known[1] == record.state:
-                return
             before = self._last_span.get(record.node)
             if (
                 before

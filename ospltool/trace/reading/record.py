@@ -199,7 +199,10 @@ _NEEDED: Final[dict[str, tuple[str, ...]]] = {
 def is_whole(record: TraceRecord) -> bool:
     """Return whether a record has the fields that its event needs."""
     fields = record.fields
-    return all(name in fields for name in _NEEDED.get(record.event, ()))
+    for name in _NEEDED.get(record.event, ()):  # noqa: SIM110 - all() takes twice as long, for every record
+        if name not in fields:
+            return False
+    return True
 
 
 def number(text: str | None) -> int | None:
