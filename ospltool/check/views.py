@@ -75,8 +75,8 @@ class FileView:
 class NodeView:
     """A node of a deployment, or a single file, with all that rules need.
 
-    The name is that of the node; empty for a single file. `intended_domain` is that which the fleet file gives
-    it, None if it gives none.
+    The name is that of the node; empty for a single file. `intended_domain` is that which the fleet file
+    gives it, None if it gives none.
     """
 
     def __init__(
