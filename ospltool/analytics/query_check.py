@@ -8,6 +8,7 @@ than this one (a backslash before a quote, a dollar sign, a comment between slas
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -43,6 +44,11 @@ _ENDS_FROM: Final = _words(
     select qualify lateral
     """
 )
+_CLAUSES: Final = _ENDS_FROM | {"from", "distinct", "join", "on", "using"}
+_SINGLE: Final = frozenset({"where", "having", "qualify", "limit", "offset"})
+"""Clauses of one expression: a comma at their level begins something else."""
+
+_BEFORE_TABLES: Final = frozenset({"from", "join", ",", "(", "lateral"})
 _KEYWORDS: Final = _words(
     """
     all and anti any as asc between by case cross cube current day desc distinct else end escape except
@@ -109,9 +115,9 @@ def check_reading(sql: str, tables: frozenset[str]) -> None:
     tokens = list(_tokens(sql))
     if not tokens or tokens[0].text not in _BEGINS:
         raise QueryError("one query at a time, and only what reads: a case is not changed")
-    known = tables | _named_by_query(tokens)
     _check_words(tokens)
-    _check_tables(tokens, known)
+    _check_aliases(tokens)
+    _check_tables(tokens, tables)
 
 
 def _tokens(sql: str) -> Iterator[_Token]:
@@ -141,24 +147,25 @@ def _tokens(sql: str) -> Iterator[_Token]:
             yield _Token(kind, text)
 
 
-def _named_by_query(tokens: list[_Token]) -> frozenset[str]:
-    """Return the names of common table expressions: `with NAME as (`, `, NAME as (`, also with columns."""
-    return frozenset(one.text for number, one in enumerate(tokens) if _is_definition(tokens, number))
-
-
 def _is_definition(tokens: list[_Token], number: int) -> bool:
+    """Tell whether a word is the name of a common table expression: `with NAME as (`, also with columns."""
+    return _body_of(tokens, number) is not None
+
+
+def _body_of(tokens: list[_Token], number: int) -> int | None:
+    """Return where the parenthesis begins that a name stands for; None if it is no such name."""
     if (
         tokens[number].kind != "word"
         or not number
         or tokens[number - 1].text not in {"with", "recursive", ","}
     ):
-        return False
+        return None
     at = number + 1
     if at < len(tokens) and tokens[at].text == "(":
         while at < len(tokens) and (tokens[at].kind == "word" or tokens[at].text in {"(", ","}):
             at += 1
         at += 1
-    return [one.text for one in tokens[at : at + 2]] == ["as", "("]
+    return at + 1 if [one.text for one in tokens[at : at + 2]] == ["as", "("] else None
 
 
 def _check_words(tokens: list[_Token]) -> None:
@@ -188,33 +195,122 @@ def _is_named(before: _Token, token: _Token) -> bool:
     return before.text == ")" and token.kind == "word"
 
 
-def _check_tables(tokens: list[_Token], known: frozenset[str]) -> None:
-    """Check that every table is one of the case or of the query itself."""
-    in_from = [False]
-    calls = [""]
+def _check_aliases(tokens: list[_Token]) -> None:
+    """Check that no word that ends or begins a clause can be meant as a name.
+
+    Spark takes nearly every word for an alias where it cannot be a keyword: `records where, text.file` reads
+    a file.
+    """
+    padded = [_Token("", ""), *tokens, _Token("", ""), _Token("", "")]
+    for number, (before, token) in enumerate(zip(padded, tokens, strict=False)):
+        after, later = padded[number + 2 : number + 4]
+        if token.kind != "word" or token.text not in _CLAUSES or before.text == ".":
+            continue
+        is_well = before.text != "as" and not _is_definition(tokens, number)
+        if token.text in {"group", "order", "sort", "cluster", "distribute"}:
+            is_well = is_well and (after.text == "by" or before.text == "within")
+        if token.text == "window" and after.text != "(":
+            is_well = is_well and after.kind == "word" and later.text == "as"
+        if not is_well:
+            raise QueryError(f"{token.text.upper()} is not allowed here: it may be taken for a name")
+
+
+def _compares(tokens: list[_Token], number: int) -> bool:
+    """Tell whether FROM is a part of `a is distinct from b`.
+
+    In `1 distinct from b` and `1 as is, is distinct from b` it names a table, and DISTINCT is the name of a
+    column.
+    """
+    words = [one.text for one in tokens[max(0, number - 3) : number]]
+    at = number - (3 if words[-2:] == ["is", "distinct"] else 4)
+    if (words[-2:] != ["is", "distinct"] and words != ["is", "not", "distinct"]) or at < 0:
+        return False
+    left = tokens[at]
+    is_name = left.kind == "word" and (left.text not in _KEYWORDS or left.text in {"null", "end"})
+    return is_name or left.kind in {"number", "string"} or left.text in {")", "]"}
+
+
+@dataclasses.dataclass(slots=True)
+class _Scope:
+    """A parenthesis, or the whole query.
+
+    Attributes:
+        call: the word before it.
+        names: names of the common table expressions that are complete in it.
+        defines: the name that it stands for, as a common table expression.
+        in_from: whether tables are named at this place.
+        is_single: whether the clause is one expression, without commas.
+        is_recursive: whether names stand for themselves in what they are defined by.
+    """
+
+    call: str = ""
+    names: set[str] = dataclasses.field(default_factory=set)
+    defines: str = ""
+    in_from: bool = False
+    is_single: bool = False
+    is_recursive: bool = False
+
+
+def _check_tables(tokens: list[_Token], tables: frozenset[str]) -> None:
+    """Check that every table is one of the case, or is defined by the query before that place."""
+    bodies = {_body_of(tokens, number): one.text for number, one in enumerate(tokens)}
+    scopes = [_Scope(names=set(tables))]
+    padded = [_Token("", ""), *tokens, _Token("", "")]
     for number, token in enumerate(tokens):
-        before = tokens[number - 1].text if number else ""
+        before, after = padded[number].text, padded[number + 2]
+        scope = scopes[-1]
+        if token.text == "from" and _compares(tokens, number):
+            continue
+        if before == "from" and _compares(tokens, number - 1):
+            before = ""
         if token.text == "(":
-            in_from.append(False)
-            calls.append(before)
-            starts = in_from[-2] and before in {"from", "join", ",", "("}
-            if starts:  # a subquery, or tables in parentheses
-                in_from[-1] = True
-                continue
-        elif token.text == ")":
-            if len(in_from) > 1:
-                in_from.pop()
-                calls.pop()
+            scopes.append(_Scope(before, defines=bodies.get(number, "")))
+            if scope.is_recursive and scopes[-1].defines:
+                scopes[-1].names.add(scopes[-1].defines)
+            scopes[-1].in_from = scope.in_from and before in _BEFORE_TABLES
             continue
-        elif token.kind == "word" and token.text == "from":
-            in_from[-1] = before != "distinct" and calls[-1] not in _FROM_INSIDE
+        if token.text == ")":
+            if len(scopes) > 1:
+                scopes.pop()
+                if scope.defines:
+                    scopes[-1].names.add(scope.defines)
             continue
-        elif token.kind == "word" and token.text in _ENDS_FROM:
-            in_from[-1] = token.text == "lateral" and in_from[-1]
-            continue
-        is_place = in_from[-1] and before in {"from", "join", ",", "("}
-        if is_place and token.text not in {"(", "lateral", "join"}:
-            _check_table(token, tokens[number + 1].text if number + 1 < len(tokens) else "", known)
+        if token.text == "," and scope.is_single:
+            raise QueryError("a comma is not allowed here: what follows may be taken for a table")
+        is_place = before == "join" or (scope.in_from and before in _BEFORE_TABLES)
+        is_query = before == "(" and token.text in {"select", "from"}
+        is_lateral = token.text == "lateral" or (before == "lateral" and token.text == "view")
+        if is_place and not is_query and not is_lateral:
+            _check_table(token, after.text, frozenset().union(*(one.names for one in scopes)))
+        elif token.kind == "word":
+            _enter(scope, token.text, before, after)
+
+
+def _enter(scope: _Scope, word: str, before: str, after: _Token) -> None:
+    """Note the clause that a word begins."""
+    if word == "with":
+        scope.is_recursive = after.text == "recursive"
+    elif word == "from":
+        scope.in_from = scope.call not in _FROM_INSIDE
+        scope.is_single = False
+    elif (
+        word in _ENDS_FROM and not (after.text == "(" and word in FUNCTIONS) and before not in {".", "within"}
+    ):
+        if word == "select" and scope.in_from and not _begins_columns(after):
+            raise QueryError("SELECT is not allowed here: it may be taken for a name")
+        if word == "window" and after.text == "(":
+            if scope.in_from:
+                raise QueryError("WINDOW is not allowed here: it may be taken for a name")
+            return  # the function
+        scope.in_from = word == "lateral" and scope.in_from
+        scope.is_single = word in _SINGLE
+
+
+def _begins_columns(after: _Token) -> bool:
+    """Tell whether the columns of `from TABLE select` follow, and nothing that may follow an alias."""
+    return after.text == "*" or (
+        after.kind != "sign" and (after.text not in _KEYWORDS or after.text == "case")
+    )
 
 
 def _check_table(token: _Token, after: str, known: frozenset[str]) -> None:

@@ -146,6 +146,8 @@ def write_snapshot(
     if form.kept:
         ranges.write(directory / RANGES_FILE)
         write_description(directory, reader.facts, chosen, written)
+    for path in directory.iterdir():
+        path.chmod(0o600)
     return written
 
 

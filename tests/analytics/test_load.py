@@ -273,6 +273,14 @@ def test_what_is_no_case_is_an_error_that_names_it(
         open_case(path)
 
 
+def test_a_link_in_the_place_of_a_case_stays(tmp_path: pathlib.Path, samples: pathlib.Path) -> None:
+    link = tmp_path / "case.duckdb"
+    link.symlink_to("nowhere.duckdb")
+    assert main(["trace", "load", str(samples / "late-joiner"), "-o", str(link)]) == 2
+    assert link.is_symlink()
+    assert not link.exists()
+
+
 @pytest.mark.parametrize("target", ["case", "case.duckdb"])
 def test_the_command_loads_and_says_how_much(
     target: str, samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]

@@ -55,6 +55,8 @@ def test_what_commands_write_is_for_its_owner(tmp_path: pathlib.Path) -> None:
     made = tmp_path / "made"
     made.mkdir()
     assert main(["store", "export", store, "-o", str(made / "snapshot")]) == 0
+    for path in (made / "snapshot").iterdir():  # it may be moved out of its directory
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path.name
     assert main(["store", "export", store, "--jsonl", "-o", str(made / "lines.jsonl")]) == 0
     for form in ("html", "parquet"):
         assert main(["store", "diff", store, store, "-o", form, "--file", str(made / form)]) == 0

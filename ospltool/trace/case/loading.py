@@ -44,7 +44,7 @@ def load_case(
     """
     if target.suffix not in FILE_SUFFIXES:
         return _load_directory(sources, target, detail, spark_master, progress)
-    if target.exists():
+    if target.exists() or target.is_symlink():
         raise CaseError(f"{target}: exists already")
     from ospltool.analytics.duck import pack
 
