@@ -23,6 +23,7 @@ AREAS: Final = (
     "capture",
     "trickle",
     "deliver",
+    "topics",
     "alive",
     "align",
     "merge",

@@ -4,7 +4,8 @@
 - `drain` captures like a node, and does nothing with what it gets;
 - `take` is a plain reader that takes without looking;
 - `hold` writes and stays, for readers that come later, as DDS alone can do it;
-- `join` is a reader that comes later and tells when it has everything.
+- `join` is a reader that comes later and tells when it has everything;
+- `publish_topics` and `join_topics` do it with many topics and partitions.
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ def say(**what: Any) -> None:
 
 
 def publish(options: dict[str, Any]) -> None:
-    """Write `count` samples of `size` bytes to `instances` instances, numbered from `first`, at a `rate`."""
+    """Write `count` samples of `size` bytes to `instances` instances, numbered from `first`, at a `rate`.
+
+    `depth` is the history that nodes keep of each, 0 for all.
+    """
     from benchmarks.load_type import Load
     from engine.dataset.groups import KEEP_ALL, DurabilityKind
     from engine.dds.participant import NodeParticipant, TagRole
@@ -81,6 +85,7 @@ def publish(options: dict[str, Any]) -> None:
         blocking_ns=30_000_000_000,
         durability=DurabilityKind.PERSISTENT,
         history_depth=KEEP_ALL,
+        service_history_depth=options.get("depth", 1),
         autodispose=False,
         batching=True,
         partitions=(PARTITION,),
@@ -217,7 +222,86 @@ def join(options: dict[str, Any]) -> None:
     sys.stdin.read()
 
 
-ROLES = {"publish": publish, "drain": drain, "take": take, "hold": hold, "join": join}
+def publish_topics(options: dict[str, Any]) -> None:
+    """Write `count` samples to each of `topics` topics in each of `partitions` partitions.
+
+    With `stays` nobody captures them: the writers are TRANSIENT_LOCAL, and stay for readers that come later.
+    """
+    from benchmarks.load_type import Load
+    from engine.dataset.groups import KEEP_ALL, DurabilityKind
+    from engine.dds.participant import NodeParticipant, TagRole
+    from engine.dds.qos import EndpointQos
+    from engine.dds.topics import Topic
+    from engine.dds.writer import RawWriter
+
+    uri = os.environ["CYCLONEDDS_URI"]
+    participant = NodeParticipant(options["domain"], uri, "publisher", os.urandom(16), TagRole.CLIENT)
+    tail = struct.pack("<I", options["size"]) + bytes(options["size"])
+    writers, stays = [], options.get("stays", False)
+    for number in range(options["topics"]):
+        topic = Topic.of_class(participant, f"{TOPIC}{number}", Load)
+        for place in range(options["partitions"]):
+            qos = EndpointQos(
+                durability=DurabilityKind.TRANSIENT_LOCAL if stays else DurabilityKind.PERSISTENT,
+                history_depth=KEEP_ALL,
+                autodispose=False,
+                partitions=(f"{PARTITION}{place}",),
+            )
+            writers.append(RawWriter(participant, topic, qos))
+    for writer in writers:
+        if not stays and not writer.wait_matched(1, 60):
+            raise RuntimeError("nobody reads")
+        for number in range(options["count"]):
+            writer.write(_HEADER + struct.pack("<i", number) + tail, time.time_ns())
+    if not stays and not all(writer.wait_for_acks(60) for writer in writers):
+        raise RuntimeError("not everything was acknowledged")
+    say(written=len(writers) * options["count"])
+    sys.stdin.read()
+    participant.close()
+
+
+def join_topics(options: dict[str, Any]) -> None:
+    """A late joiner of everything that `publish_topics` wrote."""
+    from cyclonedds import _clayer
+    from cyclonedds.core import InstanceState, Policy, Qos, SampleState, ViewState
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.sub import DataReader, Subscriber
+    from cyclonedds.topic import Topic
+
+    from benchmarks.load_type import Load
+
+    durability = Policy.Durability.TransientLocal if options.get("stays") else Policy.Durability.Persistent
+    qos = Qos(durability, Policy.Reliability.Reliable(10_000_000_000), Policy.History.KeepAll)
+    began = time.monotonic()
+    participant = DomainParticipant(options["domain"])
+    readers = []
+    for place in range(options["partitions"]):
+        subscriber = Subscriber(participant, Qos(Policy.Partition([f"{PARTITION}{place}"])))
+        topics = (Topic(participant, f"{TOPIC}{number}", Load) for number in range(options["topics"]))
+        readers += [DataReader(subscriber, topic, qos=qos) for topic in topics]
+    state = SampleState.Any | ViewState.Any | InstanceState.Any
+    say(ready=True)
+    got, wanted = 0, options["topics"] * options["partitions"] * options["count"]
+    while got < wanted and time.monotonic() - began < options["patience"]:
+        some = 0
+        for reader in readers:
+            some += sum(1 for _, info in _clayer.ddspy_take(reader._ref, state, 8192) if info.valid_data)
+        got += some
+        if not some:
+            time.sleep(0.01)
+    say(last=time.monotonic() - began, got=got, ended_ns=time.time_ns())
+    sys.stdin.read()
+
+
+ROLES = {
+    "publish": publish,
+    "drain": drain,
+    "take": take,
+    "hold": hold,
+    "join": join,
+    "publish_topics": publish_topics,
+    "join_topics": join_topics,
+}
 
 if __name__ == "__main__":
     ROLES[sys.argv[1]](json.loads(sys.argv[2]))

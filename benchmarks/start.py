@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Final
 
 from benchmarks import stage as stages
@@ -27,8 +30,8 @@ FLEETS: Final = (10, 30)
 
 
 def run(repeat: int) -> list[Row]:
-    """First starts and later starts, each with fresh processes; then fleets."""
-    rows = _three(repeat)
+    """One node, first starts and later starts of three, each with fresh processes; then fleets."""
+    rows = [*_one(repeat), *_three(repeat)]
     for count in FLEETS:
         names = [f"n{number}" for number in range(1, count + 1)]
         runs = []
@@ -37,6 +40,30 @@ def run(repeat: int) -> list[Row]:
                 runs.append(_start(stage, *names))
         rows += _rows(f"first start of {count}", runs, None, "")
     return rows
+
+
+def _one(repeat: int) -> list[Row]:
+    """What a node needs until it is complete, beside an interpreter that does nothing."""
+    needs: list[tuple[float, float]] = []
+    for _ in range(repeat):
+        with stages.stage() as stage:
+            stages.start_and_wait(stage, NODES[0])
+            needs.append((stages.processor_s(pid := stage.pid(NODES[0])), stages.peak_mb(pid)))
+    bare = Row(AREA, "an interpreter that does nothing, processor time", "s", tuple(_bare_s() for _ in needs))
+    node = Row(AREA, "one node until it is complete, processor time", "s", tuple(s for s, _ in needs))
+    memory = tuple(megabytes for _, megabytes in needs)
+    return [
+        bare,
+        node.against(bare, Bar(Is.AT_MOST, 0.5)),
+        Row(AREA, "one idle node, memory", "MB", memory, bar=Bar(Is.AT_MOST, 30.0)),
+    ]
+
+
+def _bare_s() -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", ""], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _three(repeat: int) -> list[Row]:

@@ -15,6 +15,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
+if __name__ == "__main__":
+    gc.disable()  # nothing that is imported is garbage, but looking for it takes a tenth of the time
+
 from engine.config import ConfigError, load
 from engine.config.problems import quoted
 from engine.supervisor.lease_link import LinkError, SupervisorLink
@@ -90,10 +93,15 @@ def _serve(
     configuration: Configuration, tracer: Tracer, link: SupervisorLink | None, past: Past
 ) -> tuple[int, str]:
     """The exit code, and how the node ended."""
+    from engine.dds import wheel
+
+    wheel.import_used_parts_only()
     from engine.node.process import ConfigurationRefused, NodeFault, RunningNode
     from engine.runtime.past import IN_ORDER
 
     gc.set_threshold(*COLLECTION)
+    gc.freeze()  # modules stay, so they are not looked at again
+    gc.enable()
     if link:
         link.report("INIT")
     lines = [

@@ -12,6 +12,7 @@ from engine.dds.activity import moved
 from engine.dds.directed import DeliveryPurpose, DeliveryReport, DirectedSession
 from engine.dds.errors import DdsError
 from engine.dds.interfaces import address_towards, reachable
+from engine.dds.shared_waits import Waits, at_once
 from engine.runtime.ports import Delivered
 
 if TYPE_CHECKING:
@@ -100,12 +101,14 @@ class Directed:
             return Delivered(problem=str(error))
 
 
-def give(
+def giving(
     session: DirectedSession,
     portions: Iterable[Portion],
     on_rejected: Callable[[Group, int], None] | None = None,
-) -> Delivered:
+) -> Waits[Delivered]:
     """Deliver portions to the readers of a process over a session; the result names any problem.
+
+    It yields the seconds for which it has to wait, so that deliveries to other readers may go on.
 
     Args:
         session: the session with the process.
@@ -117,7 +120,7 @@ def give(
     reports: list[DeliveryReport] = []
     for description, steps, mode, keeps, instances in portions:
         group = description.group
-        report = session.deliver(
+        report = yield from session.delivering(
             group.topic,
             description.type,
             description.qos,
@@ -142,3 +145,7 @@ def give(
         not_kept=sum(report.is_freed for report in reports),
         readers=frozenset.intersection(*(report.readers for report in reports)) if reports else frozenset(),
     )
+
+
+give = at_once(giving)
+"""`giving`, with all that it waits for."""

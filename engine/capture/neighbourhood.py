@@ -6,6 +6,7 @@ import dataclasses
 import enum
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription
 from engine.dds.channel import PeerAttached, PeerDetached
@@ -47,7 +48,7 @@ EXPLANATIONS: Final = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Unkept:
     """A durable writer that is not kept.
 
@@ -185,7 +186,7 @@ MAX_FORMER: Final = 10_000
 """Limit for the memory of lost readers, which may only have been out of reach."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class HistoryReader:
     """A reader that requests history: its process, the addresses of that, its topic and partitions."""
 
@@ -200,7 +201,7 @@ class HistoryReader:
         return frozenset(host_of(address) for address in self.addresses)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Offer:
     """A durable writer with its type and its groups, one for each partition."""
 
@@ -209,7 +210,7 @@ class Offer:
     groups: tuple[Group, ...]
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class DiscoveryChanges:
     """The changes for the node from one batch of discovery."""
 

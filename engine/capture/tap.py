@@ -25,6 +25,7 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.captured import CapturedRun
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class MakeReader(Protocol):
         """Make a reader that requests this durability; without `hears` it drops samples until `listen`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class TapMove:
     """A replaced tap: its topic, its former and present durability, and the duration of the move."""
 
@@ -168,7 +169,7 @@ class TapMove:
     elapsed_ns: int
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Move:
     """A second reader beside the first one; times are monotonic."""
 

@@ -7,9 +7,9 @@ the disposes of a merge are not part of any set.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.purging import FOREVER_NS
 from engine.core.settings import PendingWriter
 from engine.dds.cdr import Malformed
@@ -45,7 +45,7 @@ def way_of(request: HistoryRequest) -> Way:
     return request.request.client, request.topic, request.partitions, request.alignment_partitions
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class HeldRequest:
     """A request for history that waits for complete sets or its deadline."""
 
@@ -54,7 +54,7 @@ class HeldRequest:
     request: HistoryRequest
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class Question:
     """A state request that waits for its samples or its deadline."""
 
@@ -64,7 +64,7 @@ class Question:
     storage: StorageQuestion
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class HeldDeletion:
     """A deletion that this node has carried out in memory, and that waits for the disk or its deadline."""
 
@@ -101,7 +101,7 @@ TAIL_S: Final = 1.0
 """Time after a set at which a reader gets samples captured meanwhile; all writers have matched it by then."""
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Follower:
     """A reader with its client and its last request.
 

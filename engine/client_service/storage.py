@@ -14,6 +14,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.core.expressions import intersection, matches
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.core.states import Phase
 from engine.dataset.captured import CapturedSample
@@ -51,7 +52,7 @@ _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 _NOT_KEPT: Final = ("Volatile", "Transient_Local")
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class StorageQuestion:
     """A client's question whether the node has samples, and how safely."""
 
@@ -96,7 +97,7 @@ class StorageQuestion:
         return cls(writer=writer, count=count)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class _Place:
     """A partition of a question, with the name-spaces that keep it and their groups of the topic."""
 
@@ -105,7 +106,7 @@ class _Place:
     groups: tuple[tuple[Group, GroupSet, NameSpaceData], ...]
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Tally:
     """Numbers of one writer's samples in this run: put into sets (with their oldest time), and refused."""
 

@@ -6,7 +6,6 @@ are its two halves, for tools that need the file itself.
 
 from __future__ import annotations
 
-from engine.config.fleet import Fleet, FleetNode, FleetSpace, load_fleet
 from engine.config.loader import Interpreted, interpret, load
 from engine.config.problems import ByteRange, ConfigError, Position, Problem, ProblemKind
 from engine.config.reader import parse, read_document
@@ -20,9 +19,6 @@ __all__ = [
     "ConfigError",
     "Configuration",
     "Document",
-    "Fleet",
-    "FleetNode",
-    "FleetSpace",
     "Interpreted",
     "Position",
     "Problem",
@@ -34,7 +30,6 @@ __all__ = [
     "XmlElement",
     "interpret",
     "load",
-    "load_fleet",
     "parse",
     "read_document",
 ]

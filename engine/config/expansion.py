@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 
 from engine.config.problems import quoted
+from engine.core.lazy_dataclass import lazy_dataclass
 
 MAX_NESTING = 16
 """Limit for the nesting of variables in alternatives."""
@@ -29,7 +30,7 @@ class ExpansionFault(ValueError):
         self.offset = offset
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Use:
     """One use of a variable; `start` and `end` are offsets in the unexpanded text.
 
@@ -49,7 +50,7 @@ class Use:
         return not self.is_set and not self.operator
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Expanded:
     """An expanded text and the variables used in it, in order of appearance."""
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import pathlib
 from collections.abc import Iterator, Mapping
-from importlib import resources
 from typing import NamedTuple
 
 from engine.config.problems import Position
@@ -19,6 +19,7 @@ from engine.config.schema import Item, documented, engine_schema
 from engine.config.settings import Setting, SettingOrigin
 from engine.config.tree import Attribute, Value, XmlElement
 from engine.config.values import ValueFault, parse_value
+from engine.core.lazy_dataclass import lazy_dataclass
 
 SECTIONS = ("Domain", "DurabilityService")
 """The parts of the schema that apply to a node."""
@@ -37,7 +38,7 @@ class Fate(enum.StrEnum):
     REFUSED = "refused"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SettingFate:
     """The fate of settings.
 
@@ -81,7 +82,7 @@ class WithoutEffect(NamedTuple):
 @functools.cache
 def lines() -> Mapping[str, SettingFate]:
     """Read the lines of the table."""
-    text = resources.files("engine.config").joinpath("fates.tsv").read_text("utf-8")
+    text = pathlib.Path(__file__).with_name("fates.tsv").read_text("utf-8")
     rows = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
     return {row[0]: _entry(*(row + [""] * 5)[:5]) for row in rows}
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from engine.config.problems import ConfigError, Problem, ProblemKind, quoted
 from engine.config.reader import path_of_uri, read_bytes
+from engine.core.lazy_dataclass import lazy_dataclass
 
 MAX_NODES = 1000
 """Limit for the nodes of one fleet file."""
@@ -29,7 +30,7 @@ _SPACE_KEYS = frozenset({"name", "copies", "on-disk", "domain"})
 _AT = re.compile(r"\s*\(at line (\d+), column (\d+)\)$")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class FleetNode:
     """One node of a fleet.
 
@@ -50,7 +51,7 @@ class FleetNode:
         return {**base, **self.env}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class FleetSpace:
     """The number of nodes that shall have a name-space (`copies`), and of those on disk; 0 for unspecified.
 
@@ -63,7 +64,7 @@ class FleetSpace:
     domain: int | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Fleet:
     """A deployment; the nodes have different names, in the order of the file."""
 

@@ -16,11 +16,12 @@ from engine.config.settings import Configuration, Ignored, SettingOrigin
 from engine.config.tree import Document, XmlElement
 from engine.config.validate import STRANGE, as_settings, check_bounds, problem, schema_problems, strangers
 from engine.config.values import did_you_mean
+from engine.core.lazy_dataclass import lazy_dataclass
 
 _SERVICE = "DurabilityService"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Interpreted:
     """A document in the interpretation of one node.
 

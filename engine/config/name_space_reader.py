@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterable
 
@@ -12,6 +11,7 @@ from engine.config.sections import SettingsReader
 from engine.config.settings import ContentFilterSettings, NameSpaceSettings, SettingOrigin
 from engine.config.tree import Document, XmlElement
 from engine.config.validate import problem
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import (
     Alignee,
     DefinitionConflict,
@@ -32,7 +32,7 @@ BUILT_IN_PARTITION = "__BUILT-IN PARTITION__"
 """The partition of built-in topics, which an ospltool node leaves to Cyclone DDS."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class _Defined:
     """A name-space with the element that defines it, and its private policy in the deprecated notation."""
 

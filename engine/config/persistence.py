@@ -6,7 +6,6 @@ tags of a persistence service have no effect.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -14,6 +13,7 @@ from engine.config.problems import ByteRange, ConfigError, Problem, ProblemKind,
 from engine.config.reader import read_document
 from engine.config.tree import Document, XmlElement
 from engine.core import expressions
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.persistence.core.provider_selection import SynchronizationSettings
 
 ROOT: Final = "dds"
@@ -52,7 +52,7 @@ _KEEP_LAST: Final = "KEEP_LAST_HISTORY_QOS"
 _BY_SOURCE: Final = "BY_SOURCE_TIMESTAMP_DESTINATIONORDER_QOS"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class GroupSettings:
     """One persistence_group: its topics, and their QoS.
 
@@ -77,7 +77,7 @@ class GroupSettings:
         return self.history_depth == 1 and self.writer_by_source and self.reader_by_source
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class DurableSubscriptionSettings:
     """One durable subscription that exists from the start, in every partition of its topic.
 
@@ -94,7 +94,7 @@ class DurableSubscriptionSettings:
     node: XmlElement
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class PersistenceService:
     """One persistence_service element."""
 
@@ -131,7 +131,7 @@ class PersistenceService:
         return list(_without_effect(self.node))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class InterpretedServices:
     """The services of a document, with defaults in wrong places, and all problems."""
 

@@ -6,10 +6,11 @@ values into findings.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Iterable
 from typing import NamedTuple
+
+from engine.core.lazy_dataclass import lazy_dataclass
 
 MAX_SHOWN = 80
 """Limit for the characters of a file that a message quotes; an ellipsis marks the cut."""
@@ -59,7 +60,7 @@ class ProblemKind(enum.StrEnum):
     REFUSED_SETTING = "refused-setting"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Problem:
     """One problem with its place."""
 

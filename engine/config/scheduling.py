@@ -8,11 +8,11 @@ thread without a Scheduling element has the scheduling of the process.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
 from engine.config.settings import Configuration, Scheduling, SchedulingClass
+from engine.core.lazy_dataclass import lazy_dataclass
 
 SERVICE: Final = "Domain/Service/Scheduling"
 HEARTBEAT: Final = "DurabilityService/Network/Heartbeat/Scheduling"
@@ -28,7 +28,7 @@ _LEAST_PRIORITY, _MOST_PRIORITY = 1, 99
 _LEAST_NICE, _MOST_NICE = -20, 19
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ThreadScheduling:
     """Scheduling of a thread by the kernel; `priority` is that of a real-time policy and 0 otherwise."""
 

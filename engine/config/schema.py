@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
+
+from engine.core.lazy_dataclass import lazy_dataclass
 
 ROOT = "OpenSplice"
 
@@ -27,7 +29,7 @@ class Type(enum.StrEnum):
     SIZE = "size"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Item:
     """One element or attribute."""
 
@@ -145,7 +147,7 @@ def engine_schema() -> Schema:
 @functools.cache
 def schema() -> Schema:
     """Return the schema of OpenSplice 6.9, read once."""
-    text = resources.files("engine.config").joinpath("opensplice.tsv").read_text("utf-8")
+    text = pathlib.Path(__file__).with_name("opensplice.tsv").read_text("utf-8")
     return Schema(_item(line) for line in text.splitlines() if line and not line.startswith("#"))
 
 

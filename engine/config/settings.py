@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Element, NameSpace, Policy
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SettingOrigin:
     """Origin of a value.
 
@@ -35,7 +36,7 @@ class SettingOrigin:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Setting:
     """One effective setting.
 
@@ -51,7 +52,7 @@ class Setting:
     ignored: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Ignored:
     """An element or attribute of the file without effect on a node, for the given `reason`.
 
@@ -101,7 +102,7 @@ class StoreMode(enum.StrEnum):
     KV = "KV"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Scheduling:
     """Scheduling of one activity; `is_absolute` is the kind of `priority`, `origin` its place."""
 
@@ -111,7 +112,7 @@ class Scheduling:
     origin: SettingOrigin = dataclasses.field(default=SettingOrigin(), compare=False)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Expiry:
     """A lease: it expires after `expiry_s` and is renewed every `expiry_s * update_factor`."""
 
@@ -124,7 +125,7 @@ class Expiry:
         return self.expiry_s * self.update_factor
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ServiceEntry:
     """A service that the domain lists (//OpenSplice/Domain/Service)."""
 
@@ -136,7 +137,7 @@ class ServiceEntry:
     origin: SettingOrigin
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class DomainSettings:
     """//OpenSplice/Domain."""
 
@@ -166,7 +167,7 @@ class DomainSettings:
         return next((entry for entry in self.services if entry.name == name), None)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class DurablePolicy:
     """Data that this node obtains as a durability client (//OpenSplice/Domain/DurablePolicies/Policy)."""
 
@@ -175,7 +176,7 @@ class DurablePolicy:
     origin: SettingOrigin
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ContentFilterSettings:
     """A content filter for durable data (//OpenSplice/Domain/Filters/Filter).
 
@@ -199,7 +200,7 @@ class ContentFilterSettings:
         return "" if self.content.strip() else "its condition is empty"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NetworkSettings:
     """//OpenSplice/DurabilityService/Network, without Alignment and WaitForAttachment.
 
@@ -213,7 +214,7 @@ class NetworkSettings:
     initial_discovery_period_s: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class AlignmentSettings:
     """//OpenSplice/DurabilityService/Network/Alignment (guide 5.3.4).
 
@@ -231,7 +232,7 @@ class AlignmentSettings:
     alignee_scheduling: Scheduling
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class WaitForAttachment:
     """…/Network/WaitForAttachment (guide 5.3.2): wait at most `max_wait_count` times 100 ms."""
 
@@ -239,7 +240,7 @@ class WaitForAttachment:
     service_names: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class PersistentSettings:
     """//OpenSplice/DurabilityService/Persistent.
 
@@ -258,7 +259,7 @@ class PersistentSettings:
     scheduling: Scheduling
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class EntityNames:
     """Names of the entities of the protocol, and its partition."""
 
@@ -267,7 +268,7 @@ class EntityNames:
     partition: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class WatchdogSettings:
     """//OpenSplice/DurabilityService/Watchdog."""
 
@@ -275,7 +276,7 @@ class WatchdogSettings:
     scheduling: Scheduling
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class TracingSettings:
     """//OpenSplice/DurabilityService/Tracing (guide 5.3.5).
 
@@ -290,7 +291,7 @@ class TracingSettings:
     synchronous: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class DdsiSettings:
     """General and Discovery of the enabled DDSI2 service, which determine the Cyclone settings.
 
@@ -305,7 +306,7 @@ class DdsiSettings:
     generate_builtin_topics: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NameSpaceSettings:
     """//OpenSplice/DurabilityService/NameSpaces (guide 5.2.2, 5.2.3), in document order.
 
@@ -321,7 +322,7 @@ class NameSpaceSettings:
     builtin: tuple[NameSpace, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Configuration:
     """The complete settings of one node."""
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from engine.config.expansion import Use
 from engine.config.problems import ByteRange, Position, Problem
+from engine.core.lazy_dataclass import lazy_dataclass
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
@@ -67,7 +68,7 @@ class SourceFile:
         return self.data[span.start : span.end].decode(self.encoding, "replace")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Value:
     """A value as written and as expanded.
 
@@ -89,7 +90,7 @@ class Value:
         return self.source.position(self.span.start)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@lazy_dataclass(frozen=True, slots=True, eq=False)
 class Attribute:
     """An attribute; `span` runs from its name to its closing quote, `name_span` covers the name."""
 
@@ -109,7 +110,7 @@ class Attribute:
         return self.value.text
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@lazy_dataclass(frozen=True, slots=True, eq=False)
 class XmlElement:
     """An element.
 
@@ -194,7 +195,7 @@ class XmlElement:
             stack.extend(reversed(node.children))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@lazy_dataclass(frozen=True, slots=True, eq=False)
 class Comment:
     """A comment with its place; `owner_path` is the path of the element that contains it."""
 
@@ -204,7 +205,7 @@ class Comment:
     owner_path: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@lazy_dataclass(frozen=True, slots=True, eq=False)
 class Document:
     """A well-formed file; `problems` are the failed expansions."""
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from engine.core.events import AligneeRequest, Event, Note
 from engine.core.fellows import Fellow, FellowTable
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import JOINS, NO_EPOCH, PARTS, Epoch, Message, NameSpaceReport, Outgoing
 from engine.core.name_space_state import NameSpaceState
 from engine.core.readers import SETTLED_S, ReaderTable, Server
@@ -19,7 +20,7 @@ MAX_WAITING: Final = 4096
 """Requests that may wait; the aligner refuses further ones."""
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Batch:
     """The requests for one name-space that one stream will answer."""
 

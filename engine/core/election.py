@@ -20,10 +20,10 @@ not know that it is one, and an epoch has one master because the master's id is 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import DAMAGED, Epoch, Vote
 
 NOBODY: Final = "no node here may be master: each is a non-aligner, has masterPriority 0, or is not Initial"
@@ -33,7 +33,7 @@ NOBODY_REMEDY: Final = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Stand:
     """The position of one node in the election for one name-space and role."""
 
@@ -70,7 +70,7 @@ class Stand:
         return self.following is not None and self.following.node == self.node
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Decision:
     """The result of an election for one node.
 

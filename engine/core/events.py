@@ -6,28 +6,28 @@ a method of `DurabilityNode`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Epoch, PurgedInstance, ReaderKey
 from engine.core.name_spaces import Element, Group, NameSpace, Policy
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class LoadStored:
     """Load the stored set of a name-space for injection; answer with `DurabilityNode.injected`."""
 
     name_space: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class AbandonSet:
     """Forget the set that was being loaded, collected or received; the stored one stays."""
 
     name_space: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class AligneeRequest:
     """An alignee and its request; with `compares` it sends a sketch of its set and needs the difference only.
 
@@ -52,7 +52,7 @@ def is_asked_for(group: Group, elements: Collection[Element]) -> bool:
     return not elements or any(element.contains(group) for element in elements)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SendSet:
     """Send the set of a name-space, as it is now, to all targets at once."""
 
@@ -61,7 +61,7 @@ class SendSet:
     targets: tuple[AligneeRequest, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ExpectSet:
     """Expect a stream from `aligner` that answers this request, which goes out now."""
 
@@ -72,7 +72,7 @@ class ExpectSet:
     elements: tuple[Element, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Completed:
     """Switch to the set, which is whole, and store it with its lineage."""
 
@@ -80,14 +80,14 @@ class Completed:
     lineage: Epoch
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class WholeKnown:
     """Store that more of a part, or of a set made of parts, is known to be whole."""
 
     name_space: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class LineageAdopted:
     """Store the lineage of the set, or that it stands apart."""
 
@@ -95,14 +95,14 @@ class LineageAdopted:
     lineage: Epoch
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class DeleteSet:
     """Dispose and delete everything in the name-space (merge policy Delete)."""
 
     name_space: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NameSpaceLearned:
     """Take part in a name-space: a configured one, or a fellow's that a policy matches (5.2.3.6)."""
 
@@ -111,14 +111,14 @@ class NameSpaceLearned:
     is_configured: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NameSpaceDoubted:
     """Forget a learned name-space for the next run, because it conflicts with a fellow's."""
 
     name_space: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class GroupAnnounced:
     """A fellow has announced a group."""
 
@@ -127,7 +127,7 @@ class GroupAnnounced:
     fellow: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class DataDeleted:
     """Delete the samples of all groups that match, up to a source time, and never take them in again."""
 
@@ -136,7 +136,7 @@ class DataDeleted:
     until_ns: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class InstancesPurged:
     """Forget these disposed instances where they still end with the same sample."""
 
@@ -144,42 +144,42 @@ class InstancesPurged:
     instances: tuple[PurgedInstance, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Deliver:
     """Deliver the complete set to this late joiner; answer with `DurabilityNode.delivered`."""
 
     reader: ReaderKey
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class TakenOver:
     """This node is now in charge of a served reader, because the former one is lost or on another host."""
 
     reader: ReaderKey
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class HandedOver:
     """Another node has taken charge of a reader that this node was in charge of."""
 
     reader: ReaderKey
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NoAligner:
     """End the node: no node may be master, and TimeToWaitForAligner 0 forbids waiting."""
 
     name_space: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class FellowsKnown:
     """Store the fellows for the next start: (id, name, role)."""
 
     fellows: tuple[tuple[str, str, str], ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class FellowAway:
     """Store how long nodes have run without a fellow, which may come back with data that others forgot."""
 
@@ -187,7 +187,7 @@ class FellowAway:
     away_ns: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Note:
     """Write a trace line: an event of the catalogue with its fields."""
 

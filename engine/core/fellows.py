@@ -14,6 +14,7 @@ import dataclasses
 import operator
 from typing import Final, NamedTuple
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Deliveries, NameSpaceReport, NameSpaces, RollUp, Status
 from engine.core.name_spaces import DefinitionConflict
 from engine.core.states import ServiceState
@@ -27,7 +28,7 @@ EXPIRY_S: Final = 10.0
 _LEAVING: Final = (ServiceState.TERMINATING, ServiceState.TERMINATED)
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class Fellow:
     """One fellow in its present incarnation. Moments are seconds on the monotonic clock."""
 

@@ -16,6 +16,7 @@ import dataclasses
 import operator
 from typing import Final, NamedTuple
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Durability, Element, Group, MergeRule
 from engine.core.states import Phase, ServiceState
 
@@ -59,7 +60,7 @@ class Vote(NamedTuple):
     choice: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Settled:
     """A name-space's set as of a source time (`engine.dataset.settling`)."""
 
@@ -68,7 +69,7 @@ class Settled:
     digest: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class RollUp:
     """A name-space's set in one line; equal count and digest mean equal sets.
 
@@ -99,7 +100,7 @@ class Pending(NamedTuple):
     """Source time of the earliest sample that may come, nanoseconds since 1970 UTC; 2^63 if none will."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Status:
     """The heartbeat (d_status)."""
 
@@ -154,7 +155,7 @@ _CHANGING = ("serial", "wall_ns", "roll_ups", "unstored_s", "pending")
 _stated = operator.attrgetter(*(f.name for f in dataclasses.fields(Status) if f.name not in _CHANGING))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NameSpaceReport:
     """One name-space as its sender has it; `engine.core.name_space_state` explains the lineages."""
 
@@ -210,7 +211,7 @@ class NameSpaceReport:
     """The set is what Lazy nodes had kept, because no whole one was there."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NameSpaces:
     """All name-spaces of the sender (d_nameSpaces)."""
 
@@ -238,7 +239,7 @@ class ReaderKey(NamedTuple):
         return f"{','.join(self.partitions)}.{self.topic}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Delivery:
     """A claim on a late joiner, `done` once its process has acknowledged the whole set."""
 
@@ -247,7 +248,7 @@ class Delivery:
     done: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Deliveries:
     """All living late joiners that the sender knows to be served, by any node."""
 
@@ -260,7 +261,7 @@ MERGE_PURPOSES: Final = ("merge", "replace", "catchup")
 """Purposes of requests that carry out a merge policy; only a complete set answers them."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SampleRequest:
     """A request for the set of a name-space (d_sampleRequest).
 
@@ -280,7 +281,7 @@ class SampleRequest:
     elements: tuple[Element, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Refusal:
     """The aligner does not answer a request; the alignee chooses an aligner again."""
 
@@ -289,7 +290,7 @@ class Refusal:
     reason: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NewGroup:
     """A group that the sender knows (d_newGroup); the protocol does not read `description` (type, QoS)."""
 
@@ -297,7 +298,7 @@ class NewGroup:
     description: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class DeleteData:
     """Permanent deletion of historical data up to a source time, on all nodes (d_deleteData, 5.5.18)."""
 
@@ -313,7 +314,7 @@ class PurgedInstance(NamedTuple):
     last: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Purge:
     """Instances that the master forgets; a node that holds them unchanged forgets them, too."""
 
@@ -324,7 +325,7 @@ class Purge:
 Message = Status | NameSpaces | Deliveries | SampleRequest | Refusal | NewGroup | DeleteData | Purge
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Outgoing:
     """A message to send; no addressee means every fellow."""
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from engine.core import expressions
 from engine.core.expressions import intersection, matches
+from engine.core.lazy_dataclass import lazy_dataclass
 
 MAX_PRIORITY = 255
 """The highest masterPriority; it also stands for the legacy rule (quality, then id)."""
@@ -63,7 +64,7 @@ class MergeType(enum.StrEnum):
     CATCHUP = "Catchup"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class MergeRule:
     """A merge type for the fellows whose role matches `scope`."""
 
@@ -71,7 +72,7 @@ class MergeRule:
     scope: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Policy:
     """The responsibilities of one node for some name-spaces (5.2.3)."""
 
@@ -153,7 +154,7 @@ class Element(NamedTuple):
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NameSpace:
     """A named set of groups that is handled as one data set (5.2.2)."""
 
@@ -173,7 +174,7 @@ class NameSpace:
         return ",".join(map(str, self.elements))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class DefinitionConflict:
     """Two definitions that cannot both be used in one system (5.2.2, 5.4.2).
 
@@ -223,7 +224,7 @@ def find_policy(policies: tuple[Policy, ...], name: str) -> Policy | None:
     return None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Interest:
     """A topic, or topics `by_expression`, in partitions given by expressions."""
 

@@ -139,9 +139,11 @@ class DurabilityNode:
             reports = tuple(state.told() for state in self._context.states.values())
             self._reported = self._next_serial()
             self._context.send(NameSpaces(self._context.settings.incarnation, self._reported, reports))
-        if self._context.readers_changed:
+        if self._context.readers_changed and now >= self._context.readers.tells_from_s:
             self._context.readers_changed = False
-            self._context.send(self._context.readers.message(self._context.settings.incarnation))
+            self._context.send(self._context.readers.message(self._context.settings.incarnation, now))
+        elif self._context.readers_changed:
+            self._timer_s = None
         if self._context.status_due or (self._context.greeting_due and now >= self._greets_from):
             self._context.status_due = self._context.greeting_due = False
             self._next_status = now + self._context.settings.heartbeat_period_s
@@ -174,6 +176,7 @@ class DurabilityNode:
         earliest = self._greets_from if context.greeting_due else self._next_status
         for due in (
             self._discovery_check,
+            context.readers.tells_from_s if context.readers_changed else None,
             context.readers.next_retry(),
             context.requests.next_due(self._is_ready),
         ):
@@ -372,7 +375,7 @@ class DurabilityNode:
         waits = membership.is_reconnecting(self._context, hosts, now)
         if self._context.readers.seen(reader, hosts, not_before if waits else None):
             self._context.readers_changed = True
-        self._evaluate(now)
+        self._heard_s = now
 
     def reader_gone(self, reader: ReaderKey) -> None:
         """Forget a durable reader, the last of its kind in its process."""
@@ -386,7 +389,7 @@ class DurabilityNode:
         else:
             self._context.readers.failed(reader, now)
         self._context.readers_changed = True
-        self._evaluate(now)
+        self._heard_s = now
 
     def in_charge_of(self, name_space: str) -> list[ReaderKey]:
         """Return the served readers of a name-space to which this node delivers what merges bring."""

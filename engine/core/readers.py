@@ -11,11 +11,11 @@ claim of a node on the reader's host wins, and such a node takes over readers th
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Deliveries, Delivery, ReaderKey
 
 ServerFor: TypeAlias = Callable[[ReaderKey, frozenset[str]], str | None]
@@ -30,12 +30,16 @@ HANDED_OVER_S: Final = 5.0
 """Seconds for which delivered samples stay after another node, perhaps slow, has taken the reader over."""
 SETTLED_S: Final = 0.5
 """Seconds for which a node that has become complete beside others waits for their claims."""
+FEW: Final = 100
+"""Claims up to which each change is told at once."""
+CLAIM_S: Final = 0.0005
+"""Pause between two messages on claims for each claim, because each message has all of them."""
 NOBODY: Final = ""
 """Node of a claim whose node is lost."""
 _NO_PAUSE: Final = (None, FIRST_PAUSE_S)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Server:
     """A node that has the complete set of the reader's name-space, or the part that its host wants."""
 
@@ -82,6 +86,8 @@ class ReaderTable:
         self._pauses: dict[ReaderKey, tuple[float | None, float]] = {}
         self._settles: dict[str, float] = {}
         self._serial = 0
+        self.tells_from_s = 0.0
+        """When the next message on claims may be sent."""
 
     def seen(self, reader: ReaderKey, hosts: frozenset[str], not_before_s: float | None) -> bool:
         """Note a reader that appeared; False if its process has one of the kind already.
@@ -273,8 +279,12 @@ class ReaderTable:
         dues += self._settles.values()
         return min((when for when in dues if when is not None), default=None)
 
-    def message(self, incarnation: int) -> Deliveries:
-        """Return all claims on living readers, for the fellows."""
+    def message(self, incarnation: int, now: float) -> Deliveries:
+        """Return all claims on living readers, for the fellows.
+
+        `incarnation` is this node's run, `now` the monotonic time in seconds.
+        """
         self._serial += 1
+        self.tells_from_s = now + CLAIM_S * len(self._claims) if len(self._claims) > FEW else now
         claims = tuple(self._claims[reader] for reader in sorted(self._claims))
         return Deliveries(incarnation, self._serial, claims)

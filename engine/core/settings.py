@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import NO_EPOCH, Epoch
 from engine.core.name_spaces import Element, NameSpace, Policy
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class StoredSet:
     """The last complete set of a name-space in the store.
 
@@ -31,7 +32,7 @@ class StoredSet:
     whole: tuple[Element, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class PendingWriter:
     """A durable writer of a client that may still hand over samples.
 
@@ -52,7 +53,7 @@ class PendingWriter:
     silent_s: float = 0.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class CoreSettings:
     """One node's identity, configuration and memory. Times that end in `_s` are seconds."""
 

@@ -13,13 +13,14 @@ is neither true nor false, nor is its negation. Only a true condition accepts a 
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
+
+from engine.core.lazy_dataclass import lazy_dataclass
 
 MAX_LENGTH: Final = 10_000
 MAX_DEPTH: Final = 50
@@ -74,14 +75,14 @@ Kinds = Mapping[Path, ValueKind]
 """Fields of a type, nested ones by their whole path."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class _Token:
     kind: str
     text: str
     column: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class _Operand:
     """A field (with a path) or a constant, and where it stands."""
 

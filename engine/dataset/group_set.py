@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import bisect
 import collections
-import dataclasses
 import enum
 import itertools
 from collections.abc import Sequence
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.blocks import MAX_SAMPLES, Block, pack, pack_samples, pieces
 from engine.dataset.groups import NO_LIMITS
 from engine.dataset.packed import Packed
@@ -45,7 +45,7 @@ class ApplyOutcome(enum.Enum):
     LIMITED = "beyond a resource limit"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Summary:
     """Count and digest of a set; two sets with equal count and digest are equal.
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from engine.core.expressions import is_literal, matches
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 
 KEEP_ALL: Final = 0
@@ -67,7 +68,7 @@ UNTYPED_MEMBER: Final = "ospltool_untyped"
 """The only member of the stand-in for a type of which no more than the name is known."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class TypeDescription:
     """A type as Cyclone DDS describes it, enough to re-create the topic without a living writer.
 
@@ -94,7 +95,7 @@ class TypeDescription:
         return UNTYPED_MEMBER.encode() in self.mapping
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class GroupQos:
     """The QoS of a group, from the topic or, if topic discovery does not find it, from the first writer.
 
@@ -144,7 +145,7 @@ class GroupQos:
         return dataclasses.replace(self, durability=durability, requested=other.requested)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class GroupDescription:
     """A group with its type and QoS, as fellows announce it."""
 

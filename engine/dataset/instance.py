@@ -22,6 +22,7 @@ import enum
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.instance_states import MOVES, VIEWS, InstanceEvent, InstanceState, ViewState
 from engine.dataset.sample import DATA, DISPOSE, NO_WRITER, UNREGISTER, Sample, retained
 
@@ -64,7 +65,7 @@ class Origin(enum.StrEnum):
     AGAIN = "again"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ReaderEntry:
     """One entry of an instance in a reader.
 

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Final
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from engine.dataset.blocks import MAX_PLACES, Block
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import Part, Partial
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    from engine.dataset.numpy_later import np
 
 _FREE: Final = 0
 """Tag of a slot that was never used."""
@@ -32,7 +35,7 @@ _FULL: Final = 0.6
 _REHASHED: Final = 1 << 16
 """Entries that move to a new table in one go, to bound the memory needed."""
 
-_Slots = npt.NDArray[np.int64]
+_Slots: TypeAlias = "npt.NDArray[np.int64]"
 
 
 class _Segment:

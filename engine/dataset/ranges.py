@@ -9,14 +9,17 @@ give a wrong result, which the comparison of the roots detects.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.rateless import Difference, Words, mix
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    from engine.dataset.numpy_later import np
 
 STEP: Final = 2
 """Bits by which a range is cut, here in four; more would save rounds and cost bytes."""
@@ -28,13 +31,13 @@ FIRST_BITS: Final = 20
 MAX_ROUNDS: Final = MAX_BITS // STEP + 1
 MAX_FINGERPRINTS: Final = 1 << 20
 FINGERPRINT_BYTES: Final = 8
-_KEY: Final = np.uint64(0xA0761D6478BD642F)
-_ALL: Final = np.uint64(2**64 - 1)
+_KEY: Final = 0xA0761D6478BD642F
+_ALL: Final = 2**64 - 1
 
-Places = npt.NDArray[np.intp]
+Places: TypeAlias = "npt.NDArray[np.intp]"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Ask:
     """A question about ranges, which are the identities with the same first `bits`.
 
@@ -59,7 +62,7 @@ class IdentityIndex:
 
     def __init__(self, identities: Words) -> None:
         self._words = np.sort(identities)
-        sums = np.cumsum(mix(self._words ^ _KEY), dtype=np.uint64)
+        sums = np.cumsum(mix(self._words ^ np.uint64(_KEY)), dtype=np.uint64)
         self._sums = np.concatenate((np.zeros(1, dtype=np.uint64), sums))
 
     def _bounds(self, ranges: Words, bits: int) -> tuple[Places, Places]:

@@ -15,22 +15,25 @@ same result.
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import functools
 from collections.abc import Generator, Iterator
-from typing import Final, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from engine import native
+from engine.core.lazy_dataclass import lazy_dataclass
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    from engine.dataset.numpy_later import np
 
 Result = TypeVar("Result")
 Stepwise = Generator[None, None, Result]
 """A computation in steps."""
-Words = npt.NDArray[np.uint64]
+Words: TypeAlias = "npt.NDArray[np.uint64]"
 """Identities, or sums of them modulo 2**64."""
-Counts = npt.NDArray[np.int64]
+Counts: TypeAlias = "npt.NDArray[np.int64]"
 
 STEP: Final = 8192
 """Samples in one step: a few milliseconds."""
@@ -40,9 +43,9 @@ WIDE_SYMBOL_BYTES: Final = 16
 """Bytes of a symbol with a count of 4, where 2 are not enough."""
 
 _ALPHA: Final = 0.5
-_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
-_CHECK: Final = np.uint64(0xD6E8FEB86659FD93)
-_LOW: Final = np.uint64(0xFFFFFFFF)
+_STEP: Final = 0x9E3779B97F4A7C15
+_CHECK: Final = 0xD6E8FEB86659FD93
+_LOW: Final = 0xFFFFFFFF
 _SMALL: Final = 1 << 15
 _MOST_SAMPLES: Final = 1 << 48
 """More than any set has; expected counts of that many samples fit into 64 bits."""
@@ -67,7 +70,7 @@ def mix(words: Words) -> Words:
     return words ^ (words >> np.uint64(31))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Symbols:
     """Symbols `first`, `first` + 1, ... of a set or of a difference."""
 
@@ -89,7 +92,7 @@ class Symbols:
             raise ValueError(
                 f"symbols {other.first}+{len(other)} cannot be held against {self.first}+{len(self)}"
             )
-        checks = (self.checks - other.checks) & _LOW
+        checks = (self.checks - other.checks) & np.uint64(_LOW)
         return Symbols(self.first, self.counts - other.counts, self.sums - other.sums, checks)
 
     def __add__(self, other: Symbols) -> Symbols:
@@ -247,17 +250,17 @@ def _put(
 
 def _following(state: Words, at: Counts) -> tuple[Words, Counts]:
     """Return the next symbol of each identity, so that density falls as 1 / (1 + i / 2)."""
-    state = mix(state + _STEP)
+    state = mix(state + np.uint64(_STEP))
     uniform = ((state >> np.uint64(32)).astype(np.float64) + 1.0) / 4294967296.0
     skip = np.ceil((at + 1.5) * (1.0 / np.sqrt(uniform) - 1.0))
     return state, np.minimum(at + np.maximum(skip, 1.0), _MAX_INDEX).astype(np.int64)
 
 
 def _checksums(identities: Words) -> Words:
-    return mix(identities ^ _CHECK) >> np.uint64(32)
+    return mix(identities ^ np.uint64(_CHECK)) >> np.uint64(32)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Difference:
     """The identities that only one of two sets has."""
 

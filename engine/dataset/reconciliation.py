@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from engine.core.name_spaces import Group
 from engine.dataset import rateless
@@ -22,6 +20,12 @@ from engine.dataset.dataset import weight_of
 from engine.dataset.rateless import Difference, Stepwise, Words, compiled, mix
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+else:
+    from engine.dataset.numpy_later import np
 
 
 def identities(groups: Iterable[tuple[Group, SampleRows]], salt: bytes) -> Stepwise[Words]:

@@ -11,13 +11,13 @@ before a node relies on them.
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import struct
 import sys
 from collections.abc import Callable
 from typing import Any, Final
 
 from engine.dds.errors import UnsupportedCyclone
+from engine.dds.wheel import installed_version
 
 SUPPORTED_VERSION: Final = "11.0.1"
 
@@ -44,12 +44,11 @@ FIND_GLOBAL: Final = 0
 
 def _load() -> ctypes.CDLL:
     """Open the wheel's library by a second handle, which keeps our argument types apart from the wheel's."""
-    try:
-        version = importlib.metadata.version("cyclonedds")
-    except importlib.metadata.PackageNotFoundError:
+    version = installed_version()
+    if version is None:
         raise UnsupportedCyclone(
             f"the package cyclonedds is not installed; install cyclonedds=={SUPPORTED_VERSION}"
-        ) from None
+        )
     if version != SUPPORTED_VERSION:
         raise UnsupportedCyclone(
             f"cyclonedds {version} is installed, but the memory layouts of {SUPPORTED_VERSION} are needed;"

@@ -36,7 +36,7 @@ def unpack_bytes(cdr: bytes) -> bytes:
 
 
 def pack_named(name: bytes, payload: bytes) -> bytes:
-    """Pack a `State` or `Message`.
+    """Pack a `SenderState` or `Message`.
 
     Raises:
         ValueError: the name is empty, longer than 255 bytes or has a zero byte.
@@ -57,7 +57,7 @@ def pack_named(name: bytes, payload: bytes) -> bytes:
 
 
 def unpack_named(cdr: bytes) -> tuple[bytes, bytes]:
-    """Return name and payload of a `State` or `Message`.
+    """Return name and payload of a `SenderState` or `Message`.
 
     Raises:
         Malformed: the bytes are neither.

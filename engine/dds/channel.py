@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dataset.sample import DATA
 from engine.dds import abi, cdr
@@ -95,7 +96,7 @@ class ReceivedMessage(NamedTuple):
     participant: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class PeerAttached:
     """Both sides have matched all endpoints of each other: from now on nothing that one sends is lost.
 
@@ -105,7 +106,7 @@ class PeerAttached:
     participant: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class PeerDetached:
     """The peer left, was lost, or lost this participant. It may attach again with the same GUID."""
 

@@ -9,8 +9,6 @@ import typing
 from typing import TYPE_CHECKING, Any, Final
 
 from cyclonedds.idl import IdlUnion
-from cyclonedds.idl._typesupport.DDS.XTypes import TypeInformation, TypeMapping
-from cyclonedds.idl._xt_builder import XTInterpreter
 
 from engine.dataset.content import Undecodable, ValueKind
 from engine.dataset.sample import DATA
@@ -35,6 +33,10 @@ def class_of(description: TypeDescription) -> Any:
     """
     if description.is_untyped:
         raise Undecodable(f"the writers of type {description.name} announced no type information")
+    # These take 35 ms and 3 MB, and few nodes decode anything.
+    from cyclonedds.idl._typesupport.DDS.XTypes import TypeInformation, TypeMapping
+    from cyclonedds.idl._xt_builder import XTInterpreter
+
     try:
         check_description(description)
         information = TypeInformation.deserialize(

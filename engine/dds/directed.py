@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, Self
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.groups import GroupQos, TypeDescription
 from engine.dataset.living import DeliveryStep, InstanceEnd
 from engine.dds import offering
@@ -31,6 +32,7 @@ from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, Particip
 from engine.dds.errors import DdsError
 from engine.dds.participant import NodeParticipant, TagRole, free_domain_id, high_guid, in_memory, low_guid
 from engine.dds.qos import EndpointQos
+from engine.dds.shared_waits import Waits, at_once
 from engine.dds.topics import Topic, open_topic
 from engine.dds.uri import directed_uri
 from engine.dds.waiting import Signal
@@ -73,7 +75,7 @@ class DeliveryPurpose(enum.Enum):
     INSTEAD = enum.auto()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class DeliveryReport:
     """Outcome of the delivery of one group's samples."""
 
@@ -168,7 +170,7 @@ class DirectedSession:
         """Number of writers that stay."""
         return sum(map(len, self._kept.values()))
 
-    def deliver(
+    def delivering(
         self,
         topic: str,
         description: TypeDescription,
@@ -181,11 +183,13 @@ class DirectedSession:
         keeps: bool = False,
         instances: int = sys.maxsize,
         on_rejected: Callable[[int], None] | None = None,
-    ) -> DeliveryReport:
+    ) -> Waits[DeliveryReport]:
         """Write samples, in the order given, to the target's readers of a topic and partition.
 
         It waits for a match before the first write, because later readers would get nothing, and for the
         acknowledgements after the last write. Faults of the target appear in the report; they never raise.
+        Before the first write and before the acknowledgements it yields the seconds that it has to wait, so
+        that deliveries of other groups may go on (`engine.dds.shared_waits.together`).
 
         Args:
             topic: topic name.
@@ -230,13 +234,14 @@ class DirectedSession:
                     problem = offering.match(writers, willing, left)
                     # The target discovers the writer about a millisecond later, and no call tells when.
                     # Earlier samples are not lost, but resent, which takes up to 0.1 s.
-                    time.sleep(SETTLE_S)
+                    yield SETTLE_S
                     readers = frozenset.intersection(*(frozenset(one.matched_guids()) for one in writers))
                     if readers:
                         sent, trouble = offering.write_all(writers, steps, deadline, frees=frees)
                         problem = problem or trouble
                         for writer in writers:
                             writer.flush()
+                        yield 0.0
                         period_s = RESEND_S if any(max(each) > 0 for each in limits) else timeout_s
                         while not (is_acked := offering.wait_for_acks(writers, period_s, deadline)):
                             if time.monotonic() >= deadline:
@@ -254,6 +259,9 @@ class DirectedSession:
             problem = str(error)
         took_s = time.monotonic() - started
         return DeliveryReport(sent, acked, readers, took_s, problem, refused, resent, keeps and frees)
+
+    deliver = at_once(delivering)
+    """`delivering`, with all that it waits for."""
 
     def _writers_for(
         self,

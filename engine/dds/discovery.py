@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.groups import DurabilityKind, GroupQos
 from engine.dds import abi
 from engine.dds.errors import check
@@ -24,7 +24,7 @@ _BUILTIN_TYPES: Final = b"org::eclipse::cyclonedds::builtin::"
 _LOCATOR: Final = re.compile(r"(?P<kind>\w+)/(?P<address>[^@,\s]+)")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ParticipantSeen:
     """A participant that appeared, or came back after it was lost.
 
@@ -62,14 +62,14 @@ class ParticipantSeen:
         return self.tag_node_id is not None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ParticipantGone:
     """A participant that left or whose lease expired. Its endpoints were reported gone before."""
 
     guid: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class EndpointSeen:
     """A reader or writer that appeared, came back, or changed its QoS.
 
@@ -113,14 +113,14 @@ class EndpointSeen:
         return self.endpoint_qos.of_group()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class EndpointGone:
     """A reader or writer that was deleted, or lost with its participant."""
 
     guid: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class TopicSeen:
     """A topic that appeared or changed its QoS.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.groups import KEEP_ALL, DurabilityKind, GroupQos
 from engine.dds import abi
 
@@ -20,7 +20,7 @@ _SCOPES: Final = ("INSTANCE", "TOPIC", "GROUP")
 _MAX_PARTITIONS: Final = 4096
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class EndpointQos:
     """The policies of one reader or writer, of our own or as announced by another participant.
 

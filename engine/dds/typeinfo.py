@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import hashlib
 import re
 import struct
 import time
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.groups import TypeDescription
 from engine.dds import abi
 from engine.dds.errors import BAD_PARAMETER, DdsError
@@ -176,7 +176,7 @@ def _hash(type_information: int, kind: int) -> bytes:
     return bytes(buffer)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Resolution:
     """Result of `resolve_type`: a type, or the reason for its lack."""
 

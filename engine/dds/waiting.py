@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, Self
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dds import abi
 from engine.dds.activity import ThreadActivities, Work
 from engine.dds.errors import check
@@ -193,7 +193,7 @@ Take = Callable[[], Sequence[Any]]
 Sink = Callable[[str, Sequence[Any]], object]
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Source:
     """A source of batches; with a bell, all of it comes after the bell."""
 

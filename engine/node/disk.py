@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import secrets
 import threading
@@ -12,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dds.activity import ThreadActivities
 from engine.runtime import past
 from engine.runtime.startup import TOLD, StoredContent, read_store
@@ -26,6 +26,8 @@ RETRY_S: Final = 1.0
 _BLOCK_BYTES: Final = 512  # of st_blocks, whatever the file system's own blocks are
 GATHER_S: Final = 0.02
 """Time that a change may wait for others to share its transaction, if nobody waits for it."""
+STEADY_S: Final = 0.2
+"""Time from one such transaction to the next while changes keep coming: each writes whole pages."""
 CHECK_S: Final = 2.0
 """Seconds after which an idle store looks whether its file is still there."""
 MEASURE_S: Final = 1.0
@@ -53,7 +55,7 @@ def open_store(path: Path | None, node: str, new_node_id: Callable[[], str] = ra
     return SqliteStore(path, node, new_node_id)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Pace:
     """Times and intervals for writing a store.
 
@@ -94,7 +96,7 @@ class Disk:
         node: str,
         on_result: Callable[[], None],
         activities: ThreadActivities,
-        pace: Pace = Pace(),  # a value that never changes
+        pace: Pace = Pace(),  # noqa: B008  # a value that never changes
     ) -> None:
         self._pace = pace
         self._session_began_s = time.monotonic()
@@ -105,6 +107,7 @@ class Disk:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._is_gathering = False
+        self._written_s = 0.0
         self._told: tuple[int, int] | None = None
         self._work = activities.work("persistentDataListener")
         self.fault: Exception | None = None
@@ -213,7 +216,7 @@ class Disk:
 
     def _gather(self) -> None:
         """Wait for more changes: a transaction costs far more than a change."""
-        until_s = time.monotonic() + GATHER_S
+        until_s = max(time.monotonic() + GATHER_S, self._written_s + STEADY_S)
         self._is_gathering = True  # before the first look, so that `wake` misses no urgent change
         while self.store_queue.may_gather and not self._stopping.is_set():
             left_s = until_s - time.monotonic()
@@ -247,7 +250,9 @@ class Disk:
         if self.store_queue.is_idle:
             return False
         with self._work:
-            return self.store_queue.work()
+            has_worked = self.store_queue.work()
+        self._written_s = time.monotonic()
+        return has_worked
 
 
 def used_bytes(directory: Path | None) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.content import Expression, ExpressionFault, Undecodable
 from engine.dataset.sample import DATA
 from engine.dds.decoding import class_of, decode, key_names, kinds_of
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from engine.tracing.tracer import Tracer
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class _Filter:
     expression: Expression
     elements: tuple[Element, ...]

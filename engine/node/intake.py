@@ -1,4 +1,4 @@
-"""News from discovery and fellows, on its way to the runtime."""
+"""Everything that arrives at a node, on its way to the runtime: samples, streams, messages, discovery."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DRAIN_PAUSE_S: Final = 0.05
 ROOMY: Final = 0.25
 """A tap that was fuller than this makes the pause shorter, so that writers are not held back."""
 TICK_S: Final = 0.005
-GATHER_S: Final = 0.02
+GATHER_S: Final = 0.05
 """Time that a sample may wait in a tap for others: draining all taps costs more than one sample."""
 
 

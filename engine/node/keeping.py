@@ -9,13 +9,11 @@ same sample, see it ALIVE in a new generation.
 
 from __future__ import annotations
 
-import collections
 import functools
-import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from engine.capture.delivery import TIMEOUT_S, Portion, give
+from engine.capture.delivery import TIMEOUT_S, Portion, give, giving
 from engine.dataset.captured import CapturedRun
 from engine.dataset.groups import is_given
 from engine.dataset.living import (
@@ -30,7 +28,9 @@ from engine.dataset.living import (
 )
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.directed import DeliveryPurpose
-from engine.dds.errors import ALREADY_DELETED, DdsError
+from engine.dds.errors import DdsError
+from engine.dds.shared_waits import Waits
+from engine.node.reader_processes import MAX_KEPT_SESSIONS, MAX_KEPT_WRITERS, Failed, Job, Process
 from engine.runtime.ports import Again, Delivered, Instead
 
 if TYPE_CHECKING:
@@ -50,89 +50,7 @@ if TYPE_CHECKING:
     from engine.dds.directed import DirectedSession
     from engine.runtime.runtime import Runtime
 
-    Job = Callable[[DirectedSession], None]
-    Failed = Callable[[DdsError], None]
     Submit: TypeAlias = Callable[[Callable[[], None], str, float], None]
-
-MAX_KEPT_SESSIONS: Final = 192
-"""Limit for processes with instances kept ALIVE; each needs a Cyclone DDS domain with five threads."""
-MAX_KEPT_WRITERS: Final = 100_000
-"""Limit for the writers in all of them; beyond either limit delivered instances are NOT_ALIVE_NO_WRITERS."""
-
-
-class Process:
-    """One process, its session while it is needed, and the deliveries that wait."""
-
-    def __init__(self, opens: Callable[[], DirectedSession]) -> None:
-        self._opens = opens
-        self._lock = threading.Lock()
-        self._waiting: collections.deque[tuple[Job, Failed]] = collections.deque()
-        self._is_running = False
-        self._is_gone = False
-        self._session: DirectedSession | None = None
-        self.kept = 0
-        self.crowd: frozenset[tuple[str, str, str]] = frozenset()
-
-    def put(self, job: Job, failed: Failed) -> bool:
-        """Queue a job; return True if the caller must have `work` called on a worker thread."""
-        with self._lock:
-            self._waiting.append((job, failed))
-        return self._begins()
-
-    def leave(self) -> bool:
-        """Note that the process is gone, so that jobs fail soon; return True if `work` must be called."""
-        self._is_gone = True
-        self._abandon_if_gone()
-        return self._begins()
-
-    def _begins(self) -> bool:
-        with self._lock:
-            was_running, self._is_running = self._is_running, True
-            return not was_running
-
-    def work(self) -> None:
-        """Carry out the jobs in order, and close the session if no writer stays. It blocks."""
-        while (task := self._next()) is not None:
-            task()
-
-    def _next(self) -> Callable[[], None] | None:
-        with self._lock:
-            if self._waiting:
-                job, failed = self._waiting.popleft()
-                return lambda: self._carry_out(job, failed)
-            if self._session is not None and (self._is_gone or not self.kept):
-                return self._close
-            self._is_running = False
-            return None
-
-    def _carry_out(self, job: Job, failed: Failed) -> None:
-        try:
-            if self._is_gone:
-                raise DdsError(ALREADY_DELETED, "deliver to a process that is gone")
-            if self._session is None:
-                session = self._opens()
-                with self._lock:
-                    self._session = session
-                self._abandon_if_gone()
-            try:
-                job(self._session)
-            finally:
-                self.kept, self.crowd = self._session.kept, self._session.crowd
-        except DdsError as error:
-            failed(error)
-
-    def _abandon_if_gone(self) -> None:
-        with self._lock:
-            if self._is_gone and self._session is not None:
-                self._session.abandon()
-
-    def _close(self) -> None:
-        assert self._session is not None
-        with self._lock:
-            session, self._session = self._session, None
-        session.close()
-        self.kept, self.crowd = 0, frozenset()
-
 
 MAX_LOST: Final = 10_000
 """Limit for the memory of lost writers, which may come back."""
@@ -228,18 +146,19 @@ class Keeping:
         crowd = process.crowd
         moved = list(self._moved(crowd)) if how is not None else []
 
-        def job(session: DirectedSession) -> None:
+        def job(session: DirectedSession) -> Waits[None]:
             if moved:
                 give(session, moved)
                 session.retire(crowd)
             if isinstance(how, Instead):
                 session.go_below()
-            result = give(session, portions, on_rejected)
+            result = yield from giving(session, portions, on_rejected)
             for description, unwritten in ended:
                 _tell_ends(session, description, unwritten, disposes=False, closes=False)
             done(result)
 
-        self._put(process, job, lambda error: done(Delivered(problem=str(error))))
+        together = frozenset(description.group for description, _ in groups) if how is None else frozenset()
+        self._put(process, job, lambda error: done(Delivered(problem=str(error))), together)
 
     def _portion(
         self,
@@ -287,8 +206,10 @@ class Keeping:
         others = self.sessions - (process.kept > 0)
         return others < MAX_KEPT_SESSIONS and self.writers < MAX_KEPT_WRITERS
 
-    def _put(self, process: Process, job: Job, failed: Failed) -> None:
-        if process.put(job, failed):
+    def _put(
+        self, process: Process, job: Job, failed: Failed, groups: frozenset[Group] = frozenset()
+    ) -> None:
+        if process.put(job, failed, groups):
             self._submit(process.work, _WORK, TIMEOUT_S)
 
     # Changes of writers and readers.
@@ -359,7 +280,8 @@ class Keeping:
         description = self._runtime.descriptions[group]
         later = self._later.get(group, _NO_TIMES)
 
-        def job(session: DirectedSession) -> None:
+        def job(session: DirectedSession) -> Waits[None]:
+            yield 0.0
             instances = (InstanceEnd(key, max(time_ns, later.get(key, time_ns))) for key, time_ns in ended())
             _tell_ends(session, description, instances, disposes=disposes, closes=closes)
 
@@ -412,9 +334,7 @@ class Keeping:
             ):
                 kept.discard(participant)
                 description = self._runtime.descriptions[group]
-                job = functools.partial(
-                    _tell_ends, description=description, instances=(), disposes=False, closes=True
-                )
+                job = functools.partial(_closing, description=description)
                 if process is not None:
                     self._put(process, job, _ignore)
 
@@ -432,7 +352,7 @@ class Keeping:
 
         @functools.cache
         def found() -> set[bytes]:
-            """Find them on the worker's thread: that takes as long as reading the whole group."""
+            """Return the keys of the written instances; it reads the whole group, on the worker's thread."""
             return {history[0].key for history in instances(kept) if is_written(history, living)}
 
         return lambda key: key in found()
@@ -489,6 +409,11 @@ def _tell_ends(
 ) -> None:
     group = description.group
     session.end(group.topic, description.type, group.partition, instances, disposes=disposes, closes=closes)
+
+
+def _closing(session: DirectedSession, description: GroupDescription) -> Waits[None]:
+    yield 0.0
+    _tell_ends(session, description, (), disposes=False, closes=True)
 
 
 def _one(key: bytes, time_ns: int) -> tuple[InstanceEnd]:

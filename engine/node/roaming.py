@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.settings import StoredSet
 from engine.dds.interfaces import address_of, suitable_interface
 
@@ -54,7 +55,7 @@ class InterfaceWatch:
         return f"{name} ({found[1]})" if self._times >= LOOKS else ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Carried:
     """Complete sets that a node takes along in memory, by name-space."""
 

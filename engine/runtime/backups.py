@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.group_set import Summary
 from engine.store.interface import Replaced, SetInfo, SetState, SetWriter, Store, StoreError
 
@@ -19,7 +20,7 @@ PATIENCE: Final = 10
 """Successive refusals, one per second, so that a disk that is full for a moment costs no back-up."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class BackupKept:
     """A replaced set stays as set `version` of the store."""
 
@@ -28,7 +29,7 @@ class BackupKept:
     note: Replaced
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class BackupMissing:
     """A replaced set is lost, because there was no space for both."""
 
@@ -36,7 +37,7 @@ class BackupMissing:
     note: Replaced
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class BackupDropped:
     """A back-up was dropped."""
 

@@ -6,11 +6,11 @@ ignored. Another codec only has to make the same values.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Final
 
 from engine.core import messages, plain
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Message, Outgoing
 
 VERSION: Final = 1
@@ -59,7 +59,7 @@ class UnsupportedMessage(ValueError):
         self.version = version
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Envelope:
     """A message with its addressees (none for all nodes)."""
 

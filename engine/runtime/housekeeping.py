@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.core.expressions import matches
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import PurgedInstance
 from engine.core.name_spaces import Group
 from engine.core.purging import FOREVER_NS
@@ -28,7 +29,7 @@ from engine.runtime.pending_writers import PendingWriters
 from engine.runtime.shared_state import SharedState
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Found:
     """The disposed instances of one set, each with the monotonic time of its last change."""
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from engine.core.events import AligneeRequest
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
@@ -30,7 +31,7 @@ MAX_STREAMS: Final = 64
 """Streams under way to one node at most; it refuses another one and asks for it again later."""
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class IncomingStream:
     """One stream and what has arrived of it."""
 

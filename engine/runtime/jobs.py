@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
@@ -12,7 +13,7 @@ from engine.dataset.sample_rows import SampleRows
 from engine.store.interface import GroupChange, Marks, RememberedFellow, Replaced
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class AppendJob:
     """Live changes to a complete set; more may join until the job starts.
 
@@ -24,7 +25,7 @@ class AppendJob:
     marks: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class FillJob:
     """Samples of a set that is still arriving, in the stream of that number."""
 
@@ -35,7 +36,7 @@ class FillJob:
     resumes: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Conversion:
     """Changes that turn the stored set into another one, instead of writing all of it.
 
@@ -52,7 +53,7 @@ class Conversion:
     rest: list[tuple[GroupDescription, SampleRows]] = dataclasses.field(default_factory=list)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SetJob:
     """A whole set, which replaces the stored one."""
 
@@ -65,7 +66,7 @@ class SetJob:
     keeps: Replaced | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class MarksJob:
     """Marks of a stored set, such as its lineage."""
 
@@ -73,7 +74,7 @@ class MarksJob:
     marks: Marks
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class FellowsJob:
     """The fellows that a node must know at its next start."""
 
@@ -84,15 +85,16 @@ class FellowsJob:
 Job = AppendJob | FillJob | SetJob | MarksJob | FellowsJob
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class StoredGroups:
-    """Content of groups that is on the disk."""
+    """Content of groups that is on the disk; `changes` counts those that were just written."""
 
     name_space: str
     watermarks: dict[Group, Summary]
+    changes: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SetStored:
     """The complete set of a name-space is on the disk; `written` samples were needed for it."""
 
@@ -100,7 +102,7 @@ class SetStored:
     written: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Degraded:
     """The disk refuses jobs, so new data is in memory only."""
 
@@ -108,12 +110,16 @@ class Degraded:
     cause: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Recovered:
-    """The disk takes jobs again; `rewrite` asks for the whole set, because changes were not queued."""
+    """The disk takes jobs again; `rewrite` asks for the whole set, because changes were not queued.
+
+    `waited` counts the changes that had to wait, of all name-spaces.
+    """
 
     name_space: str
     rewrite: bool
+    waited: int = 0
 
 
 Result = StoredGroups | SetStored | Degraded | Recovered

@@ -9,14 +9,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from engine.core import plain
+from engine.core.lazy_dataclass import lazy_dataclass
 
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG: Final = b"0" * 39
 """Digits that a number of more than 128 bits has at least."""
+_BUILDING: Final = threading.Lock()
+"""msgspec takes a class that another thread has read in part only for a whole one, and crashes."""
 
 
 class QuickMessage(NamedTuple):
@@ -46,7 +50,8 @@ def quick_reader(kinds: Mapping[str, type]) -> Callable[[bytes], QuickMessage | 
         "Envelope", [("format_version", int), ("kind", str), ("data", msgspec.Raw)], gc=False
     )
     head = msgspec.json.Decoder(envelope)
-    bodies: dict[str, Any] = {kind: msgspec.json.Decoder(type_) for kind, type_ in kinds.items()}
+    with _BUILDING:
+        bodies: dict[str, Any] = {kind: msgspec.json.Decoder(type_) for kind, type_ in kinds.items()}
 
     def read(data: bytes) -> QuickMessage | None:
         if _LONG in data.translate(_DIGITS):
@@ -72,7 +77,7 @@ DEVIATIONS: Final = {
 """Reasons why an ordinary reader sees other samples than the set has; each is a counter, too."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class FellowView:
     """One fellow as this node sees it."""
 
@@ -94,7 +99,7 @@ class FellowView:
     """Both definitions if it is incompatible; empty otherwise."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class AlignmentView:
     """One running alignment; `direction` is "from" (the node is the alignee) or "to" (it is the aligner)."""
 
@@ -110,7 +115,7 @@ PART: Final = "part"
 """Phase of a Lazy name-space whose readers have what they want."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NameSpaceView:
     """One name-space on this node."""
 
@@ -172,7 +177,7 @@ class NameSpaceView:
         return self.from_parts or (self.is_at_rest and not self.complete)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class GroupView:
     """One group on this node."""
 
@@ -204,7 +209,7 @@ class GroupView:
     """Samples that a resource limit kept out or pushed out, by the name of the limit."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class DeliveryView:
     """One late joiner that this node serves or served."""
 
@@ -226,7 +231,7 @@ class DeliveryView:
     """Why it failed, or which readers do not match; empty if all went well."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class DeviationView:
     """A reader that sees other samples than the set has, with counts by cause (see DEVIATIONS)."""
 
@@ -243,7 +248,7 @@ class DeviationView:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class UnkeptView:
     """A durable writer whose data the node does not keep; `why` is a code, `text` explains it."""
 
@@ -254,7 +259,7 @@ class UnkeptView:
     text: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class StoreStatus:
     """The store: `kind` is "memory", "sqlite" or "simulated"; `problem` is set while it is degraded.
 
@@ -268,7 +273,7 @@ class StoreStatus:
     disk_bytes: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class CaptureView:
     """What takes samples in: `kind` is "compiled" or "python", empty where a node does not say.
 
@@ -282,7 +287,7 @@ class CaptureView:
 NOT_SAID: Final = CaptureView()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NodeSnapshot:
     """One node at one moment."""
 
@@ -334,7 +339,7 @@ class NodeSnapshot:
     """Whether the compiled library captures, or Python and why."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NodeEvent:
     """One event of a node, as in its trace."""
 
@@ -358,7 +363,7 @@ class NodeEvent:
     """Message for people."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Masterhood:
     """A master that a node has followed for a name-space, with time and reason."""
 
@@ -370,7 +375,7 @@ class Masterhood:
     why: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Run:
     """One process of a node or persistence service.
 
@@ -384,7 +389,7 @@ class Run:
     end: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NodePast:
     """The memory of a node or persistence service: events of INFO and above, masterships and runs.
 

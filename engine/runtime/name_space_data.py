@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import Durability, Group
 from engine.dataset.dataset import DataSet
@@ -50,7 +51,7 @@ def _changes(
     return [*added, GroupChange(description, None, gone)] if gone else added
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Began:
     """Start of a merge: the wall clock of this node, and the samples present then with a later source time.
 
@@ -65,7 +66,7 @@ class Began:
         return (sample for sample in samples.after(self.time_ns) if sample.digest not in self.ahead)
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class NameSpaceData:
     """The sets of one name-space."""
 

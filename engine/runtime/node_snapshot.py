@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import Final
 
 from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.core.fellows import Fellow
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import NO_EPOCH
 from engine.core.states import Phase
 from engine.dataset.group_set import Summary
@@ -32,7 +32,7 @@ MAX_GROUPS_SHOWN: Final = 500
 MAX_DEVIATIONS_SHOWN: Final = 100
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Identity:
     """The part of a snapshot that does not change while a node runs."""
 

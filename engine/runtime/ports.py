@@ -6,10 +6,10 @@ once; long work is reported back by a call to the runtime.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Outgoing, ReaderKey
 from engine.core.name_spaces import Group
 from engine.dataset.groups import GroupDescription
@@ -51,7 +51,7 @@ class NoFilters:
         return None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Delivered:
     """The result of a delivery.
 
@@ -74,7 +74,7 @@ class Delivered:
     not_kept: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Again:
     """A delivery of the newest sample of each instance, to make instances ALIVE again.
 
@@ -86,7 +86,7 @@ class Again:
     writer: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Instead:
     """A delivery that replaces samples, also in readers that are ordered by source time.
 

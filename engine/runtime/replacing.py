@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import GroupSet
@@ -18,7 +19,7 @@ from engine.dataset.sample import UNREGISTER, Sample
 from engine.runtime.name_space_data import Difference, dispose_of, withdrawal_of
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class Replacement:
     """Samples for the readers of a set that was replaced.
 

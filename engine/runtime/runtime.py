@@ -23,6 +23,7 @@ from engine.runtime.agreement import Agreement
 from engine.runtime.capture import CapturePath
 from engine.runtime.housekeeping import Housekeeping
 from engine.runtime.jobs import Degraded, Recovered, SetStored, StoredGroups
+from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.pending_writers import PendingWriters
 from engine.runtime.ports import Clock, Codec, Filters, NoFilters, Wire
 from engine.runtime.serving import Serving
@@ -83,6 +84,7 @@ class Runtime:
         self._unsupported: set[tuple[str, str]] = set()
         self._attached: dict[str, set[str]] = {}
         self._injecting: dict[str, int] = {}
+        self._degraded_ns = 0
         self._away = set(settings.away)
         self._identity = SharedIdentity(tracer)
         self.serving = Serving(shared)
@@ -212,20 +214,29 @@ class Runtime:
                 for group in filter(data.state.is_wanted, result.watermarks.keys() - data.stored.keys()):
                     self._tracer.event("store.group", group=group)
                 data.stored.update(result.watermarks)
-                self.counters["stored"] = sum(
-                    mark.count for space in self.spaces.values() for mark in space.stored.values()
-                )
+                self.counters["stored"] += result.changes
             elif isinstance(result, Degraded):
+                self._degraded_ns = self._clock.wall_ns()
                 self._tracer.event("store.degraded", namespace=result.name_space, cause=result.cause)
             elif isinstance(result, Recovered) and data:
-                self._tracer.event("store.recovered", namespace=result.name_space, samples=0, elapsed_ns=0)
-                if result.rewrite and data.is_switched:
-                    self.shared.write_set(data)
+                self._recovered(result, data)
             elif isinstance(result, SetStored):
                 self._set_stored(result)
         return needs_turn
 
+    def _recovered(self, result: Recovered, data: NameSpaceData) -> None:
+        """Tell what the disk takes now, changes that have waited or the whole set, and after which time."""
+        sets = data.working.groups.values()
+        samples = sum(one.summary().count for one in sets) if result.rewrite else result.waited
+        elapsed_ns = max(0, self._clock.wall_ns() - self._degraded_ns)
+        self._tracer.event(
+            "store.recovered", namespace=result.name_space, samples=samples, elapsed_ns=elapsed_ns
+        )
+        if result.rewrite and data.is_switched:
+            self.shared.write_set(data)
+
     def _set_stored(self, result: SetStored) -> None:
+        self.counters["stored"] += result.written
         began_ns = self.shared.set_handed_over_ns.pop(result.name_space, 0)
         elapsed_ns = max(1, self._clock.wall_ns() - began_ns) if began_ns else 0
         rate = int(result.written * 1e9 / elapsed_ns) if elapsed_ns else 0

@@ -8,6 +8,7 @@ from typing import Final
 
 from engine.config.settings import Configuration
 from engine.core import plain
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import DAMAGED, NO_EPOCH, Epoch
 from engine.core.name_spaces import Element, NameSpace
 from engine.core.settings import CoreSettings, PendingWriter, StoredSet
@@ -26,7 +27,7 @@ _A_TIME_NS: Final = 1 << 60
 """Nanoseconds from 1970 to 2006: longer than any duration, earlier than any time in a store."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class StoredContent:
     """The content of the store at start, by name-space unless noted."""
 

@@ -1,8 +1,9 @@
 """Long work in steps, so that nothing else waits longer than for one of them.
 
-A piece of work is a generator that yields after each step of a few milliseconds (`STEP` samples, or one
-block). The node's thread carries out steps for `budget_s`, then looks at messages, timers and heartbeats
-again. Without a second thread or a lock, a run in virtual time repeats exactly.
+A piece of work is a generator that yields after each step of a few milliseconds: one block, or
+`engine.dataset.rateless.STEP` samples. The node's thread carries out steps for `budget_s`, then looks at
+messages, timers and heartbeats again. Without a second thread or a lock, a run in virtual time repeats
+exactly.
 """
 
 from __future__ import annotations

@@ -324,7 +324,7 @@ class StoreQueue:
         match job:
             case AppendJob():
                 stored = self._store.append(job.name_space, batch, job.marks)
-                return StoredGroups(job.name_space, stored)
+                return StoredGroups(job.name_space, stored, len(batch))
             case FillJob():
                 self._fill(job)
             case SetJob():
@@ -445,6 +445,7 @@ class StoreQueue:
         with self._lock:
             self._at_work = None
             self._has_hurried |= self._carried_out < self._urgent
+            waited = self._queued
             if isinstance(job, AppendJob):
                 count = min(BATCH_CHANGES, len(job.changes))
                 del job.changes[:count]
@@ -460,7 +461,7 @@ class StoreQueue:
             if self._problem:
                 self._problem = ""
                 for name_space in {job.name_space, *self._overflowed}:
-                    self._results.append(Recovered(name_space, name_space in self._overflowed))
+                    self._results.append(Recovered(name_space, name_space in self._overflowed, waited))
 
     def _replace_damaged_store(self, name_space: str, damage: StoreDamaged) -> bool:
         """Continue with a new file and ask for all sets, which are in memory; False if that fails."""

@@ -8,7 +8,6 @@ misses a batch, or gets another sum, drops everything: a set arrives whole or no
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import struct
 import zlib
@@ -17,6 +16,7 @@ from typing import Final
 
 from engine.core import plain
 from engine.core.events import AligneeRequest
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import Epoch
 from engine.dataset.blocks import Block
 from engine.dataset.dataset import weight_of
@@ -40,7 +40,7 @@ _RECORD: Final = struct.Struct("<BI")
 _BEGIN, _GROUP, _SAMPLES, _END, _REMOVED = range(1, 6)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class StreamBegin:
     """The first record: the sender's set, the requests that it answers, and the expected amount.
 
@@ -57,7 +57,7 @@ class StreamBegin:
     is_difference: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class GroupBegin:
     """A group, and the source time up to which its historical data has been deleted."""
 
@@ -65,7 +65,7 @@ class GroupBegin:
     floor_ns: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class StreamEnd:
     """The last record: count and digest of the set, as in the summary of a name-space."""
 
@@ -73,7 +73,7 @@ class StreamEnd:
     digest: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Removed:
     """For a difference: identities that the alignee must remove, 8 bytes each, and the sums of the set."""
 

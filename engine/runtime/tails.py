@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import ReaderKey
 from engine.core.name_spaces import Group
 from engine.dataset.groups import GroupDescription, is_given
@@ -45,7 +46,7 @@ MAX_TAIL: Final = 10_000
 """Samples of one tail; further ones are counted as not given."""
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class Tail:
     """Samples captured since a reader's set was taken, or since a writer is back."""
 
@@ -68,7 +69,7 @@ class Tail:
         return samples
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Passed:
     """The instances in a delivery (None for a whole group), and their samples captured meanwhile."""
 

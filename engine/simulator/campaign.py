@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from engine.config import Configuration
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.simulator.cluster import Cluster
 from engine.simulator.draw import deployed, draw
 from engine.simulator.options import Fault, SimulationOptions
@@ -27,7 +28,7 @@ YOUNG_OBJECTS: Final = 100_000
 """New objects after which Python looks for cycles among them; its default is 700."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SeedOutcome:
     """The result of one seed.
 
@@ -85,7 +86,7 @@ def parse_faults(text: str) -> tuple[Fault, ...] | None:
     return tuple(known[part] for part in wanted)
 
 
-@dataclasses.dataclass(frozen=True)
+@lazy_dataclass(frozen=True)
 class Campaign:
     """The parameters of the run of each seed.
 

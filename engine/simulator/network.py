@@ -18,6 +18,7 @@ import random
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.simulator.options import NetworkPlan
 from engine.simulator.schedule import Schedule
 
@@ -49,7 +50,7 @@ class Handler(Protocol):
         """Take in that one side has lost the other."""
 
 
-@dataclasses.dataclass(slots=True, eq=False)
+@lazy_dataclass(slots=True, eq=False)
 class SimulatedParticipant:
     """A participant of the simulated domain: one run of a node's process, or of an application's.
 

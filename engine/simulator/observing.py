@@ -13,6 +13,7 @@ import threading
 import time
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.states import ServiceState
 from engine.runtime.monitor import DeliveryView, NodeEvent, NodeSnapshot
 from engine.runtime.node_snapshot import Identity, snapshot
@@ -44,14 +45,14 @@ _SIGNS: Final = {"!": "WARNING", "v": "WARNING", "-": "INFO", "#": "INFO"}
 """Lines of the short log that become events: faults, deaths, healing, and messages of checkers."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Gone:
     """The end of a node's run, orderly or not."""
 
     node: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Seen:
     """An observation with its time: virtual nanoseconds since 1970 by the true clock."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.settings import CoreSettings
 from engine.dataset.groups import DurabilityKind
 
@@ -55,7 +55,7 @@ CLASSIC: Final = tuple(Fault)[: list(Fault).index(Fault.TAP)]
 """The kinds of the first releases: writers reach all nodes at once, and everything is repaired in quiet."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NodePlan:
     """One node: `settings` without what its store adds (id, incarnation, remembered fellows, stored sets)."""
 
@@ -68,7 +68,7 @@ class NodePlan:
         return self.settings.name
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class TopicPlan:
     """A topic that applications write in one partition; `depth` 0 keeps all samples.
 
@@ -82,7 +82,7 @@ class TopicPlan:
     cleanup_delay_s: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Workload:
     """What applications do.
 
@@ -112,7 +112,7 @@ class Workload:
     narrow: float = 0.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NetworkPlan:
     """The network while no fault changes it. All times are in seconds.
 
@@ -137,7 +137,7 @@ class NetworkPlan:
     bytes_per_s: float = 20e6
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SimulationOptions:
     """The input of one run. All times are in seconds of virtual time.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import hashlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.states import Phase
 from engine.simulator.options import SimulationOptions
 from engine.simulator.schedule import Schedule
@@ -116,7 +116,7 @@ class Violation(Exception):
         self.invariant = invariant
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class Statistics:
     """Figures of a run."""
 
@@ -160,7 +160,7 @@ class Statistics:
     """Actions of the schedule."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class RunResult:
     """One run: its options, its violation (None for none), and its short log."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.core import plain
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription, GroupQos, TypeDescription
@@ -31,7 +32,7 @@ _TOO_LARGE: Final = 1 << 62
 """Bound of plausible counters: no store is opened or written more often."""
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class GroupRow:
     """A group of one version: its number in the file, and its watermark."""
 
@@ -42,7 +43,7 @@ class GroupRow:
     stored: Summary = EMPTY
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class SetVersion:
     """A set version of an open store; `damage` was found in the small tables."""
 
@@ -66,7 +67,7 @@ class SetVersion:
         return SetInfo(self.number, self.name_space, self.state, self.mark, stored, groups, self.soundness)
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class Catalog:
     """All versions by number, the numbers of dropped groups to sweep, and findings.
 

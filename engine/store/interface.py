@@ -12,7 +12,6 @@ thread opens its own read-only view instead.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import errno
 import json
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from engine.core import plain
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import weight_of
 from engine.dataset.group_set import Summary
@@ -135,7 +135,7 @@ class RememberedFellow(NamedTuple):
 
 
 class GroupChange(NamedTuple):
-    """The effect of one call of `GroupSet.apply` or `remove_instance` on a group.
+    """The effect of one call of `GroupSet.apply` or `GroupSet.remove_instance`.
 
     `added` is None if samples were only evicted.
     """
@@ -145,7 +145,7 @@ class GroupChange(NamedTuple):
     evicted: Sequence[Sample] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class GroupInfo:
     """A group of a set version with its watermark: the summary of its samples on disk."""
 
@@ -153,7 +153,7 @@ class GroupInfo:
     stored: Summary
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SetInfo:
     """One set version.
 
@@ -179,7 +179,7 @@ class SetInfo:
         return self.stored.newest_ns if self.soundness is Soundness.INTACT else None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class OpenReport:
     """The result of opening a store.
 
@@ -422,7 +422,7 @@ REPLACED_MARK: Final = "replaced"
 """Key of the mark by which a store remembers that a command replaced a node's set."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Replaced:
     """The note on a back-up, which is the mark of its set version: what replaced a set.
 

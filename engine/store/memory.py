@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import EMPTY, Summary
 from engine.dataset.groups import GroupDescription
@@ -43,14 +44,14 @@ _PIECE: Final = 4096
 """Samples of one piece."""
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _GroupRows:
     description: GroupDescription
     rows: dict[bytes, Sample]
     stored: Summary = EMPTY
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Version:
     number: int
     name_space: str

@@ -7,7 +7,6 @@ cannot shrink, so close a view after reading.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import shutil
 import sqlite3
@@ -16,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.blocks import SampleColumns
 from engine.dataset.groups import GroupDescription
@@ -205,7 +205,7 @@ def _unreadable(error: sqlite3.Error, path: Path) -> Exception:
     return tables.typed(error, path) or StoreFailed(f"{path}: {error}")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class StoreSummary:
     """A summary of a store."""
 

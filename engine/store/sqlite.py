@@ -116,7 +116,7 @@ class SqliteStore:
 
     def _begin_run(self, last: StoreProgress | None, new_id: Callable[[], str], findings: list[str]) -> None:
         db = self._connection
-        self._table = SampleTable(db)
+        self._table, self._log_pages = SampleTable(db), 0
         self._node_id, self._incarnation = "", 0
         losses = len(findings)  # the file was put aside
         with self._transaction():
@@ -175,6 +175,7 @@ class SqliteStore:
             room = room_on_disk(self._connection, self._path)
             if not room.is_enough:
                 raise StoreFull(f"{self._path}: {room.free_bytes} bytes of space are too few")
+            self._log_pages = tables.limit_log(self._connection, room.pages, self._log_pages)
             self._connection.execute("COMMIT")
         except BaseException as error:
             with contextlib.suppress(sqlite3.Error):
@@ -419,7 +420,7 @@ class SqliteStore:
         self._place.renew()
         aside = self._exchange_file()
         self._versions, self._dropped = {}, []
-        self._table = SampleTable(self._connection)
+        self._table, self._log_pages = SampleTable(self._connection), 0
         with self._transaction():
             tables.create(self._connection, self._node_id)
             self._connection.execute(

@@ -262,6 +262,8 @@ class Room(NamedTuple):
 
     growth_bytes: int
     free_bytes: int
+    pages: int = 0
+    """Pages of the database with the open transaction."""
 
     @property
     def is_enough(self) -> bool:
@@ -274,9 +276,6 @@ class Room(NamedTuple):
         return self.free_bytes >= 4 * self.growth_bytes + 2 * RESERVE_BYTES
 
 
-AMPLE: Final = Room(0, 1 << 62)
-
-
 def room_on_disk(connection: sqlite3.Connection, path: Path) -> Room:
     """Return the room for a transaction that is about to be committed; ample if it cannot be found out."""
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -284,8 +283,8 @@ def room_on_disk(connection: sqlite3.Connection, path: Path) -> Room:
         disk = os.statvfs(path.parent)
         growth = pages * PAGE_BYTES - path.stat().st_size
     except OSError:
-        return AMPLE
-    return Room(max(0, growth), disk.f_bavail * disk.f_frsize)
+        return Room(0, 1 << 62, pages)
+    return Room(max(0, growth), disk.f_bavail * disk.f_frsize, pages)
 
 
 def has_room_for_copy(path: Path, pages: int) -> bool:

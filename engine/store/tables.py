@@ -24,7 +24,9 @@ FORMAT_VERSION: Final = 1
 PAGE_BYTES: Final = 16_384
 """Measured: bulk writing is a third faster than with 4 KiB pages."""
 CHECKPOINT_PAGES: Final = 4_000
-"""Size at which the write-ahead log is copied into the file, 64 MiB; less costs a third of the speed."""
+"""Size at which the log of a large file is copied into it, 64 MiB; less costs a third of the speed."""
+FIRST_CHECKPOINT_PAGES: Final = 250
+"""The same for a small file, 4 MiB."""
 CACHE_KIB: Final = 16_384
 BUSY_MS: Final = 5_000
 SHARED_BYTES: Final = 32_768
@@ -82,14 +84,33 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-        connection.execute(f"PRAGMA journal_size_limit = {CHECKPOINT_PAGES * PAGE_BYTES}")
+        limit_log(connection, 0)
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute("PRAGMA trusted_schema = OFF")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def checkpoint_pages(pages: int) -> int:
+    """Return the size at which the log of a file with this number of pages is copied into it, both in pages.
+
+    So a small set that is overwritten all the time has a short log.
+    """
+    limit = FIRST_CHECKPOINT_PAGES
+    while limit < min(pages, CHECKPOINT_PAGES):
+        limit *= 4
+    return limit
+
+
+def limit_log(connection: sqlite3.Connection, pages: int, known: int = 0) -> int:
+    """Limit the log of a file with this number of pages; return the limit, `known` is the one that holds."""
+    limit = checkpoint_pages(pages)
+    if limit != known:
+        connection.execute(f"PRAGMA wal_autocheckpoint = {limit}")
+        connection.execute(f"PRAGMA journal_size_limit = {limit * PAGE_BYTES}")
+    return limit
 
 
 def check_format(connection: sqlite3.Connection, path: Path) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import json
 import os
@@ -14,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from engine.core import plain
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.supervisor.launch import Launch, module_command, module_environ
 from engine.supervisor.policy import FINAL, NodePhase
 from engine.supervisor.process_identity import ProcessIdentity
@@ -26,7 +26,7 @@ _READ_BYTES: Final = 65536
 _MAX_PROGRESS_BYTES: Final = 1 << 20
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Start:
     """Result of a start.
 

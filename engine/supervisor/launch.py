@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -11,6 +10,7 @@ from collections.abc import Mapping
 
 import engine
 from engine.core import plain
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.supervisor.policy import Action, SupervisionRules
 
 
@@ -18,7 +18,7 @@ class LaunchError(ValueError):
     """A text is not a launch."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Launch:
     """One node to be started."""
 

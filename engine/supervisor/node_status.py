@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import enum
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.supervisor.policy import FINAL, INITIAL_STATE, NodePhase
 from engine.supervisor.rundir import NodeDirectory, RunRecord
 
@@ -44,7 +44,7 @@ _LAST_STATES: Final = ("TERMINATING", "TERMINATED")
 """States in the last report of a node that has ended."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class NodeStatus:
     """One node of this machine."""
 

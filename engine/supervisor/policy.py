@@ -22,9 +22,10 @@ with `EXIT_CONFIGURATION` would do so again and is never restarted.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import enum
 from typing import Final
+
+from engine.core.lazy_dataclass import lazy_dataclass
 
 START_GRACE_S: Final = 120.0
 """Limit from the start of a node to its first renewal, if ExpiryTime is shorter.
@@ -79,7 +80,7 @@ class SupervisorAction(enum.Enum):
     END = "end yourself"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SupervisionRules:
     """The supervisor's settings; times in seconds."""
 

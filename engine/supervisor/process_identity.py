@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import select
@@ -11,11 +10,13 @@ import signal
 from collections.abc import Iterator
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
+
 _BOOT_ID: Final = pathlib.Path("/proc/sys/kernel/random/boot_id")
 _START_FIELD: Final = 19  # of the fields after the command name; field 22 of proc_pid_stat(5)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ProcessIdentity:
     """A process: its id, and its start (clock ticks since the boot that `boot` names)."""
 

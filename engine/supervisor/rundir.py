@@ -14,7 +14,6 @@ A user who can write here can make us signal processes, so the directory must be
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import fcntl
 import hashlib
 import json
@@ -27,6 +26,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from engine.core import plain
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.supervisor.policy import FINAL, NodePhase
 from engine.supervisor.process_identity import ProcessIdentity
 
@@ -43,7 +43,7 @@ class RunDirectoryError(OSError):
     """The run directory cannot be used; the message has reason and path."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class RunRecord:
     """A supervisor's report about its node and itself; times are nanoseconds since 1970 UTC."""
 

@@ -6,15 +6,15 @@ OpenSplice: `EventCatalogue.match` finds the event of a line's text, and with it
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import importlib.resources
+import pathlib
 import re
 import string
 import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.tracing.escaping import unescape
 from engine.tracing.levels import Level, ReportType
 
@@ -53,7 +53,7 @@ class UnknownEventError(KeyError):
     """An event id that is not in the catalogue: a bug in ospltool."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class EventType:
     """One kind of event."""
 
@@ -112,7 +112,7 @@ class EventCatalogue:
 @functools.cache
 def catalogue() -> EventCatalogue:
     """Return the events of this service."""
-    source = importlib.resources.files(__package__).joinpath("events.toml").read_text(encoding="utf-8")
+    source = pathlib.Path(__file__).with_name("events.toml").read_text(encoding="utf-8")
     return EventCatalogue({kind.id: kind for kind in _read(tomllib.loads(source))})
 
 

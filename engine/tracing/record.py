@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import enum
 import json
 import math
 from typing import TYPE_CHECKING, Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.tracing.escaping import escape
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class EventFieldsError(TypeError):
     """An event was traced with fields that its message does not have: a bug in ospltool."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class EventRecord:
     """An event that happened.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import os
 import re
 import stat
 from typing import TYPE_CHECKING, Final, Protocol
+
+from engine.core.lazy_dataclass import lazy_dataclass
 
 if TYPE_CHECKING:
     import pathlib
@@ -72,7 +73,7 @@ class DescriptorSink:
             os.close(self._descriptor)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Rotation:
     """Rotation of a trace file.
 

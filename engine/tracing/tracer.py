@@ -11,6 +11,7 @@ import dataclasses
 import threading
 from typing import TYPE_CHECKING, Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.tracing.catalogue import catalogue
 from engine.tracing.escaping import escape
 from engine.tracing.levels import Level
@@ -30,7 +31,7 @@ RECENT_RECORDS: Final = 2000
 """Default number of the last records that a tracer keeps in memory."""
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class Output:
     """A sink with the format and the verbosity of its lines.
 

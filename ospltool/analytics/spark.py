@@ -189,7 +189,7 @@ class SparkEngine:
         """Run a query.
 
         Raises:
-            QueryError: it may do more than read the case (see `reading`), or Spark refused it.
+            QueryError: it may do more than read the case (see `check_reading`), or Spark refused it.
         """
         text = sql.strip().rstrip(";")
         check_reading(text, frozenset(table.value for table in Table))

@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
-from engine.config import ConfigError, Fleet, load_fleet
+from engine.config import ConfigError
+from engine.config.fleet import Fleet, load_fleet
 from engine.config.problems import Problem
 from engine.config.reader import path_of_uri
 
@@ -25,7 +26,8 @@ class UsageFault(Exception):
 class NodeInput:
     """A configuration to read; `name` is empty for a file that is checked alone.
 
-    `is_found` marks a file found in a directory, where other XML is not an error.
+    `is_found` marks a file found in a directory, where other XML is not an error. `domain` is that which the
+    fleet file gives the node, None if it gives none.
     """
 
     uri: str
@@ -33,6 +35,7 @@ class NodeInput:
     name: str = ""
     role: str | None = None
     is_found: bool = False
+    domain: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -129,7 +132,7 @@ def fleet_input(path: str, environ: Mapping[str, str]) -> DeploymentInput:
 def _nodes(fleet: Fleet, environ: Mapping[str, str]) -> Iterable[NodeInput]:
     for node in fleet.nodes:
         uri = node.file if "://" in node.file else shown_path(node.file)
-        yield NodeInput(uri, node.environ(environ), node.name, node.role)
+        yield NodeInput(uri, node.environ(environ), node.name, node.role, domain=node.domain)
 
 
 def named_nodes(

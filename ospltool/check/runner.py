@@ -114,7 +114,8 @@ def _read(given: NodeInput, texts: _Texts) -> NodeView | FileView:
         if profiles.is_profiles(document):
             faults = tuple(profiles.faults(document))
             return FileView(path, document.source, (), given.name, profiles=document, faults=faults)
-        return NodeView(given.name, document, texts.interpreted(given, document), given.environ)
+        interpreted = texts.interpreted(given, document)
+        return NodeView(given.name, document, interpreted, given.environ, given.domain)
     except ConfigError as error:
         return FileView(error.path, source_of(given.uri), error.problems, given.name)
 

@@ -75,16 +75,23 @@ class FileView:
 class NodeView:
     """A node of a deployment, or a single file, with all that rules need.
 
-    The name is that of the node; empty for a single file.
+    The name is that of the node; empty for a single file. `intended_domain` is that which the fleet file
+    gives it, None if it gives none.
     """
 
     def __init__(
-        self, name: str, document: Document, interpreted: Interpreted, environ: Mapping[str, str]
+        self,
+        name: str,
+        document: Document,
+        interpreted: Interpreted,
+        environ: Mapping[str, str],
+        intended_domain: int | None = None,
     ) -> None:
         self.name = name
         self.document = document
         self.interpreted = interpreted
         self.environ = environ
+        self.intended_domain = intended_domain
 
     @property
     def path(self) -> str:

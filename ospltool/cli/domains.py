@@ -15,7 +15,8 @@ import typer
 from ospltool.cli.exits import CommandError, Exit, not_installed
 
 if TYPE_CHECKING:
-    from engine.config import Configuration, Fleet
+    from engine.config import Configuration
+    from engine.config.fleet import Fleet
     from ospltool.health.health import Health
     from ospltool.health.scene import Expectation
     from ospltool.health.system import System
@@ -241,15 +242,20 @@ def listen_for(system: System, seconds: float) -> None:
 def watched(uri: str | None, domain: int | None) -> list[Watched]:
     """Return the domains that a command line means; with a fleet file and no number, all of the fleet.
 
+    A configuration expects the node that it describes.
+
     Raises:
         CommandError: a file cannot be read or is wrong, with every problem and its place.
     """
     from ospltool.cli.targets import is_fleet
-    from ospltool.health.scene import NOTHING
+    from ospltool.health.scene import NOTHING, Expectation
 
     if not uri or not is_fleet(uri):
-        return [Watched(place_of(uri, domain), NOTHING)]
-    from engine.config import ConfigError, load_fleet
+        place = place_of(uri, domain)
+        own = (place.configuration.domain.name,) if place.configuration else ()
+        return [Watched(place, Expectation(own, is_whole=False) if own else NOTHING)]
+    from engine.config import ConfigError
+    from engine.config.fleet import load_fleet
 
     try:
         found = _of_fleet(load_fleet(uri, only_watched=True))

@@ -65,7 +65,7 @@ def health(
         domains.listen([one.system for one in systems])
         for one in systems:
             for change in changes:
-                change(one.health)
+                streams.say(f"ospltool: {one.title}: {change(one.health)}")
             one.system.update()
         if as_json:
             put = envelope.line if watch else envelope.document
@@ -119,20 +119,29 @@ class _Domain:
         return found
 
 
-def _changes(mute: tuple[str, str], unmute: str) -> list[Callable[[Health], object]]:
-    """Return the changes that --mute and --unmute ask for.
+def _changes(mute: tuple[str, str], unmute: str) -> list[Callable[[Health], str]]:
+    """Return the changes that --mute and --unmute ask for; each tells what it did.
 
     Raises:
         CommandError: there is no such code.
     """
-    found: list[Callable[[Health], object]] = []
+
+    def muted(health: Health) -> str:
+        made = health.mute(code, who, lasts_ns)
+        return f"{code}{f' of {who}' if who else ''} is muted until {_clock(made.until_ns)}"
+
+    def unmuted(health: Health) -> str:
+        done = "is not muted any more" if health.unmute(other, subject) else "was not muted"
+        return f"{other}{f' of {subject}' if subject else ''} {done}"
+
+    found: list[Callable[[Health], str]] = []
     if mute[0]:
         code, who = _subject(mute[0])
         lasts_ns = int(duration_s(mute[1]) * 1e9)
-        found.append(lambda health: health.mute(code, who, lasts_ns))
+        found.append(muted)
     if unmute:
         other, subject = _subject(unmute)
-        found.append(lambda health: health.unmute(other, subject))
+        found.append(unmuted)
     return found
 
 

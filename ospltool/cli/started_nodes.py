@@ -76,7 +76,8 @@ def _of_fleet(given: str, known: list[NodeStatus]) -> list[NodeStatus]:
     Raises:
         CommandError: the file is wrong.
     """
-    from engine.config import ConfigError, load_fleet
+    from engine.config import ConfigError
+    from engine.config.fleet import load_fleet
 
     try:
         names = {node.name for node in load_fleet(given, only_watched=True).nodes}

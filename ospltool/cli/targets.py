@@ -6,7 +6,8 @@ import dataclasses
 import pathlib
 from collections.abc import Mapping
 
-from engine.config import ConfigError, Configuration, load, load_fleet
+from engine.config import ConfigError, Configuration, load
+from engine.config.fleet import load_fleet
 from engine.config.reader import path_of_uri
 from engine.supervisor.rundir import node_key
 from ospltool.cli.exits import CommandError, Exit

@@ -71,7 +71,7 @@ def top(
         str,
         typer.Option(
             metavar="COMMAND",
-            help="Run COMMAND when a fault begins; its text, node and name-space are appended.",
+            help="Run COMMAND when an error begins; code, subject and observation are its last arguments.",
         ),
     ] = "",
     operate: Annotated[

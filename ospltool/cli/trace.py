@@ -200,8 +200,8 @@ def view(
     130 interrupted.
     """
     from ospltool.trace.reading.record import LEVELS
+    from ospltool.trace.views.records import ViewMode, ViewOptions, show
     from ospltool.trace.views.selection import RecordFilter
-    from ospltool.trace.views.view import ViewMode, ViewOptions, show
 
     if level is not None and level.upper() not in LEVELS:
         raise CommandError(f"{level!r} is not a level: write {', '.join(LEVELS)}", Exit.USAGE)

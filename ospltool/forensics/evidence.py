@@ -25,9 +25,9 @@ from ospltool.trace.reading import damage
 from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.record import RecordKind, TraceRecord
 from ospltool.trace.reading.sources import MOST_AT_ONCE, SourceError, TraceFile, find_sources, named_path
+from ospltool.trace.views.records import skew_of, skews_of
 from ospltool.trace.views.selection import first_time
 from ospltool.trace.views.times import parse_time
-from ospltool.trace.views.view import skew_of, skews_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ospltool.trace.meaning.exchanges import (
     RecordPlace,
     TracedAlignment,
 )
-from ospltool.trace.meaning.fact_kinds import BUILT_IN, How, Run, SetSize, StoredReplaced
+from ospltool.trace.meaning.fact_kinds import BUILT_IN, Run, SetSize, SizeOrigin, StoredReplaced
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.rules import Anomaly, grouped, plural
 from ospltool.trace.views.times import SECOND_NS, clock, duration
@@ -30,7 +30,7 @@ def sizes(facts: TraceFacts) -> list[SetSize]:
         if not one.group.startswith(BUILT_IN):
             found.extend(_of_exchange(facts, one))
     found += [
-        SetSize(run[0], group, where.time_ns or 0, 0, How.EMPTIED, where)
+        SetSize(run[0], group, where.time_ns or 0, 0, SizeOrigin.EMPTIED, where)
         for run, policy, group, where in facts.applied
         if policy == "DELETE" and not group.startswith(BUILT_IN)
     ]
@@ -46,7 +46,7 @@ def _of_exchange(facts: TraceFacts, one: TracedAlignment) -> Iterator[SetSize]:
             sent = sent_set(one)
             if sent is not None:
                 yield SetSize(
-                    aligner, one.group, where.time_ns, sent.data, How.SENT, where, "", sent.disposes
+                    aligner, one.group, where.time_ns, sent.data, SizeOrigin.SENT, where, "", sent.disposes
                 )
         elif (
             step is AlignmentStep.COMPLETE
@@ -56,7 +56,7 @@ def _of_exchange(facts: TraceFacts, one: TracedAlignment) -> Iterator[SetSize]:
         ):
             taken = taken_set(one)
             if taken is not None:
-                how = How.TAKEN if one.policy in _TAKES_THE_PLACE else How.JOINED
+                how = SizeOrigin.TAKEN if one.policy in _TAKES_THE_PLACE else SizeOrigin.JOINED
                 yield SetSize(alignee, one.group, where.time_ns, taken.data, how, where, "", taken.disposes)
 
 
@@ -88,7 +88,7 @@ STORED_WITHIN_NS: Final = 60 * SECOND_NS
 _TAKEN_STEPS: Final = frozenset({AlignmentStep.APPLIED, AlignmentStep.COMPLETE})
 """OpenSplice reports that it applies a policy; ospltool nodes report only that a set is complete."""
 
-_EXACT: Final = frozenset({How.SENT, How.TAKEN, How.TOLD, How.EMPTIED})
+_EXACT: Final = frozenset({SizeOrigin.SENT, SizeOrigin.TAKEN, SizeOrigin.TOLD, SizeOrigin.EMPTIED})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -341,6 +341,6 @@ def _growth(facts: TraceFacts, some: Sequence[Applied], shown: Sequence[SetSize]
     start, end = facts.first_ns[run], facts.last_ns[run]
     own = [one for one in shown if (one.node, one.group) == (run[0], group) and start <= one.time_ns <= end]
     before = [one for one in own if one.time_ns < some[0].time_ns and one.how in _EXACT]
-    after = [one for one in own if one.time_ns >= some[-1].time_ns and one.how is How.SENT]
+    after = [one for one in own if one.time_ns >= some[-1].time_ns and one.how is SizeOrigin.SENT]
     known = bool(before and after)
     return f"{group} ({before[-1].samples} samples before, {after[0].samples} after)" if known else group

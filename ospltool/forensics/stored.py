@@ -13,10 +13,10 @@ from ospltool.forensics.conclusion import Conclusion, SetFate
 from ospltool.live.feed import ReceivedSnapshot
 from ospltool.live.record_file import (
     Delta,
-    Of,
     PatchFault,
     RecordedState,
     RecordingFault,
+    SenderKind,
     Snapshots,
     decode_line,
 )
@@ -29,7 +29,7 @@ from ospltool.stores.diff.report import Verdict as Compared
 from ospltool.stores.diff.sides import MAX_SIDES, ComparedPart, DiffError
 from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreUnreadable
 from ospltool.stores.opening import open_reader
-from ospltool.trace.meaning.fact_kinds import BUILT_IN, How, SetSize
+from ospltool.trace.meaning.fact_kinds import BUILT_IN, SetSize, SizeOrigin
 from ospltool.trace.rules import grouped, plural
 from ospltool.trace.views.times import iso
 
@@ -119,7 +119,13 @@ class StoredEvidence:
                     if not str(group.name).startswith(BUILT_IN):
                         at = count.newest_ns
                         yield SetSize(
-                            store.node, str(group.name), at, count.samples, How.STORED, None, store.name
+                            store.node,
+                            str(group.name),
+                            at,
+                            count.samples,
+                            SizeOrigin.STORED,
+                            None,
+                            store.name,
                         )
 
 
@@ -320,7 +326,7 @@ def sizes_of(path: Path) -> tuple[list[SetSize], list[str]]:
                     if not isinstance(entry.item, RecordedState | Delta):
                         continue
                     key = snapshots.take(entry.item)
-                    if key[0] is not Of.NODE or entry.heard_ns - looked.get(key[1], 0) < APART_NS:
+                    if key[0] is not SenderKind.NODE or entry.heard_ns - looked.get(key[1], 0) < APART_NS:
                         continue
                     heard = snapshots.decode(key, entry.heard_ns)
                 except (RecordingFault, PatchFault, PlainFault):
@@ -346,4 +352,4 @@ def _look_at(
         if group.startswith(BUILT_IN) or last.get((node, group)) == view.samples:
             continue
         last[node, group] = view.samples
-        found.append(SetSize(node, group, heard.heard_ns, view.samples, How.RECORDED, None, path.name))
+        found.append(SetSize(node, group, heard.heard_ns, view.samples, SizeOrigin.RECORDED, None, path.name))

@@ -51,7 +51,11 @@ class RootCause:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CausalRule:
-    """A rule: signs of `root` cause signs of `brings` that have the same node or name-space (or "", any)."""
+    """A rule: signs of `root` cause signs of `brings` that have the same node or name-space (or "", any).
+
+    With "subject", the node is one that the root is about: a node that does not fit touches all its fellows,
+    which may have troubles of their own.
+    """
 
     root: frozenset[str]
     brings: frozenset[str]
@@ -65,8 +69,10 @@ def _rule(root: str, brings: str, shared: str = "node") -> CausalRule:
 _RULES: Final = (
     _rule("DUL-NODE-ABSENT", "copies disk-copies", ""),
     _rule("node", "copies disk-copies conflict mesh align master set definition complete reader late"),
-    _rule("DUL-INCOMPATIBLE", "master conflict set complete mesh copies disk-copies align definition"),
-    _rule("protocol", "master conflict set complete mesh copies disk-copies align definition"),
+    _rule(
+        "DUL-INCOMPATIBLE", "master conflict set complete mesh copies disk-copies align definition", "subject"
+    ),
+    _rule("protocol", "master conflict set complete mesh copies disk-copies align definition", "subject"),
     _rule("identity", "node master conflict set complete mesh copies disk-copies align definition"),
     _rule("DUL-MASTER-IMPOSSIBLE", "complete copies disk-copies master"),
     _rule("store", "disk-copies pressure"),
@@ -92,7 +98,7 @@ def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[RootCause]:
     grouped: dict[str, list[Sign]] = {}
     for sign in _with_hubs(scene, list(signs)):
         grouped.setdefault(sign.key, []).append(sign)
-    causes = [_cause(members) for members in grouped.values()]
+    causes = _with_bursts(scene, [_cause(members) for members in grouped.values()])
     lost = next((cause for cause in causes if cause.root.kind.cause == "domain"), None)
     if lost is not None:
         rest = [cause for cause in causes if cause.root.kind.cause not in ("domain", "watcher")]
@@ -101,6 +107,21 @@ def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[RootCause]:
     for rule in _RULES:
         causes = _applied(rule, causes)
     return sorted(causes, key=lambda one: (one.urgency, one.root.since_ns or scene.now_ns, one.root.key))
+
+
+def _with_bursts(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
+    """Make one cause of several nodes whose disks are behind: the same data came to all of them."""
+    behind = [one for one in causes if one.root.code == "DUL-STORE-BEHIND"]
+    if len(behind) < 2:
+        return causes
+    first, *others = sorted(behind, key=lambda one: (one.root.since_ns, one.root.key))
+    nodes = tuple(node for one in (first, *others) for node in one.root.nodes)
+    names = joined([scene.model.name_of(node) for node in nodes])
+    what = (
+        f"changes wait for the disks of {names}: {'; '.join(one.root.what for one in (first, *others)[:3])}"
+    )
+    root = dataclasses.replace(first.root, what=what, nodes=nodes, weight=len(behind))
+    return [*(one for one in causes if one not in behind), _with(RootCause(root), others)]
 
 
 def _cause(members: list[Sign]) -> RootCause:
@@ -132,6 +153,8 @@ def _applied(rule: CausalRule, causes: list[RootCause]) -> list[RootCause]:
 
 
 def _shares(what: str, root: RootCause, other: RootCause) -> bool:
+    if what == "subject":
+        return not set(root.root.subjects or root.root.nodes).isdisjoint(other.nodes)
     if what == "node":
         return not set(root.nodes).isdisjoint(other.nodes)
     return what == "" or not set(root.name_spaces).isdisjoint(other.name_spaces)
@@ -209,6 +232,10 @@ def _of_space(scene: Scene, cause: RootCause, copies: Redundancy) -> str:
     told.append(
         f"{joined(masters)} {'is master' if len(masters) == 1 else 'are masters'}" if masters else "no master"
     )
+    if cause.root.kind.cause == "store":
+        facts = (scene.facts(scene.model.nodes[node]) for node in cause.root.nodes)
+        waiting = sum(one.waiting[copies.name].samples for one in facts if copies.name in one.waiting)
+        told += [f"{waiting:,} sample{'s' if waiting > 1 else ''} in memory only"] if waiting else []
     away = [node for node in cause.root.nodes if node in copies.lost]
     if away:
         told.append(_lost(scene, copies, away))

@@ -83,6 +83,7 @@ class Health:
         muted: open incidents that are muted, in the same order.
         closed: closed incidents, newest end first.
         verdict: the whole system in one line.
+        awaited: names of the nodes that should be there (see `Scene`).
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Health:
         self.expected = expected
         self.mutes = mutes or Mutes()
         self._words = words
+        self.awaited = expected.nodes
         self._incidents = Incidents()
         self._patience = Patience()
         self._facts = FactBook()
@@ -143,6 +145,7 @@ class Health:
         self._updated_ns = now_ns
         scene = Scene(self.model, now_ns, self.expected, self._words(), self._facts)
         self._facts.keep(self.model.nodes)
+        self.awaited = scene.awaited
         yield
         copies = yield from redundancies(scene)
         signs: list[Sign] = []
@@ -240,11 +243,12 @@ class Health:
         whole = [one for one in started if not self._facts.of(one).is_less_than_whole]
         less = len(started) - len(whole)
         lesser = f", {less} with less than a whole set" if less else ""
-        complete = {one.name for one in whole}
-        if self.expected.nodes:
-            there = len(complete & set(self.expected.nodes))
-            return f"{there} of {_count(len(self.expected.nodes), 'node')} complete{lesser}"
-        lost = {
+        complete, expected = {one.name for one in whole}, set(self.expected.nodes)
+        if expected and self.expected.is_whole:
+            others = len({node.snapshot.name for node in present} - expected)
+            beside = f", {others:,} more not in the fleet file" if others else ""
+            return f"{len(complete & expected)} of {_count(len(expected), 'node')} complete{lesser}{beside}"
+        lost = expected | {
             node.snapshot.name
             for node in self.model.nodes.values()
             if node.presence(self._updated_ns) in (Presence.SILENT, Presence.GONE)

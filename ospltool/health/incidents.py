@@ -222,9 +222,12 @@ class Incidents:
 
 def _with_cause_of(before: Incident, told: Incident) -> Incident:
     """Keep the known cause of an incident whose present form does not tell it, as of a node that is back."""
-    if told.is_cause_known or not before.is_cause_known or told.code.cause != before.code.cause:
+    if not before.is_cause_known or told.code.cause != before.code.cause:
         return told
-    return dataclasses.replace(told, why=before.why, is_cause_known=True)
+    if not told.is_cause_known or told.why in before.why:
+        return dataclasses.replace(told, why=before.why, is_cause_known=True)
+    is_next = told.code.id == "DUL-NODE-RESTARTED" and told.code != before.code
+    return dataclasses.replace(told, why=f"{before.why}; {told.why}") if is_next else told
 
 
 def _is_again(before: Incident, told: Incident, now_ns: int) -> bool:

@@ -17,7 +17,7 @@ from ospltool.live.nodes import Node
 
 COUNTERS: Final = {
     "captured": "Samples that the node captured from applications.",
-    "stored": "Samples that the node applied to its sets.",
+    "stored": "Samples that the node wrote to its store.",
     "delivered": "Samples that the node gave to late joiners.",
 }
 

@@ -1,4 +1,7 @@
-"""The input of the search for signs: the model at one moment, facts of snapshots, and what is expected."""
+"""The input of the search for signs: the model at one moment, facts of snapshots, and what is expected.
+
+The signs that one snapshot shows (store, capture, readers) are among its facts, so that they are found once.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.core.name_spaces import MAX_PRIORITY
-from engine.runtime.monitor import DeliveryView, FellowView, NameSpaceView, NodeSnapshot
+from engine.runtime.monitor import DeliveryView, FellowView, GroupView, NameSpaceView, NodeSnapshot
 from ospltool.health.codes import SECOND_NS, Sign
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node, Presence
@@ -17,6 +20,10 @@ from ospltool.live.nodes import Node, Presence
 REMEMBER_FAILED_NS: Final = 300 * SECOND_NS
 """Time for which a reader that was not served, and did not come back, is reported."""
 MANY_QUEUED: Final = 1_000
+FAR_BEHIND: Final = 1_000
+"""Persistent samples in memory only from which a name-space is not on the disk."""
+STANDING_NS: Final = 3 * SECOND_NS
+"""Time without progress of a disk after which the samples that wait for it are not on their way."""
 BEHIND_NS: Final = 5 * SECOND_NS
 _NO_ROOM: Final = ("no space", "space are too few", "disk is full", "quota exceeded", "file too large")
 _CLOSED: Final = "the last run did not close the store"
@@ -28,13 +35,24 @@ _COMMUNICATION: Final = operator.attrgetter("communication")
 _SKEW: Final = operator.attrgetter("skew_ns")
 
 
+class Waiting(NamedTuple):
+    """Persistent samples of a name-space that are in memory only, by the node's clock."""
+
+    samples: int
+    progress: tuple[tuple[int, str], ...]
+    """What changes while the disk takes samples."""
+    since_ns: int
+    """Since when it has not changed."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class SnapshotFacts:
     """Facts from one snapshot.
 
     Attributes:
         signs: signs about the node's own data.
-        off_disk: name-spaces with persistent samples in memory only.
+        waiting: name-spaces with samples that wait for the disk, and since when it has taken none.
+        off_disk: name-spaces that are not on the disk, beyond what is on the way to it.
         met: ids of the fellows that have introduced themselves, compatible or not.
         refused: fellows with incompatible definitions.
         skewed: fellows whose clock differs by more than MAX_SKEW_NS.
@@ -44,6 +62,7 @@ class SnapshotFacts:
     """
 
     signs: tuple[Sign, ...]
+    waiting: Mapping[str, Waiting]
     off_disk: frozenset[str]
     met: frozenset[str]
     refused: tuple[FellowView, ...]
@@ -63,7 +82,8 @@ class FactBook:
         """Return the facts from a snapshot."""
         known = self._known.get(snapshot.id)
         if known is None or known[0] is not snapshot:
-            known = self._known[snapshot.id] = snapshot, _facts(snapshot)
+            before = known[1].waiting if known and known[0].started_ns == snapshot.started_ns else {}
+            known = self._known[snapshot.id] = snapshot, _facts(snapshot, before)
         return known[1]
 
     def keep(self, nodes: Iterable[str]) -> None:
@@ -71,13 +91,15 @@ class FactBook:
         self._known = {node: self._known[node] for node in nodes if node in self._known}
 
 
-def _facts(snapshot: NodeSnapshot) -> SnapshotFacts:
+def _facts(snapshot: NodeSnapshot, before: Mapping[str, Waiting]) -> SnapshotFacts:
+    waiting = _waiting(snapshot, before)
     fellows, spaces = snapshot.fellows, snapshot.name_spaces
     unusual = {view.name: view for view in spaces if not (view.complete and view.master) or view.from_parts}
     legacy = [view.name for view in spaces if view.master_priority == MAX_PRIORITY and view.aligner]
     return SnapshotFacts(
         signs=(*of_store(snapshot), *of_capture(snapshot), *of_readers(snapshot)),
-        off_disk=frozenset(_off_disk(snapshot)),
+        waiting=waiting,
+        off_disk=frozenset(_off_disk(snapshot, waiting)),
         met=frozenset([one.id for one in fellows if one.communication not in ("waiting", "lost")]),
         refused=_refused(fellows),
         skewed=_skewed(fellows),
@@ -100,14 +122,32 @@ def _skewed(fellows: tuple[FellowView, ...]) -> tuple[FellowView, ...]:
     return tuple([one for one in fellows if not -MAX_SKEW_NS <= one.skew_ns <= MAX_SKEW_NS])
 
 
-def _off_disk(snapshot: NodeSnapshot) -> Iterable[str]:
-    """Yield the name-spaces with persistent samples in memory only, judged by the shown groups."""
+def _waiting(snapshot: NodeSnapshot, before: Mapping[str, Waiting]) -> Mapping[str, Waiting]:
+    """Return the name-spaces of which samples wait for the disk, judged by the shown groups.
+
+    While samples overwrite others, all but the newest seem to be stored: then a new digest is progress, too.
+    """
+    late: dict[str, list[GroupView]] = {}
+    for group in snapshot.groups:
+        if group.stored < group.samples and group.durability in PERSISTENT:
+            late.setdefault(group.name_space, []).append(group)
+    found = {}
+    for name, groups in late.items():
+        progress = tuple((one.stored, one.digest if one.stored == one.samples - 1 else "") for one in groups)
+        known = before.get(name)
+        since_ns = known.since_ns if known and known.progress == progress else snapshot.time_ns
+        found[name] = Waiting(sum(one.samples - one.stored for one in groups), progress, since_ns)
+    return found
+
+
+def _off_disk(snapshot: NodeSnapshot, waiting: Mapping[str, Waiting]) -> Iterable[str]:
+    """Yield the name-spaces that are in memory only, fail, are far behind, or of which nothing is written."""
     if snapshot.store.kind == "memory" or snapshot.store.problem:
         return (view.name for view in snapshot.name_spaces)
     return (
-        group.name_space
-        for group in snapshot.groups
-        if group.stored < group.samples and group.durability in PERSISTENT
+        name
+        for name, one in waiting.items()
+        if one.samples >= FAR_BEHIND or snapshot.time_ns - one.since_ns >= STANDING_NS
     )
 
 
@@ -177,10 +217,14 @@ class ExpectedSpace:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Expectation:
-    """Expected contents of one domain. `nodes` are the nodes' own names."""
+    """Expected contents of one domain. `nodes` are the nodes' own names.
+
+    `is_whole` says that there should be no other nodes: a fleet file names all, a configuration only its own.
+    """
 
     nodes: tuple[str, ...] = ()
     name_spaces: tuple[ExpectedSpace, ...] = ()
+    is_whole: bool = True
 
     def space(self, name: str) -> ExpectedSpace:
         """Return the expectation for a name-space; an empty one if the fleet file does not name it."""
@@ -204,6 +248,8 @@ class Word:
     """Whether the node ended in order."""
     is_starting: bool = False
     """Whether it is about to start."""
+    is_trouble: bool = False
+    """Whether it has died, does not respond, or is being started again after a failure."""
     next: str = ""
     """Advice that fits the report; empty for that of the code."""
 
@@ -221,6 +267,8 @@ class Scene:
     Attributes:
         nodes: all nodes in the order of the model, without gone ones whose name a present node has.
         heard: nodes among them that are heard.
+        awaited: names of nodes that should be there: the expected ones, and without a fleet file those of
+            this machine that are in trouble.
     """
 
     def __init__(
@@ -235,6 +283,8 @@ class Scene:
         self.now_ns = now_ns
         self.expected = expected
         self.words = words or {}
+        here = [name for name, word in self.words.items() if word.is_trouble and name not in expected.nodes]
+        self.awaited = expected.nodes if expected.nodes and expected.is_whole else (*expected.nodes, *here)
         self._facts = facts or FactBook()
         ordered = model.ordered_nodes()
         there = {(node.snapshot.name, node.snapshot.domain_id) for node in ordered if not node.gone_ns}

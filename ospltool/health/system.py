@@ -39,16 +39,18 @@ class System:
         yield from self.health.steps(now_ns)
 
     def is_settled(self) -> bool:
-        """Return whether every expected node is heard or known to be absent, and no sign is too young."""
+        """Return whether every awaited node is heard or known to be absent, and no sign is too young."""
         names = {node.snapshot.name for node in self.model.nodes.values()}
         open_names = {one.who for one in self.health.open}
-        return set(self.health.expected.nodes) <= names | open_names and not self.health.is_waiting
+        return set(self.health.awaited) <= names | open_names and not self.health.is_waiting
 
 
 _WORTH_TELLING = frozenset(
     {Condition.RESTARTING, Condition.UNRESPONSIVE, Condition.STOPPED, Condition.DIED, Condition.STOPPING}
 )
 
+
+_TROUBLE: Final = frozenset({Condition.RESTARTING, Condition.UNRESPONSIVE, Condition.DIED})
 
 _NEXT: Final = {
     Condition.RESTARTING: "Wait: its supervisor starts it again. Its ospl-error.log tells the failure.",
@@ -93,4 +95,5 @@ def _word(status: NodeStatus) -> Word:
     starting = status.condition is Condition.STARTING and not (status.store_problem or record.failed_ns)
     by = "seen on its host" if status.is_unsupervised else "its supervisor says"
     advice = ORPHAN if status.is_orphan else _NEXT.get(status.condition, "")
-    return Word(f"{by}: {text}" if text else "", in_order, starting, advice if text else "")
+    is_trouble = status.condition in _TROUBLE
+    return Word(f"{by}: {text}" if text else "", in_order, starting, is_trouble, advice if text else "")

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from engine.runtime.monitor import NodeEvent, NodeSnapshot
+from engine.runtime.monitor import FellowView, NodeEvent, NodeSnapshot
 from engine.tracing.catalogue import catalogue
 from ospltool.live.nodes import Node
 
@@ -90,6 +90,17 @@ class ConflictLog:
     def told(self, nodes: Mapping[str, Node]) -> list[ReportedConflict]:
         """Return the conflicts that events reported; those of a node that is gone have ended, too."""
         return [_as_it_is(nodes.get(one.node), one) for one in self._conflicts]
+
+    def incompatible_since(self, node: str, fellow: FellowView) -> int:
+        """Return when a node told last that a fellow does not fit; 0 if that is not known."""
+        told = (
+            one.began_ns
+            for one in reversed(self._conflicts)
+            if one.node == node
+            and one.is_incompatibility
+            and one.fellow in (fellow.name, fellow.id[:SHORT_ID])
+        )
+        return next(told, 0)
 
     def every(self, nodes: Mapping[str, Node]) -> list[ReportedConflict]:
         """Return the reported conflicts and the incompatible fellows that snapshots show, open ones first."""

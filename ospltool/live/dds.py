@@ -24,7 +24,7 @@ from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from engine.tracing.levels import Level
 from ospltool.live.feed import FeedNotice, HeardReplica, Inbox, NoticeKind, ReceivedSnapshot, Update
-from ospltool.live.record_file import Of, Shown
+from ospltool.live.record_file import SenderKind, Shown
 
 MAX_KNOWN: Final = 1_000
 """Events of INFO and above remembered for one sender, more than its past can hold."""
@@ -67,7 +67,7 @@ _LONGEST_WAIT_S: Final = 0.5
 _RETRY_S: Final = 2.0
 
 
-_LOST: Final = {Of.NODE: NoticeKind.NODE_LOST, Of.REPLICA: NoticeKind.REPLICA_LOST}
+_LOST: Final = {SenderKind.NODE: NoticeKind.NODE_LOST, SenderKind.REPLICA: NoticeKind.REPLICA_LOST}
 
 
 class _Link:
@@ -228,14 +228,14 @@ class LiveFeed:
             return _impostor(received, sender, now_ns)
         if not isinstance(message, NodeSnapshot):
             return message
-        self._is_there((Of.NODE, message.id), message.name, received.participant, now_ns)
+        self._is_there((SenderKind.NODE, message.id), message.name, received.participant, now_ns)
         return ReceivedSnapshot(message, now_ns)
 
     def _replica(self, received: ReceivedMessage, now_ns: int) -> HeardReplica | FeedNotice:
         shown = view.decode(received.payload)
         if shown.name != received.sender_id:
             return _impostor(received, shown.name, now_ns)
-        self._is_there((Of.REPLICA, shown.id), shown.name, received.participant, now_ns)
+        self._is_there((SenderKind.REPLICA, shown.id), shown.name, received.participant, now_ns)
         return HeardReplica(shown, now_ns)
 
     def _is_there(self, who: Shown, name: str, participant: bytes, now_ns: int) -> None:

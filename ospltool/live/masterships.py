@@ -101,15 +101,21 @@ class Masterships:
             claims[snapshot.id] = Claim(view.master, heard_ns)
         told_ns, role = view.master_since_ns, snapshot.role
         since_ns = heard_ns - max(0, snapshot.time_ns - told_ns) if told_ns else heard_ns
-        self.add(Mastership(since_ns, view.name, role, view.master, True, view.epoch, view.why, told_ns > 0))
+        found = Mastership(since_ns, view.name, role, view.master, True, view.epoch, view.why, told_ns > 0)
+        self.add(found, is_own=snapshot.id == view.master)
 
-    def add(self, found: Mastership) -> None:
-        """Keep a mastership in the order of time; a known one can only become exact or earlier."""
+    def add(self, found: Mastership, *, is_own: bool = False) -> None:
+        """Keep a mastership in the order of time; a known one can only become exact or earlier.
+
+        A mastership that its master tells of itself (`is_own`) has the reason that counts.
+        """
         place = found.name_space, found.role
         history = self.history.setdefault(place, collections.deque(maxlen=MAX_MASTERSHIPS))
         for index in range(len(history) - 1, -1, -1):
             known = history[index]
             if (known.master, known.epoch) == (found.master, found.epoch):
+                if is_own:
+                    known = history[index] = dataclasses.replace(known, why=found.why)
                 if found.is_exact and not (known.is_exact and known.since_ns <= found.since_ns + JITTER_NS):
                     history[index] = dataclasses.replace(known, since_ns=found.since_ns, is_exact=True)
                 return

@@ -95,8 +95,10 @@ class SystemModel:
 
     @property
     def all_stopped(self) -> bool:
-        """Whether nodes were heard, and all of them have ended in order."""
-        return bool(self.nodes) and all(node.gone_ns and node.in_order for node in self.nodes.values())
+        """Whether nodes or persistence services were heard, and all of them have ended in order."""
+        nodes = all(node.gone_ns and node.in_order for node in self.nodes.values())
+        services = all(one.gone_ns and one.view.ending for one in self.persistence.ordered())
+        return not self.is_empty and nodes and services
 
     @property
     def masterships(self) -> Mapping[tuple[str, str], deque[Mastership]]:
@@ -261,6 +263,8 @@ class SystemModel:
         master = self.nodes.get(view.master)
         theirs = master.name_spaces.get(name_space) if master else None
         if master is None or theirs is None or master.id == node.id or view.filtered or theirs.filtered:
+            return 0
+        if node.gone_ns or master.gone_ns:
             return 0
         if not (view.complete and theirs.complete) or view.digest == theirs.digest:
             return 0

@@ -137,7 +137,7 @@ class Caption:
     text: str
 
 
-class Of(enum.StrEnum):
+class SenderKind(enum.StrEnum):
     """Kind of a sender."""
 
     NODE = "node"
@@ -149,7 +149,7 @@ class RecordedState:
     """The whole state of a sender in its plain form."""
 
     plain: dict[str, Any]
-    of: Of = Of.NODE
+    of: SenderKind = SenderKind.NODE
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -158,10 +158,10 @@ class Delta:
 
     id: str
     patch: Any
-    of: Of = Of.NODE
+    of: SenderKind = SenderKind.NODE
 
 
-Shown = tuple[Of, str]
+Shown = tuple[SenderKind, str]
 """Identity of a sender: kind and id."""
 
 Item = RecordingHeader | Key | RecordedState | Delta | NodeEvent | NodePast | FeedNotice | Caption
@@ -184,7 +184,7 @@ _PLAIN_KINDS: Final[dict[str, type[Any]]] = {
     "caption": Caption,
 }
 _DELTA: Final = "-delta"
-_STATES: Final = {of.value: of for of in Of} | {"instance": Of.REPLICA}
+_STATES: Final = {of.value: of for of in SenderKind} | {"instance": SenderKind.REPLICA}
 """Release 0.1 called a replica an instance."""
 _DELTAS: Final = {name + _DELTA: of for name, of in _STATES.items()}
 _NAMES: Final = {kind: name for name, kind in _PLAIN_KINDS.items()}
@@ -290,11 +290,11 @@ class Snapshots:
             PlainFault: the state is malformed.
         """
         value = self._plain[key]
-        if key[0] is Of.REPLICA:
+        if key[0] is SenderKind.REPLICA:
             return HeardReplica(plain.from_plain(ReplicaView, value), heard_ns)
         return ReceivedSnapshot(plain.from_plain(NodeSnapshot, value), heard_ns)
 
 
 def key_of(shown: NodeSnapshot | ReplicaView) -> Shown:
     """Return the identity of the sender."""
-    return (Of.REPLICA if isinstance(shown, ReplicaView) else Of.NODE, shown.id)
+    return (SenderKind.REPLICA if isinstance(shown, ReplicaView) else SenderKind.NODE, shown.id)

@@ -17,9 +17,9 @@ from ospltool.live.record_file import (
     Caption,
     Item,
     Key,
-    Of,
     RecordingFault,
     RecordingHeader,
+    SenderKind,
     Shown,
     Snapshots,
     encode_line,
@@ -34,7 +34,7 @@ KEY_EVERY_NS: Final = 60_000_000_000
 RETRY_NS: Final = 10_000_000_000
 """Time until the next attempt after a failed write; updates in between are counted as lost."""
 
-_LOST: Final = {NoticeKind.NODE_LOST: Of.NODE, NoticeKind.REPLICA_LOST: Of.REPLICA}
+_LOST: Final = {NoticeKind.NODE_LOST: SenderKind.NODE, NoticeKind.REPLICA_LOST: SenderKind.REPLICA}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class Recorder:
         if not self._size:
             self._line(now_ns, self._header)
         states = self._snapshots.states()
-        nodes = sum(1 for state in states if state.of is Of.NODE)
+        nodes = sum(1 for state in states if state.of is SenderKind.NODE)
         self._line(now_ns, Key(nodes, len(states) - nodes))
         for state in states:
             heard_ns = self._last_ns.get((state.of, state.plain["id"]), now_ns)

@@ -31,6 +31,7 @@ class RemarkSubject(enum.StrEnum):
     FILTER = "a content filter does not fit"
     IGNORED = "a setting has no effect"
     IDENTITY = "another node has its id"
+    DISK = "its disk refuses"
 
 
 _OPENING: Final = {
@@ -44,11 +45,13 @@ _OPENING: Final = {
     "lifecycle.setting-ignored": RemarkSubject.IGNORED,
     "lifecycle.setting-unknown": RemarkSubject.IGNORED,
     "identity.shared": RemarkSubject.IDENTITY,
+    "store.degraded": RemarkSubject.DISK,
 }
 _CLOSING: Final = {
     "capture.relieved": RemarkSubject.PRESSURE,
     "watch.progress-back": RemarkSubject.STUCK,
     "identity.unique": RemarkSubject.IDENTITY,
+    "store.recovered": RemarkSubject.DISK,
 }
 _SUBJECTS: Final = {
     RemarkSubject.STUCK: "activity",

@@ -49,6 +49,12 @@ THIN_NS: Final = 5_000_000_000
 MAX_LEAD: Final = 2_000
 """Approximate number of snapshots in a lead; with many nodes they are further apart."""
 
+NEAR_NS: Final = 20_000_000_000
+"""Time before the target in which none is left out, so that the gaps between snapshots are true."""
+
+MAX_NEAR: Final = 1_000
+"""Approximate number of snapshots in that time; with many nodes it is shorter."""
+
 MAX_JUMP_LINES: Final = 2_000_000
 """The most lines read after a jump."""
 
@@ -212,12 +218,19 @@ class ReplayFeed:
             entry = self._next
             if entry is None or entry.heard_ns > moment_ns:
                 return True
-            self._take(entry, shown_ns if thinned else None)
+            near_ns = min(NEAR_NS, MAX_NEAR * 1_000_000_000 // max(1, len(self._snapshots)))
+            is_thinned = thinned and entry.heard_ns < moment_ns - near_ns
+            self._take(entry, shown_ns if is_thinned else None, lead=thinned)
             self._next = next(self._lines, None)
         return False
 
-    def _take(self, entry: RecordingLine, shown_ns: dict[Shown, int] | None = None) -> None:
-        """Hand on one entry. With `shown_ns`, skip states that follow too soon after the sender's last."""
+    def _take(
+        self, entry: RecordingLine, shown_ns: dict[Shown, int] | None = None, *, lead: bool = False
+    ) -> None:
+        """Hand on one entry, or with `lead` keep it for after the jump.
+
+        With `shown_ns`, skip states that follow too soon after the sender's last.
+        """
         item = entry.item
         if isinstance(item, Caption):
             self._inbox.say(item.text)
@@ -230,7 +243,8 @@ class ReplayFeed:
                 self._fault(entry.heard_ns, str(fault))
                 return
             if shown_ns is None:
-                self._hand_on(key, entry.heard_ns)
+                self._passed_over.pop(key, None)
+                self._hand_on(key, entry.heard_ns, lead=lead)
             elif entry.heard_ns - shown_ns.get(key, 0) >= self._apart_ns():
                 shown_ns[key] = entry.heard_ns
                 self._passed_over.pop(key, None)

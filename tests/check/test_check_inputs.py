@@ -124,6 +124,15 @@ def test_a_fleet_file_names_nodes_with_role_and_variables(
     assert codes(in_directory) == codes(found), "a file of a fleet is not checked a second time by itself"
 
 
+@pytest.mark.parametrize(("domain", "is_told"), [("", True), ("domain = 4", False), ("domain = 5", True)])
+def test_nodes_that_the_fleet_file_puts_into_another_domain_need_not_meet(
+    report: Callable[..., Report], tmp_path: Path, varied: Callable[..., str], domain: str, is_told: bool
+) -> None:
+    (tmp_path / "x.xml").write_text(varied(("<Id>3", "<Id>${ID:-3}")))
+    (tmp_path / "fleet.toml").write_text(FLEET + domain)
+    assert ("DUR740" in codes(report("fleet.toml"))) is is_told
+
+
 def test_what_all_nodes_of_a_file_have_in_common_is_said_once(
     report: Callable[..., Report], tmp_path: Path, varied: Callable[..., str]
 ) -> None:

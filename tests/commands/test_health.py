@@ -116,6 +116,26 @@ def test_a_fleet_says_who_is_expected(shell: Shell, hear: Hear) -> None:
     assert shell.run("health", "fleet.toml")[0] == 0
 
 
+def test_nodes_that_are_not_in_the_fleet_file_are_told(shell: Shell, hear: Hear) -> None:
+    (shell.root / "fleet.toml").write_text(FLEET)
+    hear(node(1, 2, 3), node(2, 1, 3), node(3, 1, 2))
+    code, out, _ = shell.run("health", "fleet.toml")
+    assert code == 0
+    assert out.startswith("domain 7: OK · 2 of 2 nodes complete, 1 more not in the fleet file · ")
+
+
+def test_a_configuration_expects_its_own_node_and_leaves_others_in_peace(shell: Shell, hear: Hear) -> None:
+    path = shell.write("n2")
+    hear(node(1, domain_id=11))
+    code, out, _ = shell.run("health", path)
+    assert code == 2
+    assert out.startswith("domain 11: ERROR · 1 error · 1 of 2 nodes complete · ")
+    assert "ERROR DUL-NODE-ABSENT n2: n2 is expected and was not heard in " in out
+    hear(node(1, 2, domain_id=11), node(2, 1, domain_id=11))
+    code, out, _ = shell.run("health", path)
+    assert (code, out.split(" · ")[:2]) == (0, ["domain 11: OK", "2 of 2 nodes complete"])
+
+
 def test_a_fleet_in_several_domains_is_told_domain_by_domain(shell: Shell, hear: Hear) -> None:
     (shell.root / "fleet.toml").write_text(
         FLEET.replace('"n2"\n', '"n2"\ndomain = 8\n').replace("2\n", "1\n")
@@ -134,6 +154,23 @@ def test_a_fleet_in_several_domains_is_told_domain_by_domain(shell: Shell, hear:
     assert (code, err) == (2, "ospltool: the fleet has the domains 7, 8; choose one with --domain\n")
 
 
+def test_a_node_that_died_here_before_is_told_without_a_fleet_file(shell: Shell, hear: Hear) -> None:
+    assert shell.run("start", shell.write("n2"))[0] == 0
+    (status,) = shell.data("status")
+    for pid in (status["supervisor_pid"], status["node_pid"]):
+        os.kill(pid, signal.SIGKILL)
+    shell.wait_until("has died", "n2")
+    for heard, verdict in (
+        ((), "domain 11: ERROR · 1 error"),
+        ((node(1, domain_id=11),), "domain 11: ERROR"),
+    ):
+        hear(*heard)
+        code, out, _ = shell.run("health", "--domain", 11)
+        assert (code, out.split(" · redundancy")[0].startswith(verdict)) == (2, True)
+        assert "ERROR DUL-NODE-ABSENT n2: n2 was started on this machine and is not heard (since " in out
+        assert "why:    seen on its host: has died, its supervisor was killed\n" in out
+
+
 def test_a_wrong_fleet_is_refused_with_line_and_column(shell: Shell) -> None:
     (shell.root / "fleet.toml").write_text(FLEET.replace("copies = 2", " copies = 3"))
     code, _, err = shell.run("health", "fleet.toml")
@@ -143,13 +180,17 @@ def test_a_wrong_fleet_is_refused_with_line_and_column(shell: Shell) -> None:
 
 def test_a_mute_counts_for_the_next_call_until_it_is_taken_away(shell: Shell, hear: Hear) -> None:
     hear(node(1, store=FULL))
-    code, out, _ = shell.run("health", "--domain", 7, "--mute", "dul-store-full:n1", "1h")
+    code, out, err = shell.run("health", "--domain", 7, "--mute", "dul-store-full:n1", "1h")
     assert code == 0
+    assert err.startswith("ospltool: domain 7: DUL-STORE-FULL of n1 is muted until 20")
     assert out.startswith("domain 7: OK · 1 muted · ")
     code, out, _ = shell.run("health", "--domain", 7)
     assert code == 0
     assert "  muted until " in out
-    assert shell.run("health", "--domain", 7, "--unmute", "DUL-STORE-FULL:n1")[0] == 2
+    code, _, err = shell.run("health", "--domain", 7, "--unmute", "DUL-STORE-FULL:n1")
+    assert (code, err) == (2, "ospltool: domain 7: DUL-STORE-FULL of n1 is not muted any more\n")
+    code, _, err = shell.run("health", "--domain", 7, "--unmute", "DUL-STORE-FULL")
+    assert (code, err) == (2, "ospltool: domain 7: DUL-STORE-FULL was not muted\n")
 
 
 @pytest.mark.parametrize(

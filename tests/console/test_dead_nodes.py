@@ -148,7 +148,7 @@ def test_nobody_is_heard_after_a_stop_of_all_and_nothing_is_said_to_be_well(watc
     (first, _) = panels.header(view, status, "overview", "overview", 100)
     assert "all nodes stopped" in plain(first)
     assert "LOST" not in plain(first)
-    assert f"{view.glyphs.idle} UNKNOWN · no node heard" in plain(panels.summary(view))
+    assert f"{view.glyphs.idle} UNKNOWN · no node heard" in plain(panels.summary(view, 200))
     assert text(incidents.none_lines(view)) == " no node is heard, so nothing is known to be wrong"
     assert text(alignment.idle_lines(view)) == " no node is heard, so no alignment is seen"
 
@@ -224,4 +224,4 @@ def test_the_filter_looks_at_the_state_that_is_shown(watched: Watched, how: str,
 def test_events_and_summary_do_not_count_dead_nodes_among_the_living(watched: Watched) -> None:
     without_a_word(watched, "killed")
     view = watched.view()
-    assert plain(panels.summary(view)).startswith(" ✖ ERROR · 1 error · 2 of 3 nodes complete · ")
+    assert plain(panels.summary(view, 200)).startswith(" ✖ ERROR · 1 error · 2 of 3 nodes complete · ")

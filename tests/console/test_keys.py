@@ -8,13 +8,17 @@ from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from engine.simulator.draw import draw
 from ospltool.live.feed import ReceivedSnapshot, Update
+from ospltool.live.simulated import SimulatedFeed
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, FakeFeed, ScriptedFeed, node_id
 from tui.app import ConsoleApp
 from tui.cells import ASCII
 from tui.screens.help import HelpScreen
 from tui.screens.overview import OverviewScreen
+from tui.viewmodel.base import Subject
+from tui.widgets.bottom import CommandLine
 from tui.widgets.sheet import Sheet
 
 S = SECOND_NS
@@ -330,3 +334,38 @@ def test_the_cursor_stays_in_the_table_that_tab_has_led_to(play: Play) -> None:
             assert app.focused is grid_of(app)
 
     play(FakeFeed(3, 3), scenario, size=(120, 40), ticks=12)
+
+
+def test_help_after_a_colon_shows_the_keys_of_the_screen(play: Play, read_screen: Read) -> None:
+    shown: dict[str, list[str]] = {}
+
+    for keys in (["question_mark", "down"], [":", *"help", "enter", "down"]):
+
+        def look(app: ConsoleApp, by: str = keys[0]) -> None:
+            assert isinstance(app.screen, HelpScreen)
+            shown[by] = read_screen(app)
+
+        check_screen(play, system(), keys, look, size=(100, 70))
+    first, second = shown.values()
+    assert "\n".join(second) == "\n".join(first)
+
+
+def test_m_marks_the_moment_of_a_recording_and_mutes_nothing(play: Play, read_screen: Read) -> None:
+    """What is muted in a recording would be muted for nobody, and its time is another one."""
+    feed = SimulatedFeed(draw(1, (), minutes=0.1), title="simulation")
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        for screen in ("overview", "incidents"):
+            app.go(screen, Subject())
+            await pilot.pause()
+            await pilot.press("m")
+            await pilot.pause()
+            line = app.screen.query_one(CommandLine)
+            assert (line.display, line.value) == (True, "mark ")
+            await pilot.press("escape")
+        assert not app.health.mutes.all
+
+    try:
+        play(feed, scenario)
+    finally:
+        feed.close()

@@ -171,6 +171,40 @@ def test_an_empty_matrix_says_why_it_is_empty() -> None:
     assert hidden == " no node matches the filter 'zzz'; 3 nodes hidden"
 
 
+def test_a_node_that_stopped_in_order_stands_below_healthy_ones_and_differs_from_nobody() -> None:
+    """What it has while it is away is no difference between sets, and asks for nothing."""
+    model = SystemModel()
+    spaces = [fake.name_space("Orders", 2, digest=digest) for digest in ("a", "b", "b")]
+    for moment_ns in (START_NS, START_NS + 10 * S):
+        heard = tuple(
+            ReceivedSnapshot(
+                fake.snapshot(n, space, fellows=tuple(fake.fellow(m) for m in (1, 2, 3) if m != n)), moment_ns
+            )
+            for n, space in enumerate(spaces, 1)
+            if n > 1 or moment_ns == START_NS
+        )
+        model.apply(Update(heard), moment_ns)
+    stopped = FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(1), in_order=True)
+    model.apply(Update(notices=(stopped,)), START_NS + 10 * S)
+    view = View(looked(model, START_NS + 10 * S), START_NS + 10 * S, UNICODE)
+    shown = Overview(view, 120, view.health.open)
+    assert shown.keys == (node_id(2), node_id(3), node_id(1))
+    assert "≠" not in plain(shown.cell(2, shown.fixed))
+
+
+def test_a_node_that_fits_nobody_does_not_look_complete() -> None:
+    refused = tuple(fake.fellow(n, communication="incompatible", problem="A: {a}") for n in (1, 2))
+    strange = fake.fellow(3, communication="incompatible", problem="A: {a}")
+    view = view_of(
+        fake.snapshot(1, fellows=(fake.fellow(2), strange)),
+        fake.snapshot(2, fellows=(fake.fellow(1), strange)),
+        fake.snapshot(3, fellows=refused),
+    )
+    shown = Overview(view, 120, view.health.open)
+    cells = [[plain(shown.cell(row, column)) for column in range(3)] for row in range(3)]
+    assert cells == [["≠", "n3", "incompatible"], ["●", "n1", "complete"], ["●", "n2", "complete"]]
+
+
 def test_the_last_hour_marks_what_began_and_what_nodes_told() -> None:
     view = view_of(*THREE, lost=2, after_s=9)
     view.health.update(view.now_ns)
@@ -179,7 +213,7 @@ def test_the_last_hour_marks_what_began_and_what_nodes_told() -> None:
     view.model.apply(Update(events=(told, old)), view.now_ns)
     title, marks, clock = map(plain, timeline_lines(view, 62))
     number = len(view.health.open) + len(view.health.closed)
-    assert title.startswith(f"─ last hour, {number} incidents seen ─")
+    assert title.startswith(f"─ last hour, {number} incidents seen; ✖ error, ▲ warning ─")
     assert "DUL-NODE-GONE" in {one.code.id for one in view.health.open}
     assert marks[1:].index("▲") == 29
     assert marks.rstrip().endswith("✖")

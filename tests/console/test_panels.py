@@ -44,8 +44,8 @@ def heard(*snapshots: object) -> Update:
         ),
         (
             ConsoleStatus("t", "domain 7", "live"),
-            (FeedNotice(NoticeKind.DOMAIN_LOST, START_NS - 5 * S, ""),),
-            "✖ DOMAIN LOST 5 s ago  01:03:20 UTC ",
+            (FeedNotice(NoticeKind.DOMAIN_LOST, START_NS - 25 * S, ""),),
+            "✖ DOMAIN LOST 25 s ago  01:03:20 UTC ",
             Tone.FAULT,
         ),
         (
@@ -145,7 +145,22 @@ def test_a_caption_takes_at_most_two_lines_and_none_when_there_is_none() -> None
 )
 def test_the_summary_is_one_line_for_the_whole_system(update: Update, text: str) -> None:
     view = view_of(update)
-    assert plain(panels.summary(view)) == text
+    assert plain(panels.summary(view, 200)) == text
+
+
+@pytest.mark.parametrize(
+    ("width", "text"),
+    [
+        (92, " ● OK · 1 of 1 node complete · redundancy left 0 (A: 1 copy, 1 on disk) · 1 name-space"),
+        (80, " ● OK · 1 of 1 node complete · redundancy left 0 (A: 1 copy, 1 on disk)"),
+        (60, " ● OK · 1 of 1 node complete · 1 name-space · 1,000 samples"),
+        (20, " ● OK · 1 name-space"),
+        (4, " ● OK"),
+    ],
+)
+def test_the_summary_leaves_out_what_does_not_fit_and_cuts_nothing(width: int, text: str) -> None:
+    view = view_of(heard(fake.snapshot(1, fake.name_space("A", 1))))
+    assert plain(panels.summary(view, width)) == text
 
 
 def test_attention_names_concerns_before_alignments() -> None:

@@ -238,10 +238,10 @@ def test_a_filter_keeps_replicas_that_match_or_have_what_matches(
 
 def test_the_overview_counts_persistence_services() -> None:
     view = view_of(A, B, lost="b")
-    told = "".join(span.text for span in summary(view))
+    told = "".join(span.text for span in summary(view, 200))
     assert "2 persistence services" in told
     assert "✖ ERROR · 1 error" in told
-    assert "persistence" not in "".join(span.text for span in summary(view_of()))
+    assert "persistence" not in "".join(span.text for span in summary(view_of(), 200))
 
 
 # The screen.

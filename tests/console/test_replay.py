@@ -413,3 +413,18 @@ def test_the_highest_number_is_the_oldest(tmp_path: Path) -> None:
     for name in ("r", "r.1", "r.2"):
         (tmp_path / name).touch()
     assert [part.name for part in parts_of(tmp_path / "r")] == ["r.2", "r.1", "r"]
+
+
+def test_after_a_jump_the_heartbeats_before_it_are_where_they_were(tmp_path: Path) -> None:
+    """States that a jump leaves out look like the silence of a node."""
+    path = tmp_path / "r.jsonl"
+    record(path, updates(60)).close()
+    feed = ReplayFeed(path, paused=True)
+    try:
+        feed.seek(at(50))
+        model = SystemModel()
+        model.apply(feed.poll(), feed.now_ns())
+        gaps = model.series[node_id(1)].silences_s(8, feed.now_ns())
+    finally:
+        feed.close()
+    assert gaps == [1.0] * 8

@@ -209,7 +209,7 @@ def test_definitions_that_differ_contradict_each_other() -> None:
         fake.snapshot(2, fake.name_space("Orders", 1, elements=("Orders.Trade",))),
     )
     lines = subject.definition_lines(view, "Orders")
-    assert text_of(lines) == [" ≠ Orders.*  as n1 define it", " ≠ Orders.Trade  as n2 define it"]
+    assert text_of(lines) == [" ≠ Orders.*  as n1 defines it", " ≠ Orders.Trade  as n2 defines it"]
     assert {line[0].tone for line in lines} == {Tone.CONFLICT}
 
 

@@ -13,6 +13,7 @@ from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tui.app import ConsoleApp
 from tui.screens.base import OpsScreen
 from tui.screens.help import HelpScreen
+from tui.viewmodel.base import Subject
 from tui.widgets.sheet import Sheet
 
 S = SECOND_NS
@@ -66,8 +67,10 @@ def test_f_shows_faults_only(play: Play, read_screen: Read) -> None:
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         await pilot.press("f")
         assert matrix(app)._table.keys == (node_id(3),)
+        assert "faults only, 4 nodes hidden" in read_screen(app)[0]
         await pilot.press("f")
         assert len(matrix(app)._table.keys) == 5
+        assert "faults only" not in read_screen(app)[0]
 
     play(system(5, 3), scenario)
 
@@ -321,3 +324,40 @@ def test_a_console_that_hears_nobody_says_where_and_what_to_do(play: Play, read_
             assert "no node heard on domain 7, interface lo: `ospltool start FILE` starts one" in text, key
 
     play(feed, scenario)
+
+
+@pytest.mark.parametrize(
+    ("screen", "line"),
+    [
+        ("node", ""),
+        ("name-space", " no node is heard, so there are no name-spaces to show"),
+        ("groups", " no node is heard, so there are no groups to show"),
+        ("store", " no node is heard, so there are no stores to show"),
+    ],
+)
+def test_without_a_node_a_screen_has_no_axes_and_no_headings(
+    play: Play, read_screen: Read, screen: str, line: str
+) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        app.go(screen, Subject())
+        await pilot.pause()
+        app.tick()
+        await pilot.pause()
+        body = [text for text in read_screen(app)[2:-1] if text]
+        assert body[1:] == ([line] if line else [])
+        assert body[0].startswith("─ ")
+
+    play(ScriptedFeed([(START_NS, Update())], title="domain 7"), scenario)
+
+
+def test_incidents_have_room_for_what_was_seen_at_80_cells(play: Play, read_screen: Read) -> None:
+    """When it began stands below; how long it lasts, and what it is, is what counts in the list."""
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        app.go("incidents", Subject())
+        await pilot.pause()
+        (line,) = [text for text in read_screen(app) if "DUL-NODE-GONE" in text and "open" in text]
+        assert line.split() == ["✖", "now", "open", "DUL-NODE-GONE", "n3", "n3", "is", "gone"]
+        assert all(len(text) <= 80 for text in read_screen(app))
+
+    play(system(5, 3), scenario)

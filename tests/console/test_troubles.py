@@ -94,7 +94,7 @@ def test_nobody_is_troubled_by_a_healthy_start_and_an_orderly_stop() -> None:
     assert not still_open(watched)
     view = watched.view()
     told = " ● OK · 1 of 1 node complete · redundancy left 0 (ns1: 1 copy, 1 on disk)"
-    assert plain(panels.summary(view)) == f"{told} · 1 name-space · 0 samples"
+    assert plain(panels.summary(view, 200)) == f"{told} · 1 name-space · 0 samples"
 
 
 def test_a_merge_is_named_while_it_lasts_and_its_master_is_not_empty() -> None:

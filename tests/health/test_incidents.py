@@ -274,7 +274,8 @@ def test_what_is_over_is_as_grave_as_it_was_at_its_worst() -> None:
     assert [(one.who, one.severity.name) for one in health.closed] == [("n1", "ERROR")]
 
 
-def test_a_known_cause_stays_when_a_gone_node_is_back_in_a_new_process() -> None:
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_known_cause_stays_when_a_gone_node_is_back_in_a_new_process(is_told: bool) -> None:
     """The new supervisor does not know why the last run failed; the watcher does."""
     model = SystemModel()
     words: dict[str, Word] = {}
@@ -283,6 +284,8 @@ def test_a_known_cause_stays_when_a_gone_node_is_back_in_a_new_process() -> None
         now_ns = START_NS + second * S
         is_back = second > 9
         words = {"n1": Word("seen on its host: has died", next="Start it.")} if 2 < second < 10 else {}
+        if is_told and is_back:
+            words = {"n1": Word("its supervisor says: started again 1 time")}
         heard = fake.snapshot(1, time_ns=now_ns, pid=1 + is_back, started_ns=START_NS + 10 * S * is_back)
         gone = (FeedNotice(NoticeKind.NODE_LOST, now_ns, "", node_id(1)),) if second == 5 else ()
         alive = (ReceivedSnapshot(heard, now_ns),) if not 2 < second < 10 else ()
@@ -291,7 +294,8 @@ def test_a_known_cause_stays_when_a_gone_node_is_back_in_a_new_process() -> None
         if second == 8:
             assert [(one.code.id, one.next) for one in health.open] == [("DUL-NODE-GONE", "Start it.")]
     (found,) = health.every
-    assert (found.code.id, found.why) == ("DUL-NODE-RESTARTED", "seen on its host: has died")
+    more = "; its supervisor says: started again 1 time" if is_told else ""
+    assert (found.code.id, found.why) == ("DUL-NODE-RESTARTED", f"seen on its host: has died{more}")
 
 
 def test_the_known_causes_of_its_nodes_are_those_of_a_lost_domain() -> None:

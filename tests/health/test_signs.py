@@ -20,7 +20,7 @@ from engine.runtime.monitor import (
 )
 from ospltool.health.health import Health
 from ospltool.health.scene import Expectation
-from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
+from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
@@ -239,6 +239,15 @@ def test_a_lost_domain_takes_in_the_lost_nodes() -> None:
     check_signs([node()], [("DUL-DOMAIN-LOST", "domain", "the domain is out of reach")], notices=notices)
 
 
+def test_persistence_services_that_stopped_in_order_are_no_lost_domain() -> None:
+    model = SystemModel()
+    view = fake.replica("p1", ending=True)
+    lost = FeedNotice(NoticeKind.REPLICA_LOST, START_NS, "", view.id)
+    model.apply(Update(replicas=(HeardReplica(view, START_NS),)), START_NS)
+    model.apply(Update(notices=(lost, FeedNotice(NoticeKind.DOMAIN_LOST, START_NS, ""))), START_NS)
+    assert [one.code.id for one in incidents(model, START_NS + 10 * S)] == []
+
+
 def held_for_long(*snapshots: NodeSnapshot, seconds: int = 10) -> SystemModel:
     model = SystemModel()
     for moment in (0, seconds * S):
@@ -275,6 +284,34 @@ def test_a_set_that_a_filter_makes_smaller_is_no_copy_beside_a_whole_one(
     assert of_orders.text == text
 
 
+def test_a_burst_that_many_disks_are_behind_with_is_one_incident() -> None:
+    def burdened(number: int, queued: int) -> NodeSnapshot:
+        return dataclasses.replace(space(number), counters={"queued": queued})
+
+    model = SystemModel()
+    health = Health(model)
+    told = []
+    for second in range(40):
+        now_ns = START_NS + second * S
+        queued = (5_000 if 2 < second < 20 else 0, 5_000 if 4 < second < 15 else 0)
+        heard = [dataclasses.replace(burdened(n, queued[n - 1]), time_ns=now_ns) for n in (1, 2)]
+        model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in heard)), now_ns)
+        health.update(now_ns)
+        told += [one.what for one in health.open]
+    assert [(one.code.id, one.who) for one in health.every] == [("DUL-STORE-BEHIND", "n1")]
+    both = "5,000 changes wait for the disk of n1; 5,000 changes wait for the disk of n2"
+    assert f"changes wait for the disks of n1 and n2: {both}" in told
+
+
+def test_the_effect_of_a_full_disk_names_the_samples_in_memory_only() -> None:
+    full = StoreStatus("sqlite", "/x", problem="/x: no space left on device")
+    groups = tuple(dataclasses.replace(GROUP, topic=f"T{n}", samples=100, stored=70 + n) for n in (1, 2))
+    (found,) = incidents(
+        held_for_long(dataclasses.replace(space(1), store=full, groups=groups, fellows=())), START_NS
+    )
+    assert found.effect == "Orders: 1 copy, 0 on disk, n1 is master, 57 samples in memory only"
+
+
 def test_what_an_incompatible_node_holds_is_no_copy() -> None:
     def held(number: int, *fellows: FellowView) -> NodeSnapshot:
         return dataclasses.replace(space(number), fellows=fellows)
@@ -291,6 +328,27 @@ def test_what_an_incompatible_node_holds_is_no_copy() -> None:
     pair = held_for_long(held(1, refuses[2]), held(3, refuses[0]))
     (of_orders,) = looked(pair, START_NS + 10 * S, expected).redundancies
     assert of_orders.held == (node_id(3),)
+
+
+def test_a_node_that_does_not_fit_hides_no_other_node_that_is_defined_differently() -> None:
+    """It is incompatible with every node, but what they define differently among them is another matter."""
+
+    def defined(number: int, **changes: Any) -> NodeSnapshot:
+        fellows = [fake.fellow(n) for n in (1, 2, 3, 5) if n != number]
+        strange = fake.fellow(4, communication="incompatible", problem="Orders: {a} and {b}")
+        view = fake.name_space("Orders", 1, **changes)
+        return fake.snapshot(number, view, fellows=(*fellows, strange))
+
+    refused = [
+        fake.fellow(n, communication="incompatible", problem="Orders: {b} and {a}") for n in (1, 2, 3, 5)
+    ]
+    strange = fake.snapshot(4, fake.name_space("Orders", 4, elements=("a", "b")), fellows=tuple(refused))
+    shown = [*map(defined, (1, 2, 3)), strange, defined(5, durability="Transient")]
+    found = incidents(held_for_long(*shown), START_NS + 10 * S)
+    assert [(one.code.id, one.who) for one in found] == [
+        ("DUL-INCOMPATIBLE", "n4"),
+        ("DUL-CONFIG-DIFFERS", "Orders"),
+    ]
 
 
 def test_a_set_that_stays_different_is_named_with_its_master_and_since_when() -> None:

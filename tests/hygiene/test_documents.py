@@ -18,6 +18,8 @@ HOLDER = re.compile(
 )
 RULE = re.compile(r"\b(?:never|always|must|only|no other|nothing else)\b")
 """Words of sentences that promise something for ever."""
+NAMED = re.compile(r"`((?:engine|ospltool|tui)(?:\.(?!py\b)[A-Za-z_]\w*)+)")
+"""A module of the product in a text, or a name in one."""
 MADE = {"anomalies", "settings", "states"}
 FOREIGN = re.compile(
     r"""(?:src|srcset)=["'](?:https?:)?//|<link[^>]+href=["'](?:https?:)?//|url\(["']?https?://"""
@@ -83,13 +85,61 @@ def test_a_page_that_is_made_says_how_and_contributing_too(root: pathlib.Path) -
     assert {command for command in commands if command not in ways} == set()
 
 
-def test_every_module_named_in_the_architecture_is_there(root: pathlib.Path) -> None:
-    text = (root / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`((?:engine|ospltool|tui)(?:\.[a-z_]+)+)", text))
-    missing = [
-        name
-        for name in sorted(named)
-        if not any((root / f"{'/'.join(name.split('.')[:depth])}.py").exists() for depth in (2, 3, 4))
-        and not (root / name.replace(".", "/")).is_dir()
-    ]
+def test_the_table_of_packages_names_modules_that_are_there(root: pathlib.Path) -> None:
+    """In the row of a package, a word in code font is one of its modules or folders."""
+    text = (root / "ARCHITECTURE.md").read_text("utf-8")
+    rows = text.partition("| Package | Contents |\n|---|---|\n")[2].partition("\n\n")[0].splitlines()
+    missing = []
+    for row in rows:
+        packages, contents = row.strip("| ").split(" | ", 1)
+        words = re.findall("`([a-z_]+)`", contents)
+        names = [f"ospltool{name}" if name[0] == "." else name for name in re.findall("`([^`]+)`", packages)]
+        folders = [root / name.replace(".", "/") for name in names]
+        there = {path.stem for folder in folders for path in folder.rglob("*") if path.suffix in {".py", ""}}
+        missing += [f"{names[0]}: {word}" for word in words if word not in there]
+    assert len(rows) > 15
     assert missing == []
+
+
+def named_in_vain(texts: dict[str, str], sources: dict[str, str]) -> list[str]:
+    """What texts name and the sources, by module, do not have; names of the wire are strings there."""
+    packages = {".".join(module.split(".")[:size]) for module in sources for size in range(1, 6)}
+    everything = "\n".join(sources.values())
+    wrong = set()
+    for place, text in texts.items():
+        for name in NAMED.findall(text):
+            parts = name.split(".")
+            size = max(size for size in range(1, len(parts) + 1) if ".".join(parts[:size]) in packages)
+            source = sources.get(".".join(parts[:size]), "").split('"""', 2)[-1]  # without its docstring
+            is_there = size == len(parts) or re.search(rf"\b{parts[size]}\b", source)
+            if not is_there and f'"{name}"' not in everything:
+                wrong.add(f"{place}: {name}")
+    return sorted(wrong)
+
+
+def test_what_a_document_or_docstring_names_is_there(
+    tracked: list[pathlib.Path], modules: list[pathlib.Path], root: pathlib.Path
+) -> None:
+    """A renamed module leaves its name behind in texts, which no other tool reads."""
+    code = {path.relative_to(root): path.read_text("utf-8") for path in modules}
+    sources = {
+        ".".join(path.with_suffix("").parts).removesuffix(".__init__"): source
+        for path, source in code.items()
+    }
+    texts = {str(path): source for path, source in code.items() if path.name != "test_documents.py"}
+    for path in tracked:
+        if path.suffix in {".md", ".toml", ".c"} and path.name != "CHANGELOG.md":
+            texts[str(path.relative_to(root))] = path.read_text("utf-8")
+    assert len(texts) > 500
+    assert named_in_vain(texts, sources) == []
+
+
+def test_a_name_left_behind_is_found() -> None:
+    sources = {
+        "engine.core": "",
+        "engine.core.node": "class Node: ...",
+        "engine.wire": 'KIND = "engine.kind"',
+    }
+    gone = ["engine.core.node.Gone.run", "engine.core.nodes"]
+    text = "See `engine.core.node.Node.run`, `engine.kind`, " + ", ".join(f"`{name}`" for name in gone)
+    assert named_in_vain({"a.md": text}, sources) == [f"a.md: {name}" for name in gone]

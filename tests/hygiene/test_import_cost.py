@@ -63,6 +63,17 @@ def test_the_console_and_the_tools_import_without_dds(root: pathlib.Path) -> Non
     assert roots(modules) & HEAVY == set()
 
 
+def test_a_node_imports_nothing_that_it_may_never_need(root: pathlib.Path) -> None:
+    code = (
+        "from engine.dds.wheel import import_used_parts_only; import_used_parts_only()\n"
+        "import engine.__main__, engine.node.process"
+    )
+    modules = imported_by(code, root)
+    assert {"numpy", "asyncio", "ssl", "urllib.request", "importlib.metadata", "email"} & modules == set()
+    assert {"cyclonedds.core", "cyclonedds.qos", "cyclonedds.builtin"} & modules == set()
+    assert {"engine.config.fleet", "engine.config.persistence"} & modules == set()
+
+
 def test_help_answers_at_once() -> None:
     """Little more than Typer itself costs on this machine."""
     check_ratio(

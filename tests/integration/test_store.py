@@ -210,7 +210,9 @@ def test_without_free_disk_a_node_goes_on_says_so_and_returns_by_itself(
 
     disk.free(lab.pid("n1"))
     lab.seen.wait_for("the disk has all", lambda: not problem() and lab.seen.stored("n1") == 2_500)
-    assert lab.trace("n1", "store.recovered")
+    (recovered,) = lab.trace("n1", "store.recovered")
+    assert int(recovered["samples"]) >= 2_500 - degraded
+    assert float(recovered["elapsed_ns"]) > 0
     lab.kill("n1")
     assert len(disk_digests(lab, "n1")) == 2_500
 

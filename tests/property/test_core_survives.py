@@ -198,7 +198,7 @@ def test_claims_on_late_joiners_are_the_same_in_whatever_order_they_are_heard(
         table = ReaderTable("m")
         for sender, claims in order:
             table.take_claims(Deliveries(1, 0, tuple(claims)), sender)
-        known.append(table.message(1).deliveries)
+        known.append(table.message(1, 0.0).deliveries)
         assert not any(table.take_claims(Deliveries(1, 0, tuple(claims)), sender) for sender, claims in order)
     assert known[0] == known[1]
 

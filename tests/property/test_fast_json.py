@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import json
+import subprocess
+import sys
 import typing
 from typing import Any
 
@@ -102,3 +104,34 @@ def test_without_msgspec_the_strict_reader_reads_everything(monkeypatch: pytest.
 
     monkeypatch.setattr(builtins, "__import__", without)
     assert monitor.quick_reader(KINDS)(monitor.encode(NODE)) is None
+
+
+EIGHT_THREADS = """
+import sys
+import threading
+import time
+import msgspec._utils
+from engine.runtime import monitor
+annotations = msgspec._utils.get_class_annotations
+def annotations_later(cls):
+    time.sleep(0)  # while msgspec looks at a class, another thread has its turn
+    return annotations(cls)
+msgspec._utils.get_class_annotations = annotations_later
+data = sys.stdin.buffer.read()
+ready = threading.Barrier(8)
+def read():
+    ready.wait()
+    assert monitor.quick_reader({"node": monitor.NodeSnapshot})(data) is not None
+threads = [threading.Thread(target=read) for _ in range(8)]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+"""
+
+
+def test_several_threads_may_build_readers_at_once() -> None:
+    """The console reads each domain of a fleet in a thread of its own; they crashed in half of the starts."""
+    command = [sys.executable, "-c", EIGHT_THREADS]
+    done = subprocess.run(command, input=monitor.encode(NODE), capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -92,6 +92,20 @@ def test_group_of_no_name_space_is_said_and_counted_once() -> None:
     assert [str(said["group"]) for said in scenario.traced("group.outside", "a")] == ["elsewhere.Reading"]
 
 
+def test_the_counter_of_stored_samples_counts_those_that_replace_others_too() -> None:
+    """Else the console would show no samples per second while all instances are written again and again."""
+    scenario = two()
+    counters = []
+    for _ in range(5):
+        scenario.write("a", 1)
+        scenario.run(1.0)
+        runtime = scenario.node("b").runtime
+        assert runtime is not None
+        counters.append(runtime.counters["stored"])
+    assert scenario.stored("b") == 1
+    assert counters == [1, 2, 3, 4, 5]
+
+
 def test_learned_name_space_that_its_owner_defines_otherwise_names_the_remedy() -> None:
     first = node("a", spaces=("ns1", "ns2"))
     scenario = Scenario(first, node("b"))

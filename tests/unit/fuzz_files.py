@@ -15,7 +15,8 @@ import tempfile
 from typing import TYPE_CHECKING, Final
 
 import engine
-from engine.config import ConfigError, load_fleet, persistence
+from engine.config import ConfigError, persistence
+from engine.config.fleet import load_fleet
 from engine.core import plain
 from engine.core.name_spaces import Element
 from engine.core.settings import PendingWriter

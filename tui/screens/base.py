@@ -98,7 +98,11 @@ class OpsScreen(Screen[None]):
         self.fill("#timebar", panels.timebar_lines(view, status, width))
         self.fill("#caption", panels.caption_lines(view, width))
         self.fill("#message", self.console.message_lines())
+        heading = self.heading
         self.show(view)
+        if self.heading != heading:
+            lines = panels.header(view, status, self.NAME, self.heading, width)
+            self.fill("#header", lines if self.size.height >= LEAST_FOR_TABS else lines[:1])
         self._keep_focus()
 
     def _keep_focus(self) -> None:
@@ -212,6 +216,7 @@ class OpsScreen(Screen[None]):
     @on(Input.Submitted, "#command")
     def _command_given(self, event: Input.Submitted) -> None:
         self.query_one(CommandLine).shut()
+        self._entry_shut()  # the keys are those of the screen again: help shows them
         self.console.run_command(event.value)
 
 

@@ -57,7 +57,8 @@ class IncidentKeys(OpsScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer to mute an incident, or to lift its mute."""
         if action in ("mute", "unmute"):
-            return self._is_muted is (action == "unmute")
+            # In a recording or simulation the key marks the moment: what is muted there is muted for nobody.
+            return self.console.travel is None and self._is_muted is (action == "unmute")
         return super().check_action(action, parameters)
 
     def action_mute(self) -> None:

@@ -14,7 +14,7 @@ from tui.cells import Line, LineRows
 from tui.screens.base import set_height
 from tui.screens.incidents import KEYS, IncidentKeys
 from tui.viewmodel import overview, panels
-from tui.viewmodel.base import Subject, View
+from tui.viewmodel.base import Subject, View, plural
 from tui.viewmodel.overview import Overview, timeline_lines
 from tui.viewmodel.panels import Notable
 from tui.widgets.lines import Lines
@@ -66,17 +66,20 @@ class OverviewScreen(IncidentKeys):
         width = self.size.width
         self._view = view
         incidents = panels.current_incidents(view)
-        self.query_one("#summary", Lines).show([panels.summary(view)])
+        self.query_one("#summary", Lines).show([panels.summary(view, width)])
         urgent = panels.notables(view, incidents)
         room, nodes = self.room - 1, len(view.model.nodes)
         shares = panels.share_height(room, nodes, len(urgent), events_only=self.only_events)
         rows = 0 if self.unfolded else shares.matrix - 1
         matrix = self._matrix = Overview(view, width, incidents, rows)
+        self.heading = (
+            f"faults only, {plural(matrix.hidden, 'node')} hidden" if self.only_faults else "overview"
+        )
         if len(matrix.keys) < nodes and not self.only_events:
             shares = panels.share_height(room, len(matrix.keys), len(urgent), events_only=False)
         self._show_attention(view, urgent, shares.attention)
         self.grid.show(matrix)
-        set_height(self.grid, shares.matrix)
+        set_height(self.grid, shares.matrix if matrix.keys else 0)
         self.fill("#detail", self._detail(view, matrix), shares.detail)
         self.fill("#timeline", timeline_lines(view, width) if shares.timeline else [], shares.timeline)
         events = panels.event_lines(view, shares.events - 1)

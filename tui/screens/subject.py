@@ -60,13 +60,12 @@ class NodeScreen(OpsScreen):
         width = self.size.width
         node = self._node = views.subject_node(view)
         self.heading = f"node {node.snapshot.name}" if node else "node"
-        self.fill(
-            "#card",
-            views.card(view, node) if node else [panels.rule_line(view, "no node heard yet", width)],
-        )
+        nobody = [panels.rule_line(view, "no node heard yet", width)]
+        self.fill("#card", views.card(view, node) if node else nobody)
         if node is None:
             for part in PARTS:
                 self._show_part(view, part, None, "", 0)
+            self.query_one("#curves", Horizontal).display = False
             return
         rows: dict[str, Rows[Any]] = {
             "fellows": views.fellows(view, node, width),
@@ -163,23 +162,23 @@ class NameSpaceScreen(OpsScreen):
         masters = views.master_lines(view, name)
         trouble = views.trouble_lines(view, name, panels.current_incidents(view))
         history = views.history_lines(view, name)
-        definition = views.definition_lines(view, name) or [
-            panels.rule_line(view, "no name-space heard yet", width)
-        ]
+        nothing = [panels.rule_line(view, "no name-space heard yet", width)]
+        nothing += panels.nothing_lines(view, "name-spaces")
+        definition = views.definition_lines(view, name) if name else nothing
         room = self.room
         definition, masters = definition[: max(1, room // 5)], masters[: max(1, room // 5)]
         title = table_title([plural(len(rows.keys), "node")], rows.hidden)
         self.fill("#definition", definition)
         self.fill("#masters", masters)
-        self.fill("#nodes-title", [panels.rule_line(view, title, width)])
+        self.fill("#nodes-title", [panels.rule_line(view, title, width)] if name else [])
         left = max(0, room - len(definition) - len(masters) - 1)
         for_trouble = min(len(trouble) + 1 if trouble else 0, left // 4)
         for_nodes = min(len(rows.keys) + 1, max(2, left - for_trouble - 3))
         grid = self.query_one("#nodes", Sheet)
-        set_height(grid, for_nodes)
+        set_height(grid, for_nodes if name else 0)
         grid.show(rows)
         self.fill("#trouble", panels.titled("attention", trouble, for_trouble, view, width))
-        rest = max(0, left - for_trouble - for_nodes)
+        rest = max(0, left - for_trouble - for_nodes) if name else 0
         self.fill("#history", panels.titled("masters", history, rest, view, width), rest)
 
     def here(self) -> Subject:

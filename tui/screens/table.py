@@ -50,7 +50,7 @@ class TableScreen(OpsScreen):
 
     def instead(self, view: View) -> list[Line]:
         """Return the lines below an empty table."""
-        return []
+        return panels.nothing_lines(view, f"{self.TITLE_OF_SCREEN.removesuffix('s')}s")
 
     @property
     def row(self) -> Any:
@@ -103,7 +103,7 @@ class ConflictsScreen(TableScreen):
         return tables.conflicts(view, width)
 
     def table_title(self, view: View, rows: Rows[ReportedConflict]) -> str:
-        """Return the title of the tables."""
+        """Return the title of the table."""
         return tables.conflict_title(view, rows)
 
     def about(self, view: View, row: ReportedConflict, width: int) -> list[Line]:
@@ -142,7 +142,7 @@ class GroupsScreen(TableScreen):
         return tables.groups(view, width)
 
     def table_title(self, view: View, rows: Rows[GroupKey]) -> str:
-        """Return the title of the tables."""
+        """Return the title of the table."""
         return tables.group_title(view, rows)
 
     def about(self, view: View, row: GroupKey, width: int) -> list[Line]:
@@ -172,7 +172,7 @@ class StoreScreen(TableScreen):
         return tables.stores(view, width)
 
     def table_title(self, view: View, rows: Rows[Node]) -> str:
-        """Return the title of the tables."""
+        """Return the title of the table."""
         return tables.store_title(view, rows)
 
     def about(self, view: View, row: Node, width: int) -> list[Line]:

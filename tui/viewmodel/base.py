@@ -76,6 +76,8 @@ STATES: Final = {
 """Life-cycle states whose names are longer than a column; the others are shown in lower case."""
 
 
+INCOMPATIBLE: Final = "incompatible"
+
 _STATE_TONES: Final = {
     "COMPLETE": Tone.DIM,
     Presence.STOPPED.value: Tone.DIM,
@@ -118,6 +120,11 @@ class View:
         """Return whether the node with this id is heard."""
         node = self.model.nodes.get(node_id)
         return node is not None and not node.is_stale(self.now_ns)
+
+    def is_refused(self, node: Node) -> bool:
+        """Return whether the node is the one that does not fit its fellows."""
+        found = (one for one in self.health.open if one.code.id == "DUL-INCOMPATIBLE")
+        return any(one.subjects == (node.id,) for one in found) and self.is_heard(node.id)
 
     @property
     def is_anybody_heard(self) -> bool:
@@ -174,6 +181,8 @@ def node_mark(view: View, node: Node) -> Span:
         }[presence]
     if node.snapshot.store.problem:
         return Span(glyphs.fault, Tone.FAULT)
+    if view.is_refused(node):
+        return Span(glyphs.conflict, Tone.CONFLICT)
     if node.snapshot.state == "COMPLETE":
         return Span(glyphs.ok, Tone.DIM)
     return Span(glyphs.busy)
@@ -181,6 +190,8 @@ def node_mark(view: View, node: Node) -> Span:
 
 def node_state(view: View, node: Node) -> Span:
     """Return the state in words; of a node that is not heard, what became of it."""
+    if view.is_refused(node):
+        return Span(INCOMPATIBLE, Tone.CONFLICT)
     state = node.shown_state(view.now_ns)
     tone = _STATE_TONES.get(state, Tone.STRONG)
     return Span(state_name(state), tone)
@@ -251,8 +262,8 @@ class Rank(enum.IntEnum):
     ERROR = 0
     WARNING = 1
     BUSY = 2
-    STOPPED = 3
-    CALM = 4
+    CALM = 3
+    STOPPED = 4
 
 
 def ranks(view: View, incidents: Sequence[Incident]) -> Mapping[str, Rank]:

@@ -12,6 +12,9 @@ from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, tabl
 from tui.viewmodel.base import View, plural, severity_sign
 from tui.viewmodel.panels import URGENT_LEVELS, told
 
+LEAST_WITH_CLOCK: Final = 100
+"""Cells from which the time of the beginning has room beside how long it lasts."""
+
 FIELDS: Final = ("code", "who", "text", "state")
 LABEL: Final = 9
 """Cells for the words what, why, effect and next."""
@@ -35,13 +38,17 @@ def state(view: View, one: Incident) -> str:
 
 def incidents(view: View, width: int) -> Rows[Incident]:
     """Return all incidents."""
+    every = view.health.every
+    states = max((len(state(view, one)) for one in every), default=0)
+    codes = max((len(one.code.id) for one in every), default=0)
+    whose = max((len(one.who) for one in every), default=0)
     columns = (
         Column("mark", "", 1),
-        Column("since", "since", 8),
+        *((Column("since", "since", 8),) if width >= LEAST_WITH_CLOCK else ()),
         Column("lasts", "lasts", 6, right=True),
-        Column("state", "state", 12),
-        Column("code", "code", 16, grow=1, most=28),
-        Column("who", "who", 8, grow=1, most=24),
+        Column("state", "state", max(5, states)),
+        Column("code", "code", max(4, codes)),
+        Column("who", "who", min(max(3, whose), 24 if width >= LEAST_WITH_CLOCK else 10)),
         Column("text", "what", 12, grow=6),
     )
 
@@ -61,12 +68,12 @@ def incidents(view: View, width: int) -> Rows[Incident]:
 
     kept = [
         (f"{one.key} {one.since_ns}", one)
-        for one in view.health.every
+        for one in every
         if view.filter.matches(
             {"code": one.code.id, "who": one.who, "text": one.what, "state": state(view, one)}
         )
     ]
-    return Rows(columns, kept, render, width=width, fixed=1, hidden=len(view.health.every) - len(kept))
+    return Rows(columns, kept, render, width=width, fixed=1, hidden=len(every) - len(kept))
 
 
 def title(view: View, rows: Rows[Incident]) -> str:
@@ -138,5 +145,10 @@ def none_lines(view: View) -> list[Line]:
         first, others = lost[0].snapshot.name, len(lost) - 1
         more = f" and {plural(others, 'other node')}" if others else ""
         return [(Span(f" no incident yet, but {first}{more} cannot be heard"),)]
-    since = f" since {text.clock(view.model.began_ns)} UTC" if view.model.began_ns else ""
-    return [dimmed((Span(f" nothing is wrong, and nothing was{since}; 7 shows all that is traced"),))]
+    began_ns = view.model.began_ns
+    since = (
+        f", and nothing was seen to be since this console came at {text.clock(began_ns)} UTC"
+        if began_ns
+        else ""
+    )
+    return [dimmed((Span(f" nothing is wrong{since}; 7 shows all that is traced"),))]

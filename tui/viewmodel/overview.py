@@ -41,7 +41,8 @@ def timeline_lines(view: View, width: int) -> list[Line]:
             marks[place] = tone, signs[tone]
     health = view.health
     begun = sum(one.since_ns >= begin_ns for one in health.every)
-    title = f"last hour, {plural(begun, 'incident')} seen" if begun else "last hour"
+    seen = f", {plural(begun, 'incident')} seen" if begun else ""
+    title = f"last hour{seen}; {view.glyphs.fault} error, {view.glyphs.warn} warning"
     row: list[Span] = [Span(" ")]
     for tone, sign in marks:
         if len(row) > 1 and row[-1].tone is tone:
@@ -104,10 +105,11 @@ class Overview:
             every = [node for node in every if ranked[node.id] <= Rank.WARNING]
         self.hidden = len(view.model.nodes) - len(every)
         self.folded: list[Node] = []
-        calm = sum(1 for node in every if ranked[node.id] is Rank.CALM)
-        if 0 < rows < len(every) and calm > 1:
-            first = max(rows - 1, len(every) - calm)
-            every, self.folded = every[:first], every[first:]
+        calm = [node for node in every if ranked[node.id] is Rank.CALM]
+        if 0 < rows < len(every) and len(calm) > 1:
+            self.folded = calm[max(rows - 1 - (len(every) - len(calm)), 0) :]
+            away = {node.id for node in self.folded}
+            every = [node for node in every if node.id not in away]
         self._nodes = every
         names = view.model.name_space_names()
         self.name_spaces = [name for name in names if view.filter.matches_field("ns", name)]

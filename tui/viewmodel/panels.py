@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from engine.runtime.monitor import DeliveryView, NameSpaceView, NodeEvent
 from engine.tracing.levels import Level
-from ospltool.health.codes import HealthSeverity
+from ospltool.health.codes import HealthSeverity, joined
 from ospltool.health.health import STARTING, UNKNOWN, SystemVerdict
 from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Node
@@ -134,7 +134,8 @@ def _mode(view: View, status: ConsoleStatus) -> tuple[Span, ...]:
     if view.model.domain_lost_ns and view.model.all_stopped:
         return (Span("  all nodes stopped", Tone.DIM), moment)
     if view.model.domain_lost_ns:
-        lost = text.ago(view.now_ns - view.model.domain_lost_ns)
+        told = (one.since_ns for one in view.health.every if one.is_open and one.code.cause == "domain")
+        lost = text.ago(view.now_ns - next(told, view.model.domain_lost_ns))
         return (Span(f"  {glyphs.fault} DOMAIN LOST {lost}", Tone.FAULT), moment)
     if view.model.ended_ns:
         what = {"recorded": "recording", "simulated": "simulation"}.get(status.mode, status.mode)
@@ -149,7 +150,8 @@ def caption_lines(view: View, width: int) -> list[Line]:
     glyphs = view.glyphs
     caption = view.model.caption
     if not caption and view.model.is_empty and view.where:
-        caption = f"no node heard{view.where}"
+        awaited = view.health.awaited
+        caption = f"no node heard{view.where}" + (f"; expected: {joined(awaited)}" if awaited else "")
     lines = text.wrap(caption, max(10, width - 4), MAX_CAPTION_LINES, ellipsis=glyphs.ellipsis)
     return [(Span(f" {glyphs.caption} ", Tone.ACCENT), Span(line, Tone.STRONG)) for line in lines]
 
@@ -159,8 +161,8 @@ def current_incidents(view: View) -> list[Incident]:
     return view.health.open
 
 
-def summary(view: View) -> Line:
-    """Return the whole system in one line: the verdict, then how much there is."""
+def summary(view: View, width: int) -> Line:
+    """Return the whole system in one line: the verdict, then how much there is, without what does not fit."""
     verdict = view.health.verdict
     if view.model.is_empty and verdict.word == UNKNOWN:
         return (Span(" nobody heard yet", Tone.DIM),)
@@ -176,9 +178,11 @@ def summary(view: View) -> Line:
         f"{aligning} aligning" if aligning else "",
         plural(services, "persistence service") if services else "",
     ]
-    gap = f" {view.glyphs.separator} "
-    said = gap.join(filter(None, (*verdict.parts, *parts)))
-    return (Span(f" {sign} {verdict.word}", tone), Span(f"{gap}{said}", Tone.DIM))
+    gap, start, said = f" {view.glyphs.separator} ", f" {sign} {verdict.word}", ""
+    for part in filter(None, (*verdict.parts, *parts)):
+        if cell_len(f"{start}{said}{gap}{part}") <= width:
+            said += f"{gap}{part}"
+    return (Span(start, tone), Span(said, Tone.DIM))
 
 
 def _verdict_sign(view: View, verdict: SystemVerdict) -> tuple[str, Tone]:
@@ -370,6 +374,15 @@ def no_events(view: View) -> str:
     if view.model.events and view.filter:
         return f"no event matches the filter; {len(view.model.events):,} hidden"
     return "no events yet" + ("; 7 shows all that is traced" if view.model.events else "")
+
+
+def nothing_lines(view: View, what: str) -> list[Line]:
+    """Return the line that stands in place of an empty table of `what`, in the plural, and says why."""
+    if not view.is_anybody_heard:
+        return [(Span(f" no node is heard, so there are no {what} to show", Tone.DIM),)]
+    if view.filter:
+        return [(Span(f" no {what} match the filter {view.filter.text!r}", Tone.DIM),)]
+    return [(Span(f" no {what} yet", Tone.DIM),)]
 
 
 def events_title(view: View) -> str:

@@ -294,10 +294,11 @@ def definition_lines(view: View, name: str) -> list[Line]:
     agreed = len(told) <= 1
     lines: list[Line] = []
     for elements, nodes in told.items():
-        who = f"all {len(nodes)} nodes" if agreed else ", ".join(nodes)
+        who = f"all {len(nodes)} nodes" if agreed and len(nodes) > 1 else ", ".join(nodes)
+        verb = "define" if len(nodes) > 1 else "defines"
         tone = Tone.DIM if agreed else Tone.CONFLICT
         sign = "" if agreed else f"{view.glyphs.conflict} "
-        lines.append((Span(f" {sign}{', '.join(elements)}", tone), Span(f"  as {who} define it", Tone.DIM)))
+        lines.append((Span(f" {sign}{', '.join(elements)}", tone), Span(f"  as {who} {verb} it", Tone.DIM)))
     return lines
 
 
@@ -376,7 +377,10 @@ def master_lines(view: View, name: str) -> list[Line]:
         if (role, space.master) in seen or node.gone_ns:
             continue
         seen.add((role, space.master))
-        lines.append(_master_line(view, role, space))
+        master = view.model.nodes.get(space.master)
+        own = master.name_spaces.get(name) if master else None
+        says_so = own is not None and (own.master, own.epoch) == (space.master, space.epoch)
+        lines.append(_master_line(view, role, own if own and says_so else space))
     return lines
 
 

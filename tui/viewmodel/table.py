@@ -97,14 +97,20 @@ def conflict_title(view: View, rows: Rows[ReportedConflict]) -> str:
     return table_title(parts, rows.hidden)
 
 
+MEASURED = 200
+"""Groups whose names decide how wide the columns become."""
+
 GROUP_FIELDS = ("ns", "partition", "topic", "type", "differs")
 
 
 def groups(view: View, width: int) -> Rows[GroupKey]:
     """Return every group, with the figures of the node that has most of it."""
+    every = view.model.groups.ordered()
+    names = max((len(str(key)) for key in every[:MEASURED]), default=0)
+    types = max((len(key.type_name) for key in every[:MEASURED]), default=0)
     columns = (
         Column("mark", "", 1),
-        Column("group", "partition.topic", 20, grow=4, most=60),
+        Column("group", "partition.topic", 15, grow=4, most=min(max(names, 15), 60)),
         Column("space", "name-space", 10, grow=1, most=24),
         Column("nodes", "nodes", 5, right=True),
         Column("samples", "samples", 8, right=True),
@@ -114,7 +120,7 @@ def groups(view: View, width: int) -> Rows[GroupKey]:
         Column("stored", "on disk", 7, right=True),
         Column("lost", "lost", 5, right=True),
         Column("differs", "differs", 7, grow=1, most=30),
-        Column("type", "type", 8, grow=1, most=30),
+        Column("type", "type", 8, grow=3, most=min(max(types, 8), 40)),
     )
 
     rows: dict[GroupKey, dict[str, Cell]] = {}
@@ -124,7 +130,6 @@ def groups(view: View, width: int) -> Rows[GroupKey]:
             rows[key] = _row(view, key)
         return rows[key].get(column, ())
 
-    every = view.model.groups.ordered()
     kept = [(key.id, key) for key in every if not view.filter or _shows_group(view, key)]
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
 

@@ -1,4 +1,4 @@
-"""The messages of the client-durability protocol, from values to bytes."""
+"""The messages of the client-durability protocol, from values to bytes and back."""
 
 from __future__ import annotations
 

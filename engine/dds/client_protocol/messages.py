@@ -9,6 +9,8 @@ import dataclasses
 import enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from engine.core.lazy_dataclass import lazy_dataclass
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -119,7 +121,7 @@ class RequestId(NamedTuple):
     number: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class StateRequest:
     """A client's question about the completeness of groups. Without `servers`, all servers answer."""
 
@@ -132,7 +134,7 @@ class StateRequest:
     version: int = MAJOR_VERSION
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class GroupState:
     """Completeness of one group at a server."""
 
@@ -141,7 +143,7 @@ class GroupState:
     completeness: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class StateAnswer:
     """A server's answer to a state request or, without `requests`, its notice of a change."""
 
@@ -151,7 +153,7 @@ class StateAnswer:
     extensions: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class HistoryRequest:
     """A client's request for historical data."""
 
@@ -191,7 +193,7 @@ class HistoryRequest:
     """Major version of the protocol."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Bead:
     """One sample of an answer; `payload` is the body of the serialized sample, without its header."""
 
@@ -204,7 +206,7 @@ class Bead:
     payload: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Link:
     """The end of an answer: its number of samples, `Completeness` and `ErrorCode`."""
 
@@ -213,7 +215,7 @@ class Link:
     error: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class HistoryPart:
     """A part of an answer."""
 
@@ -227,7 +229,7 @@ _FIRST_NS: Final = -(1 << 63)
 _LAST_NS: Final = (1 << 63) - 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class HistoryLimits:
     """Bounds of source times, both included, and maximum counts; -1 for no limit."""
 

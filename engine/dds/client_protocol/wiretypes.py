@@ -1,7 +1,7 @@
 """The types of the four topics of the client-durability protocol, as OpenSplice declares them.
 
-Cyclone DDS needs them to create the topics with the right names and keys. `encoding` and `decoding` write and
-read the bytes themselves, so that no object of these classes is ever made.
+Cyclone DDS needs them to create the topics with the right names and keys. The module `encoding` writes and
+reads the bytes itself, so that no object of these classes is ever made.
 
 Strings that OpenSplice may send as NULL (length 0) are byte sequences here, which look the same on the wire;
 Cyclone DDS refuses a string without its terminating zero. The field types are evaluated when the module

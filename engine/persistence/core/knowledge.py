@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.persistence.core.provider_selection import Stability
 from engine.persistence.core.replica_messages import OriginalSample, WriterState
 from engine.persistence.core.sequences import Sequences
@@ -84,7 +85,7 @@ class Comparison:
             self._seen[part] = (pair, count)
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class LastValue:
     """The last value of one instance, and every writer that ever wrote it."""
 
@@ -158,7 +159,7 @@ class LastValues:
         return [self.entries[key] for key in sorted(self._keys_of_part[part])]
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class KnownWriter:
     """One original writer, as a replica knows it.
 
@@ -177,7 +178,7 @@ class KnownWriter:
     keys: set[bytes] = dataclasses.field(default_factory=set)
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class KnownPeer:
     """Another replica while it is connected."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.persistence.core.replica_messages import SubscriberAnswer, SubscriberState
 from engine.persistence.core.subscription_exchange import batches
 from engine.persistence.core.subscriptions import Subscriptions
@@ -15,7 +15,7 @@ MAX_READERS: Final = 10_000
 """Readers at one time; more get no answer, and are counted."""
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Reader:
     """A present reader: its last state, and the number of its last request."""
 

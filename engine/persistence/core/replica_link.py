@@ -7,11 +7,11 @@ Pure: frames go in, frames and events come out.
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Callable
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.persistence.core.replica_codec import MessageFault
 
 VERSION: Final = 1
@@ -25,7 +25,7 @@ _IS_UP: Final = 1
 """Number of a hello that needs no answer."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Arrived:
     """A message of the other side."""
 
@@ -33,14 +33,14 @@ class Arrived:
     body: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Up:
     """The link is up; `hello` is the body of the other side's hello."""
 
     hello: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Down:
     """The link is down; messages that have not arrived are lost."""
 

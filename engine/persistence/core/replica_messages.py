@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.sample import DATA, DISPOSE
 from engine.persistence.core.sequences import Sequences
 from engine.persistence.core.subscription_ledger import LedgerState, Numbers
@@ -13,7 +14,7 @@ LATE: Final = "-late"
 """Suffix that turns the name of a writer into the name of its stream of late samples."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class OriginalSample:
     """A sample of an original writer. Of two of one instance the one with the higher `order` counts."""
 
@@ -64,7 +65,7 @@ class OriginalSample:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class WriterState:
     """The samples of one original writer that a replica has.
 
@@ -80,7 +81,7 @@ class WriterState:
     path: tuple[str, ...] | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Announcement:
     """The states of all writers at a replica; sent to every other replica each period and on connection.
 
@@ -93,7 +94,7 @@ class Announcement:
     digests: tuple[int, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Want:
     """One writer in a subscription: all numbers that are not in `had`, or of these only those in `only`."""
 
@@ -102,7 +103,7 @@ class Want:
     only: Sequences | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Subscription:
     """The reader with its content filter: from now on the receiver provides `wants` and nothing else.
 
@@ -113,7 +114,7 @@ class Subscription:
     wants: tuple[Want, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class KeptSample:
     """A last value, with every writer that ever wrote its instance."""
 
@@ -121,7 +122,7 @@ class KeptSample:
     writers: frozenset[str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SampleBatch:
     """Samples from one replica to another, and the numbers that they supersede.
 
@@ -136,7 +137,7 @@ class SampleBatch:
     superseded: tuple[tuple[str, Sequences], ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Inventory:
     """The last values of one part of all instances; the receiver answers with those that are newer.
 
@@ -149,7 +150,7 @@ class Inventory:
     entries: tuple[tuple[bytes, tuple[int, str, int]], ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Saved:
     """The contents of the disk of a replica, all from one moment; `gone` are instances to delete there."""
 
@@ -161,7 +162,7 @@ class Saved:
 Message = Announcement | Subscription | SampleBatch | Inventory
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Books:
     """From one replica to another: everything on connection, then the news since the last one.
 
@@ -174,14 +175,14 @@ class Books:
     held: Numbers = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Fetch:
     """From one replica to another: the samples that the sender wants."""
 
     numbers: Numbers
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Handed:
     """From one replica to another: samples that the receiver asked for."""
 
@@ -191,7 +192,7 @@ class Handed:
 PeerMessage = Books | Fetch | Handed
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SubscriberState:
     """The state of a reader with a durable subscription, sent to all replicas; the last one counts."""
 
@@ -221,7 +222,7 @@ class SubscriberState:
     """Whether the durable subscription is to be deleted."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SubscriberAnswer:
     """From a replica to a reader.
 
@@ -240,7 +241,7 @@ class SubscriberAnswer:
     missed: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SavedSubscriptions:
     """The durable subscriptions of a group on the disk of a replica, all from one moment."""
 
@@ -248,7 +249,7 @@ class SavedSubscriptions:
     held: tuple[OriginalSample, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Released:
     """A sample that no durable subscription needs any more."""
 
@@ -256,7 +257,7 @@ class Released:
     number: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Forgotten:
     """Acknowledgements of the quorum that were forgotten at the bound."""
 

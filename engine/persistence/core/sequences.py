@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import heapq
 from collections.abc import Iterable, Iterator
 from typing import Final
+
+from engine.core.lazy_dataclass import lazy_dataclass
 
 MAX_INTERVALS: Final = 1024
 """Intervals kept of one writer. Beyond the bound the shortest is forgotten; a gap is never closed.
@@ -16,7 +17,7 @@ gap would be lost.
 """
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Sequences:
     """A set of positive sequence numbers: disjoint, not adjacent intervals with both ends, in order."""
 

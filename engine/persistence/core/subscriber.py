@@ -10,11 +10,11 @@ No clock and no DDS here. A sample is identified by (original writer, number).
 from __future__ import annotations
 
 import collections
-import dataclasses
 import itertools
 from collections.abc import Iterable
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.persistence.core.replica_messages import SubscriberAnswer, SubscriberState
 from engine.persistence.core.subscription_ledger import Numbers
 
@@ -34,7 +34,7 @@ PATIENCE_S: Final = 20.0
 _Id = tuple[str, int]
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Acknowledged:
     """An acknowledgement; `since` is the number of the first state that told it, 0 for none yet."""
 

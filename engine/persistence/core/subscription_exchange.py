@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.replica_messages import Books, Fetch, Handed, OriginalSample, PeerMessage
 from engine.persistence.core.subscription_ledger import LedgerState, Numbers
@@ -24,7 +25,7 @@ Id = tuple[str, int]
 """A sample: its writer, and its number there."""
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class HeldRoom:
     """The samples, and payload bytes, that are kept of all groups that share a bound."""
 
@@ -46,7 +47,7 @@ class HeldRoom:
         self.size -= size
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class HeldSample:
     """A sample, the subscriptions that have not acknowledged it, and the period in which it came."""
 
@@ -81,7 +82,7 @@ def batches(samples: Iterable[OriginalSample]) -> list[tuple[OriginalSample, ...
     return [tuple(part) for part in parts]
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Peer:
     """Another replica while it is connected.
 

@@ -6,9 +6,10 @@ ones there may be a sample that only one replica has.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Final
+
+from engine.core.lazy_dataclass import lazy_dataclass
 
 MAX_ACKNOWLEDGED: Final = 100_000
 """Numbers of one writer that a ledger remembers as acknowledged. The lowest are forgotten, and counted.
@@ -23,7 +24,7 @@ Numbers = tuple[tuple[str, tuple[int, ...]], ...]
 """Numbers of samples by original writer, in order."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SubscriptionTerms:
     """The registration of a name; a higher one replaces a lower one with all its acknowledgements.
 
@@ -41,7 +42,7 @@ class SubscriptionTerms:
         return self.generation, self.is_deleted
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class LedgerState:
     """A ledger, or a part of one, in a message or on disk.
 

@@ -9,10 +9,10 @@ Invariant: a held sample is released only when every subscription has acknowledg
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.replica_messages import (
     Books,
@@ -39,7 +39,7 @@ MAX_WRITERS: Final = 100_000
 """Writers of one group that are remembered; beyond, all are forgotten, which does no harm."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SubscriptionStatus:
     """The status of one durable subscription at this replica.
 

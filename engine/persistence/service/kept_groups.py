@@ -15,6 +15,7 @@ from typing import Final
 
 from engine.config.persistence import GroupSettings
 from engine.core import expressions, plain
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.groups import GroupDescription
 from engine.dds.typeinfo import BrokenType, check_description
@@ -43,7 +44,7 @@ def writer_name(guid: bytes, group: bytes) -> str:
     return f"{guid.hex()}.{group.hex()}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class WriterName:
     """The parts of a writer's name; `late` means its stream of late samples."""
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
 from engine.capture.neighbourhood import DiscoveryChanges, HistoryReader
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset import sample as dataset_sample
 from engine.dataset.groups import GroupDescription, is_given
 from engine.persistence.core.replica_codec import MessageFault
@@ -37,7 +38,7 @@ MAX_UPDATES: Final = 100_000
 """Samples that may wait for one reader; beyond, the reader gets all values again."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ReaderDelivery:
     """The result of a delivery to one process; `readers` are GUIDs of readers that got all of it."""
 
@@ -60,7 +61,7 @@ class DeliverTo(Protocol):
         """See `engine.capture.delivery.Directed`."""
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Reader:
     """Readers of one kind in a process: a delivery reaches all of them.
 

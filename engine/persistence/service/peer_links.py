@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.persistence.core.replica_codec import MessageFault
 from engine.persistence.core.replica_link import Arrived, Event, Up
 from engine.persistence.service.peers import Hello, Peers
 from engine.persistence.service.service_part import ServicePart
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class PeerProblem:
     """A replica that is refused, and the reason."""
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dds.activity import ThreadActivities
 from engine.dds.bulk import BulkReceiver, BulkSender, ReceivedBatch
 from engine.dds.errors import DdsTimeout
@@ -34,7 +35,7 @@ MAX_HELLO_BYTES: Final = 4096
 _MAX_NAME_CHARS: Final = 80
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Hello:
     """The introduction of a replica on a link.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any, Final
 
 from engine.core import plain
+from engine.core.lazy_dataclass import lazy_dataclass
 
 TOPIC: Final = "p_status"
 PAST_TOPIC: Final = "p_past"
@@ -23,7 +23,7 @@ class ViewFault(ValueError):
     """A received payload is not the view of a replica."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class PeerView:
     """Another replica: its link is `up`, `beginning`, or `refused` with the reason in `problem`."""
 
@@ -32,7 +32,7 @@ class PeerView:
     problem: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class KeptGroupView:
     """A group with the number of instances kept (`values`), and of processes that read it (`readers`)."""
 
@@ -43,7 +43,7 @@ class KeptGroupView:
     readers: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class WriterView:
     """An original writer in one group."""
 
@@ -79,7 +79,7 @@ class WriterView:
     """The replicas through which its samples come, this one last; empty if none come."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ReaderDeliveryView:
     """A delivery to a late reader; `problem` is empty for a good one, `seconds` its duration."""
 
@@ -91,7 +91,7 @@ class ReaderDeliveryView:
     problem: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SubscriptionView:
     """A durable subscription in one group.
 
@@ -114,7 +114,7 @@ class SubscriptionView:
     in_doubt: dict[str, int]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ReplicaView:
     """One replica of a persistence service."""
 

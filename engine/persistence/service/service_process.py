@@ -18,6 +18,7 @@ from engine.capture.delivery import Directed
 from engine.capture.neighbourhood import HistoryReader
 from engine.capture.shell import Shell, Watchdog
 from engine.config.persistence import PersistenceService
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dds.channel import Channel
 from engine.dds.discovery import EndpointSeen, ParticipantGone, ParticipantSeen
 from engine.dds.interfaces import interface_of
@@ -59,7 +60,7 @@ class ServiceFault(Exception):
     """A part of the service failed, and the service cannot continue without it."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ReplicaOptions:
     """Options of a running replica.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import os
 import socket
 import time
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 from engine.capture.shell import Watchdog
 from engine.config.persistence import PersistenceService
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.groups import GroupDescription
 from engine.dds.channel import Channel, ChannelTopic
 from engine.dds.errors import DdsTimeout
@@ -156,7 +156,7 @@ STATUS_SHARE: Final = 20
 """At most 1/20 of the time is spent on making the status."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class ViewedParts:
     """The parts of a replica that appear in its view."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import Final
 
 from engine.config.persistence import DurableSubscriptionSettings
 from engine.core import expressions
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.groups import GroupDescription
 from engine.persistence.core import subscription_codec
 from engine.persistence.core.positions import position_of
@@ -34,7 +34,7 @@ _REGISTRATIONS: Final = bytes(ID_BYTES)
 """The id of that group; no other group has it."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Registration:
     """A durable subscription of all groups of a topic in partitions that an expression matches."""
 
@@ -331,7 +331,7 @@ class Subscribing(ServicePart):
         return found
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class _Writing:
     """Writes changes, on the store's thread."""
 

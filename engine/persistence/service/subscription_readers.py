@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.bulk import BulkSender
@@ -27,7 +28,7 @@ SEND_S: Final = 10.0
 MAX_READERS: Final = 10_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class _ReaderChange:
     """The new state of a reader; None if it is gone."""
 
@@ -35,7 +36,7 @@ class _ReaderChange:
     state: SubscriberState | None
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Line:
     """The answers to one reader; one thread at a time sends them."""
 

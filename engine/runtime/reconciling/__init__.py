@@ -1,1 +1,1 @@
-"""Make two sets equal at the cost of their difference: aligner, alignee, messages, resumption."""
+"""Make two sets equal at the cost of their difference: the aligner, the alignee, and their messages."""

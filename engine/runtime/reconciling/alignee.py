@@ -13,6 +13,7 @@ import hashlib
 from typing import Final
 
 from engine.core.events import ExpectSet, is_asked_for
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import LACKING, MERGE_PURPOSES, PARTS, Outgoing, SampleRequest
 from engine.core.name_spaces import Group
 from engine.dataset.blocks import MAX_SAMPLES
@@ -47,7 +48,7 @@ _OF_LOADED: Final = ("initial",)
 _OF_WORKING: Final = ("collect", "repair", *MERGE_PURPOSES)
 
 
-@dataclasses.dataclass(eq=False)
+@lazy_dataclass(eq=False)
 class ComparisonBase:
     """The set to which a difference will be applied."""
 
@@ -100,7 +101,7 @@ class ComparisonBase:
         return self._held
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Finished:
     """The combination of a received set or difference with the set here.
 

@@ -15,11 +15,11 @@ it lacks itself (`LackingSamples`) and names them when it asks in turn; symbols 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Final
 
 from engine.core.events import AligneeRequest
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import MERGE_PURPOSES, RANGES, Epoch
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
@@ -54,7 +54,7 @@ MAX_COMPARED: Final = 4
 _NEEDS_WHOLE: Final = ("initial", *MERGE_PURPOSES)
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Question:
     """A request, and the description of its sender's set."""
 
@@ -88,7 +88,7 @@ class _Question:
     """Lineage of the set when the comparison began."""
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class ComparedSet:
     """The set here, as it was when the comparison began."""
 
@@ -99,7 +99,7 @@ class ComparedSet:
     symbols: Symbols
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SetDifference:
     """The difference between this set and an alignee's.
 

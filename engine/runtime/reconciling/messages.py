@@ -8,13 +8,13 @@ answered.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import struct
 import zlib
 from typing import Final
 
 from engine.core import plain
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.runtime.steps import StreamFault
 
 MAGIC: Final = b"OSPC"
@@ -23,7 +23,7 @@ _HEAD: Final = struct.Struct("<4sBBII")
 """Magic, version, kind, checksum of the rest, bytes of JSON; then the JSON, then the body."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Sketch:
     """A description of an alignee's set."""
 
@@ -52,7 +52,7 @@ class Sketch:
     """
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Narrow:
     """A question of the aligner about ranges (`engine.dataset.ranges.Ask`), 4 bytes each in the body.
 
@@ -67,7 +67,7 @@ class Narrow:
     listed: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Ranges:
     """An answer about ranges; the body has `fingerprints` fingerprints, then identities, 8 bytes each."""
 
@@ -77,7 +77,7 @@ class Ranges:
     fingerprints: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class More:
     """A question of the aligner for the symbols up to `symbols`; 0 asks for the list of all identities."""
 

@@ -7,12 +7,12 @@ a cut link, while a link between replicas that goes down loses them.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import functools
 import itertools
 import random
 from collections.abc import Callable
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.sample import DATA
 from engine.persistence.core.positions import Positions
 from engine.persistence.core.provider_selection import SynchronizationSettings
@@ -24,7 +24,7 @@ LINK_DELAY_MS = 200
 _WRITER_DELAY_MS = 50
 
 
-@dataclasses.dataclass(eq=False)
+@lazy_dataclass(eq=False)
 class RehearsedLink:
     """Both directions between two replicas; messages on the way are lost when it goes down.
 

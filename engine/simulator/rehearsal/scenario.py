@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from engine.config.persistence import DurableSubscriptionSettings, PersistenceService
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.simulator.rehearsal.rehearsed_replicas import ReplicaCluster
 from engine.simulator.rehearsal.subscribed import Id, RehearsedReader, SubscribedCluster
 
@@ -17,7 +18,7 @@ _MARGIN_MS: Final = 1_000
 _PATIENCE_PERIODS: Final = 10
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SubscriptionResult:
     """The outcome of a rehearsal for one durable subscription."""
 
@@ -52,7 +53,7 @@ class SubscriptionResult:
         return self.agreed and not self.twice and not self.lost
 
 
-@dataclasses.dataclass(slots=True)
+@lazy_dataclass(slots=True)
 class _Untold:
     """Acknowledgements of a member that some replica does not know yet."""
 
@@ -60,7 +61,7 @@ class _Untold:
     since_ms: int
 
 
-@dataclasses.dataclass(eq=False)
+@lazy_dataclass(eq=False)
 class _Member:
     """One reader of a durable subscription, from visit to visit."""
 
@@ -292,7 +293,7 @@ _WRITERS = ("w0", "w1")
 _KEYS = 20
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class Rehearsal:
     """The outcome of a rehearsal.
 

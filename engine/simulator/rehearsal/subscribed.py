@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from engine.core.lazy_dataclass import lazy_dataclass
 from engine.dataset.sample import DATA
 from engine.persistence.core.positions import position_of
 from engine.persistence.core.provider_selection import SynchronizationSettings
@@ -34,7 +35,7 @@ CLIENT_DELAY_MS: Final = 50
 Id = tuple[str, int]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True, slots=True)
 class SavedReplica:
     """The disk of a replica: everything from one moment."""
 
@@ -42,7 +43,7 @@ class SavedReplica:
     subscriptions: SavedSubscriptions
 
 
-@dataclasses.dataclass(eq=False)
+@lazy_dataclass(eq=False)
 class RehearsedReader:
     """An application with one reader of a durable subscription."""
 

@@ -37,11 +37,13 @@ def domains_differ(fleet: FleetView) -> Iterator[Finding]:
     Example:
         n1: <Id>0</Id>; n2: <Id>1</Id>
     Use instead:
-        One id, for example ${DOMAIN_ID:-0} in all files
+        One id, for example ${DOMAIN_ID:-0} in all files. If several are meant: `domain` of each node in the
+        fleet file
     OpenSplice: The same.
     Reference: //OpenSplice/Domain/Id
     """
-    first, *rest = _groups(list(fleet.nodes), lambda node: node.configuration.domain.id) or [[]]
+    nodes = [node for node in fleet.nodes if node.intended_domain != node.configuration.domain.id]
+    first, *rest = _groups(nodes, lambda node: node.configuration.domain.id) or [[]]
     for group in rest:
         node, usual = group[0], first[0]
         here, there = node.configuration.domain.id, usual.configuration.domain.id

@@ -103,15 +103,20 @@ def _mesh(scene: Scene) -> Iterator[Sign]:
 
 def _incompatible(scene: Scene) -> Iterator[Sign]:
     """Yield a sign for each incompatible pair; `causes` finds a node common to several pairs."""
-    told = set()
-    for node in scene.heard:
-        for fellow in scene.facts(node).refused:
-            pair = frozenset((node.id, fellow.id))
-            if pair not in told:
-                told.add(pair)
-                first, second = sorted((node.snapshot.name, fellow.name))
-                what = f"{node.snapshot.name} and {fellow.name} do not communicate: {fellow.problem}"
-                yield Sign("DUL-INCOMPATIBLE", f"{first} and {second}", what, 0, (node.id, fellow.id))
+    refusals = [(node, fellow) for node in scene.heard for fellow in scene.facts(node).refused]
+    told: dict[frozenset[str], int] = {}
+    for node, fellow in refusals:
+        pair = frozenset((node.id, fellow.id))
+        moment_ns = scene.model.conflicts.incompatible_since(node.id, fellow)
+        told[pair] = min(filter(None, (told.get(pair, 0), moment_ns)), default=0)
+    for node, fellow in refusals:
+        since_ns = told.pop(frozenset((node.id, fellow.id)), None)
+        if since_ns is not None:
+            first, second = sorted((node.snapshot.name, fellow.name))
+            what = f"{node.snapshot.name} and {fellow.name} do not communicate: {fellow.problem}"
+            other = scene.model.nodes.get(fellow.id, node)
+            since_ns = since_ns or max(node.snapshot.started_ns, other.snapshot.started_ns)
+            yield Sign("DUL-INCOMPATIBLE", f"{first} and {second}", what, since_ns, (node.id, fellow.id))
 
 
 def _definitions(heard: list[Node]) -> Iterator[Sign]:
@@ -132,7 +137,9 @@ def _definitions(heard: list[Node]) -> Iterator[Sign]:
             )
             fewest = min(variants.values(), key=len)
             nodes = tuple(node.id for node in fewest)
-            yield Sign("DUL-CONFIG-DIFFERS", name, f"{name}, role {role}: {said}", 0, nodes, name)
+            starts = [min(node.snapshot.started_ns for node in alike) for alike in variants.values()]
+            what = f"{name}, role {role}: {said}"
+            yield Sign("DUL-CONFIG-DIFFERS", name, what, sorted(starts)[1], nodes, name)
 
 
 def _with_learners(nodes: list[Node], name_space: str) -> str:

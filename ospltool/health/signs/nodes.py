@@ -36,21 +36,23 @@ def of_nodes(scene: Scene) -> Iterator[Sign]:
 
 
 def _absent(scene: Scene) -> Iterator[Sign]:
-    """Yield signs of expected nodes that were never heard; if none was, also one about the domain."""
+    """Yield signs of awaited nodes that were never heard; of no expected one, also one of the domain."""
     model = scene.model
-    if not scene.expected.nodes or scene.now_ns - model.began_ns < ABSENT_NS:
+    if not scene.awaited or scene.now_ns - model.began_ns < ABSENT_NS:
         return
     known = {name for node in model.nodes.values() for name in _names(scene, node)}
-    words = {name: scene.words.get(name) for name in scene.expected.nodes if name not in known}
+    words = {name: scene.words.get(name) for name in scene.awaited if name not in known}
     absent = {
         name: word for name, word in words.items() if not (word and (word.in_order or word.is_starting))
     }
     for name, word in absent.items():
         why = word.text if word else ""
         what = f"{name} is expected and was not heard{_in(scene.now_ns - model.began_ns)}"
+        if name not in scene.expected.nodes:
+            what = f"{name} was started on this machine and is not heard"
         advice = word.next if word else ""
         yield Sign("DUL-NODE-ABSENT", name, what, model.began_ns, why=why, next=advice, weight=2)
-    if len(absent) == len(scene.expected.nodes) > 1:
+    if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
         watched = _in(scene.now_ns - model.began_ns)
         what = f"none of {len(absent)} expected nodes was heard{watched}: {joined(list(absent))}"
         yield Sign("DUL-DOMAIN-LOST", "domain", what, model.began_ns)
@@ -130,6 +132,7 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
             remark.topic is RemarkSubject.UNSUPPORTED and _is_gone(scene, remark.subject)
         ):
             told.setdefault(remark.topic, []).append(remark)
+    told.pop(RemarkSubject.DISK, ())  # the snapshot shows what is wrong; it tells since when
     for remark in told.pop(RemarkSubject.LATE, ()):
         yield _late(scene, node, remark)
     for remark in told.pop(RemarkSubject.UNSUPPORTED, ()):

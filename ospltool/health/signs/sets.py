@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -11,6 +12,7 @@ from ospltool.health.redundancy import Redundancy
 from ospltool.health.scene import Scene
 from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.nodes import Node
+from ospltool.live.remarks import RemarkSubject
 from ospltool.live.series import STALLED_NS
 
 PASSING_NS: Final = 3 * SECOND_NS
@@ -125,6 +127,7 @@ def _standing(scene: Scene, node: Node) -> Iterator[Sign]:
             )  # fmt: skip
 
 
+REFUSING: Final = frozenset({"DUL-STORE-FULL", "DUL-STORE-FAILED"})
 AWAITED: Final = "type-awaited"
 LOOK_UP_NS: Final = 10 * SECOND_NS
 """A type whose look-up takes longer counts as unknown."""
@@ -134,8 +137,16 @@ def of_data(scene: Scene) -> Iterator[Sign]:
     """Yield the signs about data on nodes that are heard."""
     yield from _unkept(scene)
     for node in scene.heard:
-        yield from scene.facts(node).signs
+        for sign in scene.facts(node).signs:
+            yield _since_told(scene, node, sign) if sign.code in REFUSING else sign
         yield from _lost(scene, node)
+
+
+def _since_told(scene: Scene, node: Node, sign: Sign) -> Sign:
+    """Return a sign of a disk that refuses with the moment at which the node told so."""
+    told = scene.model.told.of(node.id, scene.now_ns)
+    since_ns = min((one.time_ns for one in told if one.topic is RemarkSubject.DISK), default=0)
+    return dataclasses.replace(sign, since_ns=since_ns)
 
 
 def _unkept(scene: Scene) -> Iterator[Sign]:

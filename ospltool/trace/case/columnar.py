@@ -4,11 +4,11 @@ Processes of the local load and workers of Spark use the same functions. The usu
 A piece with anything unusual (bytes before the first record, a record without end, bytes that are not UTF-8)
 and every log other than a durability trace go through the reader, record by record.
 
-The facts of a trace depend on few records (see `ospltool.trace.case.reading_back`). Of those that say
-nothing, a record counts if it is the first or last of a run or thread, has another state than the one
-before, or comes from a clock that went back. These are marked as `edge` while the trace is loaded, each piece
-by itself, so the ends of a piece are marked, too. A marked record that would not have counted changes no
-fact.
+The facts of a trace depend on few records (see `ospltool.trace.case.reading_back`). A record whose message
+states no fact still counts if it is the first or last of a run or thread, has another state than the one
+before, or comes from a clock that went back. Such records are marked as `edge` while the trace is loaded,
+each piece by itself, so the ends of a piece are marked, too. A marked record that would not have counted
+changes no fact.
 """
 
 from __future__ import annotations

@@ -77,7 +77,8 @@ def add(
     """Add files to a case; the result is the same as from loading all of them at once.
 
     Unchanged files are left alone. Of a plain trace that grew, the last part and the new bytes are read; any
-    other changed file replaces its old records. `target`, `processes` and `progress` are as for `load`.
+    other changed file replaces its old records. `target`, `processes` and `progress` are as for
+    `ospltool.trace.case.loading.load`.
 
     Raises:
         CaseError: the case has another detail, is of an older version, or is being written.

@@ -83,7 +83,7 @@ def load(
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> LoadCounts:
-    """Load sources into a new case, or add their new records to a case (see `adding`).
+    """Load sources into a new case, or add their new records to a case (see `ospltool.trace.case.growing`).
 
     Args:
         sources: files to load.

@@ -81,9 +81,10 @@ def make_case(
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> LoadCounts:
-    """Load sources into a new case, perhaps none; see `load` and `new_directory`.
+    """Load sources into a new case, perhaps none; see `new_directory`.
 
-    `target`, `processes` and `progress` are as for `load`; `is_shared` lets other users write, too.
+    `target`, `processes` and `progress` are as for `ospltool.trace.case.loading.load`; `is_shared` lets other
+    users write, too.
     """
     with new_directory(target, is_shared=is_shared) as directory:
         jobs = jobs_of([part for source in sources for part in ranges(source)], directory, detail)

@@ -74,7 +74,7 @@ class WantedRecords:
         nodes: names of nodes; empty for all.
         always: events that are wanted at any time.
         skews: nanoseconds to add to the times of each node.
-        for_facts: only records that facts depend on (see `ospltool.trace.case.records`).
+        for_facts: only records that facts depend on, as the docstring of the module says.
         with_waits: with `for_facts`, all records of the main threads, too.
     """
 
@@ -103,7 +103,7 @@ def first_time_of(engine: Engine) -> int | None:
 
 
 def records_of(case: Case, engine: Engine, wanted: WantedRecords) -> Iterator[TraceRecord]:
-    """Yield the records of a case by time, each file in its own order, as `merged` does for files.
+    """Yield the records of a case by time, each file in its own order, as in merged files.
 
     The run of a record counts from the beginning of its file, with any selection. Messages without an event
     lack the fields that have no column of their own: no analysis uses them, and they take time.

@@ -177,7 +177,7 @@ class Jump:
     """The two timestamps of one line disagree."""
 
 
-class How(enum.StrEnum):
+class SizeOrigin(enum.StrEnum):
     """Origin of a known size."""
 
     SENT = "sent"
@@ -208,7 +208,7 @@ class SetSize:
     """Time since 1970."""
     samples: int
     """Number of samples; only those with data if the trace counts by kind."""
-    how: How
+    how: SizeOrigin
     """Origin of the size."""
     place: RecordPlace | None = None
     """Line that shows it; None for stores and recordings."""
@@ -224,4 +224,4 @@ def told(record: TraceRecord) -> SetSize | None:
     namespace = record.fields.get("namespace")
     if samples is None or not namespace or record.time_ns is None:
         return None
-    return SetSize(record.node, namespace, record.time_ns, samples, How.TOLD, place(record))
+    return SetSize(record.node, namespace, record.time_ns, samples, SizeOrigin.TOLD, place(record))

@@ -247,7 +247,7 @@ print(len(os.listdir("/proc/self/task")) - before)
     ("change", "words"),
     [
         (
-            "import importlib.metadata as m; m.version = lambda name: '0.10.5'",
+            "import engine.dds.wheel as v; v.installed_version = lambda: '0.10.5'",
             "cyclonedds 0.10.5 is installed, but the memory layouts of 11.0.1 are needed",
         ),
         (

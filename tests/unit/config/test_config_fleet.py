@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import ConfigError, load_fleet
-from engine.config.fleet import MAX_NODES
+from engine.config import ConfigError
+from engine.config.fleet import MAX_NODES, load_fleet
 
 
 def written(tmp_path: Path, text: str | bytes) -> Path:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import ConfigError, Configuration, ProblemKind, interpret, load, load_fleet, parse
+from engine.config import ConfigError, Configuration, ProblemKind, interpret, load, parse
+from engine.config.fleet import load_fleet
 from engine.config.settings import Expiry, FailureAction, StoreMode, Verbosity
 from engine.core.name_spaces import Alignee, Durability, Element, MergeRule, MergeType
 

@@ -20,12 +20,37 @@ def served_by_a() -> dict[str, ReaderTable]:
         table.seen(KEY, frozenset(("host",)), None)
     assert tables["a"].open(lambda *_: "a", 0.0) == [KEY]
     tables["a"].done(KEY)
-    tables["b"].take_claims(tables["a"].message(1), "a")
+    tables["b"].take_claims(tables["a"].message(1, 0.0), "a")
     return tables
 
 
 def due(tables: dict[str, ReaderTable], now: float) -> list[str]:
     return [node for node, table in tables.items() if table.open(lambda *_: "a", now)]
+
+
+def test_many_readers_that_come_at_once_are_told_of_in_few_messages() -> None:
+    """Each message names all of them: one for each that was served were a million names for 1,000."""
+    cluster = Cluster()
+    three(cluster)
+    cluster.run_until(cluster.settled)
+    node = cluster.members["a"].core
+    readers = [ReaderKey("p", f"T{number}", ("",), NS) for number in range(1_000)]
+    for reader in readers:
+        node.reader_seen(reader, frozenset(("h",)), cluster.now)
+    assert node.next_event() is not None
+    told = [message.message for message in node.messages_to_send(cluster.now)]
+    for reader in readers:
+        node.delivered(reader, cluster.now, done=True)
+        told += [message.message for message in node.messages_to_send(cluster.now)]
+    assert len([message for message in told if isinstance(message, Deliveries)]) <= 2
+    last: list[Deliveries] = []
+    while not last:
+        later = node.next_timer()
+        assert later < cluster.now + 1.0
+        node.handle_timer(later)
+        sent = [one.message for one in node.messages_to_send(later)]
+        last = [message for message in sent if isinstance(message, Deliveries)]
+    assert {claim.reader for claim in last[0].deliveries if claim.done} >= set(readers)
 
 
 @pytest.mark.parametrize("again", ["joined", "serve_again"])
@@ -34,8 +59,8 @@ def test_who_is_in_charge_serves_again_after_a_pause_whatever_others_say(again: 
     for table in tables.values():
         getattr(table, again)(KEY, 0.0)
     assert due(tables, 0.0) == []
-    tables["b"].take_claims(tables["a"].message(1), "a")
-    tables["a"].take_claims(tables["b"].message(1), "b")
+    tables["b"].take_claims(tables["a"].message(1, 0.0), "a")
+    tables["a"].take_claims(tables["b"].message(1, 0.0), "b")
     hearsay = Deliveries(1, 1, (Delivery(KEY, "somebody", done=True),))
     assert tables["a"].in_charge_of("space") == [KEY]
     assert due(tables, FIRST_PAUSE_S) == ["a"]
@@ -88,7 +113,7 @@ def serve(table: ReaderTable, node: str) -> None:
 
 def tell(tables: dict[str, ReaderTable]) -> None:
     for sender, receiver in (("local", "remote"), ("remote", "local")):
-        tables[receiver].take_claims(tables[sender].message(1), sender)
+        tables[receiver].take_claims(tables[sender].message(1, 0.0), sender)
 
 
 def in_charge(tables: dict[str, ReaderTable]) -> list[str]:

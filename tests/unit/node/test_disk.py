@@ -119,8 +119,11 @@ class Writing:
             assert self._news.wait_for(lambda: self.results >= count, 30)
 
     def await_transactions(self, count: int) -> None:
+        assert self.has_come_to(count, within_s=30)
+
+    def has_come_to(self, count: int, within_s: float) -> bool:
         with self._news:
-            assert self._news.wait_for(lambda: self.transactions >= count, 30)
+            return self._news.wait_for(lambda: self.transactions >= count, within_s)
 
     def append(self, count: int) -> None:
         for number in range(count):
@@ -173,6 +176,25 @@ def test_changes_for_which_nobody_waits_are_written_when_their_time_is_over(
     check_one_transaction(writing, 1)
     writing.disk.close(30)
     assert writing.results == 1, "nobody waits for it, so the node's thread is not woken"
+
+
+def test_changes_that_keep_coming_are_written_less_often(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first one is written soon, the next ones together, unless somebody waits for one."""
+    monkeypatch.setattr("engine.node.disk.STEADY_S", 600.0)
+    writing = Writing(monkeypatch, tmp_path, gather_s=0.05)
+    writing.disk.store_queue.mark("a", {"key": "value"})  # the first transaction of the run
+    writing.disk.wake()
+    writing.await_transactions(1)
+    writing.append(20)
+    assert not writing.has_come_to(2, within_s=0.5)
+    writing.hurry()
+    writing.await_transactions(2)
+    assert (writing.transactions, writing.disk.store_queue.carried_out) == (2, 21)
+    writing.append(3)
+    writing.disk.close(30)
+    assert (writing.transactions, writing.disk.store_queue.carried_out) == (3, 24)
 
 
 def test_many_changes_do_not_wait(patient: Writing) -> None:

@@ -14,7 +14,7 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.backups import PATIENCE, BackupDropped, BackupKept, BackupMissing
-from engine.runtime.jobs import Conversion, Degraded
+from engine.runtime.jobs import Conversion, Degraded, Recovered
 from engine.runtime.store_queue import StoreQueue
 from engine.store.interface import MAX_BACKUPS, DamageLog, GroupChange, Replaced, SetState, note_of
 from engine.store.memory import Medium, MemoryStore
@@ -229,8 +229,12 @@ def test_a_disk_that_is_full_for_a_moment_costs_no_backup() -> None:
         assert not place.store_queue.work()
     assert isinstance(place.store_queue.results()[-1], Degraded)
     medium.capacity_bytes = None
+    place.append(numbered(901, 904))
     place.work()
-    assert place.content() == set(numbered(200, 220) + numbered(900, 901))
+    assert [one for one in place.store_queue.results() if isinstance(one, Recovered)] == [
+        Recovered(SPACE, rewrite=False, waited=4)
+    ]
+    assert place.content() == set(numbered(200, 220) + numbered(900, 904))
     assert len(place.backups()) == 2
     assert place.store_queue.backup_reports() == []
 

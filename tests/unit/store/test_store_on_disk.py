@@ -311,6 +311,29 @@ def test_a_log_that_lost_its_tail_is_noticed(tmp_path: Path) -> None:
         assert 20 <= len(found) < 40
 
 
+def log_bytes(directory: Path) -> int:
+    return (directory / f"{DATABASE}-wal").stat().st_size
+
+
+def test_the_log_of_a_small_store_stays_small(tmp_path: Path) -> None:
+    """However often the same samples are overwritten: it had grown to 64 MiB."""
+    with contextlib.closing(open_disk(tmp_path)) as store:
+        fill(store, 10)
+        for number in range(600):
+            come, gone = (sample(each, payload_bytes=100) for each in (number + 10, number))
+            store.append("space", [GroupChange(description(), come, (gone,))])
+            assert log_bytes(tmp_path) <= 8_000_000
+        found = store.complete_set("space")
+        assert found is not None
+        assert found.stored.count == 20
+        assert (tmp_path / DATABASE).stat().st_size < 1_000_000
+
+
+def test_the_log_of_a_large_store_is_copied_seldom() -> None:
+    limits = [tables.checkpoint_pages(pages) for pages in (0, 250, 251, 2_000, 4_000, 10**6)]
+    assert limits == [250, 250, 1_000, 4_000, 4_000, 4_000]
+
+
 def test_a_damaged_ledger_is_no_obstacle(filled: Path) -> None:
     (filled / LEDGER).write_bytes(b"?" * 48)
     with contextlib.closing(open_disk(filled)) as store:

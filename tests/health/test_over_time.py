@@ -1,0 +1,164 @@
+"""Incidents of systems whose nodes tell of themselves every second for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from engine.runtime.monitor import GroupView, NodeSnapshot, StoreStatus
+from ospltool.health.health import Health
+from ospltool.health.scene import NOTHING, Expectation, ExpectedSpace, Word
+from ospltool.live.feed import ReceivedSnapshot, Update
+from ospltool.live.model import SystemModel
+from tests import fake
+from tests.fake import SECOND_NS as S
+from tests.fake import START_NS, node_id
+
+TWO_ON_DISK = Expectation(("n1", "n2"), (ExpectedSpace("Orders", copies=2, on_disk=2),))
+
+
+def watched(
+    seconds: int, told: Callable[[int], Iterable[NodeSnapshot]], expected: Expectation = NOTHING
+) -> Health:
+    """The health after so many seconds, in each of which the nodes say what `told` returns."""
+    model = SystemModel()
+    health = Health(model, expected)
+    for second in range(seconds):
+        now_ns = START_NS + second * S
+        model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in told(second))), now_ns)
+        health.update(now_ns)
+    return health
+
+
+def codes(health: Health) -> list[str]:
+    return [one.code.id for one in health.every]
+
+
+def keeping(number: int, second: int, **changes: Any) -> NodeSnapshot:
+    """A node with one persistent group."""
+    group: dict[str, Any] = {"samples": 100, "stored": 100, "digest": "0" * 32, **changes}
+    view = GroupView(
+        "Orders", "Orders", "Trade", "T", "PERSISTENT", instances=10, bytes=1, newest_ns=1, lost=0, **group
+    )
+    fellows = tuple(fake.fellow(other) for other in (1, 2) if other != number)
+    space = fake.name_space("Orders", 1)
+    return fake.snapshot(number, space, groups=(view,), time_ns=START_NS + second * S, fellows=fellows)
+
+
+@pytest.mark.parametrize(
+    "on_disk",
+    [
+        lambda second: {"samples": 100 + 80 * second, "stored": 98 + 80 * second},
+        lambda second: {"samples": 100, "stored": 99, "digest": f"{second:032x}"},
+    ],
+    ids=["new instances", "the same instances"],
+)
+def test_samples_on_their_way_to_a_healthy_disk_are_no_lack_of_copies(
+    on_disk: Callable[[int], dict[str, Any]],
+) -> None:
+    health = watched(30, lambda second: [keeping(n, second, **on_disk(second)) for n in (1, 2)], TWO_ON_DISK)
+    assert codes(health) == []
+
+
+@pytest.mark.parametrize(
+    "on_disk",
+    [
+        lambda second: {"samples": 5_000 + 80 * second, "stored": 3_900 + 80 * second},
+        lambda second: {"samples": 100, "stored": 60},
+        lambda second: {"samples": 100 + second, "stored": 60, "digest": f"{second:032x}"},
+    ],
+    ids=["far behind", "nothing comes or goes", "nothing is written"],
+)
+def test_a_disk_that_is_far_behind_or_takes_nothing_has_no_copy(
+    on_disk: Callable[[int], dict[str, Any]],
+) -> None:
+    health = watched(
+        30, lambda second: [keeping(1, second), keeping(2, second, **on_disk(second))], TWO_ON_DISK
+    )
+    assert codes(health) == ["DUL-DISK-COPIES-LOW"]
+    (one,) = health.open
+    assert one.what == "Orders: 2 of 2 copies, 1 of 2 on disk; not on the disk of n2"
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        (Word("seen on its host: has died, its supervisor was killed", is_trouble=True), ["DUL-NODE-ABSENT"]),
+        (Word("its supervisor says: is not running", in_order=True), []),
+        (Word("", is_starting=True), []),
+    ],
+    ids=["dead", "stopped", "starting"],
+)
+def test_a_node_that_died_before_anybody_watched_is_told_without_a_fleet_file(
+    word: Word, told: list[str]
+) -> None:
+    """What the run directories of this machine know of dead, hanging and restarted nodes counts."""
+    model = SystemModel()
+    health = Health(model, words=lambda: {"n2": word})
+    for second in range(8):
+        heard = ReceivedSnapshot(fake.snapshot(1, time_ns=START_NS + second * S), START_NS + second * S)
+        model.apply(Update((heard,)), START_NS + second * S)
+        health.update(START_NS + second * S)
+    assert [one.code.id for one in health.open] == told
+    assert [(one.who, one.why) for one in health.open] == [("n2", word.text)] * len(told)
+    assert [one.what for one in health.open] == ["n2 was started on this machine and is not heard"] * len(
+        told
+    )
+
+
+def test_an_incident_of_the_disk_begins_when_the_node_told_so() -> None:
+    """The node remembers it, and tells whoever comes late."""
+    model = SystemModel()
+    health = Health(model)
+    full = StoreStatus("sqlite", "/x", problem="/x: no space left on device")
+    told = ((900, "degraded"), (800, "recovered"), (300, "degraded"), (200, "degraded"))
+    events = tuple(
+        fake.event(number, 1, START_NS - ago * S, what, event=f"store.{what}", level="SEVERE")
+        for number, (ago, what) in enumerate(told)
+    )
+    heard = fake.snapshot(1, store=full, started_ns=START_NS - 1000 * S)
+    model.apply(Update((ReceivedSnapshot(heard, START_NS),), events), START_NS)
+    health.update(START_NS)
+    assert [(one.code.id, one.since_ns) for one in health.open] == [("DUL-STORE-FULL", START_NS - 300 * S)]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_an_incompatibility_begins_when_a_node_found_it_else_with_the_later_start(is_told: bool) -> None:
+    """Nodes cannot change what they define while they run, and tell of it when they meet."""
+    model = SystemModel()
+    health = Health(model)
+    text = (
+        f"Communication with fellow {node_id(2)[:8]} NOT approved, because data model is not compatible: "
+        "my nameSpace 'A' [A.*] overlaps with its nameSpace 'B' [A.*]"
+    )
+    told = fake.event(1, 1, START_NS - 100 * S, text, event="compatibility.conflict", level="WARNING")
+    refused = fake.fellow(2, communication="incompatible", problem="name-space A")
+    heard = (
+        fake.snapshot(1, fellows=(refused,), started_ns=START_NS - 900 * S),
+        fake.snapshot(2, fellows=(fake.fellow(1),), started_ns=START_NS - 300 * S),
+    )
+    update = Update(tuple(ReceivedSnapshot(one, START_NS) for one in heard), (told,) if is_told else ())
+    model.apply(update, START_NS)
+    health.update(START_NS)
+    began_ns = START_NS - (100 if is_told else 300) * S
+    assert [(one.code.id, one.since_ns) for one in health.open] == [("DUL-INCOMPATIBLE", began_ns)]
+
+
+def test_different_definitions_begin_when_the_first_node_of_the_other_side_started() -> None:
+    model = SystemModel()
+    health = Health(model)
+    heard = [
+        fake.snapshot(
+            number,
+            fake.name_space("A", 1, durability="Transient" if number > 2 else "Persistent"),
+            fellows=tuple(fake.fellow(other) for other in (1, 2, 3, 4) if other != number),
+            started_ns=START_NS - ago * S,
+        )
+        for number, ago in ((1, 900), (2, 100), (3, 300), (4, 200))
+    ]
+    model.apply(Update(tuple(ReceivedSnapshot(one, START_NS) for one in heard)), START_NS)
+    health.update(START_NS)
+    found = [(one.code.id, one.since_ns) for one in health.open]
+    assert found == [("DUL-CONFIG-DIFFERS", START_NS - 300 * S)]
