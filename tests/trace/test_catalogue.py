@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -16,15 +17,23 @@ from ospltool.trace.meaning.catalogue import (
     Product,
     Template,
     catalogue,
+    compile_pieces,
     engine_templates,
     opensplice_templates,
     pieces,
 )
-from ospltool.trace.meaning.matcher import CUT_AT_BYTES, matcher
+from ospltool.trace.meaning.matcher import CUT_AT_BYTES, divided, matcher
 from ospltool.trace.reading.reader import TraceParser
 from ospltool.trace.reading.record import LEVELS
 from ospltool.trace.reading.sources import TraceFile
 from ospltool.trace.views import conversation
+
+MANY = [
+    one
+    for one in opensplice_templates() + engine_templates()
+    if sum(part.kind in {"text", "group"} for part in pieces(one.pattern)) > 3
+]
+"""Templates with several free fields."""
 
 EXAMPLES = {
     "addr": "1250527713",
@@ -213,3 +222,27 @@ def test_very_long_messages_are_matched_by_their_first_line() -> None:
 def test_other_text_is_no_message(text: str) -> None:
     assert matcher().match(text) is None
     assert matcher().match(text, cut=True) is None
+
+
+@pytest.mark.parametrize("template", MANY, ids=lambda one: one.id)
+def test_a_message_that_can_be_divided_in_many_ways_takes_no_longer(template: Template) -> None:
+    """As after damage, or by intent: what stands between the fields stands hundreds of times."""
+    parts = pieces(template.pattern)
+    between = "".join(part.literal for part in parts[1:])
+    for text in (
+        parts[0].literal + between * (8_000 // len(between)),
+        parts[0].literal + between * 40 + "\0",
+    ):
+        begun = time.process_time()
+        matcher(template.origin).match(text[:8_000], store=template.printer is Printer.STORE, cut=True)
+        assert time.process_time() - begun < 2.0, "a regular expression takes minutes"
+
+
+@given(st.sampled_from(MANY), st.data())
+def test_it_is_divided_as_the_regular_expression_does(template: Template, data: st.DataObject) -> None:
+    parts = pieces(template.pattern)
+    literals = [part.literal for part in parts if part.literal.strip()]
+    values = st.lists(st.sampled_from(["x", "7", " ", ",", "'", *literals[1:]]), max_size=4).map("".join)
+    text = "".join(part.literal + (data.draw(values) if part.field else "") for part in parts)
+    found = compile_pieces(parts).fullmatch(text)
+    assert divided(parts, text) == (found.regs if found else None)

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+import math
 import re
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ospltool.trace.meaning.catalogue import (
+    KINDS,
     PatternPart,
     Printer,
     Product,
@@ -29,6 +33,15 @@ CUT_AT_BYTES: Final = 1022
 LONGEST_MATCHED: Final = 8192
 """Length up to which a message is matched; of longer ones the beginning is, which bounds the time."""
 
+Spans = tuple[tuple[int, int], ...]
+_FREE: Final = frozenset({"text", "group"})
+_REST: Final = PatternPart("", "", "")
+"""The end of the parts of a message that was cut: anything may follow."""
+
+_MOST_WAYS: Final = 1_000
+"""Ways to divide a message between its free fields, up to which a regular expression may try them."""
+
+_MOST_STEPS: Final = 20_000
 _LEAF: Final = 2
 _FAN_OUT: Final = 24
 _CUT_PREFIX: Final = 8
@@ -80,10 +93,91 @@ class Match(NamedTuple):
         return places if self.mask is None else [(_MASK_START, _MASK_START + len(self.mask)), *places]
 
 
+class _WholePattern:
+    """Matches whole messages made of parts, in a time that does not explode.
+
+    A regular expression tries all ways to divide a message between its free fields. In a message in which the
+    texts between them stand hundreds of times, by damage or by intent, that takes minutes; such a message is
+    divided part by part instead.
+    """
+
+    __slots__ = ("_ends", "_parts", "_regex")
+
+    def __init__(self, parts: tuple[PatternPart, ...]) -> None:
+        self._parts = parts
+        pairs = itertools.pairwise(parts)
+        ends = [after.literal for part, after in pairs if part.kind in _FREE and after.literal]
+        self._ends = tuple(ends) if len(ends) > 1 else ()
+        self._regex: re.Pattern[str] | None = None
+
+    def spans(self, text: str) -> Spans | None:
+        """Return the places of the message and of its fields; None if it does not match."""
+        if self._ends and math.prod(map(text.count, self._ends)) > _MOST_WAYS:
+            return divided(self._parts, text)
+        if self._regex is None:
+            self._regex = compile_pieces(self._parts)
+        found = self._regex.match(text) if self._parts[-1] is _REST else self._regex.fullmatch(text)
+        return found.regs if found else None
+
+
+def divided(parts: tuple[PatternPart, ...], text: str) -> Spans | None:
+    """Divide a message between parts, as the regular expression does, or give up after many steps.
+
+    A free field that cannot end before the end of the message cannot do so from a later place either.
+    """
+    dead: dict[int, int] = {}
+    left = _MOST_STEPS
+
+    def rest_of(number: int, at: int) -> Spans | None:
+        nonlocal left
+        if number == len(parts):
+            return () if at == len(text) else None
+        part = parts[number]
+        if not text.startswith(part.literal, at):
+            return None
+        at += len(part.literal)
+        if not part.field:
+            return () if part is _REST else rest_of(number + 1, at)
+        if at >= dead.get(number, len(text) + 1):
+            return None
+        for end in _ends_of(part, parts[number + 1] if number + 1 < len(parts) else None, text, at):
+            left -= 1
+            if left < 0:
+                return None
+            after = rest_of(number + 1, end)
+            if after is not None:
+                return ((at, end), *after)
+        if part.kind in _FREE:
+            dead[number] = min(at, dead.get(number, at))
+        return None
+
+    found = rest_of(0, 0)
+    return None if found is None else ((0, len(text)), *found)
+
+
+def _ends_of(part: PatternPart, after: PatternPart | None, text: str, at: int) -> Iterator[int]:
+    """Yield the places where a field that begins here may end, in the order of the regular expression."""
+    if part.kind not in _FREE:
+        pattern = re.compile(KINDS[part.kind])
+        found = pattern.match(text, at)
+        for end in range(found.end(), at, -1) if found else ():
+            if pattern.fullmatch(text, at, end):
+                yield end
+    elif after is None or (not after.field and not after.literal):
+        yield len(text)
+    elif not after.literal:
+        yield from range(at, len(text) + 1)
+    else:
+        end = text.find(after.literal, at)
+        while end >= 0:
+            yield end
+            end = text.find(after.literal, end + 1)
+
+
 class _Candidate:
     """A template with fields. Its pattern is compiled at its first use."""
 
-    __slots__ = ("_pattern", "masked", "needle", "parts", "prefix", "shape")
+    __slots__ = ("masked", "needle", "parts", "pattern", "prefix", "shape")
 
     def __init__(self, template: Template, parts: tuple[PatternPart, ...]) -> None:
         names = tuple(part.field for part in parts if part.field)
@@ -92,14 +186,7 @@ class _Candidate:
         self.parts = parts
         self.prefix = parts[0].literal  # the beginning of all of its messages
         self.needle = max((part.literal for part in parts[1:]), key=len, default="")
-        self._pattern: re.Pattern[str] | None = None
-
-    @property
-    def pattern(self) -> re.Pattern[str]:
-        """Regular expression that matches a whole message."""
-        if self._pattern is None:
-            self._pattern = compile_pieces(self.parts)
-        return self._pattern
+        self.pattern = _WholePattern(parts)
 
     @property
     def literal_length(self) -> int:
@@ -170,9 +257,9 @@ class _Index:
             node = node.children.get(text[: node.length])
         for one in candidates:
             if one.needle in text:
-                found = one.pattern.fullmatch(text)
+                found = one.pattern.spans(text)
                 if found:
-                    return Match(one.shape if mask is None else one.masked, text, found.regs, shift, mask)
+                    return Match(one.shape if mask is None else one.masked, text, found, shift, mask)
         return None
 
     def find_cut(self, text: str) -> Match | None:
@@ -186,11 +273,11 @@ class _Index:
                 continue
             for kept in range(len(one.parts) - 1, 0, -1):
                 shape, pattern = _beginning(one.shape, one.parts[:kept])
-                found = pattern.match(text)
+                found = pattern.spans(text)
                 if found:
                     explained = sum(len(part.literal) for part in one.parts[:kept])
                     if best is None or explained > best[0]:
-                        best = explained, _without_end(shape, text, found.regs)
+                        best = explained, _without_end(shape, text, found)
                     break
         return best[1] if best else None
 
@@ -209,10 +296,10 @@ def _shorter(shape: Shape) -> Shape:
 
 
 @functools.lru_cache(maxsize=1024)
-def _beginning(shape: Shape, parts: tuple[PatternPart, ...]) -> tuple[Shape, re.Pattern[str]]:
+def _beginning(shape: Shape, parts: tuple[PatternPart, ...]) -> tuple[Shape, _WholePattern]:
     """Return shape and pattern of the first parts of a template; a last field of kind text takes the rest."""
     names = tuple(part.field for part in parts if part.field)
-    return Shape(shape.template, names), compile_pieces((*parts, PatternPart("", "", "")))
+    return Shape(shape.template, names), _WholePattern((*parts, _REST))
 
 
 class Matcher:
