@@ -62,6 +62,10 @@ WORTH_CHANGING: Final = 0.3
 """Part of a set above which rewriting it is faster than changing it."""
 
 
+def _payload_bytes(changes: list[GroupChange]) -> int:
+    return sum([len(change.added.payload) for change in changes if change.added is not None])
+
+
 def _nothing() -> None:
     """Do nothing."""
 
@@ -81,6 +85,7 @@ class StoreQueue:
         self._jobs: collections.deque[Job] = collections.deque()
         self._results: collections.deque[Result] = collections.deque()
         self._queued = 0
+        self._queued_bytes = 0
         self._handed_over = 0
         self._carried_out = 0
         self._urgent = 0
@@ -102,6 +107,11 @@ class StoreQueue:
     def queued_changes(self) -> int:
         """Live changes that are not on the disk yet."""
         return self._queued
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of the payloads of live changes that are not on the disk yet."""
+        return self._queued_bytes
 
     @property
     def handed_over(self) -> int:
@@ -188,6 +198,7 @@ class StoreQueue:
             if name_space in self._overflowed:
                 return  # the whole set, which is written later, brings its marks
             self._queued += len(changes)
+            self._queued_bytes += _payload_bytes(changes)
             self._handed_over += len(changes)
             waiting = self._waiting(name_space)
             if waiting is None:
@@ -448,6 +459,7 @@ class StoreQueue:
             waited = self._queued
             if isinstance(job, AppendJob):
                 count = min(BATCH_CHANGES, len(job.changes))
+                self._queued_bytes -= _payload_bytes(job.changes[:count])
                 del job.changes[:count]
                 job.marks.clear()
                 self._queued -= count

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from engine.dataset.blocks import Block
 from engine.dataset.group_set import Summary
-from engine.dataset.sample import DATA, DIGEST_BYTES, Sample
-from engine.dataset.sample_rows import SampleRows
+from engine.dataset.sample import DATA, DIGEST_BYTES, LARGE_BYTES, Sample
+from engine.dataset.sample_rows import Part, SampleRows
 from engine.store.interface import DamageLog
 
 _COLUMNS: Final = "source_time_ns, writer, sequence, digest, status, key, payload"
@@ -57,6 +57,24 @@ def _insertion(group_id: int, block: Block) -> _Statement:
             values[f"{name}_ends"] = _numbers(texts.ends)
     columns = frozenset(values.keys() & {"sequences", "statuses", "key_ends", "payload_ends"})
     return _insert(columns), values
+
+
+_INSERT_LARGE: Final = f"INSERT OR IGNORE INTO sample (sample_group, {_COLUMNS}) VALUES (?,?,?,?,?,?,?,?)"  # noqa: S608  # constants
+
+
+def _large_insertion(group_id: int, sample: Sample, payload: bytes | memoryview) -> _Statement:
+    """Make the statement that adds one sample with this payload, not its own, if it is missing."""
+    signed = sample.sequence - (sample.sequence >= _SIGNED_LIMIT) * 2 * _SIGNED_LIMIT
+    values = [
+        group_id,
+        sample.source_time_ns,
+        sample.writer,
+        signed,
+        sample.digest,
+        sample.status,
+        sample.key,
+    ]
+    return _INSERT_LARGE, [*values, payload]
 
 
 def _deletion(group_id: int, places: Sequence[tuple[int, bytes]]) -> _Statement:
@@ -169,8 +187,9 @@ class SampleTable:
 
     def _insert(self, group_id: int, samples: SampleRows) -> int:
         return sum(
-            self._connection.execute(*_insertion(group_id, block)).rowcount
-            for block in samples.blocks(_STATEMENT_BYTES)
+            self._connection.execute(*statement).rowcount
+            for part in samples.parts
+            for statement in _inserts(group_id, part)
         )
 
     def _delete(self, group_id: int, samples: SampleRows) -> int:
@@ -193,6 +212,23 @@ class SampleTable:
             " (SELECT source_time_ns, digest FROM sample WHERE sample_group = ?1 LIMIT ?2)",
             (group_id, limit),
         ).rowcount
+
+
+def _inserts(group_id: int, part: Part) -> Iterator[_Statement]:
+    """Make the statements that add samples; a large one has its own, which copies its payload less often."""
+    if part.payload_bytes < LARGE_BYTES:
+        yield from (_insertion(group_id, block) for block in SampleRows((part,)).blocks(_STATEMENT_BYTES))
+    elif isinstance(part, Block) and part.count == 1:
+        yield _large_insertion(group_id, part.sample_with(0, b""), part.payload_view())
+    else:
+        small = []
+        for sample in part.samples():
+            if len(sample.payload) < LARGE_BYTES:
+                small.append(sample)
+            else:
+                yield _large_insertion(group_id, sample, sample.payload)
+        for block in SampleRows.of(small).blocks(_STATEMENT_BYTES):
+            yield _insertion(group_id, block)
 
 
 def _pieces(samples: SampleRows) -> Iterator[Sequence[tuple[int, bytes]]]:
