@@ -36,6 +36,7 @@ from engine.runtime.jobs import (
     SetJob,
     SetStored,
     StoredGroups,
+    payload_bytes,
 )
 from engine.store.interface import (
     GroupChange,
@@ -62,14 +63,6 @@ WORTH_CHANGING: Final = 0.3
 """Part of a set above which rewriting it is faster than changing it."""
 
 
-def _payload_bytes(changes: list[GroupChange]) -> int:
-    return sum([len(change.added.payload) for change in changes if change.added is not None])
-
-
-def _nothing() -> None:
-    """Do nothing."""
-
-
 class StoreQueue:
     """The queue between a runtime and its store; only the owner of the store calls `work`.
 
@@ -78,7 +71,7 @@ class StoreQueue:
         moved: called after each part of a long job.
     """
 
-    def __init__(self, store: Store, moved: Callable[[], None] = _nothing) -> None:
+    def __init__(self, store: Store, moved: Callable[[], None] = lambda: None) -> None:
         self._store = store
         self._moved = moved
         self._lock = threading.Lock()
@@ -198,7 +191,7 @@ class StoreQueue:
             if name_space in self._overflowed:
                 return  # the whole set, which is written later, brings its marks
             self._queued += len(changes)
-            self._queued_bytes += _payload_bytes(changes)
+            self._queued_bytes += payload_bytes(changes)
             self._handed_over += len(changes)
             waiting = self._waiting(name_space)
             if waiting is None:
@@ -459,7 +452,7 @@ class StoreQueue:
             waited = self._queued
             if isinstance(job, AppendJob):
                 count = min(BATCH_CHANGES, len(job.changes))
-                self._queued_bytes -= _payload_bytes(job.changes[:count])
+                self._queued_bytes -= payload_bytes(job.changes[:count])
                 del job.changes[:count]
                 job.marks.clear()
                 self._queued -= count
