@@ -30,6 +30,7 @@ DEFAULT_MAX_PARTICIPANT_INDEX = 120
 _MAX_FILE_BYTES: Final = 1 << 20
 _PART: Final = re.compile(r"<.*?</CycloneDDS\s*>|[^,<]+", re.DOTALL | re.IGNORECASE)
 _COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
+_SECURITY: Final = re.compile(r"<Security\b", re.IGNORECASE)
 _TAG: Final = re.compile(r"<Tag\s*>(?P<tag>.*?)</Tag\s*>", re.DOTALL | re.IGNORECASE)
 
 
@@ -119,6 +120,11 @@ def settings_text(uri: str) -> str:
         else:
             texts.append(text)
     return _COMMENT.sub("", "".join(texts))
+
+
+def asks_for_security(uri: str) -> bool:
+    """Tell whether the settings have DDS Security."""
+    return _SECURITY.search(settings_text(uri)) is not None
 
 
 def domain_tag(uri: str) -> str:

@@ -142,6 +142,8 @@ _MASK: Final = (1 << 128) - 1
 _STATEMENT_BYTES: Final = 8 << 20
 """Limit for the payload bytes of one statement, unless a single payload is larger."""
 _ROWS_PER_PAGE: Final = 4096
+_FIRST_ROWS: Final = 16
+"""Rows of the first page, of which the size of the others is learned."""
 
 
 class Unexpected(Exception):
@@ -245,14 +247,20 @@ def _pieces(samples: SampleRows) -> Iterator[Sequence[tuple[int, bytes]]]:
 def raw_pages(
     connection: sqlite3.Connection, group_id: int, size: int
 ) -> Iterator[list[tuple[int, bytes, int, bytes, int, bytes, bytes]]]:
-    """Read the rows of the group `group_id` unverified, oldest first, in pages of `size` rows.
+    """Read the rows of the group `group_id` unverified, oldest first, in pages of at most `size` rows.
+
+    Pages of large rows are smaller, so that they are not in memory twice for long.
 
     Raises:
+        TypeError: a payload in a damaged file is not bytes.
         sqlite3.DatabaseError: the rest of the table cannot be read.
     """
     cursor = connection.execute(_FORWARD, (group_id,))
-    while rows := cursor.fetchmany(size):
+    fitting = min(size, _FIRST_ROWS)
+    while rows := cursor.fetchmany(fitting):
         yield rows
+        mean_bytes = sum([len(row[6]) for row in rows]) // len(rows)
+        fitting = max(1, min(size, _STATEMENT_BYTES // max(1, mean_bytes)))
 
 
 def read_group(
