@@ -66,8 +66,8 @@ def _load() -> ctypes.CDLL:
     wanted = os.environ.get(CHOICE, "")
     if wanted and os.path.realpath(wanted) != os.path.realpath(ours):
         raise UnsupportedCyclone(
-            f"{CHOICE} names {wanted}, but the package cyclonedds {SUPPORTED_VERSION} makes topics in its own copy"
-            f" of Cyclone DDS ({ours}), which knows no entities of another one; unset {CHOICE}"
+            f"{CHOICE} names {wanted}, but the package cyclonedds {SUPPORTED_VERSION} makes topics in its own"
+            f" copy of Cyclone DDS ({ours}), which knows no entities of another one; unset {CHOICE}"
         )
     return ctypes.CDLL(ours)
 

@@ -77,8 +77,7 @@ class StoreQueue:
         self._lock = threading.Lock()
         self._jobs: collections.deque[Job] = collections.deque()
         self._results: collections.deque[Result] = collections.deque()
-        self._queued = 0
-        self._queued_bytes = 0
+        self._queued = self._queued_bytes = 0
         self._handed_over = 0
         self._carried_out = 0
         self._urgent = 0

@@ -35,7 +35,7 @@ LOOPBACK: Final = (
 @pytest.fixture
 def other(tmp_path: Path) -> str:
     """Another library: a copy of the same one counts as another, too."""
-    return shutil.copy(DDS._dll_handle._name, tmp_path / "libddsc.so")
+    return shutil.copy(DDS._dll_handle._name, str(tmp_path / "libddsc.so"))
 
 
 def run(program: str, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
