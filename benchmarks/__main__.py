@@ -21,6 +21,7 @@ AREAS: Final = (
     "crowd",
     "simulator",
     "capture",
+    "large",
     "trickle",
     "deliver",
     "topics",

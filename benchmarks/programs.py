@@ -211,14 +211,14 @@ def join(options: dict[str, Any]) -> None:
     state = SampleState.Any | ViewState.Any | InstanceState.Any
     waitset = WaitSet(participant)
     waitset.attach(ReadCondition(reader, state))
-    got, first = 0, 0.0
+    got, first, setup = 0, 0.0, time.monotonic() - began
     say(ready=True)
     while got < options["count"]:
         waitset.wait(1_000_000_000)
         taken = _clayer.ddspy_take(reader._ref, state, 8192)
         got += sum(1 for _, info in taken if info.valid_data)
         first = first or time.monotonic() - began
-    say(first=first, last=time.monotonic() - began, got=got, ended_ns=time.time_ns())
+    say(first=first, setup=setup, last=time.monotonic() - began, got=got, ended_ns=time.time_ns())
     sys.stdin.read()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import queue
 import threading
 import time
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from engine.dds.waiting import Signal, Take
 
 Handler = Callable[[Sequence[Any]], None]
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
+_OWN_MAPPING_BYTES: Final = 4 << 20
+_KEPT_BYTES: Final = 16 << 20
 
 MAX_WAITING: Final = 1000
 """Limit for waiting batches of a pump; at the limit the pump waits, and DDS makes senders wait."""
@@ -69,6 +74,17 @@ class Mailbox:
             first()
         for _ in range(count):
             self._tasks.get_nowait()()
+
+
+def give_memory_back() -> None:
+    """Let the C library return the memory of large samples to the system as soon as they are freed.
+
+    By default it gets used to large pieces, and then keeps up to 64 MiB of free memory in each of its arenas.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, _OWN_MAPPING_BYTES)
+        library.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def ignore(batch: Sequence[Any]) -> None:

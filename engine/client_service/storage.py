@@ -23,7 +23,6 @@ from engine.dataset.groups import DurabilityKind
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dds.cdr import Malformed
 from engine.dds.client_protocol.naming import NAMES, SampleName, SampleVerdict, unpack_names
-from engine.runtime.capture import MAX_SAMPLE_BYTES
 from engine.runtime.housekeeping import INFINITE
 
 if TYPE_CHECKING:
@@ -127,6 +126,7 @@ class Storage:
         self._runtime = runtime
         self._began_ns = runtime.shared.clock.wall_ns()
         self._has_disk = has_disk
+        self._max_bytes = runtime.shared.settings.max_sample_bytes
         self._tallies: dict[bytes, _Tally] = {}
         self._refused: dict[bytes, None] = {}
         self._replaced: dict[str, int] = {}
@@ -149,7 +149,7 @@ class Storage:
             if writer not in kept:
                 kept[writer] = self._is_kept(routes.get(writer, ()))
             tally = self._tallies.get(writer) or self._new_tally(writer)
-            if isinstance(record, CapturedSample) and len(record.payload) > MAX_SAMPLE_BYTES:
+            if isinstance(record, CapturedSample) and len(record.payload) > self._max_bytes:
                 self.refused([make_sample(*record)])
                 tally.refused += 1
             elif kept[writer]:
@@ -160,7 +160,7 @@ class Storage:
 
     def refused(self, samples: Sequence[Sample]) -> None:
         """Remember samples that are too large to be kept."""
-        self._refused |= {sample.digest: None for sample in samples if len(sample.payload) > MAX_SAMPLE_BYTES}
+        self._refused |= {sample.digest: None for sample in samples if len(sample.payload) > self._max_bytes}
         while len(self._refused) > MAX_REFUSED:
             del self._refused[next(iter(self._refused))]
 

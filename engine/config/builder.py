@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Final
 
@@ -30,8 +31,10 @@ from engine.config.settings import (
 )
 from engine.config.tree import Attribute, Document, Value, XmlElement
 from engine.config.validate import problem
+from engine.config.values import ValueFault, parse_memory
 from engine.core.expressions import covers
 from engine.core.name_spaces import Element
+from engine.core.settings import LARGEST_SAMPLE_BYTES, MAX_SAMPLE_BYTES
 from engine.dataset.content import Expression, ExpressionFault
 
 MAX_DOMAIN_ID = 230
@@ -210,7 +213,21 @@ class SettingsBuilder:
             allow_multicast=self.read.text(f"{base}/General/AllowMulticast").lower(),
             peers=tuple(address.text for node in peers if (address := node.attribute("Address"))),
             generate_builtin_topics=self.read.flag(f"{base}/Discovery/GenerateBuiltinTopics"),
+            max_sample_bytes=self._max_sample_bytes(f"{base}/Internal/MaxSampleSize"),
         )
+
+    def _max_sample_bytes(self, path: str) -> int:
+        """Read the largest payload to keep; a value that is none is noted, and the default applies."""
+        for node in self.read.nodes(path):
+            reason = f"it is not a size from 1 B to {LARGEST_SAMPLE_BYTES} B, such as 300 MB"
+            with contextlib.suppress(ValueFault):
+                if 0 < (given := parse_memory(node.text)) <= LARGEST_SAMPLE_BYTES:
+                    return given
+            reason += f"; samples of up to {MAX_SAMPLE_BYTES} bytes are kept"
+            if node.value:
+                entry = SettingFate(node.path, Fate.NOT_NEEDED, reason=reason)
+                self.without_effect.append(WithoutEffect(entry, node, ((node.path, node.value),)))
+        return MAX_SAMPLE_BYTES
 
     def durable_policies(self) -> tuple[DurablePolicy, ...]:
         """Read //OpenSplice/Domain/DurablePolicies."""

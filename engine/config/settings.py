@@ -11,6 +11,7 @@ import enum
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Element, NameSpace, Policy
+from engine.core.settings import MAX_SAMPLE_BYTES
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -297,6 +298,7 @@ class DdsiSettings:
 
     `is_configured` is false if the file has no such service. `network_interface` is an address, a name, or
     `auto`; `allow_multicast` is `true`, `false` or a list such as `spdp,asm`. Peers are in document order.
+    `max_sample_bytes` is the largest payload that the node keeps (Internal/MaxSampleSize).
     """
 
     is_configured: bool
@@ -304,6 +306,7 @@ class DdsiSettings:
     allow_multicast: str
     peers: tuple[str, ...]
     generate_builtin_topics: bool
+    max_sample_bytes: int = MAX_SAMPLE_BYTES
 
 
 @lazy_dataclass(frozen=True, slots=True)

@@ -16,6 +16,16 @@ _INTEGER = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|[0-9]+)")
 _FLOAT = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SUFFIX = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _LONGEST_NUMBER = 64
+_MEMORY_UNITS = {
+    "B": 1,
+    "kB": 1 << 10,
+    "KiB": 1 << 10,
+    "MB": 1 << 20,
+    "MiB": 1 << 20,
+    "GB": 1 << 30,
+    "GiB": 1 << 30,
+}
+"""In Cyclone DDS and DDSI2 all of them are of 1024."""
 
 
 class ValueFault(ValueError):
@@ -92,6 +102,24 @@ def parse_size(text: str) -> int:
             ProblemKind.BAD_VALUE, f"{quoted(text)} is not a size", "use bytes, or a number and K, M or G"
         )
     return int(parse_float(body[:-1]) * factor)
+
+
+def parse_memory(text: str) -> int:
+    """Parse a size as in the settings of Cyclone DDS and DDSI2: a number with B, kB, KiB, MB, MiB, GB or GiB.
+
+    Raises:
+        ValueFault: anything else.
+    """
+    number, _, unit = text.strip().rpartition(" ") if " " in text.strip() else _split_unit(text.strip())
+    if unit not in _MEMORY_UNITS:
+        hint = f"use a number with one of {', '.join(_MEMORY_UNITS)}"
+        raise ValueFault(ProblemKind.BAD_VALUE, f"{quoted(text)} is not a size", hint)
+    return int(parse_float(number) * _MEMORY_UNITS[unit])
+
+
+def _split_unit(text: str) -> tuple[str, str, str]:
+    number = text.rstrip("BKMGikb")
+    return number, "", text[len(number) :]
 
 
 def parse_value(item: Item, text: str) -> str | int | float | bool:

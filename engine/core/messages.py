@@ -28,7 +28,12 @@ PARTS = "parts"
 """The sender answers requests for some of its groups (`SampleRequest.elements`)."""
 LACKING = "told-lacking"
 """The sender understands `engine.runtime.reconciling.messages.Sketch.lacking`."""
-CAPABILITIES = ("batched-alignment", "digest-roll-up", "delivery-announcement", RANGES, JOINS, PARTS, LACKING)
+PIECES = "pieces"
+"""The sender takes a large sample of a stream in several batches (`engine.runtime.stream`)."""
+CAPABILITIES = (
+    *("batched-alignment", "digest-roll-up", "delivery-announcement"),
+    *(RANGES, JOINS, PARTS, LACKING, PIECES),
+)
 """Capabilities of this version, sent in every status; receivers ignore unknown names (5.5.20)."""
 
 

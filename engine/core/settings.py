@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import NO_EPOCH, Epoch
@@ -51,6 +52,12 @@ class PendingWriter:
     since_ns: int
     wait_s: float
     silent_s: float = 0.0
+
+
+MAX_SAMPLE_BYTES: Final = 127 << 20
+"""Largest payload that a node keeps if not configured: nodes of earlier versions can receive it, too."""
+LARGEST_SAMPLE_BYTES: Final = 999_000_000
+"""Most that can be configured: SQLite limits a row to 1,000,000,000 bytes."""
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -103,6 +110,8 @@ class CoreSettings:
     """Groups with a content filter (//OpenSplice/Domain/Filters), each with its place in the file."""
     pending: tuple[PendingWriter, ...] = ()
     """Durable writers of clients that could still hand over samples at the end of the last run."""
+    max_sample_bytes: int = MAX_SAMPLE_BYTES
+    """Largest payload that is kept (DDSI2Service/Internal/MaxSampleSize)."""
     learned: tuple[NameSpace, ...] = ()
     """Name-spaces learned from fellows in former runs (5.2.3.6)."""
 

@@ -178,6 +178,8 @@ class Block:
                 raise BlockFault(f"a sample has the invalid status {status}")
         hashed, pack, size = hashlib.blake2b, HEADER.pack, DIGEST_BYTES
         times, sequences, statuses = self.times_ns(), self.sequences(), self.statuses()
+        if self.count == 1:
+            return self._computed_alone()
         texts = self._writer_of(), self.keys(), self._texts()
         return b"".join(
             [
@@ -190,6 +192,16 @@ class Block:
                 )
             ]
         )
+
+    def _computed_alone(self) -> bytes:
+        """Compute the digest of the only sample, which may be large, without a copy of its payload."""
+        payload = self.payload_view()
+        header = HEADER.pack(
+            self.time_ns(0), self.sequences()[0], self.statuses()[0], len(self.key(0)), len(payload)
+        )
+        digest = hashlib.blake2b(b"".join((header, self.writer(0), self.key(0))), digest_size=DIGEST_BYTES)
+        digest.update(payload)
+        return digest.digest()
 
     # Columns.
 
@@ -288,8 +300,16 @@ class Block:
         """Return the digest of a sample."""
         return self.digests[DIGEST_BYTES * place : DIGEST_BYTES * (place + 1)]
 
+    def payload_view(self) -> memoryview:
+        """Return the payload of the only sample, not copied."""
+        return memoryview(self.data)[self.payload_texts.begin :]
+
     def sample(self, place: int) -> Sample:
         """Return a sample as an object."""
+        return self.sample_with(place, self.payload_texts.at(self.data, place))
+
+    def sample_with(self, place: int, payload: bytes) -> Sample:
+        """Return a sample as an object, with another payload, for code that has no need of a large one."""
         data, sequence, status = self.data, 0, DATA
         if self._sequences_at:
             at = self._sequences_at + 8 * place
@@ -303,7 +323,7 @@ class Block:
             self.digest(place),
             status,
             self.key(place),
-            self.payload_texts.at(data, place),
+            payload,
         )
 
 

@@ -25,6 +25,8 @@ KEY_HEADER: Final = b"\x00\x07\x00\x00"
 """Encapsulation header of a payload with only the key: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""
 
 DIGEST_BYTES: Final = 16
+LARGE_BYTES: Final = 1 << 18
+"""Payloads from this size on are not copied in order to digest, pack or store them."""
 HEADER: Final = struct.Struct("<qQBII")
 """Digested before writer, key and payload: source time, sequence, status, lengths of key and payload."""
 
@@ -56,6 +58,10 @@ def digest_of(
 ) -> bytes:
     """Return the content digest of a sample: 16 bytes, the same on every node and in every run."""
     header = HEADER.pack(source_time_ns, sequence, status, len(key), len(payload))
+    if len(payload) >= LARGE_BYTES:
+        digest = hashlib.blake2b(b"".join((header, writer, key)), digest_size=DIGEST_BYTES)
+        digest.update(payload)
+        return digest.digest()
     return hashlib.blake2b(b"".join((header, writer, key, payload)), digest_size=DIGEST_BYTES).digest()
 
 
@@ -90,7 +96,9 @@ def make_samples(records: Iterable[tuple[int, bytes, int, bytes, bytes]]) -> lis
                 hashed(
                     pack(time_ns, 0, status, len(key), len(payload)) + writer + key + payload,
                     digest_size=size,
-                ).digest(),
+                ).digest()
+                if len(payload) < LARGE_BYTES
+                else digest_of(time_ns, writer, 0, status, key, payload),
                 status,
                 key,
                 payload,

@@ -144,7 +144,7 @@ class SampleRows:
     def blocks(self, limit_bytes: int) -> Iterator[Block]:
         """Yield all samples in blocks of at most about `limit_bytes`, unless one sample is larger."""
         for part in self.parts:
-            if isinstance(part, Block) and part.payload_bytes <= limit_bytes:
+            if isinstance(part, Block) and (part.payload_bytes <= limit_bytes or part.count == 1):
                 yield part
             elif isinstance(part, Partial) and part.block.payload_bytes <= limit_bytes:
                 yield pack(part.columns())

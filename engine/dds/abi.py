@@ -11,6 +11,7 @@ before a node relies on them.
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
 import sys
 from collections.abc import Callable
@@ -20,6 +21,9 @@ from engine.dds.errors import UnsupportedCyclone
 from engine.dds.wheel import installed_version
 
 SUPPORTED_VERSION: Final = "11.0.1"
+
+CHOICE: Final = "OSPLTOOL_DDSC"
+"""Environment variable with the path of a library of Cyclone DDS."""
 
 INFINITE_NS: Final = 0x7FFFFFFFFFFFFFFF
 """DDS_INFINITY as duration and DDS_NEVER as time."""
@@ -58,7 +62,14 @@ def _load() -> ctypes.CDLL:
         raise UnsupportedCyclone("the memory layouts of Cyclone DDS are known for 64-bit little-endian only")
     from cyclonedds.internal import DDS
 
-    return ctypes.CDLL(DDS._dll_handle._name)
+    ours = DDS._dll_handle._name
+    wanted = os.environ.get(CHOICE, "")
+    if wanted and os.path.realpath(wanted) != os.path.realpath(ours):
+        raise UnsupportedCyclone(
+            f"{CHOICE} names {wanted}, but the package cyclonedds {SUPPORTED_VERSION} makes topics in its own"
+            f" copy of Cyclone DDS ({ours}), which knows no entities of another one; unset {CHOICE}"
+        )
+    return ctypes.CDLL(ours)
 
 
 _library = _load()

@@ -46,6 +46,9 @@ MATCH_TIMEOUT_S: Final = 5.0
 
 SETTLE_S: Final = 0.005
 """Pause between our match with the target's readers and the first write."""
+VERSION_TIMEOUT_S: Final = 2.0
+"""Limit for readers of another version of a type, whose process looks the type up first."""
+REFUSED: Final = "every reader of the target refuses what is offered: "
 END_TIMEOUT_S: Final = 5.0
 """Limit for the acknowledgements of a writer that is about to be closed."""
 RESEND_S: Final = 1.0
@@ -217,25 +220,30 @@ class DirectedSession:
         try:
             found = self._await_readers(topic, partition, min(deadline, started + MATCH_TIMEOUT_S))
             offer = offering.offer(qos, partition, found)
-            willing, refused = offering.sort_out(offer, description, found)
+            willing, versions, refused = offering.sort_out(offer, description, found)
             if not found or self._is_abandoned:
                 problem = self._nobody(topic, partition)
-            elif not willing:
-                problem = "every reader of the target refuses what is offered: " + "; ".join(refused)
+            elif not willing and not versions:
+                problem = REFUSED + "; ".join(refused)
                 self._be_refused(topic, description, offer)
             else:
                 group = topic, partition, description.type_id
                 with contextlib.ExitStack() as passing:
-                    limits = [one.endpoint_qos.resource_limits for one in found if one.guid in willing]
+                    served = willing | versions.keys()
+                    limits = [one.endpoint_qos.resource_limits for one in found if one.guid in served]
                     frees = any(0 < most < instances for _, most, _ in limits)
                     stays = keeps and not frees
                     writers = self._writers_for(group, description, offer, passing, mode, keeps=stays)
                     left = min(deadline, time.monotonic() + MATCH_TIMEOUT_S) - time.monotonic()
                     problem = offering.match(writers, willing, left)
+                    missing = offering.match_versions(writers, versions, VERSION_TIMEOUT_S)
+                    refused += tuple(versions[reader] for reader in sorted(missing))
                     # The target discovers the writer about a millisecond later, and no call tells when.
                     # Earlier samples are not lost, but resent, which takes up to 0.1 s.
                     yield SETTLE_S
                     readers = frozenset.intersection(*(frozenset(one.matched_guids()) for one in writers))
+                    if not readers and refused:
+                        problem = problem or REFUSED + "; ".join(refused)
                     if readers:
                         sent, trouble = offering.write_all(writers, steps, deadline, frees=frees)
                         problem = problem or trouble

@@ -51,6 +51,18 @@ class DdsTimeout(DdsError):
     """The call timed out; the entity is intact and the call may be repeated."""
 
 
+class SecurityNotAvailable(DdsError):
+    """The settings ask for DDS Security, which the library was built without."""
+
+    def __init__(self, domain_id: int) -> None:
+        super().__init__(UNSUPPORTED, "use DDS Security")
+        text = (
+            f"the settings of Cyclone DDS for domain {domain_id} have <Security>, but the package cyclonedds "
+            "is built without DDS Security, so nothing of ospltool can take part in a secured domain"
+        )
+        self.args = (text,)
+
+
 def check(code: int, action: str) -> int:
     """Return a DDS return code that means success, and raise otherwise.
 

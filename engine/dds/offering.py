@@ -60,24 +60,41 @@ def offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> Endpoin
 
 def sort_out(
     offered: EndpointQos, description: TypeDescription, readers: list[EndpointSeen]
-) -> tuple[set[bytes], tuple[str, ...]]:
-    """Return the readers that will match, and for each of the others a text with the reason.
+) -> tuple[set[bytes], dict[bytes, str], tuple[str, ...]]:
+    """Return the readers that will match, those that may, and for each of the others a text with the reason.
 
-    Where one side announces no type information, the names of the types decide.
+    Where one side announces no type information, the names of the types decide. A reader of another version
+    of the type may match, which its process finds out (XTypes 1.3, 7.2.4); its text is for when it does not.
     """
     type_ = None if description.is_untyped else TypeRef.of_description(description)
     willing: set[bytes] = set()
+    versions: dict[bytes, str] = {}
     refused: list[str] = []
     for reader in readers:
         policies = incompatibilities(offered, reader.endpoint_qos)
         is_named = reader.type is None or description.is_untyped
-        if reader.type_name != description.name if is_named else reader.type != type_:
-            policies += (f"TYPE_CONSISTENCY: another type, '{reader.type_name}'",)
-        if policies:
+        has_name = reader.type_name == description.name
+        other = f"TYPE_CONSISTENCY: another type, '{reader.type_name}'"
+        if policies or not (has_name or (not is_named and reader.type == type_)):
+            policies += () if has_name else (other,)
             refused.append(f"reader {reader.guid.hex()}: {', '.join(policies)}")
-        else:
+        elif is_named or reader.type == type_:
             willing.add(reader.guid)
-    return willing, tuple(refused)
+        else:
+            versions[reader.guid] = f"reader {reader.guid.hex()}: {other}"
+    return willing, versions, tuple(refused)
+
+
+def match_versions(writers: Iterable[RawWriter], versions: dict[bytes, str], timeout_s: float) -> set[bytes]:
+    """Wait for readers of another version of the type; return those that do not match.
+
+    `versions` are the readers by their GUIDs.
+    """
+    deadline, missing = time.monotonic() + timeout_s, set[bytes]()
+    for writer in writers if versions else ():
+        writer.wait_for_readers({*versions}, max(0.0, deadline - time.monotonic()))
+        missing |= versions.keys() - writer.matched_guids()
+    return missing
 
 
 def partition_matches(patterns: tuple[str, ...], partition: str) -> bool:

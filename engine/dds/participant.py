@@ -14,8 +14,15 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol, Self
 
 from engine.dds import abi
-from engine.dds.errors import OUT_OF_RESOURCES, PRECONDITION_NOT_MET, DdsError, check
+from engine.dds.errors import (
+    OUT_OF_RESOURCES,
+    PRECONDITION_NOT_MET,
+    DdsError,
+    SecurityNotAvailable,
+    check,
+)
 from engine.dds.qos import EndpointQos, group_qos, new_qos
+from engine.dds.uri import asks_for_security
 
 _RANDOM_BITS: Final = 0xFFFF
 """Random bits of a GUID that is made from the time; they cover 65 us."""
@@ -110,6 +117,8 @@ class _Domains:
             if entity == PRECONDITION_NOT_MET:  # the application created it and stays its owner
                 self._known[domain_id] = [_NOT_OURS, 1]
                 return
+            if entity < 0 and asks_for_security(uri):
+                raise SecurityNotAvailable(domain_id)
             check(entity, f"create domain {domain_id} with these settings: {uri}")
             self._known[domain_id] = [entity, 1]
 

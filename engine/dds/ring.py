@@ -52,6 +52,7 @@ class _Ring(ctypes.Structure):
         ("tail", _count),
         ("taken", _count),
         ("large_taken", _count),
+        ("large_bytes_taken", _count),
     ]
 
 
@@ -104,7 +105,7 @@ class Ring:
     """A bounded queue of captured samples that Cyclone's threads fill.
 
     Full means: `limit` records, or `capacity_bytes` of them. Large samples are counted apart, and may
-    pin `capacity_bytes` more (a single larger one is always let in).
+    pin `capacity_bytes` more (two larger ones are always let in).
 
     Args:
         signal: set when a record comes into a ring that had been drained.
@@ -272,7 +273,8 @@ class Ring:
     def _take_large(self, time_ns: int, writer: bytes, status: int, address: bytes) -> CapturedSample:
         serdata = int.from_bytes(address, "little")
         key, payload = abi.content_of(serdata)
-        self._ring.large_taken += len(payload)
+        self._ring.large_bytes_taken += len(payload)
+        self._ring.large_taken += 1
         abi.serdata_unref(serdata)
         return CapturedSample(time_ns, writer, status & _SAMPLE, key, payload)
 

@@ -13,12 +13,24 @@ from typing import Final
 # default period (100 ms) is longer than most deliveries.
 _QUICK_HEARTBEAT = '<HeartbeatInterval min="2ms" minsched="2ms" max="100ms">5ms</HeartbeatInterval>'
 
+# With the defaults of Cyclone DDS a sample of 16 MB comes ten times more slowly, on loopback, too: its
+# fragments of 1,344 bytes overflow the socket's buffer, and lost ones are sent again one by one. Messages of
+# up to 65500 bytes with 16000-byte fragments doubled the measured rate on Ethernet frames. Without the
+# settings for sending again, deliveries to late joiners stall.
+_MESSAGES: Final = (
+    "<MaxMessageSize>65500B</MaxMessageSize><MaxRexmitMessageSize>65500B</MaxRexmitMessageSize>"
+    "<FragmentSize>16000B</FragmentSize>"
+)
+_SENDING_AGAIN: Final = "<NackDelay>10ms</NackDelay><MaxQueuedRexmitBytes>2MB</MaxQueuedRexmitBytes>"
+DEFAULT_RECEIVE_BUFFER_BYTES: Final = 4 << 20
+
 DEFAULT_MAX_PARTICIPANT_INDEX = 120
 """Limit for the processes of a machine that unicast discovery finds, applications included."""
 
 _MAX_FILE_BYTES: Final = 1 << 20
 _PART: Final = re.compile(r"<.*?</CycloneDDS\s*>|[^,<]+", re.DOTALL | re.IGNORECASE)
 _COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
+_SECURITY: Final = re.compile(r"<Security\b", re.IGNORECASE)
 _TAG: Final = re.compile(r"<Tag\s*>(?P<tag>.*?)</Tag\s*>", re.DOTALL | re.IGNORECASE)
 
 
@@ -30,11 +42,13 @@ def cyclone_uri(
     max_auto_participant_index: int = DEFAULT_MAX_PARTICIPANT_INDEX,
     lease_s: float = 2.0,
     spdp_interval_ms: int = 500,
-    receive_buffer_bytes: int = 4 << 20,
+    receive_buffer_bytes: int = DEFAULT_RECEIVE_BUFFER_BYTES,
     tag: str = "",
     environment: Mapping[str, str] = os.environ,
 ) -> str:
     """Return the settings of a node: CYCLONEDDS_URI if it is set, otherwise from the parameters.
+
+    Where CYCLONEDDS_URI says nothing about sizes of messages and buffers, they are as without it.
 
     Args:
         interfaces: names or IP addresses of network interfaces; loopback by default.
@@ -51,7 +65,7 @@ def cyclone_uri(
     """
     given = environment.get("CYCLONEDDS_URI", "").strip()
     if given:
-        return given
+        return _transport(settings_text(given)) + given
     return _document(
         interfaces=interfaces,
         multicast=multicast,
@@ -65,6 +79,31 @@ def cyclone_uri(
         ),
         receive_buffer_bytes=receive_buffer_bytes,
     )
+
+
+def _transport(given: str) -> str:
+    """Return settings to put before the user's, for what these do not mention; empty if they mention all."""
+    messages = _unless_given(given, _MESSAGES, "MaxMessageSize", "MaxRexmitMessageSize", "FragmentSize")
+    buffer = _unless_given(
+        given,
+        _receive_buffer(DEFAULT_RECEIVE_BUFFER_BYTES),
+        "SocketReceiveBufferSize",
+        "MinimumSocketReceive",
+    )
+    again = _unless_given(given, _SENDING_AGAIN, "NackDelay", "MaxQueuedRexmitBytes")
+    general = f"<General>{messages}</General>" if messages else ""
+    internal = f"<Internal>{buffer}{again}</Internal>" if buffer or again else ""
+    if not general and not internal:
+        return ""
+    return f'<CycloneDDS><Domain Id="any">{general}{internal}</Domain></CycloneDDS>,'
+
+
+def _unless_given(given: str, ours: str, *names: str) -> str:
+    return "" if any(f"<{name}" in given for name in names) else ours
+
+
+def _receive_buffer(most_bytes: int) -> str:
+    return f'<SocketReceiveBufferSize max="{most_bytes}B"/>'
 
 
 def settings_text(uri: str) -> str:
@@ -81,6 +120,11 @@ def settings_text(uri: str) -> str:
         else:
             texts.append(text)
     return _COMMENT.sub("", "".join(texts))
+
+
+def asks_for_security(uri: str) -> bool:
+    """Tell whether the settings have DDS Security."""
+    return _SECURITY.search(settings_text(uri)) is not None
 
 
 def domain_tag(uri: str) -> str:
@@ -150,19 +194,15 @@ def _document(
     receive_buffer_bytes: int,
     internal: str = "",
 ) -> str:
-    """Return the settings with the parts that all our participants share.
-
-    Messages of up to 65500 bytes with 16000-byte fragments doubled the measured rate on Ethernet frames;
-    without the retransmit settings, deliveries to late joiners stall.
-    """
+    """Return the settings with the parts that all our participants share."""
     return (
         '<CycloneDDS><Domain Id="any"><General><Interfaces>'
         f"{''.join(map(_interface, interfaces))}</Interfaces>"
         f"<AllowMulticast>{_escape(multicast)}</AllowMulticast>"
-        "<MaxMessageSize>65500B</MaxMessageSize><FragmentSize>16000B</FragmentSize></General>"
+        f"{_MESSAGES}</General>"
         f"<Discovery>{discovery}</Discovery>"
-        f'<Internal><SocketReceiveBufferSize max="{int(receive_buffer_bytes)}B"/>'
-        "<NackDelay>10ms</NackDelay><MaxQueuedRexmitBytes>2MB</MaxQueuedRexmitBytes>"
+        f"<Internal>{_receive_buffer(int(receive_buffer_bytes))}"
+        f"{_SENDING_AGAIN}"
         f"{internal}</Internal>"
         "</Domain></CycloneDDS>"
     )

@@ -13,7 +13,8 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { DATA = 4, GONE = 8, LARGE = 16, HEADER_BYTES = 40, LARGE_BYTES = 32768, GONE_RESERVE = 65536 };
+enum { DATA = 4, GONE = 8, LARGE = 16, HEADER_BYTES = 40, LARGE_BYTES = 32768, GONE_RESERVE = 65536,
+       LARGE_WAITING = 2 /* that may wait whatever their size: one is drained, one comes */ };
 
 struct ring {
   /* ring.py has this first part. */
@@ -23,8 +24,9 @@ struct ring {
   _Atomic uint64_t head;                      /* bytes; this line is written under the mutex */
   uint64_t put, rejected, unreported;
   _Atomic uint64_t tail, taken, large_taken;  /* written by the one who drains */
+  _Atomic uint64_t large_bytes_taken;
   /* The rest is known here only. */
-  uint64_t large_put;                         /* bytes; written under the mutex */
+  uint64_t large_put, large_bytes_put;        /* written under the mutex */
   uint8_t *buffer;
   int (*wake)(int32_t, bool);                 /* dds_set_guardcondition */
   void *(*retain)(void *);                    /* ddsi_serdata_ref */
@@ -115,8 +117,9 @@ bool ring_store(struct ring *r, const struct writer *w, struct serdata *s, void 
   pthread_mutex_lock(&r->mutex);
   uint64_t waiting = r->put - atomic_load_explicit(&r->taken, memory_order_relaxed);
   uint64_t large_waiting = r->large_put - atomic_load_explicit(&r->large_taken, memory_order_relaxed);
+  uint64_t bytes = r->large_bytes_put - atomic_load_explicit(&r->large_bytes_taken, memory_order_relaxed);
   struct record *record = NULL;
-  if (waiting < r->limit && !(large && large_waiting && large_waiting + s->size > r->capacity))
+  if (waiting < r->limit && !(large && large_waiting >= LARGE_WAITING && bytes + s->size > r->capacity))
     record = place(r, total, GONE_RESERVE);
   if (!record) {
     r->rejected++;
@@ -132,7 +135,8 @@ bool ring_store(struct ring *r, const struct writer *w, struct serdata *s, void 
     record->size = sizeof kept;
     record->key_size = 0;
     memcpy(record->body, &kept, sizeof kept);
-    r->large_put += s->size;
+    r->large_put++;
+    r->large_bytes_put += s->size;
   } else {
     record->size = (uint32_t)s->size;
     record->key_size = (uint32_t)s->key_size;

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MAX_BACKLOG: Final = 200_000
 """Samples that may wait for the disk before capture pauses and writers are held back, if not configured."""
+MAX_BACKLOG_BYTES: Final = 128 << 20
+"""Bytes of payloads that may wait for the disk before capture pauses."""
 DRAIN: Final = 20_000
 BUSY: Final = 500
 """Samples in one go from which on there is a pause before the next, so that there are more in one go."""
@@ -82,10 +84,16 @@ class CaptureDrain:
         self._due_s = 0.0
         self._held_since_ns: int | None = None
 
+    @property
+    def _room(self) -> int:
+        """Samples that may be taken from the taps before the disk must have taken some."""
+        queue = self._store_queue
+        return 0 if queue.queued_bytes >= MAX_BACKLOG_BYTES else self._max_waiting - queue.queued_changes
+
     def patience_s(self, now: float) -> float:
         """Seconds from now until the taps must be looked at although they did not ask; may be infinite."""
         patience_s = self._taps.patience_s
-        if self._store_queue.queued_changes >= self._max_waiting:
+        if self._room <= 0:
             patience_s = min(patience_s, TICK_S)  # taps wait for the disk; look again soon
         if not self._bell.is_armed:
             patience_s = min(patience_s, max(0.0, max(self._look_s, self._due_s) - now))
@@ -101,8 +109,7 @@ class CaptureDrain:
         """
         if self._bell.is_armed or now < max(self._look_s, self._due_s) or self._taps.is_moving:
             return False
-        is_full = self._store_queue.queued_changes >= self._max_waiting
-        return not is_full and self._bell.arm(self._taps.has_news)
+        return self._room > 0 and self._bell.arm(self._taps.has_news)
 
     def turn(self) -> None:
         """Drain the taps, unless it is too early for that."""
@@ -112,7 +119,7 @@ class CaptureDrain:
     def drain(self) -> None:
         """Take from every tap what it has, up to a bound, unless too much waits for the disk."""
         tracer = self._runtime.shared.tracer
-        room = self._max_waiting - self._store_queue.queued_changes
+        room = self._room
         if self._store_queue.problem:
             room = DRAIN  # what the disk does not take stays in memory and is written later
         if room <= 0:

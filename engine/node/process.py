@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from engine import native
 from engine.capture.configured_uri import interface_fault, is_automatic, uri_of
 from engine.capture.neighbourhood import Neighbourhood
-from engine.capture.shell import Shell, Watchdog
+from engine.capture.shell import Shell, Watchdog, give_memory_back
 from engine.client_service.service import ClientService
 from engine.core.states import ServiceState
 from engine.dds.bulk import TOPIC as BULK_TOPIC
@@ -350,6 +350,7 @@ class RunningNode:
                 the node waits.
         """
         try:
+            give_memory_back()
             check_layouts()
             self._tell_capture()
             self._interface = interface_of(self._uri)

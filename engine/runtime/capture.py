@@ -20,11 +20,8 @@ from engine.runtime.housekeeping import INFINITE, Registered
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.serving import Serving
 from engine.runtime.shared_state import SharedState
-from engine.runtime.stream import MAX_BATCH_BYTES
 from engine.store.interface import GroupChange
 
-MAX_SAMPLE_BYTES: Final = MAX_BATCH_BYTES - (1 << 20)
-"""A larger sample is not kept, because no stream could carry it to fellows."""
 FUTURE_NS: Final = 10_000_000_000
 """Distance in the future from which on source times are reported."""
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
@@ -148,6 +145,7 @@ class _Batch:
         self._changes: dict[str, list[GroupChange]] = {}
         self._unrouted: list[CapturedSample] = []
         self._captured = 0
+        self._max_bytes = shared.settings.max_sample_bytes
 
     def take(self, records: Iterable[CapturedSample | CapturedRun]) -> list[CapturedSample]:
         self._take_all(records)
@@ -249,7 +247,7 @@ class _Batch:
     def _apply(self, sink: _Sink, record: CapturedSample) -> None:
         time_ns, writer, status, key, payload = record
         # What must not enter the set: samples too large to align, samples that a content filter withholds.
-        if len(payload) > MAX_SAMPLE_BYTES:
+        if len(payload) > self._max_bytes:
             self._refuse(sink, len(payload))
             return
         sample = make_sample(time_ns, writer, status, key, payload)
@@ -293,12 +291,11 @@ class _Batch:
 
     def _fitting(self, sink: _Sink) -> Iterator[CapturedSample]:
         for record in map(sink.record, sink.newest.values()):
-            if len(record[4]) > MAX_SAMPLE_BYTES:
+            if len(record[4]) > self._max_bytes:
                 self._refuse(sink, len(record[4]))
             else:
                 yield record
 
     def _refuse(self, sink: _Sink, size: int) -> None:
         self._shared.counters["too_large"] += 1
-        reason = f"a sample of {size} bytes is not kept, the limit is {MAX_SAMPLE_BYTES}"
-        self._shared.tracer.event("group.ignored", group=sink.description.group, reason=reason)
+        self._shared.tell_too_large(sink.description.group, size)

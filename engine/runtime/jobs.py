@@ -25,6 +25,11 @@ class AppendJob:
     marks: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
+def payload_bytes(changes: list[GroupChange]) -> int:
+    """Return the bytes of the payloads that changes add."""
+    return sum([len(change.added.payload) for change in changes if change.added is not None])
+
+
 @lazy_dataclass(slots=True)
 class FillJob:
     """Samples of a set that is still arriving, in the stream of that number."""

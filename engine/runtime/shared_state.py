@@ -114,6 +114,7 @@ class SharedState:
         self.set_handed_over_ns: dict[str, int] = {}
         """Wall clock at which a whole set went to the store, by name-space."""
         self._ahead: set[bytes] = set()
+        self._too_large: set[Group] = set()
         """Writers with samples in the future that have been traced."""
         self._loaded = loaded
         """Stored sets of name-spaces that the core has not announced yet."""
@@ -134,6 +135,14 @@ class SharedState:
             return
         self._ahead.add(writer)
         self.tracer.event("capture.future", group=group, writer=writer.hex(), ahead_ns=ahead_ns)
+
+    def tell_too_large(self, group: Group, size: int) -> None:
+        """Trace a sample of `size` bytes that is not kept, once for each group."""
+        if group in self._too_large or len(self._too_large) >= MAX_AHEAD:
+            return
+        self._too_large.add(group)
+        limit = self.settings.max_sample_bytes
+        self.tracer.event("capture.too-large", group=group, bytes=size, limit=limit)
 
     def malformed(self, topic: str, sender: str, cause: str, count: int = 1) -> None:
         """Count and trace an invalid message, which is ignored.

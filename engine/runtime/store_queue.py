@@ -36,6 +36,7 @@ from engine.runtime.jobs import (
     SetJob,
     SetStored,
     StoredGroups,
+    payload_bytes,
 )
 from engine.store.interface import (
     GroupChange,
@@ -62,10 +63,6 @@ WORTH_CHANGING: Final = 0.3
 """Part of a set above which rewriting it is faster than changing it."""
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 class StoreQueue:
     """The queue between a runtime and its store; only the owner of the store calls `work`.
 
@@ -74,13 +71,13 @@ class StoreQueue:
         moved: called after each part of a long job.
     """
 
-    def __init__(self, store: Store, moved: Callable[[], None] = _nothing) -> None:
+    def __init__(self, store: Store, moved: Callable[[], None] = lambda: None) -> None:
         self._store = store
         self._moved = moved
         self._lock = threading.Lock()
         self._jobs: collections.deque[Job] = collections.deque()
         self._results: collections.deque[Result] = collections.deque()
-        self._queued = 0
+        self._queued = self._queued_bytes = 0
         self._handed_over = 0
         self._carried_out = 0
         self._urgent = 0
@@ -102,6 +99,11 @@ class StoreQueue:
     def queued_changes(self) -> int:
         """Live changes that are not on the disk yet."""
         return self._queued
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of the payloads of live changes that are not on the disk yet."""
+        return self._queued_bytes
 
     @property
     def handed_over(self) -> int:
@@ -188,6 +190,7 @@ class StoreQueue:
             if name_space in self._overflowed:
                 return  # the whole set, which is written later, brings its marks
             self._queued += len(changes)
+            self._queued_bytes += payload_bytes(changes)
             self._handed_over += len(changes)
             waiting = self._waiting(name_space)
             if waiting is None:
@@ -448,6 +451,7 @@ class StoreQueue:
             waited = self._queued
             if isinstance(job, AppendJob):
                 count = min(BATCH_CHANGES, len(job.changes))
+                self._queued_bytes -= payload_bytes(job.changes[:count])
                 del job.changes[:count]
                 job.marks.clear()
                 self._queued -= count

@@ -1,9 +1,10 @@
 """The stream that carries a set from aligner to alignees in batches, verified as a whole at its end.
 
 A stream is *begin* (with receivers and lineage), then *group* descriptions, each followed by blocks of
-samples, then *end* with count and digest. Records are packed into batches of about `BATCH_BYTES`. A batch has
-the stream's number, its own index and a checksum; it is compressed if the wire is slow. A receiver that
-misses a batch, or gets another sum, drops everything: a set arrives whole or not at all.
+samples, then *end* with count and digest. Records are packed into batches of about `BATCH_BYTES`; a large
+sample goes in *pieces* of one batch each, if all receivers can join them. A batch has the stream's number,
+its own index and a checksum; it is compressed if the wire is slow. A receiver that misses a batch, or gets
+another sum, drops everything: a set arrives whole or not at all.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from engine.dataset.sample_rows import SampleRows
 from engine.runtime.steps import StreamFault as StreamFault
 
 BATCH_BYTES: Final = 512 << 10
-"""Size at which a batch is closed; a larger sample makes a larger batch."""
+"""Size at which a batch is closed; for receivers that cannot join pieces, a large sample makes it larger."""
 MAX_BATCH_BYTES: Final = 128 << 20
+MAX_RECORD_BYTES: Final = (1 << 32) - 1
+"""Most bytes of one record, in however many pieces."""
 SLOW_BYTES_PER_S: Final = 20e6
 """Rate below which the wire is slower than zlib, so that compressing pays."""
 WORTH_IT: Final = 0.8
@@ -37,7 +40,8 @@ _VERSION: Final = 2
 _BATCH: Final = struct.Struct("<4sBB16sII")
 """Magic, version, whether compressed, stream, index, checksum of the rest."""
 _RECORD: Final = struct.Struct("<BI")
-_BEGIN, _GROUP, _SAMPLES, _END, _REMOVED = range(1, 6)
+_BEGIN, _GROUP, _SAMPLES, _END, _REMOVED, _PIECE = range(1, 7)
+"""Kinds of records. Pieces are the begin of the record after them, which has the kind and the rest."""
 
 
 @lazy_dataclass(frozen=True, slots=True)
@@ -90,6 +94,8 @@ def batches(
     groups: Iterable[GroupSamples],
     clock: Callable[[], float] | None = None,
     removed: Removed | None = None,
+    *,
+    in_pieces: bool = False,
 ) -> Iterator[bytes]:
     """Yield the batches of a stream.
 
@@ -100,6 +106,7 @@ def batches(
         clock: measures the wire by the time until the caller wants the next batch, to compress batches
             while it is slow; None never compresses.
         removed: for a difference, what the alignee must remove.
+        in_pieces: all receivers have the capability `engine.core.messages.PIECES`.
     """
     packer = _Packer(stream)
     count = digest = 0
@@ -112,7 +119,12 @@ def batches(
         packer.add_value(_GROUP, group)
         weight = weight_of(group.description.group)
         for block in samples.blocks(BATCH_BYTES):
-            packer.add(_SAMPLES, block.data)
+            rest = memoryview(block.data)
+            while in_pieces and len(rest) > 2 * BATCH_BYTES:
+                packer.add(_PIECE, rest[:BATCH_BYTES])
+                rest = rest[BATCH_BYTES:]
+                yield from packer.close(clock)
+            packer.add(_SAMPLES, rest)
             digest += block.digest_sum() * weight
             if packer.size >= BATCH_BYTES:
                 yield from packer.close(clock)
@@ -127,14 +139,14 @@ class _Packer:
     def __init__(self, stream: bytes) -> None:
         self._stream = stream
         self._index = 0
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
         self._is_slow = False
         self.size = 0
 
     def add_value(self, kind: int, value: StreamBegin | GroupBegin | StreamEnd) -> None:
         self.add(kind, json.dumps(plain.to_plain(value)).encode())
 
-    def add(self, kind: int, record: bytes) -> None:
+    def add(self, kind: int, record: bytes | memoryview) -> None:
         self._parts += (_RECORD.pack(kind, len(record)), record)
         self.size += _RECORD.size + len(record)
 
@@ -164,6 +176,8 @@ class Unpacker:
     def __init__(self) -> None:
         self._expected = 0
         self._group: GroupBegin | None = None
+        self._pieces: list[bytes] = []
+        self._pieces_bytes = 0
 
     def items(self, batch: bytes) -> Iterator[Item]:
         """Yield the records of a batch.
@@ -193,6 +207,13 @@ class Unpacker:
                 raise StreamFault("a record is cut off")
             record = bytes(body[position : position + size])
             position += size
+            if kind == _PIECE:
+                self._add_piece(record)
+                continue
+            if self._pieces:
+                record = b"".join((*self._pieces, record))
+                self._pieces.clear()
+                self._pieces_bytes = 0
             if kind == _SAMPLES:
                 if self._group is None:
                     raise StreamFault("a sample comes before its group")
@@ -206,6 +227,12 @@ class Unpacker:
                 yield plain.from_json(StreamBegin if kind == _BEGIN else StreamEnd, record)
             else:
                 raise StreamFault(f"record kind {kind} is not known")
+
+    def _add_piece(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._pieces_bytes += len(piece)
+        if self._pieces_bytes > MAX_RECORD_BYTES:
+            raise StreamFault(f"a record has more than {MAX_RECORD_BYTES} bytes")
 
 
 def _expanded(body: memoryview) -> memoryview:

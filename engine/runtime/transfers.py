@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from engine.core.events import AligneeRequest, ExpectSet, SendSet
-from engine.core.messages import Epoch, Outgoing
+from engine.core.messages import PIECES, Epoch, Outgoing
 from engine.core.name_spaces import Group
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import NO_FLOOR
@@ -128,8 +130,19 @@ class Transfers:
         self._note_sending(name_space, fellows)
         what = "the whole set" if answer is None else "what it lacks"
         self._telling.answering(name_space, targets, held, what, count)
-        batches = stream.batches(self._next_number(), begin, groups, shared.clock.monotonic, removed)
+        batches = self._batches(begin, groups, removed)
         shared.wire.send_stream(name_space, fellows, batches, count)
+
+    def _batches(
+        self,
+        begin: stream.StreamBegin,
+        groups: list[stream.GroupSamples],
+        removed: stream.Removed | None = None,
+    ) -> Iterator[bytes]:
+        fellows = [self._shared.core.fellow(target.node) for target in begin.targets]
+        in_pieces = all(fellow is not None and fellow.can(PIECES) for fellow in fellows)
+        clock = self._shared.clock.monotonic
+        return stream.batches(self._next_number(), begin, groups, clock, removed, in_pieces=in_pieces)
 
     def _note_sending(self, name_space: str, fellows: tuple[str, ...]) -> None:
         names = ",".join(map(self._shared.core.name_of, fellows))
@@ -290,7 +303,7 @@ class Transfers:
         node = self._shared.settings.node
         begin = stream.StreamBegin(data.state.name, node, data.state.lineage, targets, count, size)
         self._note_sending(data.state.name, fellows)
-        batches = stream.batches(self._next_number(), begin, groups, self._shared.clock.monotonic)
+        batches = self._batches(begin, groups)
         self._shared.wire.send_stream(data.state.name, fellows, batches, count)
 
     def delete_set(self, name_space: str) -> None:

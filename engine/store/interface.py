@@ -111,13 +111,17 @@ MAX_DAMAGE_KEPT: Final = 1_000
 
 
 class DamageLog:
-    """Collects damage: it counts all and keeps the first `MAX_DAMAGE_KEPT`."""
+    """Collects damage: it counts all and keeps the first `MAX_DAMAGE_KEPT`.
 
-    __slots__ = ("count", "first")
+    `strange` are the groups among whose sound samples are some that were not stored there.
+    """
+
+    __slots__ = ("count", "first", "strange")
 
     def __init__(self) -> None:
         self.count = 0
         self.first: list[StoreDamage] = []
+        self.strange: set[Group] = set()
 
     def add(self, place: str, reason: str) -> None:
         """Note one damage."""

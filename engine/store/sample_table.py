@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from engine.dataset.blocks import Block
 from engine.dataset.group_set import Summary
-from engine.dataset.sample import DATA, DIGEST_BYTES, Sample
-from engine.dataset.sample_rows import SampleRows
+from engine.dataset.sample import DATA, DIGEST_BYTES, LARGE_BYTES, Sample
+from engine.dataset.sample_rows import Part, SampleRows
 from engine.store.interface import DamageLog
 
 _COLUMNS: Final = "source_time_ns, writer, sequence, digest, status, key, payload"
@@ -57,6 +57,24 @@ def _insertion(group_id: int, block: Block) -> _Statement:
             values[f"{name}_ends"] = _numbers(texts.ends)
     columns = frozenset(values.keys() & {"sequences", "statuses", "key_ends", "payload_ends"})
     return _insert(columns), values
+
+
+_INSERT_LARGE: Final = f"INSERT OR IGNORE INTO sample (sample_group, {_COLUMNS}) VALUES (?,?,?,?,?,?,?,?)"  # noqa: S608  # constants
+
+
+def _large_insertion(group_id: int, sample: Sample, payload: bytes | memoryview) -> _Statement:
+    """Make the statement that adds one sample with this payload, not its own, if it is missing."""
+    signed = sample.sequence - (sample.sequence >= _SIGNED_LIMIT) * 2 * _SIGNED_LIMIT
+    values = [
+        group_id,
+        sample.source_time_ns,
+        sample.writer,
+        signed,
+        sample.digest,
+        sample.status,
+        sample.key,
+    ]
+    return _INSERT_LARGE, [*values, payload]
 
 
 def _deletion(group_id: int, places: Sequence[tuple[int, bytes]]) -> _Statement:
@@ -124,6 +142,8 @@ _MASK: Final = (1 << 128) - 1
 _STATEMENT_BYTES: Final = 8 << 20
 """Limit for the payload bytes of one statement, unless a single payload is larger."""
 _ROWS_PER_PAGE: Final = 4096
+_FIRST_ROWS: Final = 16
+"""Rows of the first page, of which the size of the others is learned."""
 
 
 class Unexpected(Exception):
@@ -169,8 +189,9 @@ class SampleTable:
 
     def _insert(self, group_id: int, samples: SampleRows) -> int:
         return sum(
-            self._connection.execute(*_insertion(group_id, block)).rowcount
-            for block in samples.blocks(_STATEMENT_BYTES)
+            self._connection.execute(*statement).rowcount
+            for part in samples.parts
+            for statement in _inserts(group_id, part)
         )
 
     def _delete(self, group_id: int, samples: SampleRows) -> int:
@@ -195,6 +216,23 @@ class SampleTable:
         ).rowcount
 
 
+def _inserts(group_id: int, part: Part) -> Iterator[_Statement]:
+    """Make the statements that add samples; a large one has its own, which copies its payload less often."""
+    if part.payload_bytes < LARGE_BYTES:
+        yield from (_insertion(group_id, block) for block in SampleRows((part,)).blocks(_STATEMENT_BYTES))
+    elif isinstance(part, Block) and part.count == 1:
+        yield _large_insertion(group_id, part.sample_with(0, b""), part.payload_view())
+    else:
+        small = []
+        for sample in part.samples():
+            if len(sample.payload) < LARGE_BYTES:
+                small.append(sample)
+            else:
+                yield _large_insertion(group_id, sample, sample.payload)
+        for block in SampleRows.of(small).blocks(_STATEMENT_BYTES):
+            yield _insertion(group_id, block)
+
+
 def _pieces(samples: SampleRows) -> Iterator[Sequence[tuple[int, bytes]]]:
     """Return the places of the samples, in pieces for one statement each."""
     largest = _SIZES[0]
@@ -209,14 +247,20 @@ def _pieces(samples: SampleRows) -> Iterator[Sequence[tuple[int, bytes]]]:
 def raw_pages(
     connection: sqlite3.Connection, group_id: int, size: int
 ) -> Iterator[list[tuple[int, bytes, int, bytes, int, bytes, bytes]]]:
-    """Read the rows of the group `group_id` unverified, oldest first, in pages of `size` rows.
+    """Read the rows of the group `group_id` unverified, oldest first, in pages of at most `size` rows.
+
+    Pages of large rows are smaller, so that they are not in memory twice for long.
 
     Raises:
+        TypeError: a payload in a damaged file is not bytes.
         sqlite3.DatabaseError: the rest of the table cannot be read.
     """
     cursor = connection.execute(_FORWARD, (group_id,))
-    while rows := cursor.fetchmany(size):
+    fitting = min(size, _FIRST_ROWS)
+    while rows := cursor.fetchmany(fitting):
         yield rows
+        mean_bytes = sum([len(row[6]) for row in rows]) // len(rows)
+        fitting = max(1, min(size, _STATEMENT_BYTES // max(1, mean_bytes)))
 
 
 def read_group(

@@ -30,6 +30,9 @@ def sound_samples(
 ) -> Iterator[Sample]:
     """Pass on the samples with the right digest, and compare the whole group with its watermark.
 
+    The digest of a sample does not tell its group. Where there are more samples than were stored, or others,
+    some may be of another group, and nothing tells which: the group is noted as `strange`.
+
     Args:
         group: the group, named in `damage`.
         expected: its watermark.
@@ -54,7 +57,10 @@ def sound_samples(
     if count + bad != expected.count:
         damage.add(f"group {group}", f"{expected.count} samples were stored, {count + bad} are there")
     elif not bad and digest_sum & _MASK != expected.digest:
+        damage.strange.add(group)
         damage.add(f"group {group}", "the samples are sound but not the ones that were stored")
+    if count + bad > expected.count or newest_ns > expected.newest_ns:
+        damage.strange.add(group)
     if newest_ns > expected.newest_ns:
         damage.add(f"group {group}", "a sample is newer than the newest that was stored")
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
+import pathlib
+
 import pytest
 
 from tests.integration.configurations import Settings
@@ -26,3 +29,55 @@ def test_a_large_sample_is_captured_aligned_stored_and_delivered(lab: Lab, size:
     tally = reader.tally()
     assert (tally["arrivals"], tally["repeated"]) == (3, 0)
     assert tally["bytes"] >= 3 * size
+
+
+HUGE = 300_000_000
+
+
+def limited_to(size: str) -> Settings:
+    """A node that keeps samples of up to this size."""
+    internal = f"<Internal><MaxSampleSize>{size}</MaxSampleSize></Internal>"
+    return dataclasses.replace(Settings(), network=f'<DDSI2Service name="ddsi2">{internal}</DDSI2Service>')
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory that a process has had."""
+    text = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    (line,) = (line for line in text.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+
+def test_300_mb_are_kept_where_the_setting_allows_it(lab: Lab) -> None:
+    for name, priority in (("n1", 200), ("n2", 100)):
+        lab.configure(name, limited_to("400 MB").with_priority(priority))
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    lab.write({"count": 1, "time": 1_000, "text_bytes": HUGE})
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == 1)
+    lab.start("n2")
+    lab.seen.wait_for("n2 has it", lambda: lab.seen.are_complete("n1", "n2") and lab.seen.stored("n2") == 1)
+    peaks = [peak_bytes(lab.pid(name)) for name in ("n1", "n2")]
+    assert max(peaks) < 4 * HUGE + 150_000_000, peaks  # the set, and three samples in flight
+    lab.kill("n1")
+    lab.seen.wait_for("n2 is master", lambda: lab.seen.master("n2") == "n2")
+    reader = lab.reader()
+    reader.wait(1)
+    lab.wait_delivered()
+    tally = reader.tally()
+    assert (tally["arrivals"], tally["repeated"]) == (1, 0)
+    assert tally["bytes"] >= HUGE
+
+
+def test_a_sample_above_the_limit_is_told(lab: Lab) -> None:
+    lab.configure("n1", limited_to("1 MB"))
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    lab.write({"count": 3, "time": 1_000, "text_bytes": 2_000_000})
+    lab.write({"count": 1, "time": 2_000, "text_bytes": 1_000})
+    lab.seen.wait_for("the small one is stored", lambda: lab.seen.stored("n1") == 1)
+    shown = lab.seen.node("n1")
+    assert shown is not None
+    assert shown.counters["too_large"] == 3
+    (told,) = lab.trace("n1", "capture.too-large")
+    assert told["limit"] == "1048576"
+    assert "MaxSampleSize" in lab.information("n1")

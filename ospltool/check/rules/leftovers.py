@@ -1,4 +1,4 @@
-"""DUR12x to DUR131: settings that are deprecated, commercial, without any effect, or refused."""
+"""DUR12x to DUR132: settings that are deprecated, commercial, without any effect, or refused."""
 
 from __future__ import annotations
 
@@ -275,6 +275,26 @@ def impossible_scheduling(node: NodeView) -> Iterator[Finding]:
     """
     for each in node.interpreted.in_vain:
         if each.path.rpartition("/")[0].endswith("Scheduling"):
+            yield node.found(_place(each), each.entry.reason, subject=each.path)
+
+
+@rule("DUR132", "sample-size", Severity.WARNING, targets=OSPLTOOL)
+def sample_size(node: NodeView) -> Iterator[Finding]:
+    """MaxSampleSize is not a size that a node can keep.
+
+    Why: The node then keeps samples of up to 127 MiB only, and tells of larger ones. The value is a number
+        with B, kB, MB or GB, of 1 byte to 999 million bytes, which is what a row of the store can have. A
+        node needs memory for its set and three samples of the largest size that is written.
+
+    Example:
+        <DDSI2Service name="ddsi2"><Internal><MaxSampleSize>2 GB</MaxSampleSize></Internal></DDSI2Service>
+    Use instead:
+        <DDSI2Service name="ddsi2"><Internal><MaxSampleSize>300 MB</MaxSampleSize></Internal></DDSI2Service>
+    OpenSplice: The networking service drops larger samples.
+    Reference: //OpenSplice/DDSI2Service/Internal/MaxSampleSize
+    """
+    for each in node.interpreted.in_vain:
+        if each.path.endswith("Internal/MaxSampleSize"):
             yield node.found(_place(each), each.entry.reason, subject=each.path)
 
 

@@ -97,7 +97,43 @@ def test_incompatible_policies_are_named_with_both_values(
 
 
 def test_the_environment_decides_the_settings_where_it_is_set() -> None:
-    assert cyclone_uri(environment={"CYCLONEDDS_URI": " file:///mine.xml "}) == "file:///mine.xml"
+    assert cyclone_uri(environment={"CYCLONEDDS_URI": " file:///mine.xml "}).endswith(",file:///mine.xml")
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        (
+            "",
+            {
+                "MaxMessageSize",
+                "MaxRexmitMessageSize",
+                "FragmentSize",
+                "SocketReceiveBufferSize",
+                "NackDelay",
+            },
+        ),
+        ("<General><FragmentSize>1344B</FragmentSize></General>", {"SocketReceiveBufferSize", "NackDelay"}),
+        (
+            "<Internal><NackDelay>1ms</NackDelay></Internal>",
+            {"MaxMessageSize", "MaxRexmitMessageSize", "FragmentSize", "SocketReceiveBufferSize"},
+        ),
+    ],
+)
+def test_sizes_of_messages_and_buffers_are_ours_where_the_user_has_none(
+    given: str, missing: set[str]
+) -> None:
+    theirs = f'<CycloneDDS><Domain Id="any">{given}</Domain></CycloneDDS>'
+    ours, _, rest = cyclone_uri(environment={"CYCLONEDDS_URI": theirs}).partition(",")
+    assert rest == theirs
+    named = {one.tag for one in ElementTree.fromstring(ours).iter()}
+    named -= {"CycloneDDS", "Domain", "General", "Internal", "MaxQueuedRexmitBytes"}
+    assert named == missing
+
+
+def test_settings_that_say_everything_are_not_touched() -> None:
+    given = cyclone_uri(environment={})
+    assert cyclone_uri(environment={"CYCLONEDDS_URI": given}) == given
 
 
 def test_settings_are_well_formed_whatever_the_values_are() -> None:

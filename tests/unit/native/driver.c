@@ -73,7 +73,8 @@ static bool look(const struct record *record, uint64_t *next)
   if (record->time != (int64_t)number || record->status != ((number & 3) | DATA | (large ? LARGE : 0)))
     fail("another time or status", writer, number);
   if (large) {
-    ring.large_taken += size;
+    ring.large_bytes_taken += size;
+    ring.large_taken++;
     return false;
   }
   memcpy(&content, record->body, sizeof content);

@@ -25,7 +25,7 @@ def test_writers_that_are_held_back_are_said_once_with_how_long_it_took() -> Non
     tracer, clock = Tracer(lambda: 0), Clock()
     shared = types.SimpleNamespace(tracer=tracer, is_behind=False)
     runtime: Any = types.SimpleNamespace(shared=shared, serving=types.SimpleNamespace(tails={}))
-    persistence: Any = types.SimpleNamespace(queued_changes=MAX_BACKLOG + 1, problem="")
+    persistence: Any = types.SimpleNamespace(queued_changes=MAX_BACKLOG + 1, queued_bytes=0, problem="")
     nobody: Any = types.SimpleNamespace(routes={})
     taps: Any = []
     bell: Any = types.SimpleNamespace(is_armed=True)

@@ -114,10 +114,17 @@ def test_store_does_not_sleep_while_the_node_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "waiting", "room"), [(100, 0, 100), (100, 60, 40), (100, 100, None), (0, 60, 20_000)]
+    ("size", "waiting", "megabytes", "room"),
+    [
+        (100, 0, 0, 100),
+        (100, 60, 100, 40),
+        (100, 100, 0, None),
+        (0, 60, 0, 20_000),
+        (100, 1, 200, None),
+    ],
 )
 def test_no_more_is_captured_than_the_queue_of_the_store_has_room_for(
-    size: int, waiting: int, room: int | None
+    size: int, waiting: int, megabytes: int, room: int | None
 ) -> None:
     asked: list[int] = []
 
@@ -130,7 +137,7 @@ def test_no_more_is_captured_than_the_queue_of_the_store_has_room_for(
     runtime: Any = SimpleNamespace(shared=shared, serving=SimpleNamespace(tails=()))
     keeping: Any = SimpleNamespace(unregistered=lambda taken: None)
     taps: Any = [SimpleNamespace(fill=0.0, drain_runs=drain_runs)]
-    store_queue: Any = SimpleNamespace(queued_changes=waiting, problem="")
+    store_queue: Any = SimpleNamespace(queued_changes=waiting, queued_bytes=megabytes << 20, problem="")
     clock: Any = SimpleNamespace(monotonic=lambda: 0.0, wall_ns=lambda: 0)
     neighbourhood: Any = SimpleNamespace(routes={})
     bell: Any = SimpleNamespace(is_armed=True)

@@ -1,0 +1,122 @@
+"""Large samples: captured, on disk, aligned and delivered in megabytes a second, and what memory they take.
+
+A node captures samples of one size, of as many instances; a second node with an empty store joins and gets
+them; the writer ends, and a late reader gets them from the first node. A tap that only drains is the baseline
+of capture: it is what Cyclone DDS itself can do on this machine at this moment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+from benchmarks import stage as stages
+from benchmarks.programs import Program
+from benchmarks.rows import Bar, Is, Row
+
+if TYPE_CHECKING:
+    from ospltool.demo.stage import Stage
+
+AREA: Final = "large"
+HOLDER: Final = "n1"
+JOINER: Final = "n2"
+BASE_MB: Final = 150
+"""Memory of a node beside its set and what is in flight."""
+IN_FLIGHT: Final = 3
+"""Samples in flight that a node may have in memory beside its set."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """Samples of `size` megabytes, one of each of `count` instances."""
+
+    size: int
+    count: int
+    rate: Bar | None = None
+
+    @property
+    def bytes(self) -> int:
+        """All payloads."""
+        return self.size * self.count * 1_000_000
+
+    @property
+    def memory(self) -> Bar:
+        """The most memory of a node that has the set."""
+        return Bar(Is.AT_MOST, self.size * self.count + IN_FLIGHT * self.size + BASE_MB)
+
+
+FAST: Final = Bar(Is.AT_LEAST, 200)
+LOADS: Final = (Load(1, 64, FAST), Load(16, 8, FAST), Load(100, 2))
+
+
+def run(repeat: int) -> list[Row]:
+    """For each size: rates in megabytes a second, and peaks of memory."""
+    rows: list[Row] = []
+    for load in LOADS:
+        runs = [{**_drained(load), **_measure(load)} for _ in range(min(repeat, 3))]
+        for what in runs[0]:
+            unit, bar = ("MB", load.memory) if what.startswith("peak") else ("MB/s", load.rate)
+            label = f"{load.count} samples of {load.size} MB, {what}"
+            bar = None if "drains" in what or what.startswith("at rest") else bar
+            rows.append(Row(AREA, label, unit, tuple(run[what] for run in runs), bar=bar))
+    return rows
+
+
+def _options(stage: Stage, load: Load) -> dict[str, int]:
+    size = load.size * 1_000_000
+    return {"domain": stage.domain_id, "size": size, "count": load.count, "instances": load.count}
+
+
+def _drained(load: Load) -> dict[str, float]:
+    with stages.stage() as stage:
+        consumer = Program("drain", {"domain": stage.domain_id, "count": load.count}, stages.environ())
+        consumer.answer()
+        publisher = Program("publish", _options(stage, load), stages.environ())
+        seconds = publisher.answer()["seconds"]
+        consumer.answer()
+        publisher.end()
+        consumer.end()
+        return {"a tap that only drains": load.bytes / seconds / 1e6}
+
+
+def _measure(load: Load) -> dict[str, float]:
+    with stages.stage() as stage:
+        stages.start_and_wait(stage, HOLDER)
+        publisher = Program("publish", _options(stage, load), stages.environ())
+        published = publisher.answer()
+        publisher.end()
+        on_disk_ns = _stored_ns(stage, HOLDER, load)
+        holder_mb = stages.peak_mb(stage.pid(HOLDER))
+        joiner = Program(
+            "join",
+            {"domain": stage.domain_id, "count": load.count, "durability": "persistent"},
+            stages.environ(),
+        )
+        joiner.answer()
+        delivered = joiner.answer()
+        joiner.end()
+        stages.start_and_wait(stage, JOINER)
+        stages.wait_complete(stage, HOLDER, JOINER)
+        _stored_ns(stage, JOINER, load)
+        lines = stages.trace(stage, JOINER)
+        asked_ns = stages.first_time_ns(lines, "Write samplerequest")
+        aligned_ns = stages.first_time_ns(lines, "Durability service up")
+        return {
+            "captured": load.bytes / published["seconds"] / 1e6,
+            "captured and on disk": load.bytes * 1e3 / (on_disk_ns - published["began_ns"]),
+            "aligned": load.bytes * 1e3 / (aligned_ns - asked_ns),
+            "delivered": load.bytes / (delivered["last"] - delivered["setup"]) / 1e6,
+            "peak memory of the node that captures": holder_mb,
+            "peak memory of the node that delivers and aligns": stages.peak_mb(stage.pid(HOLDER)),
+            "peak memory of the joining node": stages.peak_mb(stage.pid(JOINER)),
+        }
+
+
+def _stored_ns(stage: Stage, name: str, load: Load) -> int:
+    """Wall clock of the node's snapshot that first shows everything on its disk."""
+
+    def is_stored() -> bool:
+        return stage.stored(name) == load.count and not stage.snapshots()[name].counters["queued"]
+
+    stage.wait_for(f"{load.count} samples of {load.size} MB are on disk", is_stored, stages.PATIENCE_S)
+    return stage.snapshots()[name].time_ns
