@@ -17,6 +17,7 @@ from tui.console import Command, CommandFault, Console
 from tui.viewmodel.base import Subject
 
 FORMATS: Final = ("json", "csv", "svg")
+DAY_NS: Final = 86_400_000_000_000
 
 
 def write_export(app: Console, words: list[str]) -> None:
@@ -122,13 +123,20 @@ def _mark(app: Console, words: list[str]) -> None:
 
 
 def _at(app: Console, words: list[str]) -> None:
-    if app.travel is None:
+    if app.travel is None and not app.systems.recordings:
         raise CommandFault("only a recording or a simulation can be wound")
-    timeline = app.travel.timeline
+    now_ns = app.view().now_ns
+    begin_ns = app.travel.timeline.begin_ns if app.travel is not None else now_ns - DAY_NS
     try:
-        app.wind_to(moment_of(" ".join(words), timeline.begin_ns, timeline.now_ns))
+        app.wind_to(moment_of(" ".join(words), begin_ns, now_ns))
     except ValueError as error:
         raise CommandFault(str(error)) from error
+
+
+def _live(app: Console, words: list[str]) -> None:
+    if app.systems.past is None:
+        raise CommandFault("this is no past of a live system")
+    app.action_live()
 
 
 def _speed(app: Console, words: list[str]) -> None:
@@ -176,6 +184,7 @@ COMMANDS: Final = (
     Command("bell", "on|off", "ring and notify when a severe incident begins", _bell),
     Command("mark", "[NOTE]", "mark this moment of the recording or simulation", _mark),
     Command("at", "MOMENT", "wind to +90 or -90 (seconds), 12:30:05, 2026-11-21 12:30:05", _at),
+    Command("live", "", "back from the past of a system to the system as it is", _live),
     Command("speed", "TIMES", "play N times as fast", _speed),
     Command("help", "", "the keys of this screen, and these commands", lambda app, _: app.action_help()),
     Command(

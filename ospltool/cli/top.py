@@ -38,6 +38,12 @@ def top(
     replay: Annotated[
         pathlib.Path | None, typer.Option(help="Show a recording instead of a live domain.")
     ] = None,
+    recording: Annotated[
+        list[pathlib.Path] | None,
+        typer.Option(
+            help="Allow going back in time in this file, which `ospltool record` writes; repeatable."
+        ),
+    ] = None,
     simulate: Annotated[
         str | None,
         typer.Option(
@@ -117,6 +123,10 @@ def top(
         raise CommandError("choose --replay or --simulate, not both", Exit.USAGE)
     if operate and (replay is not None or simulate is not None):
         raise CommandError("--operate needs a live domain: leave out --replay and --simulate", Exit.USAGE)
+    if recording and (replay is not None or simulate is not None or as_json):
+        raise CommandError(
+            "--recording needs a live domain: leave out --replay, --simulate and --json", Exit.USAGE
+        )
     if not as_json and (screen is not None or at is not None):
         raise CommandError("--screen and --at need --json", Exit.USAGE)
     if theme is not None:
@@ -164,6 +174,7 @@ def top(
             notify=notify,
             watch_health=watch_health,
             others=tuple(others),
+            recordings=tuple(recording or ()),
         )
     except (SourceError, AlarmFault) as error:
         raise CommandError(str(error), Exit.USAGE) from error
