@@ -53,7 +53,7 @@ from engine.persistence.service import replica_view as view
 from engine.persistence.service.kept_groups import KnownGroups
 from engine.persistence.service.late_readers import SERVED, LateReaders
 from engine.persistence.service.lifespans import LIFESPANS, Lifespans
-from engine.persistence.service.peers import Hello
+from engine.persistence.service.replica_transport import Hello
 from engine.persistence.service.subscribing import Registration
 from engine.runtime import codec, monitor, stream
 from engine.runtime.incoming import IncomingStreams

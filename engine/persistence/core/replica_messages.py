@@ -142,7 +142,7 @@ class Inventory:
     """The last values of one part of all instances; the receiver answers with those that are newer.
 
     Attributes:
-        part: its number, see `engine.persistence.core.knowledge`.
+        part: its number, see `engine.persistence.core.last_values`.
         entries: (instance, `order` of its last value).
     """
 
