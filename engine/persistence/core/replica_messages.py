@@ -163,7 +163,7 @@ Message = Announcement | Subscription | SampleBatch | Inventory
 
 
 @lazy_dataclass(frozen=True, slots=True)
-class Books:
+class SubscriptionUpdate:
     """From one replica to another: everything on connection, then the news since the last one.
 
     Attributes:
@@ -183,13 +183,13 @@ class Fetch:
 
 
 @lazy_dataclass(frozen=True, slots=True)
-class Handed:
+class FetchedSamples:
     """From one replica to another: samples that the receiver asked for."""
 
     samples: tuple[OriginalSample, ...]
 
 
-PeerMessage = Books | Fetch | Handed
+PeerMessage = SubscriptionUpdate | Fetch | FetchedSamples
 
 
 @lazy_dataclass(frozen=True, slots=True)
