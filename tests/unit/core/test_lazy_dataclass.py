@@ -84,7 +84,7 @@ def acts(cls: Any) -> list[Callable[[], Any]]:
         lambda: cls(1, unknown=3),
         lambda: assigned(cls(1)).x,
         lambda: hasattr(deleted(cls(1)), "x"),
-        lambda: hash(cls(1)) == hash(cls(1, 8)),
+        lambda: len({hash(one) for one in (cls(1), cls(1, 8))}),  # both live: an address is not used again
         lambda: len({cls(1), cls(1, 8), cls(2)}),
         lambda: repr(dataclasses.replace(cls(1), x=5)),
         lambda: dataclasses.asdict(cls(1)),
