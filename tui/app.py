@@ -67,7 +67,7 @@ class ConsoleApp(App[int]):
     `on_idle` is called at every tick in the thread of the console; when it returns False the console ends.
     Without `timer`, nothing moves until `tick` is called: tests decide what time it is. `title` is that of
     the console, `theme` a name of `themes.ALL`, and `notify` a command that runs for every new severe
-    incident; empty for none.
+    incident; empty for none. `recordings` are files of recorders of the shown systems, to go back in time.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -401,7 +401,7 @@ class ConsoleApp(App[int]):
             self.refresh_all()
 
     def action_past(self, seconds: int) -> None:
-        """Show the system as a recording has it, so many seconds from now."""
+        """Show the system as a recording has it, `seconds` from now; they are negative."""
         self.wind_to((self.paused_ns or self.feed.now_ns()) + seconds * SECOND_NS)
 
     def action_live(self) -> None:
