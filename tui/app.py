@@ -120,7 +120,9 @@ class ConsoleApp(App[int]):
         self.paused_ns = 0
         self.subject = Subject()
         self.operator = operator
-        self.commands = (*commands.COMMANDS, *EXPORT, *(confirmation.commands() if operator else ()))
+        back = commands.RETURN if recordings else ()
+        operations = confirmation.commands() if operator else ()
+        self.commands = (*commands.COMMANDS, *back, *EXPORT, *operations)
         self._history: list[tuple[str, Subject]] = []
         self._message = ""
         self._message_ticks = 0

@@ -184,13 +184,16 @@ COMMANDS: Final = (
     Command("bell", "on|off", "ring and notify when a severe incident begins", _bell),
     Command("mark", "[NOTE]", "mark this moment of the recording or simulation", _mark),
     Command("at", "MOMENT", "wind to +90 or -90 (seconds), 12:30:05, 2026-11-21 12:30:05", _at),
-    Command("live", "", "back from the past of a system to the system as it is", _live),
     Command("speed", "TIMES", "play N times as fast", _speed),
     Command("help", "", "the keys of this screen, and these commands", lambda app, _: app.action_help()),
     Command(
         "quit", "", "leave; the system is not affected", lambda app, _: app.action_quit_console(), ("q",)
     ),
 )
+
+
+RETURN: Final = (Command("live", "", "back from the past of a system to the system as it is", _live),)
+"""Commands of a console that has recordings of what it watches."""
 
 
 def by_name(commands: tuple[Command, ...]) -> dict[str, Command]:

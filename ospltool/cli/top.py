@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import sys
@@ -163,8 +164,9 @@ def top(
 
     (feed, watch_health), *others = open_sources()
     operator = _operator() if operate else None
+    show = functools.partial(run_console, recordings=tuple(recording)) if recording else run_console
     try:
-        code = run_console(
+        code = show(
             feed,
             title="ospltool",
             theme=theme,
@@ -174,7 +176,6 @@ def top(
             notify=notify,
             watch_health=watch_health,
             others=tuple(others),
-            recordings=tuple(recording or ()),
         )
     except (SourceError, AlarmFault) as error:
         raise CommandError(str(error), Exit.USAGE) from error

@@ -21,6 +21,9 @@ from ospltool.live.record_file import (
 )
 from ospltool.live.recorder import MAX_FILES, part_of, parts_of
 
+BEGINNING: Final = b'{"format_version":'
+"""The first bytes of every line."""
+
 MAX_FAULTS: Final = 1_000
 """Unreadable lines that are told."""
 
@@ -264,6 +267,8 @@ class RecordingFiles:
         for number in range(self._first, len(self._parts)):
             part = self._parts[number]
             content = part.content
+            if content is not None and not part.size and not BEGINNING.startswith(content[: len(BEGINNING)]):
+                _first_moment(part, content)  # its first line is not whole, and is none of a recording
             if content is None or part.searched >= part.size:
                 continue
             if not self._keys:
@@ -292,8 +297,8 @@ class RecordingFiles:
 
 
 def _first_moment(part: _Part, content: mmap.mmap) -> int:
-    end = content.find(b"\n", 0, min(part.size, MAX_LINE_BYTES))
-    line = content[: end if end >= 0 else min(part.size, MAX_LINE_BYTES)]
+    end = content.find(b"\n", 0, MAX_LINE_BYTES)
+    line = content[: end if end >= 0 else min(len(content), MAX_LINE_BYTES)]
     return decode_line(line, f"{part.path}:1").heard_ns
 
 

@@ -211,7 +211,7 @@ def test_without_a_recording_there_is_no_way_back(play: Play) -> None:
         assert any("can be wound" in line for line in screen_text(app))
         app.run_command("live")
         await pilot.pause()
-        assert any("no past" in line for line in screen_text(app))
+        assert any("no command 'live'" in line for line in screen_text(app))
 
     play(ScriptedFeed(updates(5), title="domain 7"), scenario)
 
