@@ -234,6 +234,26 @@ def test_watching_tells_that_an_incident_is_about_another_node_than_it_seemed(
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
+def test_the_last_line_of_watching_is_true_when_counts_have_changed(
+    shell: Shell, hear: Hear, form: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ospltool.cli.health.SETTLED_S", 0.1)
+    now_ns = time.time_ns()
+    hear(node(1, 2), then=Update((ReceivedSnapshot(node(2, 1), now_ns),)))
+    timer = threading.Timer(3 * LATER_S, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    _, out, _ = shell.run("health", "--domain", 7, "--watch", *form)
+    timer.join()
+    first, second = out.splitlines()
+    if form:
+        left = [json.loads(line)["data"][0]["redundancy"][0]["left"] for line in (first, second)]
+        assert left == [0, 1]
+    else:
+        assert first.startswith("domain 7: OK · 1 of 1 node complete")
+        assert " UTC domain 7: OK · 2 of 2 nodes complete · redundancy left 1 " in second
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
 def test_watching_tells_what_begins_and_ends_with_the_code_of_that_moment(
     shell: Shell, hear: Hear, form: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
