@@ -174,7 +174,7 @@ class Health:
         return made
 
     def unmute(self, code: str, who: str) -> bool:
-        """Lift a mute; return False if there was none."""
+        """Lift the mutes of a code's cause, of one subject or of all; return False if there was none."""
         found = self.mutes.remove(code, who)
         self._conclude()
         return found
