@@ -331,7 +331,7 @@ class SystemModel:
                 self._forget_replaced(node)
 
     def _forget_replaced(self, node: Node) -> None:
-        """Forget a node that has left if one of its name runs under a new identity, as after losing its store."""
+        """Forget a node that has left if its name runs under a new identity, as after losing its store."""
         old = node.snapshot
         if not node.gone_ns or not any(
             (one.snapshot.name, one.snapshot.domain_id) == (old.name, old.domain_id)
