@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 SETTLED_S = 5.0
-"""Time without a change of the summary line after which it is told anew."""
+"""Time without a change of the summary line after which it is told again."""
 
 
 def register(app: typer.Typer) -> None:

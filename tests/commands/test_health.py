@@ -121,7 +121,7 @@ def test_nodes_that_are_not_in_the_fleet_file_are_told(shell: Shell, hear: Hear)
     hear(node(1, 2, 3), node(2, 1, 3), node(3, 1, 2))
     code, out, _ = shell.run("health", "fleet.toml")
     assert code == 0
-    assert out.startswith("domain 7: OK · 2 of 2 nodes complete, 1 more not in the fleet file · ")
+    assert out.startswith("domain 7: OK · 2 of 2 nodes complete, 1 more not in the fleet file (n3) · ")
 
 
 def test_a_configuration_expects_its_own_node_and_leaves_others_in_peace(shell: Shell, hear: Hear) -> None:
