@@ -8,6 +8,7 @@ from typing import Protocol
 
 from textual.screen import Screen
 
+from ospltool.health.codes import HealthSeverity
 from ospltool.health.health import Health
 from ospltool.health.system import Source, System
 from ospltool.live.feed import Feed, TimeTravel
@@ -31,11 +32,25 @@ class Systems:
         self.shown = self.all[0]
 
     @property
+    def told(self) -> str:
+        """The verdicts of all in one line: that of the shown one, then the words of the others."""
+        others = (f"{one.title}: {one.verdict.word}" for one in self.elsewhere)
+        return "; ".join((f"{self.shown.feed.title}: {self.shown.health.verdict.text}", *others))
+
+    @property
     def elsewhere(self) -> tuple[Elsewhere, ...]:
         """State of the systems that are not shown."""
         return tuple(
             Elsewhere(one.feed.title, one.health.verdict) for one in self.all if one is not self.shown
         )
+
+    def turn_to_trouble(self) -> bool:
+        """Show the one in the worst trouble, unless the shown one's is as bad; return whether it did."""
+        worst = min(self.all, key=_trouble)
+        if _trouble(worst) >= _trouble(self.shown):
+            return False
+        self.shown = worst
+        return True
 
     def turn(self, steps: int) -> None:
         """Show the next one, or the one before; after the last comes the first."""
@@ -47,6 +62,12 @@ class Systems:
         if found:
             self.shown = found[0]
         return bool(found)
+
+
+def _trouble(one: System) -> int:
+    """Return the worst severity of a system's incidents, as a number that grows with health."""
+    worst = one.health.verdict.worst
+    return HealthSeverity.NOTICE if worst is None else worst
 
 
 class CommandFault(Exception):
