@@ -41,16 +41,18 @@ def _absent(scene: Scene) -> Iterator[Sign]:
     if not scene.awaited or scene.now_ns - model.began_ns < ABSENT_NS:
         return
     known = {name for node in model.nodes.values() for name in _names(scene, node)}
-    words = {name: scene.words.get(name) for name in scene.awaited if name not in known}
+    reports = {name: scene.reports.get(name) for name in scene.awaited if name not in known}
     absent = {
-        name: word for name, word in words.items() if not (word and (word.in_order or word.is_starting))
+        name: report
+        for name, report in reports.items()
+        if not (report and (report.in_order or report.is_starting))
     }
-    for name, word in absent.items():
-        why = word.text if word else ""
+    for name, report in absent.items():
+        why = report.text if report else ""
         what = f"{name} is expected and was not heard{_in(scene.now_ns - model.began_ns)}"
         if name not in scene.expected.nodes:
             what = f"{name} was started on this machine and is not heard"
-        advice = word.next if word else ""
+        advice = report.next if report else ""
         yield Sign("DUL-NODE-ABSENT", name, what, model.began_ns, why=why, next=advice, weight=2)
     if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
         watched = _in(scene.now_ns - model.began_ns)
@@ -72,10 +74,10 @@ def _in(watched_ns: int) -> str:
 
 def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     name = node.snapshot.name
-    word = scene.words.get(name)
-    if (word and word.in_order) or scene.model.is_coming_back(node, scene.now_ns):
+    report = scene.reports.get(name)
+    if (report and report.in_order) or scene.model.is_coming_back(node, scene.now_ns):
         return
-    why, advice = (word.text, word.next) if word else ("", "")
+    why, advice = (report.text, report.next) if report else ("", "")
     if presence is Presence.SILENT:
         what = f"{name} is silent"
         yield Sign("DUL-NODE-SILENT", name, what, node.heard_ns, (node.id,), why=why, next=advice)
@@ -145,14 +147,14 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
         yield _shared_identity(scene, node, remark)
     for topic, remarks in told.items():
         more = f" (and {len(remarks) - 1:,} more)" if len(remarks) > 1 else ""
-        word = scene.words.get(name)
+        report = scene.reports.get(name)
         yield Sign(
             _CODES[topic],
             name,
             f"{name} {_VERBS.get(topic, 'says')}: {remarks[-1].text}{more}",
             remarks[0].time_ns,
             (node.id,),
-            why=word.text if word and topic is RemarkSubject.RESTARTED else _WHY.get(topic, ""),
+            why=report.text if report and topic is RemarkSubject.RESTARTED else _WHY.get(topic, ""),
             weight=len(remarks),
         )
 
