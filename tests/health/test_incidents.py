@@ -305,15 +305,17 @@ def test_a_known_cause_stays_when_a_gone_node_is_back_in_a_new_process(is_told: 
 def watched_until_silent(second_s: int, silent: range, *, stalled_s: int = -1, queued: int = 0) -> Health:
     """The health at `second_s` of a node that its supervisor knows to be stopped while it is silent."""
     model = SystemModel()
-    words: dict[str, Word] = {}
-    health = Health(model, words=lambda: words)
+    words: dict[str, SupervisorReport] = {}
+    health = Health(model, reports=lambda: words)
     text = (
         "This node stood still for 4.573252969 seconds; the silence of its "
         "fellows in that time does not count."
     )
     for second in range(second_s + 1):
         now_ns = START_NS + second * S
-        words = {"n1": Word("its supervisor says: stopped by SIGSTOP")} if second in silent else {}
+        words = (
+            {"n1": SupervisorReport("its supervisor says: stopped by SIGSTOP")} if second in silent else {}
+        )
         told = fake.event(1, 1, now_ns, text, event="watch.stalled", level="WARNING")
         heard = fake.snapshot(1, time_ns=now_ns, counters={"queued": queued})
         alive = (ReceivedSnapshot(heard, now_ns),) if second not in silent else ()
