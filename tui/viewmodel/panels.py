@@ -190,8 +190,8 @@ def summary(view: View, width: int) -> Line:
     shorter = [re.sub(r"(?<= complete),.*|, [\d,]+ notice.*", "", part) for part in short]
     least = [part.partition(", ")[0] for part in shorter]
     forms = ["".join(f"{gap}{part}" for part in form) for form in (verdict.parts, short, shorter, least)]
-    said = next((form for form in forms if cell_len(start + form) <= width), forms[-1])
-    for part in filter(None, parts):
+    said = next((form for form in forms if cell_len(start + form) <= width), "")
+    for part in filter(None, parts if said else (*least, *parts)):
         if cell_len(f"{start}{said}{gap}{part}") <= width:
             said += f"{gap}{part}"
     return (Span(start, tone), Span(said, Tone.DIM))
