@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
@@ -16,7 +17,7 @@ from ospltool.health.system import Source, System
 from ospltool.live.feed import Feed, TimeTravel
 from ospltool.live.model import SystemModel
 from tui import cells, commands, confirmation, themes
-from tui.alarm import Alarm
+from tui.alarm import GRACE_NS, Alarm
 from tui.background import BackgroundWork
 from tui.cells import Glyphs, Line, Span, Tone
 from tui.console import Command, CommandFault, Systems
@@ -30,6 +31,7 @@ from tui.text import visible
 from tui.trace_lines import TraceFiles
 from tui.viewmodel import panels
 from tui.viewmodel.base import ConsoleStatus, Subject, View
+from tui.window_title import WindowTitle
 
 TICK_S: Final = 0.25
 """The feed is polled, and the screen changes, at most this often."""
@@ -131,6 +133,9 @@ class ConsoleApp(App[int]):
         self._taken_ns = 0
         self._shown_ns = 0
         self._is_behind = False
+        self._is_touched = False
+        self._began_ns = 0
+        self._window = WindowTitle(self._write)
         self._background = BackgroundWork()
         for look in themes.ALL.values():
             self.register_theme(look)
@@ -171,6 +176,7 @@ class ConsoleApp(App[int]):
         """End the work in the background, and let go of a recording."""
         self._background.end()
         self.systems.return_to_present()
+        self._window.close()
 
     def tick(self) -> None:
         """Poll once and show what changed, a large system less often; ages move on once a second."""
@@ -196,6 +202,8 @@ class ConsoleApp(App[int]):
             before_ns, now_ns = self._taken_ns, self.feed.now_ns()
             self._taken_ns = now_ns
             self._alarm()
+            self._open_on_trouble(now_ns)
+            self._window.show(visible(self.systems.told, ascii_only=self.signs is not cells.UNICODE))
             self._is_behind = self._is_behind or is_new or now_ns // SECOND_NS != before_ns // SECOND_NS
             is_early = 0 <= now_ns - self._shown_ns < NODE_NS * (len(self.model.nodes) - SMALL)
             is_urgent = verdicts != [one.health.verdict for one in self.systems.moving]
@@ -208,8 +216,24 @@ class ConsoleApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Answer what the user does before the system is examined further."""
         if isinstance(event, events.InputEvent):
+            self._is_touched = self._is_touched or isinstance(event, events.Key | events.MouseDown)
             self._background.rest()
         await super().on_event(event)
+
+    def _open_on_trouble(self, now_ns: int) -> None:
+        """Until the user does something, show the domain in the worst trouble of the first seconds."""
+        self._began_ns = self._began_ns or now_ns
+        if (
+            not self._is_touched
+            and 0 <= now_ns - self._began_ns < GRACE_NS
+            and self.systems.turn_to_trouble()
+        ):
+            self.show_system()
+
+    def _write(self, codes: str) -> None:
+        """Send control codes to the terminal, if there is one with windows."""
+        if self._driver is not None and not self.is_web and os.environ.get("TERM") != "linux":
+            self._driver.write(codes)
 
     def _alarm(self) -> None:
         """Report severe incidents of all live systems."""

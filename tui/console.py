@@ -9,6 +9,7 @@ from typing import Protocol
 
 from textual.screen import Screen
 
+from ospltool.health.codes import HealthSeverity
 from ospltool.health.health import Health
 from ospltool.health.system import Source, System
 from ospltool.live.feed import Feed, TimeTravel
@@ -52,6 +53,12 @@ class Systems:
         return (*self.all, self.past) if self.past else self.all
 
     @property
+    def told(self) -> str:
+        """The verdicts of all in one line: that of the shown one, then the words of the others."""
+        others = (f"{one.title}: {one.verdict.word}" for one in self.elsewhere)
+        return "; ".join((f"{self.shown.feed.title}: {self.shown.health.verdict.text}", *others))
+
+    @property
     def elsewhere(self) -> tuple[Elsewhere, ...]:
         """State of the systems that are not shown; beside its past, that of the shown one now."""
         others = (one for one in self.all if one is not self.shown)
@@ -91,6 +98,14 @@ class Systems:
             self.past.feed.close()
         self.past = None
 
+    def turn_to_trouble(self) -> bool:
+        """Show the one in the worst trouble, if none as bad or the past is shown; return whether it did."""
+        worst = min(self.all, key=_trouble)
+        if self.past or _trouble(worst) >= _trouble(self.present):
+            return False
+        self.present = worst
+        return True
+
     def turn(self, steps: int) -> None:
         """Show the next one, or the one before; after the last comes the first."""
         self.return_to_present()
@@ -109,6 +124,12 @@ class Systems:
         self.return_to_present()
         for one in self.all:
             one.feed.close()
+
+
+def _trouble(one: System) -> int:
+    """Return the worst severity of a system's incidents, as a number that grows with health."""
+    worst = one.health.verdict.worst
+    return HealthSeverity.NOTICE if worst is None else worst
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

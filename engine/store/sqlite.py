@@ -174,7 +174,7 @@ class SqliteStore:
             self._place.check()
             room = room_on_disk(self._connection, self._path)
             if not room.is_enough:
-                raise StoreFull(f"{self._path}: {room.free_bytes} bytes of space are too few")
+                raise StoreFull(f"{self._path}: {room.shortage}")
             self._log_pages = tables.limit_log(self._connection, room.pages, self._log_pages)
             self._connection.execute("COMMIT")
         except BaseException as error:

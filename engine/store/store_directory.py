@@ -271,6 +271,12 @@ class Room(NamedTuple):
         return not self.growth_bytes or self.free_bytes >= 2 * self.growth_bytes + RESERVE_BYTES
 
     @property
+    def shortage(self) -> str:
+        """What is free and what is needed, in words."""
+        needed = 2 * self.growth_bytes + RESERVE_BYTES
+        return f"{self.free_bytes / 2**20:.1f} MiB of space are too few, {needed / 2**20:.1f} MiB are needed"
+
+    @property
     def is_ample(self) -> bool:
         """Whether the log need not be copied into the file now."""
         return self.free_bytes >= 4 * self.growth_bytes + 2 * RESERVE_BYTES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import signal
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,10 @@ from ospltool.output.text import visible
 if TYPE_CHECKING:
     from ospltool.health.health import Health
     from ospltool.health.incidents import Incident
+
+
+SETTLED_S = 5.0
+"""Time without a change of the summary line after which it is told again."""
 
 
 def register(app: typer.Typer) -> None:
@@ -88,10 +93,19 @@ class _Domain:
         self.system = domains.opened(one, partition)
         self.feed, self.health = self.system.feed, self.system.health
         self.told: dict[str, tuple[str, int, str]] = {}
+        self.line_told = ""
+        self._line, self._line_s = "", 0.0
 
     def line(self) -> str:
         """The verdict."""
         return f"{self.title}: {self.health.verdict.text}"
+
+    def is_line_untold(self) -> bool:
+        """Return whether the verdict is another one than was told, and has been so for a while."""
+        line = self.line()
+        if line != self._line:
+            self._line, self._line_s = line, time.monotonic()
+        return line != self.line_told and time.monotonic() - self._line_s >= SETTLED_S
 
     def exit_code(self) -> int:
         """0, 1 or 2 by severity, 1 while nodes start; 3 when nobody was heard and nobody is expected."""
@@ -160,28 +174,31 @@ def _watch(systems: list[_Domain], *, as_json: bool) -> None:
     """Report incidents that begin, change or end, until interrupted."""
     for one in systems:
         one.news()
+        one.line_told = one.line()
     said = [one.health.verdict.word for one in systems]
     with exits.interrupt_flag(signal.SIGINT, signal.SIGTERM) as over:
         while not over.wait(domains.POLL_S):
             for index, one in enumerate(systems):
                 one.system.update()
                 news = one.news()
-                if as_json and news:
+                is_settled = one.is_line_untold()
+                if as_json and (news or is_settled):
                     streams.put(envelope.line("health", _data(systems)))
-                elif not as_json:
-                    _tell(one, news, said[index])
-                    said[index] = one.health.verdict.word
+                elif news or is_settled or said[index] != one.health.verdict.word:
+                    _tell(one, news)
+                else:
+                    continue
+                said[index], one.line_told = one.health.verdict.word, one.line()
 
 
-def _tell(domain: _Domain, news: list[tuple[str, Incident]], said: str) -> None:
+def _tell(domain: _Domain, news: list[tuple[str, Incident]]) -> None:
     now_ns = domain.feed.now_ns()
     lines = []
     for what, one in news:
         lines.append(f"{_clock(now_ns)} {what}")
         lines += incident_lines(one, now_ns) if one.is_open else [f"  {_heading(one, now_ns)}"]
-    if news or said != domain.health.verdict.word:
-        lines.append(f"{_clock(now_ns)} {domain.line()}")
-        _put_lines(lines)
+    lines.append(f"{_clock(now_ns)} {domain.line()}")
+    _put_lines(lines)
 
 
 def _put(systems: list[_Domain]) -> None:

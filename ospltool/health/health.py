@@ -20,7 +20,7 @@ from ospltool.health.signs.nodes import of_domain, of_nodes, of_services
 from ospltool.health.signs.sets import of_data, of_sets
 from ospltool.live.feed import ENDING
 from ospltool.live.model import SystemModel
-from ospltool.live.nodes import Presence
+from ospltool.live.nodes import Presence, natural
 
 UPDATE_NS: Final = SECOND_NS // 4
 """Least time between two updates; people do not read faster."""
@@ -174,7 +174,7 @@ class Health:
         return made
 
     def unmute(self, code: str, who: str) -> bool:
-        """Lift a mute; return False if there was none."""
+        """Lift the mutes of a code's cause, of one subject or of all; return False if there was none."""
         found = self.mutes.remove(code, who)
         self._conclude()
         return found
@@ -245,8 +245,8 @@ class Health:
         lesser = f", {less} with less than a whole set" if less else ""
         complete, expected = {one.name for one in whole}, set(self.expected.nodes)
         if expected and self.expected.is_whole:
-            others = len({node.snapshot.name for node in present} - expected)
-            beside = f", {others:,} more not in the fleet file" if others else ""
+            others = sorted({node.snapshot.name for node in present} - expected, key=natural)
+            beside = f", {len(others):,} more not in the fleet file ({joined(others)})" if others else ""
             return f"{len(complete & expected)} of {_count(len(expected), 'node')} complete{lesser}{beside}"
         lost = expected | {
             node.snapshot.name

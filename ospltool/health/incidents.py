@@ -16,6 +16,11 @@ LINGER_NS: Final = 2 * SECOND_NS
 AGAIN_NS: Final = 10 * SECOND_NS
 """A trouble that comes back within this time continues the old incident."""
 
+_TOLD_BY_NODE: Final = frozenset({"store", "pressure", "stuck"})
+"""Causes of which nobody but the node knows."""
+
+_LOSSES: Final = frozenset({"node", "domain"})
+
 MAX_OPEN: Final = 1_000
 MAX_CLOSED: Final = 500
 
@@ -152,8 +157,14 @@ class Incidents:
                 continue
             seen.add(key)
             self._go_on(key, cause, now_ns, describe)
+        lost = {
+            node
+            for one in causes
+            if one.root.kind.cause in _LOSSES
+            for node in one.root.subjects or one.nodes
+        }
         for key in [key for key, one in self._open.items() if key not in seen]:
-            self._end(key, now_ns, taken={key for cause in causes for key in cause.keys})
+            self._end(key, now_ns, taken={key for cause in causes for key in cause.keys}, lost=lost)
 
     def _place(self, cause: RootCause, taken: set[str]) -> str | None:
         """Return the key of the open incident that this cause continues, by root, sign, or nodes."""
@@ -209,12 +220,17 @@ class Incidents:
         known.root, known.seen_ns, known.keys = cause.root.key, now_ns, cause.keys
         known.worst = min(known.worst, told.severity)
 
-    def _end(self, key: str, now_ns: int, taken: set[str]) -> None:
-        """End an incident that is not seen any more, after a while; drop it if another one contains it."""
+    def _end(self, key: str, now_ns: int, taken: set[str], lost: set[str]) -> None:
+        """End an incident that is not seen any more, after a while; drop it if another one contains it.
+
+        What only a node itself can tell ends at once when that node is `lost` (ids).
+        """
         known = self._open[key]
         if known.root in taken:
             del self._open[key]
-        elif now_ns - known.seen_ns >= LINGER_NS:
+        elif now_ns - known.seen_ns >= LINGER_NS or (
+            known.incident.code.cause in _TOLD_BY_NODE and lost.issuperset(known.incident.nodes)
+        ):
             del self._open[key]
             ended = dataclasses.replace(known.incident, until_ns=known.seen_ns, severity=known.worst)
             self._closed.append(ended)

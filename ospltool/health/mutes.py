@@ -84,9 +84,12 @@ class Mutes:
         return made
 
     def remove(self, code: str, who: str) -> bool:
-        """Remove a mute; return False if there was none."""
+        """Remove mutes of a code's cause, of all or of the subject `who`; return False if there was none.
+
+        One trouble is shown under several codes of a cause, as one that its watcher did not see begin.
+        """
         with self._changing():
-            kept = [one for one in self._mutes if (one.code, one.who) != (code, who)]
+            kept = [one for one in self._mutes if who not in ("", one.who) or not _is_same(one.code, code)]
             found = len(kept) < len(self._mutes)
             self._mutes = kept
         return found
@@ -151,6 +154,12 @@ def place(environ: Mapping[str, str]) -> Path:
     """Return the file with the mutes of this user, below $XDG_STATE_HOME or ~/.local/state."""
     state = environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "ospltool" / "mutes.json"
+
+
+def _is_same(muted: str, code: str) -> bool:
+    """Return whether two codes have the same cause."""
+    known = codes()
+    return muted == code or (muted in known and code in known and known[muted].cause == known[code].cause)
 
 
 def _settled(one: Mute, incidents: Sequence[Incident], now_ns: int) -> Mute | None:

@@ -68,6 +68,11 @@ class GroupIndex:
             else:
                 self.left_out += 1
 
+    def forget(self, node: str) -> None:
+        """Remove all groups of a node."""
+        for key in self._of_node.pop(node, ((), {}))[1]:
+            self._remove(key, node)
+
     def _remove(self, key: GroupKey, node: str) -> None:
         views = self._views.get(key)
         if views is not None:

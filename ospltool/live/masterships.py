@@ -91,6 +91,12 @@ class Masterships:
                 before[view.name] = said
                 self._note(snapshot, view, heard.heard_ns)
 
+    def forget(self, node_id: str) -> None:
+        """Forget what a node said of present masters; the history stays."""
+        self._said.pop(node_id, None)
+        for claims in self._claims.values():
+            claims.pop(node_id, None)
+
     def _note(self, snapshot: NodeSnapshot, view: NameSpaceView, heard_ns: int) -> None:
         claims = self._claims.setdefault((view.name, snapshot.role), {})
         if not view.confirmed or not view.master:

@@ -72,6 +72,7 @@ class SystemModel:
         self._heartbeats: dict[str, int] = {}
         self._masterships = Masterships()
         self._names_told: dict[str, str] = {}
+        self._replaced: dict[str, int] = {}
         self._ordered_names: dict[str, str] = {}
         self._order: list[str] = []
         self._name_space_order: list[str] | None = None
@@ -296,6 +297,8 @@ class SystemModel:
         if before is None and len(self.nodes) >= MAX_NODES:
             self.nodes_left_out += 1
             return
+        if snapshot.time_ns <= self._replaced.get(snapshot.id, 0):  # a recording repeats what it knew
+            return
         old = before.digests if before else {}
         digests = {}
         for view in snapshot.name_spaces:
@@ -325,6 +328,29 @@ class SystemModel:
         self.losses.apply(snapshot, heard.heard_ns, self.groups, self._heard_since)
         self.conflicts.settle(snapshot)
         self._note_run(before, heard)
+        if before is None:
+            for node in list(self.nodes.values()):
+                self._forget_replaced(node)
+
+    def _forget_replaced(self, node: Node) -> None:
+        """Forget a node that has left if its name runs under a new identity, as after losing its store."""
+        old = node.snapshot
+        if not node.gone_ns or not any(
+            (one.snapshot.name, one.snapshot.domain_id) == (old.name, old.domain_id)
+            and one.snapshot.started_ns > old.started_ns
+            and not one.gone_ns
+            for one in self.nodes.values()
+        ):
+            return
+        del self.nodes[node.id]
+        self._names_told[node.id] = old.name
+        self._replaced[node.id] = old.time_ns
+        if len(self._replaced) > MAX_NODES:
+            del self._replaced[next(iter(self._replaced))]
+        self._name_space_order = None
+        self._masterships.forget(node.id)
+        self.groups.forget(node.id)
+        self._trackers.apply(node.id, (), node.gone_ns)
 
     def is_coming_back(self, node: Node, now_ns: int) -> bool:
         """Return whether the node was lost with the whole domain, which was found again a moment ago."""
@@ -390,7 +416,9 @@ class SystemModel:
         node = self.nodes.get(notice.node)
         if notice.kind is NoticeKind.NODE_LOST and node is not None and notice.time_ns >= node.heard_ns:
             in_order = node.in_order or notice.in_order
-            self.nodes[node.id] = dataclasses.replace(node, gone_ns=notice.time_ns, in_order=in_order)
+            gone = dataclasses.replace(node, gone_ns=notice.time_ns, in_order=in_order)
+            self.nodes[node.id] = gone
+            self._forget_replaced(gone)
         elif notice.kind is NoticeKind.NODE_FOUND and node is not None:
             self.nodes[node.id] = dataclasses.replace(node, gone_ns=0)
         elif notice.kind is NoticeKind.REPLICA_LOST:

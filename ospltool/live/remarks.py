@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,6 +16,9 @@ MAX_REMARKS: Final = 5_000
 
 LEAST_STALL_NS: Final = 3_000_000_000
 """A shorter stall is not remarked: the node has not even missed a heartbeat."""
+
+_DIGITS: Final = re.compile(r"\b\d+\.\d{3,9}(?= seconds\b)")
+"""Seconds in a message of a node, of which people need one decimal."""
 
 MINUTE_NS: Final = 60_000_000_000
 
@@ -111,7 +115,15 @@ class Remarks:
             return
         if topic is RemarkSubject.STALLED and _seconds_ns(fields.get("elapsed_ns", "")) < LEAST_STALL_NS:
             return
-        self._note(Remark(event.node, topic, subject, event.time_ns, event.text))
+        self._note(
+            Remark(
+                event.node,
+                topic,
+                subject,
+                event.time_ns,
+                _DIGITS.sub(lambda found: f"{float(found[0]):.1f}", event.text),
+            )
+        )
 
     def restarted(self, node: str, time_ns: int, text: str) -> None:
         """Note that a node runs in a new process although it had not announced its end.

@@ -121,7 +121,7 @@ def test_nodes_that_are_not_in_the_fleet_file_are_told(shell: Shell, hear: Hear)
     hear(node(1, 2, 3), node(2, 1, 3), node(3, 1, 2))
     code, out, _ = shell.run("health", "fleet.toml")
     assert code == 0
-    assert out.startswith("domain 7: OK · 2 of 2 nodes complete, 1 more not in the fleet file · ")
+    assert out.startswith("domain 7: OK · 2 of 2 nodes complete, 1 more not in the fleet file (n3) · ")
 
 
 def test_a_configuration_expects_its_own_node_and_leaves_others_in_peace(shell: Shell, hear: Hear) -> None:
@@ -231,6 +231,26 @@ def test_watching_tells_that_an_incident_is_about_another_node_than_it_seemed(
     timer.join()
     told = [json.loads(line)["data"][0]["incidents"] for line in out.splitlines()]
     assert [[one["who"] for one in each] for each in told] == [["n1 and n3"], ["n3"]]
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_the_last_line_of_watching_is_true_when_counts_have_changed(
+    shell: Shell, hear: Hear, form: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ospltool.cli.health.SETTLED_S", 0.1)
+    now_ns = time.time_ns()
+    hear(node(1, 2), then=Update((ReceivedSnapshot(node(2, 1), now_ns),)))
+    timer = threading.Timer(3 * LATER_S, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    _, out, _ = shell.run("health", "--domain", 7, "--watch", *form)
+    timer.join()
+    first, second = out.splitlines()
+    if form:
+        left = [json.loads(line)["data"][0]["redundancy"][0]["left"] for line in (first, second)]
+        assert left == [0, 1]
+    else:
+        assert first.startswith("domain 7: OK · 1 of 1 node complete")
+        assert " UTC domain 7: OK · 2 of 2 nodes complete · redundancy left 1 " in second
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])

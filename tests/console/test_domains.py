@@ -39,6 +39,8 @@ def domain(number: int, nodes: int, *gone: int) -> ScriptedFeed:
 
 def test_one_domain_is_shown_and_the_header_says_how_the_others_are(play: Play) -> None:
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        assert app.feed.title == "domain 8"
+        await pilot.press("D")
         header = screen_text(app)[0]
         assert "domain 7" in header
         assert "✖ domain 8: 1 error" in header
@@ -66,9 +68,35 @@ def test_one_domain_is_shown_and_the_header_says_how_the_others_are(play: Play) 
 @pytest.mark.parametrize("width", [60, 80])
 def test_trouble_elsewhere_is_told_in_a_narrow_terminal_too(play: Play, width: int) -> None:
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        await pilot.press("D")
         assert "✖ domain 8" in screen_text(app)[0]
 
     play(domain(7, 1), scenario, size=(width, 24), ticks=2, others=((domain(8, 2, 2), Health),))
+
+
+def test_a_narrow_header_names_the_shown_domain_when_both_are_in_trouble(play: Play) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        header = screen_text(app)[0]
+        assert "domain 7" in header
+        assert "✖ 1 more" in header or "✖ domain 8" in header
+
+    lost = FeedNotice(NoticeKind.DOMAIN_LOST, START_NS, "", "")
+    heard = ReceivedSnapshot(fake.snapshot(1, domain_id=7), START_NS)
+    first = ScriptedFeed([(START_NS, Update((heard,), (), (lost,)))], title="domain 7")
+    first.mode = "live"
+    play(first, scenario, size=(70, 24), ticks=2, others=((domain(8, 2, 2), Health),))
+
+
+def test_the_console_opens_on_the_domain_in_the_worst_trouble_until_a_key_is_pressed(play: Play) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        assert app.feed.title == "domain 8"
+        assert app.systems.told.startswith("domain 8: ERROR · ")
+        assert app.systems.told.endswith("; domain 7: OK")
+        await pilot.press("d")
+        app.tick()
+        assert app.feed.title == "domain 7"
+
+    play(domain(7, 1), scenario, size=(80, 24), ticks=2, others=((domain(8, 2, 2), Health),))
 
 
 def test_with_one_domain_there_is_nothing_to_turn_to(play: Play) -> None:

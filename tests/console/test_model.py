@@ -53,6 +53,23 @@ def test_a_loss_that_is_older_than_the_last_snapshot_does_not_count() -> None:
     assert not model.nodes[node_id(1)].gone_ns
 
 
+@pytest.mark.parametrize("is_heard_first", [False, True])
+def test_a_node_with_a_new_identity_replaces_the_one_that_left(is_heard_first: bool) -> None:
+    space = fake.name_space("Orders", 2)
+    old = fake.snapshot(2, space, fake.name_space("Old", 2))
+    new = fake.snapshot(9, space, name="n2", started_ns=at(2))
+    lost = FeedNotice(NoticeKind.NODE_LOST, at(3), "", node_id(2), in_order=True)
+    steps: list[tuple[float, NodeSnapshot | FeedNotice]] = [(3, lost), (4, new)]
+    model = after((0, fake.snapshot(1, space)), (0, old), *(steps[::-1] if is_heard_first else steps))
+    model.apply(Update(snapshots=(ReceivedSnapshot(old, at(5)),)), at(5))  # as the keys of recordings do
+    assert [node.id for node in model.ordered_nodes()] == [node_id(1), node_id(9)]
+    assert model.name_space_names() == ["Orders"]
+    assert model.name_of(node_id(2)) == "n2"
+    again = dataclasses.replace(old, time_ns=at(6), started_ns=at(6))
+    model.apply(Update(snapshots=(ReceivedSnapshot(again, at(6)),)), at(6))
+    assert len(model.nodes) == 3
+
+
 def test_heartbeat_age_is_what_a_fellow_saw_whatever_its_clock_says() -> None:
     wrong_clock_ns = 10**9
     teller = fake.snapshot(

@@ -153,7 +153,7 @@ def test_the_summary_is_one_line_for_the_whole_system(update: Update, text: str)
     [
         (92, " ● OK · 1 of 1 node complete · redundancy left 0 (A: 1 copy, 1 on disk) · 1 name-space"),
         (80, " ● OK · 1 of 1 node complete · redundancy left 0 (A: 1 copy, 1 on disk)"),
-        (60, " ● OK · 1 of 1 node complete · 1 name-space · 1,000 samples"),
+        (60, " ● OK · 1 of 1 node complete · redundancy left 0"),
         (20, " ● OK · 1 name-space"),
         (4, " ● OK"),
     ],

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -71,6 +72,8 @@ def terminal(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Termina
 
 def test_a_person_at_a_terminal_reads_filters_and_leaves(terminal: Terminal) -> None:
     text = terminal.wait_for("space-01", "● n1", "● n2", "● n3", "★", "━━")
+    title = terminal.tmux("display-message", "-p", "-t", ":0", "#{pane_title}")
+    assert re.match(r"invented, 3 nodes: OK · \d of \d nodes complete · redundancy left", title)
     assert len(text.splitlines()) <= 24
     terminal.press("Tab", "Down", "Right")
     terminal.wait_for("space-02 on n")

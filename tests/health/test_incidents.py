@@ -302,6 +302,48 @@ def test_a_known_cause_stays_when_a_gone_node_is_back_in_a_new_process(is_told: 
     assert (found.code.id, found.why) == ("DUL-NODE-RESTARTED", f"seen on its host: has died{more}")
 
 
+def watched_until_silent(second_s: int, silent: range, *, stalled_s: int = -1, queued: int = 0) -> Health:
+    """The health at `second_s` of a node that its supervisor knows to be stopped while it is silent."""
+    model = SystemModel()
+    words: dict[str, SupervisorReport] = {}
+    health = Health(model, reports=lambda: words)
+    text = (
+        "This node stood still for 4.573252969 seconds; the silence of its "
+        "fellows in that time does not count."
+    )
+    for second in range(second_s + 1):
+        now_ns = START_NS + second * S
+        words = (
+            {"n1": SupervisorReport("its supervisor says: stopped by SIGSTOP")} if second in silent else {}
+        )
+        told = fake.event(1, 1, now_ns, text, event="watch.stalled", level="WARNING")
+        heard = fake.snapshot(1, time_ns=now_ns, counters={"queued": queued})
+        alive = (ReceivedSnapshot(heard, now_ns),) if second not in silent else ()
+        model.apply(Update(alive, (told,) if second == stalled_s else ()), now_ns)
+        health.update(now_ns)
+    return health
+
+
+def test_a_node_that_was_silent_and_stood_still_is_one_incident_with_the_known_cause() -> None:
+    health = watched_until_silent(11, range(5, 10), stalled_s=10)
+    (found,) = health.open
+    assert (found.code.id, found.why, health.closed) == (
+        "DUL-NODE-STALLED",
+        "its supervisor says: stopped by SIGSTOP",
+        [],
+    )
+    assert "stood still for 4.6 seconds;" in found.what
+
+
+def test_what_only_a_node_can_tell_ends_when_it_is_not_heard() -> None:
+    assert [one.code.id for one in watched_until_silent(8, range(0), queued=5000).open] == [
+        "DUL-STORE-BEHIND"
+    ]
+    health = watched_until_silent(11, range(9, 12), queued=5000)
+    assert [one.code.id for one in health.open] == ["DUL-NODE-SILENT"]
+    assert [one.code.id for one in health.closed] == ["DUL-STORE-BEHIND"]
+
+
 def test_the_known_causes_of_its_nodes_are_those_of_a_lost_domain() -> None:
     model = SystemModel()
     model.apply(

@@ -106,6 +106,20 @@ def test_a_node_that_is_muted_as_gone_is_muted_for_who_never_heard_it() -> None:
     case.check("", "n2")
 
 
+@pytest.mark.parametrize("who", ["n2", ""])
+def test_a_mute_is_lifted_by_the_code_that_is_shown(who: str) -> None:
+    case = Case()
+    case.health = Health(case.model, Expectation(("n1", "n2")), mutes=Mutes())
+    case.hear(1)
+    case.hear(1, seconds=5)
+    case.health.mute("DUL-NODE-GONE", "n2", MINUTE_NS)
+    assert [one.code.id for one in case.health.muted] == ["DUL-NODE-ABSENT"]
+    assert not case.health.unmute("DUL-NODE-ABSENT", "n3")
+    assert not case.health.unmute("DUL-STORE-FULL", who)
+    assert case.health.unmute("DUL-NODE-ABSENT", who)
+    case.check("n2", "")
+
+
 def test_another_watcher_knows_the_mutes_of_this_system_and_a_change_of_them(tmp_path: Path) -> None:
     path = tmp_path / "state" / "mutes.json"
     case = Case(path)

@@ -71,6 +71,7 @@ def header(view: View, status: ConsoleStatus, screen: str, heading: str, width: 
         (Span(f" {status.title} ", Tone.STRONG), source, *at, *others),
         (source, *at, *others),
         *([(source, Span(word, tone), *others)] if others else []),
+        *([(source, Span(word, tone), *_elsewhere(view, status, 0))] if others else []),
         (Span(f" {heading}", Tone.STRONG), Span(word, tone)),
     )
     fitting = (line for line in choices if sum(cell_len(span.text) for span in line) <= room)
@@ -78,12 +79,18 @@ def header(view: View, status: ConsoleStatus, screen: str, heading: str, width: 
     return [(*first, *right), fit_line(_tabs(status, screen, width), width, glyphs=view.glyphs)]
 
 
-def _elsewhere(view: View, status: ConsoleStatus) -> Line:
-    """Return the other systems: those in trouble by name, worst first, the others as a number."""
+def _elsewhere(view: View, status: ConsoleStatus, most: int = MOST_ELSEWHERE) -> Line:
+    """Return the other systems: those in trouble by name, worst first, the others as a number.
+
+    If none may be named, the number has the sign of the worst.
+    """
     gap = f" {view.glyphs.separator} "
     sick = [one for one in status.elsewhere if one.verdict.word != "OK" or one.is_present]
     sick.sort(key=lambda one: (one.verdict.worst is None, one.verdict.worst or 0))
-    shown = sick[:MOST_ELSEWHERE]
+    if sick and not most:
+        sign, tone = _verdict_sign(view, sick[0].verdict)
+        return (Span(f"{gap}{sign} {len(sick)} more", tone),)
+    shown = sick[:most]
     spans = [span for one in shown for span in (Span(gap, Tone.DIM), _of_another(view, one))]
     rest = len(status.elsewhere) - len(shown)
     if rest:
@@ -184,8 +191,13 @@ def summary(view: View, width: int) -> Line:
         f"{aligning} aligning" if aligning else "",
         plural(services, "persistence service") if services else "",
     ]
-    gap, start, said = f" {view.glyphs.separator} ", f" {sign} {verdict.word}", ""
-    for part in filter(None, (*verdict.parts, *parts)):
+    gap, start = f" {view.glyphs.separator} ", f" {sign} {verdict.word}"
+    short = [part.partition(" (")[0] for part in verdict.parts]
+    shorter = [re.sub(r"(?<= complete),.*|, [\d,]+ notice.*", "", part) for part in short]
+    least = [part.partition(", ")[0] for part in shorter]
+    forms = ["".join(f"{gap}{part}" for part in form) for form in (verdict.parts, short, shorter, least)]
+    said = next((form for form in forms if cell_len(start + form) <= width), "")
+    for part in filter(None, parts if said else (*least, *parts)):
         if cell_len(f"{start}{said}{gap}{part}") <= width:
             said += f"{gap}{part}"
     return (Span(start, tone), Span(said, Tone.DIM))

@@ -116,7 +116,14 @@ def _incompatible(scene: Scene) -> Iterator[Sign]:
             what = f"{node.snapshot.name} and {fellow.name} do not communicate: {fellow.problem}"
             other = scene.model.nodes.get(fellow.id, node)
             since_ns = since_ns or max(node.snapshot.started_ns, other.snapshot.started_ns)
-            yield Sign("DUL-INCOMPATIBLE", f"{first} and {second}", what, since_ns, (node.id, fellow.id))
+            yield Sign(
+                "DUL-INCOMPATIBLE",
+                f"{first} and {second}",
+                what,
+                since_ns,
+                (node.id, fellow.id),
+                why=fellow.problem,
+            )
 
 
 def _definitions(heard: list[Node]) -> Iterator[Sign]:

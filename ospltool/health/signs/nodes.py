@@ -83,7 +83,11 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
         yield Sign("DUL-NODE-SILENT", name, what, node.heard_ns, (node.id,), why=why, next=advice)
         return
     others = [n.snapshot.name for n in scene.heard if n.snapshot.host == node.snapshot.host]
-    seen = f"its host {node.snapshot.host} answers: {joined(others)} is there" if others else ""
+    seen = (
+        f"its host {node.snapshot.host} answers: {joined(others)} {'is' if len(others) == 1 else 'are'} there"
+        if others
+        else ""
+    )
     why = why or (f"killed, crashed, or stopped by SIGSTOP: no end was announced, and {seen}" if seen else "")
     yield Sign(
         "DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why, next=advice, weight=2

@@ -93,7 +93,7 @@ def test_a_full_disk_loses_nothing_and_is_usable_again(tmp_path: Path) -> None:
             store.commit_complete(store.begin_set(SPACE))
             end = append_until_refused(store, 0)
             assert end > 0
-            with pytest.raises(StoreFull):
+            with pytest.raises(StoreFull, match=r"\d MiB of space are too few, [\d.]+ MiB are needed"):
                 store.append(
                     SPACE, [GroupChange(description(), one, ()) for one in samples(end, end + 50, 200)]
                 )
