@@ -7,7 +7,7 @@ from typing import Final
 
 from engine.persistence.service.replica_view import ReplicaView
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
-from ospltool.health.scene import Scene
+from ospltool.health.scene import Scene, Word
 from ospltool.live import persistence
 from ospltool.live.feed import ENDING
 from ospltool.live.nodes import Node, Presence
@@ -17,7 +17,8 @@ from ospltool.live.remarks import Remark, RemarkSubject
 ABSENT_NS: Final = 4 * SECOND_NS
 """Watching time after which an unheard node is absent: each sends a snapshot every second or two."""
 
-WATCHED_S: Final = (0, 4, 10, 30, 60, 600, 3600)
+START_NS: Final = 10 * SECOND_NS
+"""Time from the start of the first node in which all nodes of a system come."""
 
 SLOW_START_NS: Final = 60 * SECOND_NS
 """Longest normal start of a node."""
@@ -35,26 +36,40 @@ def of_nodes(scene: Scene) -> Iterator[Sign]:
             yield from _unheard(scene, node, presence)
 
 
+def missing(scene: Scene) -> dict[str, Word | None]:
+    """Return the awaited nodes that were never heard, without those known to start or to be stopped."""
+    known = {name for node in scene.model.nodes.values() for name in _names(scene, node)}
+    words = {name: scene.words.get(name) for name in scene.awaited if name not in known}
+    return {name: word for name, word in words.items() if not (word and (word.in_order or word.is_starting))}
+
+
+def is_gathering(scene: Scene) -> bool:
+    """Return whether the system has just started: no heard node runs for long. Others may still come."""
+    runs = [
+        scene.now_ns - node.heard_ns + node.snapshot.time_ns - node.snapshot.started_ns
+        for node in scene.heard
+    ]
+    return bool(runs) and max(runs) < START_NS
+
+
 def _absent(scene: Scene) -> Iterator[Sign]:
     """Yield signs of awaited nodes that were never heard; of no expected one, also one of the domain."""
     model = scene.model
-    if not scene.awaited or scene.now_ns - model.began_ns < ABSENT_NS:
+    if scene.now_ns - model.began_ns < ABSENT_NS:
         return
-    known = {name for node in model.nodes.values() for name in _names(scene, node)}
-    words = {name: scene.words.get(name) for name in scene.awaited if name not in known}
-    absent = {
-        name: word for name, word in words.items() if not (word and (word.in_order or word.is_starting))
-    }
+    absent = missing(scene)
+    gathers = is_gathering(scene)
     for name, word in absent.items():
+        if gathers and not (word and word.is_trouble):
+            continue
         why = word.text if word else ""
-        what = f"{name} is expected and was not heard{_in(scene.now_ns - model.began_ns)}"
+        what = f"{name} is expected and was never heard"
         if name not in scene.expected.nodes:
             what = f"{name} was started on this machine and is not heard"
         advice = word.next if word else ""
         yield Sign("DUL-NODE-ABSENT", name, what, model.began_ns, why=why, next=advice, weight=2)
     if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
-        watched = _in(scene.now_ns - model.began_ns)
-        what = f"none of {len(absent)} expected nodes was heard{watched}: {joined(list(absent))}"
+        what = f"none of {len(absent)} expected nodes was ever heard: {joined(list(absent))}"
         yield Sign("DUL-DOMAIN-LOST", "domain", what, model.began_ns)
 
 
@@ -62,12 +77,6 @@ def _names(scene: Scene, node: Node) -> list[str]:
     """Return the names of the nodes that share an id: normally one, two after copying a store."""
     told = scene.model.told.of(node.id, scene.now_ns)
     return sorted({node.snapshot.name} | {one.subject for one in told if one.topic is RemarkSubject.IDENTITY})
-
-
-def _in(watched_ns: int) -> str:
-    """Tell for how long it was watched, in few steps, so that the text seldom changes."""
-    seconds = max(step for step in WATCHED_S if watched_ns >= step * SECOND_NS)
-    return f" in {seconds} s" if seconds < 60 else f" in {seconds // 60} min"
 
 
 def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
@@ -187,13 +196,10 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
     """Yield the signs about the domain as a whole, and about the watcher."""
     model = scene.model
     if model.domain_lost_ns and not model.all_stopped:
-        yield Sign(
-            "DUL-DOMAIN-LOST",
-            "domain",
-            "the domain is out of reach",
-            model.domain_lost_ns,
-            tuple(model.nodes),
-        )
+        heard_ns = [node.heard_ns for node in model.nodes.values() if not node.in_order]
+        since_ns = min(model.domain_lost_ns, max(heard_ns, default=model.domain_lost_ns))
+        nodes = tuple(model.nodes)
+        yield Sign("DUL-DOMAIN-LOST", "domain", "the domain is out of reach", since_ns, nodes)
     if model.messages_left_out:
         what = f"{model.messages_left_out:,} messages did not fit and are not shown"
         yield Sign("DUL-MESSAGES-LOST", "watcher", what, severity=HealthSeverity.NOTICE)
