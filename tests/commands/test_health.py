@@ -167,7 +167,7 @@ def test_a_node_that_died_here_before_is_told_without_a_fleet_file(shell: Shell,
         hear(*heard)
         code, out, _ = shell.run("health", "--domain", 11)
         assert (code, out.split(" · redundancy")[0].startswith(verdict)) == (2, True)
-        assert "ERROR DUL-NODE-ABSENT n2: n2 was started on this machine and is not heard (since " in out
+        assert "ERROR DUL-NODE-GONE n2: n2 is gone, and was not heard since this watch began (since " in out
         assert "why:    seen on its host: has died, its supervisor was killed\n" in out
 
 

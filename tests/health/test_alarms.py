@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
 from ospltool.health.scene import Expectation, ExpectedSpace, Word
@@ -34,11 +36,20 @@ class Watch:
     def now_ns(self) -> int:
         return START_NS + self.second * S
 
-    def run(self, seconds: int, *nodes: int, started_s: int = -600, lost: tuple[int, ...] = ()) -> None:
+    def run(
+        self,
+        seconds: int,
+        *nodes: int,
+        started_s: int = -600,
+        lost: tuple[int, ...] = (),
+        fellows: tuple[int, ...] = (),
+    ) -> None:
         """Hear these nodes, which started at a second of the watch; `lost` ones leave."""
         for step in range(seconds):
             self.second += 1
-            others = {one: [fake.fellow(n, self.now_ns) for n in nodes if n != one] for one in nodes}
+            others = {
+                one: [fake.fellow(n, self.now_ns) for n in fellows or nodes if n != one] for one in nodes
+            }
             heard = [
                 fake.snapshot(
                     one,
@@ -121,3 +132,41 @@ def test_absent_nodes_have_time_when_the_domain_comes_back() -> None:
     watch.run(20, 1, 2, 3, started_s=50)
     assert watch.open == []
     assert watch.rung == before
+
+
+DEAD = Word("seen on its host: has died", is_trouble=True, is_dead=True)
+HANGS = Word("its supervisor says: does not respond", is_trouble=True)
+
+
+@pytest.mark.parametrize(
+    ("word", "code"),
+    [(DEAD, "DUL-NODE-GONE"), (HANGS, "DUL-NODE-SILENT"), (None, "DUL-NODE-GONE")],
+    ids=["died here", "stopped here", "removed by its fellows"],
+)
+def test_a_node_is_gone_as_soon_as_its_host_or_its_fellows_know(word: Word | None, code: str) -> None:
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.words = {"n3": word} if word else {}
+    watch.run(3, 1, 2)
+    assert watch.open == [(code, "n3")]
+
+
+def test_a_silent_node_that_its_fellows_have_is_not_gone() -> None:
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.run(3, 1, 2, fellows=(1, 2, 3))
+    assert watch.open == [("DUL-NODE-SILENT", "n3")]
+
+
+def test_no_node_and_no_copy_is_never_only_a_warning() -> None:
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.run(5)
+    assert watch.health.verdict.word == "ERROR"
+
+
+def test_a_node_that_had_died_is_gone_for_a_late_caller_too() -> None:
+    watch = Watch(THREE, {"n3": DEAD})
+    watch.run(8, 1, 2)
+    assert watch.open == [("DUL-NODE-GONE", "n3")]
+    assert "2 of 3 copies" in watch.health.open[0].effect

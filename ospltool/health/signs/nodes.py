@@ -67,7 +67,10 @@ def _absent(scene: Scene) -> Iterator[Sign]:
         if name not in scene.expected.nodes:
             what = f"{name} was started on this machine and is not heard"
         advice = word.next if word else ""
-        yield Sign("DUL-NODE-ABSENT", name, what, model.began_ns, why=why, next=advice, weight=2)
+        code = "DUL-NODE-ABSENT"
+        if word and word.is_dead:
+            code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
+        yield Sign(code, name, what, model.began_ns, why=why, next=advice, weight=2)
     if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
         what = f"none of {len(absent)} expected nodes was ever heard: {joined(list(absent))}"
         yield Sign("DUL-DOMAIN-LOST", "domain", what, model.began_ns)
@@ -85,9 +88,15 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     if (word and word.in_order) or scene.model.is_coming_back(node, scene.now_ns):
         return
     why, advice = (word.text, word.next) if word else ("", "")
-    if presence is Presence.SILENT:
+    runs = bool(word and word.is_trouble and not word.is_dead)
+    is_dead = bool(word and word.is_dead) or (not runs and _is_removed(scene, node))
+    if presence is Presence.SILENT and not is_dead:
         what = f"{name} is silent"
-        yield Sign("DUL-NODE-SILENT", name, what, node.heard_ns, (node.id,), why=why, next=advice)
+        is_urgent = not scene.heard and scene.now_ns - node.heard_ns > 2 * node.stale_after_ns
+        severity = HealthSeverity.ERROR if is_urgent else None
+        yield Sign(
+            "DUL-NODE-SILENT", name, what, node.heard_ns, (node.id,), why=why, next=advice, severity=severity
+        )
         return
     others = [n.snapshot.name for n in scene.heard if n.snapshot.host == node.snapshot.host]
     seen = f"its host {node.snapshot.host} answers: {joined(others)} is there" if others else ""
@@ -95,6 +104,13 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     yield Sign(
         "DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why, next=advice, weight=2
     )
+
+
+def _is_removed(scene: Scene, node: Node) -> bool:
+    """Return whether all heard nodes that the node had as fellows have removed it; False without any."""
+    met = {one.id for one in node.snapshot.fellows if one.communication == "approved"}
+    fellows = [one for one in scene.heard if one.id in met]
+    return bool(fellows) and not any(node.id in (f.id for f in one.snapshot.fellows) for one in fellows)
 
 
 def _of_heard(scene: Scene, node: Node) -> Iterator[Sign]:
