@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-import pathlib
+import pkgutil
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -82,7 +82,7 @@ class WithoutEffect(NamedTuple):
 @functools.cache
 def lines() -> Mapping[str, SettingFate]:
     """Read the lines of the table."""
-    text = pathlib.Path(__file__).with_name("fates.tsv").read_text("utf-8")
+    text = (pkgutil.get_data(__package__, "fates.tsv") or b"").decode()
     rows = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
     return {row[0]: _entry(*(row + [""] * 5)[:5]) for row in rows}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-import pathlib
+import pkgutil
 from collections.abc import Iterable, Mapping, Sequence
 
 from engine.core.lazy_dataclass import lazy_dataclass
@@ -147,7 +147,7 @@ def engine_schema() -> Schema:
 @functools.cache
 def schema() -> Schema:
     """Return the schema of OpenSplice 6.9, read once."""
-    text = pathlib.Path(__file__).with_name("opensplice.tsv").read_text("utf-8")
+    text = (pkgutil.get_data(__package__, "opensplice.tsv") or b"").decode()
     return Schema(_item(line) for line in text.splitlines() if line and not line.startswith("#"))
 
 

@@ -31,7 +31,7 @@ from engine.dds.directed import DeliveryPurpose
 from engine.dds.errors import DdsError
 from engine.dds.shared_waits import Waits
 from engine.node.reader_processes import MAX_KEPT_SESSIONS, MAX_KEPT_WRITERS, Failed, Job, Process
-from engine.runtime.ports import Again, Delivered, Instead
+from engine.runtime.ports import Delivered, ReplacingDelivery, RevivingDelivery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -105,7 +105,7 @@ class Keeping:
         done: Callable[[Delivered], None],
         *,
         is_whole: bool,
-        how: Again | Instead | None,
+        how: RevivingDelivery | ReplacingDelivery | None,
         on_rejected: Callable[[Group, int], None] | None = None,
     ) -> None:
         """Deliver samples to a reader's process.
@@ -116,7 +116,7 @@ class Keeping:
             groups: the groups and their samples.
             done: called with the result, on a worker thread.
             is_whole: whether the samples are all that is kept of the groups.
-            how: Again or Instead if the reader has had the samples before, None for new ones.
+            how: for samples that the reader has had before, how they are shown to it; None for new ones.
             on_rejected: called on a worker thread, see `give`.
         """
         participant = bytes.fromhex(reader.participant)
@@ -135,7 +135,7 @@ class Keeping:
                 self._kept.setdefault(group, set()).add(participant)
             elif living:
                 self._runtime.serving.deviates(reader, "not_kept", 1)
-            if not isinstance(how, Again):
+            if not isinstance(how, RevivingDelivery):
                 portion = self._portion(description, rows, living, how, is_whole=is_whole)
                 portions.append(portion._replace(keeps=bool(living) and has_room, instances=most))
                 if not is_whole and participant in self._kept.get(group, ()):
@@ -151,7 +151,7 @@ class Keeping:
             if moved:
                 give(session, moved)
                 session.retire(crowd)
-            if isinstance(how, Instead):
+            if isinstance(how, ReplacingDelivery):
                 session.go_below()
             result = yield from giving(session, portions, on_rejected)
             for description, unwritten in ended:
@@ -166,7 +166,7 @@ class Keeping:
         description: GroupDescription,
         rows: SampleRows,
         living: frozenset[bytes],
-        how: Instead | None,
+        how: ReplacingDelivery | None,
         *,
         is_whole: bool,
     ) -> Portion:
@@ -305,7 +305,7 @@ class Keeping:
                 if rows and is_first and is_given(group, reader.topic, reader.partitions):
                     shown.add(reader.participant)
                     description = self._runtime.descriptions[group]
-                    self._runtime.serving.show_again(reader, [(description, rows)], Again(writer))
+                    self._runtime.serving.show_again(reader, [(description, rows)], RevivingDelivery(writer))
 
     def taken_over(self, reader: ReaderKey) -> None:
         """Keep a reader's instances ALIVE, because the node that did so is gone."""
@@ -315,7 +315,7 @@ class Keeping:
                 rows = self._rows(group)
                 if rows:
                     groups.append((description, rows))
-        self._runtime.serving.show_again(reader, groups, Again(b""))
+        self._runtime.serving.show_again(reader, groups, RevivingDelivery(b""))
 
     def handed_over(self, reader: ReaderKey) -> None:
         """Stop keeping a reader's instances ALIVE, as another node does, except for others of its process."""
@@ -381,7 +381,7 @@ def _shown_again(
     description: GroupDescription,
     rows: SampleRows,
     living: frozenset[bytes],
-    again: Again,
+    again: RevivingDelivery,
     times: Mapping[bytes, int],
 ) -> Portion:
     if again.writer:

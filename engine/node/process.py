@@ -27,7 +27,7 @@ from engine.node.disk import Disk, Pace, trace_found
 from engine.node.filters import ContentFilters
 from engine.node.intake import CaptureDrain, NodeIntake, Streams
 from engine.node.pulse import Pulse
-from engine.node.roaming import Carried, InterfaceWatch
+from engine.node.roaming import CarriedSets, InterfaceWatch
 from engine.node.threads import Threads
 from engine.node.wire import DdsWire, receiver_partition
 from engine.runtime import codec
@@ -122,11 +122,11 @@ class RunningNode:
         tracer: Tracer,
         environ: Mapping[str, str],
         lease: Lease | None = None,
-        carried: Carried | None = None,
+        carried: CarriedSets | None = None,
         past: Past | None = None,
     ) -> None:
-        self.carries: Carried | None = None
-        self._carried = carried or Carried()
+        self.carries: CarriedSets | None = None
+        self._carried = carried or CarriedSets()
         self._past = past or Past(None, time.time_ns, pid=0, version="")
         self._interfaces = InterfaceWatch() if is_automatic(configuration, environ) else None
         self._is_moving = False
@@ -281,7 +281,7 @@ class RunningNode:
             bell=self._wire.tap_bell,
         )
         identity = wire.identity_of(configuration, self._disk.kind, found, self._started_ns)
-        self._showing = wire.Showing(
+        self._showing = wire.ConsolePublisher(
             self._runtime, self._wire, identity, self._clock, lambda: self._disk.used_bytes, self._past
         )
         self._shell.stack.callback(self._tracer.subscribe(self._showing.event, Level.FINE))
@@ -406,7 +406,7 @@ class RunningNode:
             self._duties()
             self._capture.drain()
             if self._is_moving:
-                self.carries = Carried.of(self._runtime)
+                self.carries = CarriedSets.of(self._runtime)
             unwritten, ending_ns = self._disk.store_queue.queued_changes, self._clock.wall_ns()
             self._tracer.event("lifecycle.stopping")
             self._runtime.stop(finished=True)

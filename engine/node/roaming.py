@@ -56,7 +56,7 @@ class InterfaceWatch:
 
 
 @lazy_dataclass(frozen=True, slots=True)
-class Carried:
+class CarriedSets:
     """Complete sets that a node takes along in memory, by name-space."""
 
     sets: dict[str, tuple[DataSet, list[GroupDescription]]] = dataclasses.field(default_factory=dict)
@@ -64,7 +64,7 @@ class Carried:
     wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, runtime: Runtime) -> Carried:
+    def of(cls, runtime: Runtime) -> CarriedSets:
         """Collect the sets of a runtime at its end."""
         carried = cls()
         for name, data in runtime.spaces.items():

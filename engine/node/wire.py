@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from engine.dds.waiting import Signal
     from engine.node.pulse import Pulse
     from engine.runtime.past import Past
-    from engine.runtime.ports import Again, Clock, Instead
+    from engine.runtime.ports import Clock, ReplacingDelivery, RevivingDelivery
     from engine.runtime.runtime import Runtime
     from engine.runtime.startup import StoredContent
     from engine.tracing.record import EventRecord
@@ -173,7 +173,7 @@ class DdsWire:
         groups: list[tuple[GroupDescription, SampleRows]],
         *,
         whole: bool,
-        how: Again | Instead | None = None,
+        how: RevivingDelivery | ReplacingDelivery | None = None,
     ) -> None:
         """Deliver samples to a reader's process, on a worker thread; see `Wire.deliver`."""
         participant = bytes.fromhex(reader.participant)
@@ -353,7 +353,7 @@ PAST_PAUSE_S: Final = 1.0
 """Least time between two publications of the past; consoles that are connected get the events anyway."""
 
 
-class Showing:
+class ConsolePublisher:
     """Publishes snapshots, events and the past.
 
     Args:

@@ -75,7 +75,7 @@ class Delivered:
 
 
 @lazy_dataclass(frozen=True, slots=True)
-class Again:
+class RevivingDelivery:
     """A delivery of the newest sample of each instance, to make instances ALIVE again.
 
     Attributes:
@@ -87,7 +87,7 @@ class Again:
 
 
 @lazy_dataclass(frozen=True, slots=True)
-class Instead:
+class ReplacingDelivery:
     """A delivery that replaces samples, also in readers that are ordered by source time.
 
     Attributes:
@@ -148,7 +148,7 @@ class Wire(Protocol):
         groups: list[tuple[GroupDescription, SampleRows]],
         *,
         whole: bool,
-        how: Again | Instead | None = None,
+        how: RevivingDelivery | ReplacingDelivery | None = None,
     ) -> None:
         """Deliver samples to the reader's process only, in order; answer with `Serving.delivered`.
 
@@ -156,7 +156,7 @@ class Wire(Protocol):
             reader: process, topic and partitions.
             groups: samples by group, those of each instance oldest first.
             whole: it is the complete set, not a difference; the answer repeats it.
-            how: see `Again` and `Instead`; None delivers the samples as they are.
+            how: see `RevivingDelivery` and `ReplacingDelivery`; None delivers the samples as they are.
         """
         ...
 

@@ -2,7 +2,7 @@
 
 A reader ordered by source time takes no sample older than the newest of the instance that it has seen. Older
 samples of the new set are therefore delivered with the source time of the sample that they replace; see
-`engine.runtime.ports.Instead`.
+`engine.runtime.ports.ReplacingDelivery`.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.monitor import DEVIATIONS
 from engine.runtime.name_space_data import Difference
-from engine.runtime.ports import Again, Delivered, Instead
+from engine.runtime.ports import Delivered, ReplacingDelivery, RevivingDelivery
 from engine.runtime.replacing import Replacement
 from engine.runtime.shared_state import SharedState
 from engine.runtime.tails import MAX_TAIL, Tails
 
-_How: TypeAlias = Again | Instead | None
+_How: TypeAlias = RevivingDelivery | ReplacingDelivery | None
 
 Groups = list[tuple[GroupDescription, SampleRows]]
 
@@ -200,7 +200,7 @@ class Serving:
             if count := sum(len(keys) for group, keys in owned.items() if _reads(reader, group)):
                 self.deviates(reader, "owned", count)
             if groups := self._read_by(reader, replaced.instead):
-                self._send(reader, groups, whole=False, how=Instead(replaced.times))
+                self._send(reader, groups, whole=False, how=ReplacingDelivery(replaced.times))
                 self._note_later(reader, groups, replaced.times, owned)
             if groups := self._read_by(reader, replaced.new):
                 self._send(reader, groups, whole=False)
@@ -289,7 +289,7 @@ class Serving:
             reason=DEVIATIONS[cause],
         )
 
-    def show_again(self, reader: ReaderKey, groups: Groups, again: Again) -> None:
+    def show_again(self, reader: ReaderKey, groups: Groups, again: RevivingDelivery) -> None:
         """Deliver samples that make instances with a living writer ALIVE again."""
         if groups:
             self._send(reader, groups, whole=False, how=again)
@@ -309,7 +309,7 @@ class Serving:
         self._shared.tracer.event(
             "deliver.started", group=reader.text, reader=reader.participant, samples=count
         )
-        self.tails.begins(reader, groups, has_all=whole or isinstance(how, Again))
+        self.tails.begins(reader, groups, has_all=whole or isinstance(how, RevivingDelivery))
         self._shared.wire.deliver(reader, groups, whole=whole, how=how)
 
     def _next(self, reader: ReaderKey) -> None:

@@ -10,7 +10,7 @@ from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.codec import STATE_TOPICS
-from engine.runtime.ports import Again, Delivered, Instead
+from engine.runtime.ports import Delivered, ReplacingDelivery, RevivingDelivery
 from engine.simulator.network import LOOPBACK_S, SimulatedParticipant
 from engine.simulator.simulated_node import BATCH, TAP_LEAST_S, SimulatedNode
 from engine.simulator.simulated_system import SimulatedSystem
@@ -81,7 +81,8 @@ class SimulatedWire:
         groups: list[tuple[GroupDescription, SampleRows]],
         *,
         whole: bool,
-        how: Again | Instead | None = None,  # applications here have no states of instances
+        # applications here have no states of instances
+        how: RevivingDelivery | ReplacingDelivery | None = None,
     ) -> None:
         """Deliver samples to the reader's process after a delay, if it can be reached then."""
         self.system.serving(self.node, reader, whole=whole)

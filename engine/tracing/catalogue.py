@@ -7,7 +7,7 @@ OpenSplice: `EventCatalogue.match` finds the event of a line's text, and with it
 from __future__ import annotations
 
 import functools
-import pathlib
+import pkgutil
 import re
 import string
 import tomllib
@@ -112,7 +112,7 @@ class EventCatalogue:
 @functools.cache
 def catalogue() -> EventCatalogue:
     """Return the events of this service."""
-    source = pathlib.Path(__file__).with_name("events.toml").read_text(encoding="utf-8")
+    source = (pkgutil.get_data(__package__, "events.toml") or b"").decode()
     return EventCatalogue({kind.id: kind for kind in _read(tomllib.loads(source))})
 
 

@@ -296,7 +296,7 @@ def _enter(scope: _Scope, word: str, before: str, after: _Token) -> None:
     elif (
         word in _ENDS_FROM and not (after.text == "(" and word in FUNCTIONS) and before not in {".", "within"}
     ):
-        if word == "select" and scope.in_from and not _begins_columns(after):
+        if word == "select" and scope.in_from and before != "(" and not _begins_columns(after):
             raise QueryError("SELECT is not allowed here: it may be taken for a name")
         if word == "window" and after.text == "(":
             if scope.in_from:

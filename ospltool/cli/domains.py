@@ -201,11 +201,14 @@ class Watched:
         """Judge the health of a model of this domain, with the mutes and supervisors of this user."""
         from ospltool.health.health import Health
         from ospltool.health.mutes import Mutes, place
-        from ospltool.health.system import words
+        from ospltool.health.system import supervisor_reports
 
         mutes = Mutes(place(os.environ), self.title)
         return Health(
-            model, self.expected, mutes=mutes, words=lambda: words(os.environ, self.place.domain_id)
+            model,
+            self.expected,
+            mutes=mutes,
+            reports=lambda: supervisor_reports(os.environ, self.place.domain_id),
         )
 
 

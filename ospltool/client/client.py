@@ -14,7 +14,7 @@ from engine.dds.client_protocol.messages import Completeness
 from ospltool.client import asking, errors
 from ospltool.client.asking import added, ask, pause
 from ospltool.client.session import Session
-from ospltool.client.subscribing import Errand
+from ospltool.client.subscribing import SubscriptionChange
 from ospltool.client.surveys import CountedQuestion, NamedQuestion, StoredAt, Survey, Written
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class DurabilityClient:
         deletes: bool,
     ) -> None:
         deadline_s = time.monotonic() + timeout_s
-        errand = Errand(self.session, topic, tuple(partitions), name, quorum, deletes=deletes)
+        errand = SubscriptionChange(self.session, topic, tuple(partitions), name, quorum, deletes=deletes)
         try:
             if not self.session.wait_until(lambda: errand.deciding.is_heard, deadline_s):
                 what = f"durable subscription '{name}'"

@@ -167,8 +167,8 @@ def _check_name(what: str, text: str) -> None:
         )
 
 
-class Errand(ReaderSubscription, SessionPart):
-    """An errand that creates or deletes a durable subscription without reading.
+class SubscriptionChange(ReaderSubscription, SessionPart):
+    """Creates or deletes a durable subscription without reading.
 
     Args:
         session: provides participant and thread.

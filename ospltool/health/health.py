@@ -14,7 +14,7 @@ from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.incidents import Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.redundancy import Redundancy, redundancies
-from ospltool.health.scene import NOTHING, Expectation, FactBook, Scene, Word
+from ospltool.health.scene import NOTHING, Expectation, FactBook, Scene, SupervisorReport
 from ospltool.health.signs.masters import of_masters
 from ospltool.health.signs.nodes import is_gathering, missing, of_domain, of_nodes, of_services
 from ospltool.health.signs.sets import of_data, of_sets
@@ -42,7 +42,7 @@ UNKNOWN: Final = "UNKNOWN"
 STARTING: Final = "STARTING"
 """The verdict if nothing is wrong, but no node is complete yet, or a new system still gathers its nodes."""
 
-Words = Callable[[], Mapping[str, Word]]
+SupervisorReports = Callable[[], Mapping[str, SupervisorReport]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Health:
         model: the live system; the caller applies updates to it.
         expected: nodes and copies that should exist.
         mutes: incidents that do not count.
-        words: returns the words of this machine's supervisors by node name; called at every update.
+        reports: returns the reports of this machine's supervisors by node name; called at every update.
 
     Attributes:
         open: open incidents that are not muted, most urgent and then oldest first.
@@ -92,12 +92,12 @@ class Health:
         expected: Expectation = NOTHING,
         *,
         mutes: Mutes | None = None,
-        words: Words = dict,
+        reports: SupervisorReports = dict,
     ) -> None:
         self.model = model
         self.expected = expected
         self.mutes = mutes or Mutes()
-        self._words = words
+        self._reports = reports
         self.awaited = expected.nodes
         self._incidents = Incidents()
         self._patience = Patience()
@@ -144,7 +144,7 @@ class Health:
         if self._updated_ns and now_ns - self._updated_ns < UPDATE_NS + NODE_NS * len(self.model.nodes):
             return
         self._updated_ns = now_ns
-        scene = Scene(self.model, now_ns, self.expected, self._words(), self._facts)
+        scene = Scene(self.model, now_ns, self.expected, self._reports(), self._facts)
         self._facts.keep(self.model.nodes)
         self.awaited = scene.awaited
         yield

@@ -80,8 +80,8 @@ def redundancies(scene: Scene) -> Generator[None, None, list[Redundancy]]:
         for place in places.values():
             place.part(scene, refused)
     known = {node.snapshot.name for node in scene.model.nodes.values()}
-    words = ((node, scene.words.get(node)) for node in scene.expected.nodes if node not in known)
-    ended = [node for node, word in words if word and word.in_order]
+    reports = ((node, scene.reports.get(node)) for node in scene.expected.nodes if node not in known)
+    ended = [node for node, report in reports if report and report.in_order]
     yield
     return [_redundancy(scene, name, each, ended) for name, each in places.items()]
 

@@ -1,6 +1,6 @@
 """The input of the search for signs: the model at one moment, facts of snapshots, and what is expected.
 
-The signs that one snapshot shows (store, capture, readers) are among its facts, so that they are found once.
+The signs that one snapshot shows (`signs.snapshots`) are among its facts, so that they are found once.
 """
 
 from __future__ import annotations
@@ -8,25 +8,20 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from engine.core.name_spaces import MAX_PRIORITY
-from engine.runtime.monitor import DeliveryView, FellowView, GroupView, NameSpaceView, NodeSnapshot
+from engine.runtime.monitor import FellowView, GroupView, NameSpaceView, NodeSnapshot
 from ospltool.health.codes import SECOND_NS, Sign
+from ospltool.health.signs.snapshots import of_snapshot
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node, Presence
 
-REMEMBER_FAILED_NS: Final = 300 * SECOND_NS
-"""Time for which a reader that was not served, and did not come back, is reported."""
-MANY_QUEUED: Final = 1_000
 FAR_BEHIND: Final = 1_000
 """Persistent samples in memory only from which a name-space is not on the disk."""
 STANDING_NS: Final = 3 * SECOND_NS
 """Time without progress of a disk after which the samples that wait for it are not on their way."""
-BEHIND_NS: Final = 5 * SECOND_NS
-_NO_ROOM: Final = ("no space", "space are too few", "disk is full", "quota exceeded", "file too large")
-_CLOSED: Final = "the last run did not close the store"
 MAX_SKEW_NS: Final = SECOND_NS
 """Tolerated difference between two clocks."""
 
@@ -97,7 +92,7 @@ def _facts(snapshot: NodeSnapshot, before: Mapping[str, Waiting]) -> SnapshotFac
     unusual = {view.name: view for view in spaces if not (view.complete and view.master) or view.from_parts}
     legacy = [view.name for view in spaces if view.master_priority == MAX_PRIORITY and view.aligner]
     return SnapshotFacts(
-        signs=(*of_store(snapshot), *of_capture(snapshot), *of_readers(snapshot)),
+        signs=tuple(of_snapshot(snapshot)),
         waiting=waiting,
         off_disk=frozenset(_off_disk(snapshot, waiting)),
         met=frozenset([one.id for one in fellows if one.communication not in ("waiting", "lost")]),
@@ -151,61 +146,6 @@ def _off_disk(snapshot: NodeSnapshot, waiting: Mapping[str, Waiting]) -> Iterabl
     )
 
 
-def of_store(snapshot: NodeSnapshot) -> Iterator[Sign]:
-    """Yield signs of a store that fails, is behind, or was damaged."""
-    name, store, me = snapshot.name, snapshot.store, (snapshot.id,)
-    if store.problem:
-        full = any(word in store.problem.lower() for word in _NO_ROOM)
-        code = "DUL-STORE-FULL" if full else "DUL-STORE-FAILED"
-        place, colon, rest = store.problem.partition(": ")
-        said = rest if colon and place.startswith(store.path) else store.problem
-        yield Sign(code, name, f"{name} store: {said}", 0, me, why=f"{store.path}: {said}", weight=2)
-    elif snapshot.counters.get("queued", 0) >= MANY_QUEUED:
-        what = f"{snapshot.counters['queued']:,} changes wait for the disk of {name}"
-        yield Sign("DUL-STORE-BEHIND", name, what, 0, me, patience_ns=BEHIND_NS)
-    damage = [finding for finding in store.findings if finding != _CLOSED]
-    if damage:
-        more = f" (and {len(damage) - 1:,} more)" if len(damage) > 1 else ""
-        yield Sign("DUL-STORE-DAMAGED", name, f"{name} store: {damage[0]}{more}", snapshot.started_ns, me)
-
-
-def of_capture(snapshot: NodeSnapshot) -> Iterator[Sign]:
-    """Yield signs of samples that a node does not keep."""
-    name, me = snapshot.name, (snapshot.id,)
-    large = snapshot.counters.get("too_large", 0)
-    if large:
-        what = f"{name} does not keep {large:,} samples that are too large"
-        yield Sign("DUL-NOT-KEPT", name, what, 0, me, weight=large)
-    for group in snapshot.groups:
-        if group.rejected:
-            causes = ", ".join(f"{count:,} by {cause}" for cause, count in group.rejected)
-            what = f"{name} rejected samples of {group.partition}.{group.topic}: {causes}"
-            yield Sign("DUL-REJECTED", name, what, 0, me, group.name_space)
-
-
-def of_readers(snapshot: NodeSnapshot) -> Iterator[Sign]:
-    """Yield signs of readers that were not served, or whose data differs from the set."""
-    name, me = snapshot.name, (snapshot.id,)
-    for delivery in snapshot.deliveries:
-        if delivery.state == "running" and delivery.problem:
-            what = f"{name} waits for a reader of {delivery.topic}: {delivery.problem}"
-            yield Sign("DUL-READER-NOT-SERVED", name, what, delivery.started_ns, me, why=delivery.problem)
-    for delivery in _failed(snapshot):
-        what = f"{name} could not serve a reader of {delivery.topic}: {delivery.problem}"
-        yield Sign("DUL-READER-NOT-SERVED", name, what, delivery.finished_ns, me, why=delivery.problem)
-    for deviation in snapshot.deviations:
-        what = f"a reader of {deviation.topic} deviates from the set of {name}: {deviation.text}"
-        yield Sign("DUL-READER-DEVIATES", name, what, 0, me)
-
-
-def _failed(snapshot: NodeSnapshot) -> Iterator[DeliveryView]:
-    """Yield recently failed deliveries that were not tried again, one for each reader."""
-    newest = {(one.participant, one.topic, one.partition): one for one in snapshot.deliveries}
-    for one in newest.values():
-        if one.state == "failed" and snapshot.time_ns - one.finished_ns < REMEMBER_FAILED_NS:
-            yield one
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExpectedSpace:
     """Wanted number of nodes with a complete copy of a name-space, and of those on disk; 0 if unspecified."""
@@ -239,7 +179,7 @@ STEP: Final = 40
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Word:
+class SupervisorReport:
     """What is known on this machine about a node."""
 
     text: str
@@ -263,7 +203,7 @@ class Scene:
         model: the system.
         now_ns: the moment, by the clock of the feed.
         expected: nodes and copies that should exist.
-        words: reports of this machine's supervisors by node name.
+        reports: reports of this machine's supervisors by node name.
         facts: cache of the facts from snapshots.
 
     Attributes:
@@ -278,14 +218,16 @@ class Scene:
         model: SystemModel,
         now_ns: int,
         expected: Expectation = NOTHING,
-        words: Mapping[str, Word] | None = None,
+        reports: Mapping[str, SupervisorReport] | None = None,
         facts: FactBook | None = None,
     ) -> None:
         self.model = model
         self.now_ns = now_ns
         self.expected = expected
-        self.words = words or {}
-        here = [name for name, word in self.words.items() if word.is_trouble and name not in expected.nodes]
+        self.reports = reports or {}
+        here = [
+            name for name, report in self.reports.items() if report.is_trouble and name not in expected.nodes
+        ]
         self.awaited = expected.nodes if expected.nodes and expected.is_whole else (*expected.nodes, *here)
         self._facts = facts or FactBook()
         ordered = model.ordered_nodes()

@@ -9,7 +9,7 @@ from engine.supervisor.node_status import Condition, NodeStatus, status_of
 from engine.supervisor.policy import NodePhase
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
 from ospltool.health.health import Health
-from ospltool.health.scene import Word
+from ospltool.health.scene import SupervisorReport
 from ospltool.live.feed import Feed
 from ospltool.live.model import SystemModel
 
@@ -63,24 +63,24 @@ ORPHAN: Final = (
 )
 
 
-def words(environ: Mapping[str, str], domain_id: int) -> dict[str, Word]:
+def supervisor_reports(environ: Mapping[str, str], domain_id: int) -> dict[str, SupervisorReport]:
     """Return the reports of this user's supervisors on the nodes of a domain, by name; empty without any."""
     try:
         directories = RunDirectory(location(environ)).nodes()
     except (RunDirectoryError, OSError):
         return {}
-    found: dict[str, tuple[int, Word]] = {}
+    found: dict[str, tuple[int, SupervisorReport]] = {}
     for directory in directories:
         status = status_of(directory)
         if status is None or status.record.domain_id != domain_id:
             continue
         name, changed_ns = status.record.domain_name, status.record.changed_ns
         if name not in found or found[name][0] < changed_ns:
-            found[name] = changed_ns, _word(status)
-    return {name: word for name, (_, word) in found.items()}
+            found[name] = changed_ns, _report(status)
+    return {name: report for name, (_, report) in found.items()}
 
 
-def _word(status: NodeStatus) -> Word:
+def _report(status: NodeStatus) -> SupervisorReport:
     record = status.record
     in_order = status.condition is Condition.STOPPED and record.phase is NodePhase.ENDED
     told = [str(status.condition)] if status.condition in _WORTH_TELLING else []
@@ -99,4 +99,6 @@ def _word(status: NodeStatus) -> Word:
     runs = record.node is not None and record.node.is_alive()
     is_dead = status.condition in (Condition.DIED, Condition.RESTARTING) and not runs
     said = f"{by}: {text}" if text else ""
-    return Word(said, in_order, starting, is_trouble, is_dead=is_dead, next=advice if text else "")
+    return SupervisorReport(
+        said, in_order, starting, is_trouble, is_dead=is_dead, next=advice if text else ""
+    )

@@ -17,7 +17,8 @@ from tests.console.watched import S, Watched
 from tests.fake import START_NS, node_id
 from tests.simulation.scenarios import Scenario, node
 from tui.cells import Line, Tone, plain
-from tui.viewmodel import alignment, incidents, panels, subject, table
+from tui.viewmodel import alignment, groups, incidents, name_space, panels, stores
+from tui.viewmodel import node as node_view
 from tui.viewmodel.base import ConsoleStatus, View
 from tui.viewmodel.overview import FIELDS, Overview, detail
 
@@ -54,14 +55,14 @@ def without_a_word(watched: Watched, how: str) -> str:
 
 @pytest.mark.parametrize(("how", "word"), [("killed", "gone"), ("stands still", "silent")])
 def test_the_screen_of_a_dead_node_shows_nothing_that_was(watched: Watched, how: str, word: str) -> None:
-    alive = text(subject.card(watched.view(), watched.model.nodes[watched.node("n1")]))
+    alive = text(node_view.card(watched.view(), watched.model.nodes[watched.node("n1")]))
     assert "/s" in alive
     assert "  up 1" in alive
 
     name = without_a_word(watched, how)
     view = watched.view(node=name)
     dead = view.model.nodes[watched.node(name)]
-    card = text(subject.card(view, dead))
+    card = text(node_view.card(view, dead))
     assert f"{name}  {word}" in card
     assert f"{word} since 00:00:" in card
     assert "  up " not in card
@@ -69,17 +70,17 @@ def test_the_screen_of_a_dead_node_shows_nothing_that_was(watched: Watched, how:
     first, _ = detail(view, dead, None)
     assert "  up " not in plain(first)
 
-    (stored, _), (gaps, points) = subject.curves(view, dead)
+    (stored, _), (gaps, points) = node_view.curves(view, dead)
     assert stored == f"samples stored per second: none, the node is {word}"
     since_s = (view.now_ns - view.model.heartbeat_ns(dead)) / 1e9
     assert since_s > 4
     assert gaps == f"seconds between heartbeats: {since_s:.2f} and rising"
     assert points[-1][0] == view.now_ns
     assert points[-1][1] == pytest.approx(since_s)
-    (_, (_, later)) = subject.curves(watched.view(later_s=3), dead)
+    (_, (_, later)) = node_view.curves(watched.view(later_s=3), dead)
     assert later[-1][1] == pytest.approx(since_s + 3)
 
-    for rows in (subject.name_spaces(view, dead, 150), subject.fellows(view, dead, 150)):
+    for rows in (node_view.name_spaces(view, dead, 150), node_view.fellows(view, dead, 150)):
         spans = [
             span for column in range(len(rows.columns)) for span in rows.cell(0, column) if span.text.strip()
         ]
@@ -105,7 +106,7 @@ def test_one_node_has_the_star_of_a_mastership(watched: Watched, how: str) -> No
     (after,) = {watched.scenario.master(name) for name in NAMES if name != before}
     assert after != before
     assert stars(watched.view()) == [after]
-    rows = subject.holders(watched.view(), "ns1", 150)
+    rows = name_space.holders(watched.view(), "ns1", 150)
     assert [key for row, key in enumerate(rows.keys) if "★" in plain(rows.cell(row, 0))] == [
         watched.node(after)
     ]
@@ -128,12 +129,12 @@ def test_what_a_dead_node_said_is_told_as_its_last_word(watched: Watched, how: s
     assert f"ns1 on {name}  {word}, said last: master {name}" in plain(said)
     assert said[1].tone is Tone.DIM
 
-    rows = table.stores(view, 120)
+    rows = stores.stores(view, 120)
     marks = {plain(rows.cell(row, 1)): plain(rows.cell(row, 0)) for row in range(len(rows.keys))}
     assert marks[name] == {"gone": view.glyphs.fault, "silent": view.glyphs.warn}[word]
     assert [marks[other] for other in NAMES if other != name] == [view.glyphs.ok] * 2
 
-    held = table.groups(view, 200)
+    held = groups.groups(view, 200)
     column = [one.key for one in held.columns].index("nodes")
     assert plain(held.cell(0, column)) == "2"
 
@@ -208,7 +209,7 @@ def test_the_filter_looks_at_the_state_that_is_shown(watched: Watched, how: str,
 
     assert shown(f"state:{word}") == [name]
     assert shown("state:complete") == others
-    rows = subject.holders(watched.view(f"state:{word}", ("state",)), "ns1", 150)
+    rows = name_space.holders(watched.view(f"state:{word}", ("state",)), "ns1", 150)
     assert rows.keys == (watched.node(name),)
 
     view = watched.view()

@@ -14,7 +14,7 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
 from tui.cells import UNICODE, Line, plain
-from tui.viewmodel import incidents, panels, subject
+from tui.viewmodel import incidents, name_space, panels
 from tui.viewmodel.base import ConsoleStatus, View
 
 WHY = "highest masterPriority of n1 200, n2 100, n3 50"
@@ -42,7 +42,7 @@ def test_a_master_has_a_star_while_it_is_there(master: int, after_s: int, line: 
     model.apply(Update(tuple(ReceivedSnapshot(one, START_NS) for one in nodes)), START_NS)
     now_ns = START_NS + after_s * SECOND_NS
     view = View(looked(model, now_ns), now_ns, UNICODE)
-    assert texts(subject.master_lines(view, "Orders")) == [line]
+    assert texts(name_space.master_lines(view, "Orders")) == [line]
 
 
 def test_a_mastership_has_one_reason_that_of_the_master_itself() -> None:
@@ -56,8 +56,8 @@ def test_a_mastership_has_one_reason_that_of_the_master_itself() -> None:
     for number, each in enumerate(nodes):
         model.apply(Update((ReceivedSnapshot(each, START_NS + number),)), START_NS + number)
     view = View(looked(model, START_NS), START_NS, UNICODE)
-    assert texts(subject.master_lines(view, "Orders")) == [f" ★ DefaultRole: n2  {WHY}  1/00000002"]
-    (line,) = texts(subject.history_lines(view, "Orders"))
+    assert texts(name_space.master_lines(view, "Orders")) == [f" ★ DefaultRole: n2  {WHY}  1/00000002"]
+    (line,) = texts(name_space.history_lines(view, "Orders"))
     assert line.endswith(f"n2 for DefaultRole  1/00000002  {WHY}")
 
 

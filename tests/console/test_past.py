@@ -20,7 +20,7 @@ from ospltool.live.replay import ReplayFeed
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tui.cells import UNICODE, plain
-from tui.viewmodel import subject
+from tui.viewmodel import name_space, node
 from tui.viewmodel.base import View
 
 S = SECOND_NS
@@ -77,7 +77,7 @@ def test_masters_are_in_the_order_of_time_and_none_twice() -> None:
     view = View(Health(model), START_NS, UNICODE)
     (history,) = model.masterships.values()
     assert [(one.master, one.since_ns) for one in history] == [(one.master, one.since_ns) for one in MASTERS]
-    lines = [plain(line) for line in subject.history_lines(view, "Orders")]
+    lines = [plain(line) for line in name_space.history_lines(view, "Orders")]
     assert len(lines) == 2
     assert any("highest quality" in line for line in lines)
 
@@ -85,7 +85,7 @@ def test_masters_are_in_the_order_of_time_and_none_twice() -> None:
 def test_the_node_screen_says_how_the_run_before_ended() -> None:
     model = model_of()
     view = View(Health(model), START_NS, UNICODE)
-    line = plain(subject.card(view, model.nodes[node_id(1)])[-1])
+    line = plain(node.card(view, model.nodes[node_id(1)])[-1])
     assert line == f"   2 earlier runs, the last began 2026-11-21 00:51:40 and ended {UNKNOWN_END}"
     assert [run["end"] for run in export.model_as_plain(model, START_NS)["nodes"][0]["runs"]] == [
         IN_ORDER,

@@ -23,7 +23,7 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
 from tui.cells import UNICODE, CellTable, Column, Line, Rows, Tone, fit_line, plain, spread
-from tui.viewmodel import alignment, subject, table
+from tui.viewmodel import alignment, conflicts, deliveries, groups, name_space, node, stores
 from tui.viewmodel.base import Filter, Subject, View
 from tui.viewmodel.panels import current_incidents
 from tui.widgets.sheet import NOTE
@@ -120,7 +120,7 @@ N1 = fake.snapshot(
 
 def test_the_card_says_who_the_node_is() -> None:
     view = view_of(N1)
-    assert text_of(subject.card(view, view.model.nodes[node_id(1)])) == [
+    assert text_of(node.card(view, view.model.nodes[node_id(1)])) == [
         " ● n1  complete  role DefaultRole  up 10 min  heard now  heartbeat now",
         "   id 000000015a5a5a5a5a5a5a5a5a5a5a5a  run 1  version 0.1.0",
         "   host host-1  pid 4001  file:///etc/ospl/n1.xml",
@@ -131,7 +131,7 @@ def test_the_card_says_who_the_node_is() -> None:
 
 def test_the_card_of_a_store_with_a_problem_is_a_fault() -> None:
     view = view_of(fake.snapshot(1, store=StoreStatus("sqlite", "/var/n1", problem="disk full")))
-    card = subject.card(view, view.model.nodes[node_id(1)])
+    card = node.card(view, view.model.nodes[node_id(1)])
     assert card[0][1].tone is Tone.FAULT
     assert card[3][-1] == ("  disk full", Tone.FAULT)
 
@@ -139,7 +139,7 @@ def test_the_card_of_a_store_with_a_problem_is_a_fault() -> None:
 def test_fellows_as_the_node_sees_them() -> None:
     view = view_of(N1, after_s=1)
     check_rows(
-        subject.fellows(view, view.model.nodes[node_id(1)], 100),
+        node.fellows(view, view.model.nodes[node_id(1)], 100),
         [
             "≠|n3|DefaultRole|complete|incompatible|1 s|+0 ms|Orders is {a} and {b}",
             "◐|n4|DefaultRole|fetch initial|waiting|never|+0 ms|",
@@ -152,7 +152,7 @@ def test_fellows_as_the_node_sees_them() -> None:
 def test_name_spaces_of_a_node_with_their_policies() -> None:
     view = view_of(N1)
     check_rows(
-        subject.name_spaces(view, view.model.nodes[node_id(1)], 120),
+        node.name_spaces(view, view.model.nodes[node_id(1)], 120),
         [
             "★|Orders|n1|complete|1,500|Initial|Persistent|100|Merge *|9f3c",
             "|Ticks|n2|complete|1,000|Initial -|Persistent|100|Ignore Old, Merge *|9f3c",
@@ -163,7 +163,7 @@ def test_name_spaces_of_a_node_with_their_policies() -> None:
 def test_late_joiners_the_newest_first() -> None:
     view = view_of(N1)
     check_rows(
-        subject.deliveries(view, view.model.ordered_nodes(), 120),
+        deliveries.deliveries(view, view.model.ordered_nodes(), 120),
         [
             "◐|1 s|n1|Orders.Trade|p3|running|3||",
             "✖|5 s|n1|Orders.Trade|p2|failed|0|1.00 s|QoS",
@@ -179,7 +179,7 @@ def test_late_joiners_the_newest_first() -> None:
 def test_the_filter_of_the_node_screen_works_on_all_tables(text: str, fellows: int, spaces: int) -> None:
     view = view_of(N1, text=text, fields=("fellow", "ns", "role", "state", "topic"))
     shown = view.model.nodes[node_id(1)]
-    tables: list[Rows[Any]] = [subject.fellows(view, shown, 100), subject.name_spaces(view, shown, 100)]
+    tables: list[Rows[Any]] = [node.fellows(view, shown, 100), node.name_spaces(view, shown, 100)]
     assert [len(table.keys) for table in tables] == [fellows, spaces]
     assert [table.hidden for table in tables] == [4 - fellows, 2 - spaces]
 
@@ -187,10 +187,10 @@ def test_the_filter_of_the_node_screen_works_on_all_tables(text: str, fellows: i
 def test_the_node_that_is_looked_at_is_the_chosen_one_else_the_first() -> None:
     snapshots = (fake.snapshot(2), fake.snapshot(1))
     for chosen, shown in (("", 1), (node_id(2), 2), ("gone", 1)):
-        found = subject.subject_node(view_of(*snapshots, subject=Subject(chosen)))
+        found = node.subject_node(view_of(*snapshots, subject=Subject(chosen)))
         assert found is not None
         assert found.id == node_id(shown)
-    assert subject.subject_node(view_of()) is None
+    assert node.subject_node(view_of()) is None
 
 
 # Name-space.
@@ -199,7 +199,7 @@ def test_the_node_that_is_looked_at_is_the_chosen_one_else_the_first() -> None:
 def test_a_definition_that_all_share_is_said_once() -> None:
     spaces = fake.name_space("Orders", 1, elements=("Orders.*", "Orders2.Trade"))
     view = view_of(fake.snapshot(1, spaces), fake.snapshot(2, spaces))
-    (line,) = subject.definition_lines(view, "Orders")
+    (line,) = name_space.definition_lines(view, "Orders")
     assert plain(line) == " Orders.*, Orders2.Trade  as all 2 nodes define it"
 
 
@@ -208,7 +208,7 @@ def test_definitions_that_differ_contradict_each_other() -> None:
         fake.snapshot(1, fake.name_space("Orders", 1)),
         fake.snapshot(2, fake.name_space("Orders", 1, elements=("Orders.Trade",))),
     )
-    lines = subject.definition_lines(view, "Orders")
+    lines = name_space.definition_lines(view, "Orders")
     assert text_of(lines) == [" ≠ Orders.*  as n1 defines it", " ≠ Orders.Trade  as n2 defines it"]
     assert {line[0].tone for line in lines} == {Tone.CONFLICT}
 
@@ -221,7 +221,7 @@ def test_the_name_space_on_every_node_that_has_it() -> None:
         fake.snapshot(4, fake.name_space("Ticks", 1)),
     )
     check_rows(
-        subject.holders(view, "Orders", 120),
+        name_space.holders(view, "Orders", 120),
         [
             "●★|n1|DefaultRole|complete|1,000|n1|1/00000001|Initial, Persistent|100|Merge *|9f3c",
             "● ○|n2|DefaultRole|align|1,000|n1|1/00000001|Initial, Persistent|100|Merge *|9f3c",
@@ -236,7 +236,7 @@ def test_who_is_master_and_why_in_each_role() -> None:
         fake.snapshot(2, fake.name_space("Orders", 1)),
         fake.snapshot(3, fake.name_space("Orders", 0, why="every masterPriority is 0"), role="Backup"),
     )
-    assert text_of(subject.master_lines(view, "Orders")) == [
+    assert text_of(name_space.master_lines(view, "Orders")) == [
         " ★ DefaultRole: n1  highest masterPriority of n1 200, n2 100, n3 50  1/00000001",
         " ✖ Backup: no master  every masterPriority is 0",
     ]
@@ -246,7 +246,7 @@ def test_the_masters_since_we_watch_the_newest_first() -> None:
     view = view_of(fake.snapshot(1, fake.name_space("Orders", 1)), after_s=60)
     second = fake.snapshot(2, fake.name_space("Orders", 2, epoch="2/00000002", why="n1 was lost"))
     view.model.apply(Update((ReceivedSnapshot(second, START_NS + 30 * S),)), START_NS + 30 * S)
-    assert text_of(subject.history_lines(view, "Orders")) == [
+    assert text_of(name_space.history_lines(view, "Orders")) == [
         " 01:03:50   > 30 s  n2 for DefaultRole  2/00000002  n1 was lost",
         " 01:03:20   > 60 s  n1 for DefaultRole  1/00000001  highest masterPriority of n1 200, n2 100, n3 50",
     ]
@@ -255,7 +255,7 @@ def test_the_masters_since_we_watch_the_newest_first() -> None:
 def test_only_the_trouble_of_this_name_space_is_shown() -> None:
     spaces = (fake.name_space("Orders", 0, why="none"), fake.name_space("Ticks", 0, why="none"))
     view = view_of(fake.snapshot(1, *spaces))
-    lines = subject.trouble_lines(view, "Ticks", current_incidents(view))
+    lines = name_space.trouble_lines(view, "Ticks", current_incidents(view))
     assert text_of(lines) == [" ✖   20 s  DUL-NO-MASTER  Ticks has no master on n1: none"]
 
 
@@ -264,9 +264,9 @@ def test_a_node_that_is_gone_is_trouble_of_its_name_spaces() -> None:
     view = view_of(fake.snapshot(1, *both), fake.snapshot(2, both[0]), lost=2)
     gone = [one for one in current_incidents(view) if one.code.id == "DUL-NODE-GONE"]
     assert [one.subjects for one in gone] == [(node_id(2),)]
-    here = text_of(subject.trouble_lines(view, "Orders", gone))
+    here = text_of(name_space.trouble_lines(view, "Orders", gone))
     assert [line.endswith("n2 is gone") for line in here] == [True]
-    assert subject.trouble_lines(view, "Ticks", gone) == []
+    assert name_space.trouble_lines(view, "Ticks", gone) == []
 
 
 # Alignment.
@@ -337,29 +337,29 @@ def test_open_conflicts_come_first_and_snapshots_tell_of_them_too() -> None:
     incompatible = fake.fellow(4, communication="incompatible", problem="Orders is {a} and {b}")
     view = view_of(fake.snapshot(1, fellows=(incompatible,)), events=CONFLICTS, after_s=10)
     check_rows(
-        table.conflicts(view, 160),
+        conflicts.conflicts(view, 160),
         [
             "≠|4 s||n1|n2|Ticks|sets evolved apart|Replace|merging",
             "≠|||n1|n4||name-spaces overlap without being equal||open",
             "●|9 s|4.00 s|n1|n2|Orders|set with another history, same role|Merge|merge: 3 samples moved",
         ],
     )
-    assert table.conflict_title(view, table.conflicts(view, 120)) == "2 open, 1 over"
+    assert conflicts.conflict_title(view, conflicts.conflicts(view, 120)) == "2 open, 1 over"
 
 
 @pytest.mark.parametrize(
     ("text", "number"), [("", 2), ("state:open", 1), ("state:over", 1), ("ns:orders", 1), ("policy:merge", 1)]
 )
 def test_conflicts_can_be_filtered(text: str, number: int) -> None:
-    view = view_of(events=CONFLICTS, text=text, fields=table.CONFLICT_FIELDS)
-    rows = table.conflicts(view, 120)
+    view = view_of(events=CONFLICTS, text=text, fields=conflicts.CONFLICT_FIELDS)
+    rows = conflicts.conflicts(view, 120)
     assert (len(rows.keys), rows.hidden) == (number, 2 - number)
 
 
 def test_a_conflict_in_full_is_in_the_words_of_the_node() -> None:
     view = view_of(events=CONFLICTS)
     one = view.model.conflicts.every(view.model.nodes)[1]
-    assert text_of(table.conflict_lines(view, one, 100)) == [
+    assert text_of(conflicts.conflict_lines(view, one, 100)) == [
         " set with another history, same role  began 2026-11-21 01:03:21.000, ended 2026-11-21 01:03:25.000",
         " Native state conflict in namespace 'Orders' for fellow n2 detected, conflict 2/a created",
     ]
@@ -398,7 +398,7 @@ GROUPS = (
 
 def test_groups_with_the_figures_of_all_nodes() -> None:
     view = settled(*GROUPS)
-    rows = table.groups(view, 120)
+    rows = groups.groups(view, 120)
     check_rows(
         rows,
         [
@@ -406,7 +406,7 @@ def test_groups_with_the_figures_of_all_nodes() -> None:
             "≠|Orders.Trade|Orders|2|100|10|2.0 KiB|15 s|all||n2|T",
         ],
     )
-    assert table.group_title(view, rows) == "2 groups, 4 more not told by their nodes or not kept"
+    assert groups.group_title(view, rows) == "2 groups, 4 more not told by their nodes or not kept"
 
 
 @pytest.mark.parametrize(
@@ -414,14 +414,14 @@ def test_groups_with_the_figures_of_all_nodes() -> None:
     [("", ["Quote", "Trade"]), ("topic:trade", ["Trade"]), ("differs:n2", ["Trade"]), ("!trade", ["Quote"])],
 )
 def test_groups_can_be_filtered_also_by_who_differs(text: str, topics: list[str]) -> None:
-    rows = table.groups(settled(*GROUPS, text=text, fields=table.GROUP_FIELDS), 120)
+    rows = groups.groups(settled(*GROUPS, text=text, fields=groups.GROUP_FIELDS), 120)
     assert [rows.items[i][1].topic for i in range(len(rows.keys))] == topics
 
 
 def test_a_group_in_full_shows_each_node() -> None:
     view = settled(*GROUPS)
     key = next(key for key in view.model.groups if key.topic == "Trade")
-    lines = table.group_lines(view, key)
+    lines = groups.group_lines(view, key)
     assert text_of(lines) == [
         " Orders.Trade  type T  in Orders, 2 nodes",
         " ★ n1 100 samples  10 instances  2.0 KiB of payload  on disk all  digest d",
@@ -433,13 +433,13 @@ def test_a_group_in_full_shows_each_node() -> None:
 def test_stores_with_what_is_not_on_disk_yet() -> None:
     full = StoreStatus("sqlite", "/n2", problem="disk full", disk_bytes=94_500_000)
     view = view_of(GROUPS[0], dataclasses.replace(GROUPS[1], store=full))
-    rows = table.stores(view, 140)
+    rows = stores.stores(view, 140)
     assert rows_of(rows)[0].startswith("●|n1|sqlite|1 of 1|107|103|4|0|4.0 KiB||/var/lib/ospltool/n1|")
     assert rows_of(rows)[1].startswith("✖|n2|sqlite|1 of 1|199|200||0|4.0 KiB|90.1 MiB|/n2|disk full")
     titles = {column.key: column.title for column in rows.columns}
     assert (titles["bytes"], titles["disk"]) == ("payload", "disk")
     first = view.model.nodes[node_id(1)]
-    assert text_of(table.store_lines(view, first, 80))[1:] == [" Orders.Quote: 4 of 7 not on disk yet"]
+    assert text_of(stores.store_lines(view, first, 80))[1:] == [" Orders.Quote: 4 of 7 not on disk yet"]
 
 
 def test_requests_are_counted_and_those_that_were_combined() -> None:
@@ -472,13 +472,13 @@ def test_a_name_space_shows_the_nodes_in_trouble_first() -> None:
     known = tuple(fake.fellow(n) for n in (1, 2, 3, 4))
     spaces = enumerate((whole, whole, coming, orphan), 1)
     view = view_of(*(fake.snapshot(n, space, fellows=known) for n, space in spaces))
-    assert subject.holders(view, "Orders", 120).keys == tuple(node_id(n) for n in (4, 3, 1, 2))
+    assert name_space.holders(view, "Orders", 120).keys == tuple(node_id(n) for n in (4, 3, 1, 2))
 
 
 @pytest.mark.parametrize("width", [120, 200])
 def test_the_path_of_a_store_is_whole_where_there_is_room(width: int) -> None:
     path = "/var/lib/ospltool/n1"
-    rows = table.stores(view_of(fake.snapshot(1, store=StoreStatus("sqlite", path))), width)
+    rows = stores.stores(view_of(fake.snapshot(1, store=StoreStatus("sqlite", path))), width)
     (column,) = [column for column in rows.columns if column.key == "path"]
     assert column.width >= len(path)
     assert sum(column.width + 1 for column in rows.columns) < width
@@ -487,6 +487,6 @@ def test_the_path_of_a_store_is_whole_where_there_is_room(width: int) -> None:
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "simulated"])
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_kind_of_a_store_is_whole(kind: str, width: int) -> None:
-    rows = table.stores(view_of(fake.snapshot(1, store=StoreStatus(kind, "/var/lib/ospltool/n1"))), width)
+    rows = stores.stores(view_of(fake.snapshot(1, store=StoreStatus(kind, "/var/lib/ospltool/n1"))), width)
     (column,) = [column for column in rows.columns if column.key == "kind"]
     assert column.width >= len(kind)

@@ -24,7 +24,7 @@ from tests.fake import START_NS, node_id
 from tests.health.looking import incidents
 from tests.simulation.scenarios import SLOW, Scenario, node
 from tui.cells import plain
-from tui.viewmodel import findings, panels, subject
+from tui.viewmodel import findings, name_space, panels
 from tui.viewmodel.overview import Overview
 
 
@@ -331,7 +331,7 @@ def test_a_mastership_is_dated_by_its_node_not_by_the_console() -> None:
     (mastership,) = history
     assert mastership.is_exact
     assert (watched.now_ns - mastership.since_ns) / S == pytest.approx(scenario.now - began, abs=1.5)
-    (line,) = subject.history_lines(view, "ns1")
+    (line,) = name_space.history_lines(view, "ns1")
     assert " 102 s " in plain(line) or " 103 s " in plain(line)
 
 

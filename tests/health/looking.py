@@ -8,7 +8,7 @@ from typing import Any
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
-from ospltool.health.scene import NOTHING, Expectation, Word
+from ospltool.health.scene import NOTHING, Expectation, SupervisorReport
 from ospltool.live.model import SystemModel
 from tests import fake
 
@@ -20,10 +20,10 @@ def looked(
     model: SystemModel,
     now_ns: int,
     expected: Expectation = NOTHING,
-    words: Mapping[str, Word] | None = None,
+    reports: Mapping[str, SupervisorReport] | None = None,
 ) -> Health:
     """The health of a model that was like this for long."""
-    health = Health(model, expected, words=lambda: words or {})
+    health = Health(model, expected, reports=lambda: reports or {})
     health.update(now_ns - LONG_NS)
     health.update(now_ns)
     return health

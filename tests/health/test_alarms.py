@@ -8,7 +8,7 @@ import pytest
 
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
-from ospltool.health.scene import Expectation, ExpectedSpace, Word
+from ospltool.health.scene import Expectation, ExpectedSpace, SupervisorReport
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
@@ -24,10 +24,10 @@ THREE = Expectation(("n1", "n2", "n3"), (ExpectedSpace("Orders", copies=3, on_di
 class Watch:
     """A console on a system whose nodes are told every second; `rung` has the key of each new alarm."""
 
-    def __init__(self, expected: Expectation, words: Mapping[str, Word] | None = None) -> None:
+    def __init__(self, expected: Expectation, reports: Mapping[str, SupervisorReport] | None = None) -> None:
         self.model = SystemModel()
-        self.words = dict(words or {})
-        self.health = Health(self.model, expected, words=lambda: self.words)
+        self.reports = dict(reports or {})
+        self.health = Health(self.model, expected, reports=lambda: self.reports)
         self.second = 0
         self.told: dict[str, Incident] = {}
         self.rung: dict[str, tuple[str, ...]] = {}
@@ -134,8 +134,8 @@ def test_absent_nodes_have_time_when_the_domain_comes_back() -> None:
     assert watch.rung == before
 
 
-DEAD = Word("seen on its host: has died", is_trouble=True, is_dead=True)
-HANGS = Word("its supervisor says: does not respond", is_trouble=True)
+DEAD = SupervisorReport("seen on its host: has died", is_trouble=True, is_dead=True)
+HANGS = SupervisorReport("its supervisor says: does not respond", is_trouble=True)
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,12 @@ HANGS = Word("its supervisor says: does not respond", is_trouble=True)
     [(DEAD, "DUL-NODE-GONE"), (HANGS, "DUL-NODE-SILENT"), (None, "DUL-NODE-GONE")],
     ids=["died here", "stopped here", "removed by its fellows"],
 )
-def test_a_node_is_gone_as_soon_as_its_host_or_its_fellows_know(word: Word | None, code: str) -> None:
+def test_a_node_is_gone_as_soon_as_its_host_or_its_fellows_know(
+    word: SupervisorReport | None, code: str
+) -> None:
     watch = Watch(THREE)
     watch.run(20, 1, 2, 3)
-    watch.words = {"n3": word} if word else {}
+    watch.reports = {"n3": word} if word else {}
     watch.run(3, 1, 2)
     assert watch.open == [(code, "n3")]
 

@@ -12,7 +12,7 @@ from engine.core.name_spaces import NameSpace
 from engine.simulator.options import NodePlan
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
-from ospltool.health.scene import Expectation, ExpectedSpace, Word
+from ospltool.health.scene import Expectation, ExpectedSpace, SupervisorReport
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
@@ -280,14 +280,18 @@ def test_what_is_over_is_as_grave_as_it_was_at_its_worst() -> None:
 def test_a_known_cause_stays_when_a_gone_node_is_back_in_a_new_process(is_told: bool) -> None:
     """The new supervisor does not know why the last run failed; the watcher does."""
     model = SystemModel()
-    words: dict[str, Word] = {}
-    health = Health(model, words=lambda: words)
+    reports: dict[str, SupervisorReport] = {}
+    health = Health(model, reports=lambda: reports)
     for second in range(20):
         now_ns = START_NS + second * S
         is_back = second > 9
-        words = {"n1": Word("seen on its host: has died", next="Start it.")} if 2 < second < 10 else {}
+        reports = (
+            {"n1": SupervisorReport("seen on its host: has died", next="Start it.")}
+            if 2 < second < 10
+            else {}
+        )
         if is_told and is_back:
-            words = {"n1": Word("its supervisor says: started again 1 time")}
+            reports = {"n1": SupervisorReport("its supervisor says: started again 1 time")}
         heard = fake.snapshot(1, time_ns=now_ns, pid=1 + is_back, started_ns=START_NS + 10 * S * is_back)
         gone = (FeedNotice(NoticeKind.NODE_LOST, now_ns, "", node_id(1)),) if second == 5 else ()
         alive = (ReceivedSnapshot(heard, now_ns),) if not 2 < second < 10 else ()
@@ -307,8 +311,8 @@ def test_the_known_causes_of_its_nodes_are_those_of_a_lost_domain() -> None:
     )
     gone = tuple(FeedNotice(NoticeKind.NODE_LOST, START_NS, "", node_id(number)) for number in (1, 2, 3))
     model.apply(Update(notices=(*gone, FeedNotice(NoticeKind.DOMAIN_LOST, START_NS, ""))), START_NS)
-    words = {name: Word("seen on its host: has died") for name in ("n1", "n2")}
-    (found,) = looked(model, START_NS + 3 * S, words=words).open
+    reports = {name: SupervisorReport("seen on its host: has died") for name in ("n1", "n2")}
+    (found,) = looked(model, START_NS + 3 * S, reports=reports).open
     assert (found.code.id, found.why) == ("DUL-DOMAIN-LOST", "n1 and n2: seen on its host: has died")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine.runtime.monitor import GroupView, NodeSnapshot, StoreStatus
 from ospltool.health.health import Health
-from ospltool.health.scene import NOTHING, Expectation, ExpectedSpace, Word
+from ospltool.health.scene import NOTHING, Expectation, ExpectedSpace, SupervisorReport
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
@@ -83,26 +83,29 @@ def test_a_disk_that_is_far_behind_or_takes_nothing_has_no_copy(
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("report", "told"),
     [
-        (Word("seen on its host: has died, its supervisor was killed", is_trouble=True), ["DUL-NODE-ABSENT"]),
-        (Word("its supervisor says: is not running", in_order=True), []),
-        (Word("", is_starting=True), []),
+        (
+            SupervisorReport("seen on its host: has died, its supervisor was killed", is_trouble=True),
+            ["DUL-NODE-ABSENT"],
+        ),
+        (SupervisorReport("its supervisor says: is not running", in_order=True), []),
+        (SupervisorReport("", is_starting=True), []),
     ],
     ids=["dead", "stopped", "starting"],
 )
 def test_a_node_that_died_before_anybody_watched_is_told_without_a_fleet_file(
-    word: Word, told: list[str]
+    report: SupervisorReport, told: list[str]
 ) -> None:
     """What the run directories of this machine know of dead, hanging and restarted nodes counts."""
     model = SystemModel()
-    health = Health(model, words=lambda: {"n2": word})
+    health = Health(model, reports=lambda: {"n2": report})
     for second in range(8):
         heard = ReceivedSnapshot(fake.snapshot(1, time_ns=START_NS + second * S), START_NS + second * S)
         model.apply(Update((heard,)), START_NS + second * S)
         health.update(START_NS + second * S)
     assert [one.code.id for one in health.open] == told
-    assert [(one.who, one.why) for one in health.open] == [("n2", word.text)] * len(told)
+    assert [(one.who, one.why) for one in health.open] == [("n2", report.text)] * len(told)
     assert [one.what for one in health.open] == ["n2 was started on this machine and is not heard"] * len(
         told
     )

@@ -30,7 +30,7 @@ READERS: Final[dict[str, str]] = {
     "engine/persistence/service/kept_groups.py": "replica-groups service-store",
     "engine/persistence/service/late_readers.py": "replica-served",
     "engine/persistence/service/lifespans.py": "replica-lifespans",
-    "engine/persistence/service/peers.py": "replica-hello",
+    "engine/persistence/service/replica_transport.py": "replica-hello",
     "engine/persistence/service/subscribing.py": "registration",
     "engine/persistence/service/replica_rows.py": "service-store",
     "engine/persistence/service/replica_view.py": "replica-view",

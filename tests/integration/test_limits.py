@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ospltool.health.scene import of_capture, of_readers
+from ospltool.health.signs.snapshots import of_capture, of_readers
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
 from tests.integration.test_split_brain import EVERYWHERE, SplitLab

@@ -34,9 +34,8 @@ from engine.persistence.core.replica_codec import MessageFault
 from engine.persistence.core.replica_link import ReplicaLink
 from engine.persistence.core.replica_messages import (
     Announcement,
-    Books,
     Fetch,
-    Handed,
+    FetchedSamples,
     Inventory,
     KeptSample,
     OriginalSample,
@@ -44,6 +43,7 @@ from engine.persistence.core.replica_messages import (
     SubscriberAnswer,
     SubscriberState,
     Subscription,
+    SubscriptionUpdate,
     Want,
     WriterState,
 )
@@ -53,7 +53,7 @@ from engine.persistence.service import replica_view as view
 from engine.persistence.service.kept_groups import KnownGroups
 from engine.persistence.service.late_readers import SERVED, LateReaders
 from engine.persistence.service.lifespans import LIFESPANS, Lifespans
-from engine.persistence.service.peers import Hello
+from engine.persistence.service.replica_transport import Hello
 from engine.persistence.service.subscribing import Registration
 from engine.runtime import codec, monitor, stream
 from engine.runtime.incoming import IncomingStreams
@@ -330,7 +330,7 @@ def _replicas() -> list[Target]:
     group = bytes(range(8))
     books = [
         subscription_codec.encode(group, message)
-        for message in (Books((ledger,), NUMBERS), Fetch(NUMBERS), Handed(SAMPLES))
+        for message in (SubscriptionUpdate((ledger,), NUMBERS), Fetch(NUMBERS), FetchedSamples(SAMPLES))
     ]
     answers = [
         subscription_codec.encode_answer(SubscriberAnswer(5, 6, SAMPLES, True, 7)),

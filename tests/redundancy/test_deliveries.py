@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.dataset.sample import DATA
-from engine.persistence.core import knowledge
+from engine.persistence.core import last_values
 from engine.persistence.core.positions import Positions
 from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.replica import Replica
@@ -134,7 +134,7 @@ def test_many_values_are_given_in_moments() -> None:
 def test_the_audit_waits_while_something_is_known_to_be_missing() -> None:
     one = replica("a", OLD)
     one.connected("b")
-    digests = (1,) * knowledge.PARTS
+    digests = (1,) * last_values.PARTS
     one.receive("b", Announcement((WriterState("w2", ONE, None),), digests))
 
     def asked(periods: int) -> int:
@@ -144,9 +144,9 @@ def test_the_audit_waits_while_something_is_known_to_be_missing() -> None:
 
     assert asked(20) == 0, "what b has of w2 may be on its way"
     one.receive("b", SampleBatch((), (), (("w2", ONE),)))
-    assert asked(knowledge.MARGIN_PERIODS + 1) == 0
-    assert asked(1) == knowledge.MAX_PARTS_ASKED
-    one.receive("b", Inventory(knowledge.part_of(KEY), ()))
+    assert asked(last_values.MARGIN_PERIODS + 1) == 0
+    assert asked(1) == last_values.MAX_PARTS_ASKED
+    one.receive("b", Inventory(last_values.part_of(KEY), ()))
     assert [
         kept.sample for _, each in one.messages() if isinstance(each, SampleBatch) for kept in each.samples
     ] == [OLD]

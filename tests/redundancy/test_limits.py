@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.dataset.sample import DATA
-from engine.persistence.core.knowledge import LastValues
+from engine.persistence.core.last_values import LastValues
 from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.replica import Replica
 from engine.persistence.core.replica_messages import KeptSample, OriginalSample, SampleBatch, Saved

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.persistence.core import replica_codec as codec
-from engine.persistence.core.knowledge import PARTS
+from engine.persistence.core.last_values import PARTS
 from engine.persistence.core.replica_codec import MessageFault, decode, encode
 from engine.persistence.core.replica_link import Arrived, Down, Event, ReplicaLink, Up
 from engine.persistence.core.replica_messages import (

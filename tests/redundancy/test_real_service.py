@@ -20,7 +20,7 @@ from engine.dds.waiting import Signal
 from engine.persistence.core.replica_messages import Saved
 from engine.persistence.service import replica_view as view
 from engine.persistence.service import service_status
-from engine.persistence.service.peers import Hello, Peers
+from engine.persistence.service.replica_transport import Hello, ReplicaTransport
 from tests.integration.lab import Lab
 from tests.integration.programs import ROOT
 from tests.redundancy.replicas import Replicas, as_json, write
@@ -259,7 +259,7 @@ class Stranger:
     def __init__(self, participant: NodeParticipant, replica_id: str) -> None:
         self._signal = Signal(participant)
         self._discovery = Discovery(participant, self._signal)
-        self._peers = Peers(
+        self._peers = ReplicaTransport(
             participant, Hello("redundant", "x", (b"h" * 16).hex()), self._signal, lambda: None
         )
         self._id = replica_id

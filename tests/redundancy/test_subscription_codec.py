@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from engine.persistence.core.replica_codec import MessageFault
 from engine.persistence.core.replica_messages import (
-    Books,
     Fetch,
-    Handed,
+    FetchedSamples,
     OriginalSample,
     PeerMessage,
     SubscriberAnswer,
     SubscriberState,
+    SubscriptionUpdate,
 )
 from engine.persistence.core.subscription_codec import (
     decode,
@@ -42,7 +42,10 @@ STATE = SubscriberState("Topic", ("p", "q*"), "logger", 2, "m", 9, "ab", 4, True
 ANSWER = SubscriberAnswer(5, 6, SAMPLES, True, 7)
 
 
-@pytest.mark.parametrize("message", [Books((LEDGER,), NUMBERS), Books(), Fetch(NUMBERS), Handed(SAMPLES)])
+@pytest.mark.parametrize(
+    "message",
+    [SubscriptionUpdate((LEDGER,), NUMBERS), SubscriptionUpdate(), Fetch(NUMBERS), FetchedSamples(SAMPLES)],
+)
 def test_messages_between_replicas_come_back_as_they_were(message: PeerMessage) -> None:
     assert decode(*encode(GROUP, message)) == (GROUP, message)
 
@@ -62,7 +65,7 @@ def check_survives(body: bytes) -> None:
             continue
 
 
-WHOLE = [encode_state(STATE), encode_answer(ANSWER), encode(GROUP, Books((LEDGER,), NUMBERS))[1]]
+WHOLE = [encode_state(STATE), encode_answer(ANSWER), encode(GROUP, SubscriptionUpdate((LEDGER,), NUMBERS))[1]]
 
 
 @given(st.sampled_from(WHOLE), st.integers(0, 10_000), st.binary(max_size=6), st.integers(0, 50))
@@ -78,7 +81,7 @@ def test_nonsense_is_a_fault_and_nothing_else(body: bytes) -> None:
 
 @pytest.mark.parametrize("writers", [5, None, {"0": "w"}, "w", [["w"]]])
 def test_writers_that_are_no_list_of_names_are_a_fault(writers: object) -> None:
-    for body in (*WHOLE, encode(GROUP, Handed(SAMPLES))[1]):
+    for body in (*WHOLE, encode(GROUP, FetchedSamples(SAMPLES))[1]):
         size = int.from_bytes(body[1:5])
         head = json.dumps({**json.loads(body[5 : 5 + size]), "writers": writers}).encode()
         check_survives(body[:1] + len(head).to_bytes(4) + head + body[5 + size :])

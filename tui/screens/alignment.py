@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 
 from tui.cells import Rows
 from tui.screens.base import OpsScreen, set_height
-from tui.viewmodel import alignment, panels, subject
+from tui.viewmodel import alignment, deliveries, panels
 from tui.viewmodel.base import Subject, View, plural
 from tui.widgets.curve import LEAST_HEIGHT, Curve
 from tui.widgets.lines import Lines
@@ -49,7 +49,7 @@ class AlignmentScreen(OpsScreen):
         width = self.size.width
         nodes = view.model.ordered_nodes()
         rows = self._alignments = alignment.alignments(view, width)
-        joiners = self._joiners = subject.deliveries(view, nodes, width)
+        joiners = self._joiners = deliveries.deliveries(view, nodes, width)
         room = max(0, self.room - 2)
         self.fill("#title", [panels.rule_line(view, plural(len(rows.keys), "alignment"), width)])
         idle = [] if rows.keys else alignment.idle_lines(view)[: max(1, room // 2)]

@@ -21,6 +21,14 @@ from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
 
+def neighbour_keys(name: str) -> list[BindingType]:
+    """Return the keys to the subjects before and after the one that is shown."""
+    return [
+        Binding("less_than_sign", "neighbour(-1)", f"{name} before", key_display="<", show=False),
+        Binding("greater_than_sign", "neighbour(1)", f"next {name}", key_display=">", show=False),
+    ]
+
+
 class OpsScreen(Screen[None]):
     """A screen that shows views. Subclasses compose their body and fill it in `show`.
 

@@ -8,12 +8,15 @@ from typing import Any, Final
 from textual.screen import Screen
 
 from tui.screens.alignment import AlignmentScreen
+from tui.screens.conflicts import ConflictsScreen
 from tui.screens.findings import FindingsScreen
+from tui.screens.groups import GroupsScreen
 from tui.screens.incidents import IncidentScreen, IncidentsScreen
+from tui.screens.name_space import NameSpaceScreen
+from tui.screens.node import NodeScreen
 from tui.screens.overview import OverviewScreen
 from tui.screens.persistence import PersistenceScreen
-from tui.screens.subject import NameSpaceScreen, NodeScreen
-from tui.screens.table import ConflictsScreen, GroupsScreen, StoreScreen
+from tui.screens.stores import StoreScreen
 from tui.screens.trace import TraceScreen
 
 SCREENS: Final[dict[str, Callable[[], Screen[Any]]]] = {

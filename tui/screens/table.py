@@ -1,4 +1,4 @@
-"""Screens with one table, and below it what is under the cursor in full: conflicts, groups, store."""
+"""The base of screens with one table, and below it what is under the cursor in full."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from typing import Any, ClassVar
 from textual import on
 from textual.app import ComposeResult
 
-from ospltool.live.conflicts import ReportedConflict
-from ospltool.live.groups import GroupKey
-from ospltool.live.nodes import Node
 from tui.cells import Line, Rows
 from tui.screens.base import OpsScreen, set_height
 from tui.viewmodel import panels
-from tui.viewmodel import table as tables
-from tui.viewmodel.base import Subject, View
+from tui.viewmodel.base import View
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import HEADER, Sheet
 
@@ -89,102 +85,3 @@ class TableScreen(OpsScreen):
     @on(Sheet.Moved)
     def _moved(self) -> None:
         self.show_about()
-
-
-class ConflictsScreen(TableScreen):
-    """Conflicts between nodes, open and past."""
-
-    NAME = "conflicts"
-    TITLE_OF_SCREEN = "conflicts"
-    FILTER_FIELDS = tables.CONFLICT_FIELDS
-
-    def table(self, view: View, width: int) -> Rows[ReportedConflict]:
-        """Return the conflicts."""
-        return tables.conflicts(view, width)
-
-    def table_title(self, view: View, rows: Rows[ReportedConflict]) -> str:
-        """Return the title of the table."""
-        return tables.conflict_title(view, rows)
-
-    def about(self, view: View, row: ReportedConflict, width: int) -> list[Line]:
-        """Return the conflict in the words of the node."""
-        return tables.conflict_lines(view, row, width)
-
-    def instead(self, view: View) -> list[Line]:
-        """Return the lines shown without conflicts."""
-        return tables.none_lines() if not self.filter else []
-
-    def here(self) -> Subject:
-        """Return the node that told of the conflict, and the name-space that it is about."""
-        if self.row is None:
-            return super().here()
-        return Subject(self.row.node, self.row.name_space or self.console.subject.name_space)
-
-    def moment_ns(self) -> int:
-        """Return the beginning of the conflict."""
-        return self.row.began_ns if self.row is not None else 0
-
-    @on(Sheet.Chosen)
-    def _chosen(self) -> None:
-        self.action_jump("trace")
-
-
-class GroupsScreen(TableScreen):
-    """All groups of the system."""
-
-    NAME = "groups"
-    TITLE_OF_SCREEN = "groups"
-    FILTER_FIELDS = tables.GROUP_FIELDS
-    ABOUT_LINES: ClassVar[int] = 12
-
-    def table(self, view: View, width: int) -> Rows[GroupKey]:
-        """Return the groups."""
-        return tables.groups(view, width)
-
-    def table_title(self, view: View, rows: Rows[GroupKey]) -> str:
-        """Return the title of the table."""
-        return tables.group_title(view, rows)
-
-    def about(self, view: View, row: GroupKey, width: int) -> list[Line]:
-        """Return the group on each node."""
-        return tables.group_lines(view, row)
-
-    def here(self) -> Subject:
-        """Return the name-space of the group under the cursor."""
-        if self.row is None:
-            return super().here()
-        return Subject(self.console.subject.node, self.row.name_space, self.row.id)
-
-    @on(Sheet.Chosen)
-    def _chosen(self) -> None:
-        self.action_jump("name-space")
-
-
-class StoreScreen(TableScreen):
-    """The store of each node."""
-
-    NAME = "store"
-    TITLE_OF_SCREEN = "store"
-    FILTER_FIELDS = tables.STORE_FIELDS
-
-    def table(self, view: View, width: int) -> Rows[Node]:
-        """Return the stores."""
-        return tables.stores(view, width)
-
-    def table_title(self, view: View, rows: Rows[Node]) -> str:
-        """Return the title of the table."""
-        return tables.store_title(view, rows)
-
-    def about(self, view: View, row: Node, width: int) -> list[Line]:
-        """Return the messages of the store."""
-        return tables.store_lines(view, row, width)
-
-    def here(self) -> Subject:
-        """Return the node whose store it is."""
-        if self.row is None:
-            return super().here()
-        return Subject(self.row.id, self.console.subject.name_space)
-
-    @on(Sheet.Chosen)
-    def _chosen(self) -> None:
-        self.action_jump("node")

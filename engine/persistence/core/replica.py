@@ -14,8 +14,9 @@ import collections
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from engine.persistence.core import knowledge
-from engine.persistence.core.knowledge import KnownPeer, KnownWriter, LastValues, Room, no_limits
+from engine.persistence.core import last_values
+from engine.persistence.core.known_numbers import NOTHING, KnownPeer, KnownWriter, numbers_of
+from engine.persistence.core.last_values import LastValues, Room, no_limits
 from engine.persistence.core.positions import span, time_of
 from engine.persistence.core.provider_selection import (
     MAX_LAG_PERIODS,
@@ -270,10 +271,8 @@ class Replica:
             is_advancing = known.had.highest > known.highest_before
             missing = due(known.had, candidates, advanced=is_advancing)
             for source in applied.filling & self._peers.keys():
-                part = (
-                    (missing & candidates[source].had).bounded if source in candidates else knowledge.NOTHING
-                )
-                asked = self._peers[source].asked.get(writer, knowledge.NOTHING) or knowledge.NOTHING
+                part = (missing & candidates[source].had).bounded if source in candidates else NOTHING
+                asked = self._peers[source].asked.get(writer, NOTHING) or NOTHING
                 wanted[source][writer] = asked if not part - asked else part
             if applied.live in wanted:
                 wanted[applied.live][writer] = None
@@ -317,7 +316,7 @@ class Replica:
             self._offer(sample, writers)
             streams.setdefault(sample.stream, []).append(sample)
         for stream, samples in streams.items():
-            self._account(stream, knowledge.numbers_of(samples), samples)
+            self._account(stream, numbers_of(samples), samples)
 
     def _offer(self, sample: OriginalSample, writers: frozenset[str]) -> None:
         """Keep a newer sample, whatever is accounted for: this costs nothing and loses nothing."""
@@ -342,7 +341,7 @@ class Replica:
     def _account(self, stream: str, numbers: Sequences, newest: Sequence[OriginalSample] = ()) -> None:
         """Account for numbers, and give them to subscribers; `newest` are the samples that brought them."""
         known = self._writer(stream)
-        new = numbers - known.had if known is not None else knowledge.NOTHING
+        new = numbers - known.had if known is not None else NOTHING
         if known is not None and new:
             known.had |= new
             self._changed_writers.add(stream)
@@ -376,14 +375,14 @@ class Replica:
         if writer not in state.wants:
             return
         only = state.wants[writer]
-        missing = self._had(writer) - state.known.get(writer, knowledge.NOTHING)
+        missing = self._had(writer) - state.known.get(writer, NOTHING)
         if only is not None:
             missing &= only
         missing = missing.bounded
         if not missing:
             return
         # Step 2: if only new samples are missing, pass them on without a search.
-        if newest and not missing - knowledge.numbers_of(newest):
+        if newest and not missing - numbers_of(newest):
             self._pass_on(peer, state, newest, missing)
             return
         # Step 3: otherwise send the last values that have these numbers or supersede samples that had them.
@@ -460,7 +459,7 @@ class Replica:
         state = self._peers[peer]
         if any(each.had - self._had(each.writer) for each in state.states.values()):
             return
-        patience = self.settings.max_change_periods + knowledge.MARGIN_PERIODS
+        patience = self.settings.max_change_periods + last_values.MARGIN_PERIODS
         for part in state.comparison.period(self._kept.digests(), state.digests, patience):
             self.counters["audited"] += 1
             entries = tuple((each.sample.key, each.sample.order) for each in self._kept.of_part(part))
@@ -481,7 +480,7 @@ class Replica:
 
     def _had(self, writer: str) -> Sequences:
         known = self._writers.get(writer)
-        return known.had if known else knowledge.NOTHING
+        return known.had if known else NOTHING
 
     def _writer(self, writer: str) -> KnownWriter | None:
         known = self._writers.get(writer)

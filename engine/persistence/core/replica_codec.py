@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from engine.dataset.sample import DATA, DISPOSE
-from engine.persistence.core.knowledge import PARTS
+from engine.persistence.core.last_values import PARTS
 from engine.persistence.core.provider_selection import MAX_PATH
 from engine.persistence.core.replica import MAX_WRITERS
 from engine.persistence.core.replica_messages import (

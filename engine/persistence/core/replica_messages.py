@@ -142,7 +142,7 @@ class Inventory:
     """The last values of one part of all instances; the receiver answers with those that are newer.
 
     Attributes:
-        part: its number, see `engine.persistence.core.knowledge`.
+        part: its number, see `engine.persistence.core.last_values`.
         entries: (instance, `order` of its last value).
     """
 
@@ -163,7 +163,7 @@ Message = Announcement | Subscription | SampleBatch | Inventory
 
 
 @lazy_dataclass(frozen=True, slots=True)
-class Books:
+class SubscriptionUpdate:
     """From one replica to another: everything on connection, then the news since the last one.
 
     Attributes:
@@ -183,13 +183,13 @@ class Fetch:
 
 
 @lazy_dataclass(frozen=True, slots=True)
-class Handed:
+class FetchedSamples:
     """From one replica to another: samples that the receiver asked for."""
 
     samples: tuple[OriginalSample, ...]
 
 
-PeerMessage = Books | Fetch | Handed
+PeerMessage = SubscriptionUpdate | Fetch | FetchedSamples
 
 
 @lazy_dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ from engine.core import plain
 from engine.dataset.sample import DATA, DISPOSE
 from engine.persistence.core.replica_codec import MessageFault
 from engine.persistence.core.replica_messages import (
-    Books,
     Fetch,
-    Handed,
+    FetchedSamples,
     OriginalSample,
     PeerMessage,
     SubscriberAnswer,
     SubscriberState,
+    SubscriptionUpdate,
 )
 from engine.persistence.core.subscription_ledger import Numbers
 
@@ -37,7 +37,10 @@ _HIGHEST: Final = 1 << (8 * NUMBER_BYTES - 1)
 _HEAD: Final = struct.Struct(">BI")
 _SAMPLE: Final = struct.Struct(f">I{NUMBER_BYTES}sqBII")
 
-_PEER_MESSAGES: Final[dict[str, type]] = {"subscription-books": Books, "subscription-fetch": Fetch}
+_PEER_MESSAGES: Final[dict[str, type]] = {
+    "subscription-books": SubscriptionUpdate,
+    "subscription-fetch": Fetch,
+}
 _HANDED: Final = "subscription-handed"
 KINDS: Final = frozenset((*_PEER_MESSAGES, _HANDED))
 """The kinds of messages between replicas."""
@@ -45,7 +48,7 @@ KINDS: Final = frozenset((*_PEER_MESSAGES, _HANDED))
 
 def encode(group: bytes, message: PeerMessage) -> tuple[str, bytes]:
     """Return the kind of a message between replicas about one group, and its bytes."""
-    if isinstance(message, Handed):
+    if isinstance(message, FetchedSamples):
         return _HANDED, _packed({"group": group.hex()}, message.samples)
     kind = next(kind for kind, each in _PEER_MESSAGES.items() if type(message) is each)
     return kind, _packed({"group": group.hex(), "message": plain.to_plain(message)}, ())
@@ -61,13 +64,13 @@ def decode(kind: str, body: bytes) -> tuple[bytes, PeerMessage]:
     try:
         group = bytes.fromhex(head["group"])
         if kind == _HANDED:
-            return group, Handed(samples)
+            return group, FetchedSamples(samples)
         message: PeerMessage = plain.from_plain(_PEER_MESSAGES[kind], head["message"])
     except (plain.PlainFault, ValueError, KeyError, TypeError) as error:
         raise MessageFault(f"damaged {kind[:40]}: {error!r}"[:200]) from error
     if isinstance(message, Fetch):
         _check_numbers(message.numbers)
-    elif isinstance(message, Books):
+    elif isinstance(message, SubscriptionUpdate):
         _check_numbers(message.held)
         for ledger in message.ledgers:
             _check_name(ledger.name, MAX_KEY_CHARS)

@@ -9,7 +9,13 @@ from typing import Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.persistence.core.provider_selection import SynchronizationSettings
-from engine.persistence.core.replica_messages import Books, Fetch, Handed, OriginalSample, PeerMessage
+from engine.persistence.core.replica_messages import (
+    Fetch,
+    FetchedSamples,
+    OriginalSample,
+    PeerMessage,
+    SubscriptionUpdate,
+)
 from engine.persistence.core.subscription_ledger import LedgerState, Numbers
 
 MAX_HELD: Final = 100_000
@@ -133,7 +139,7 @@ class GroupExchange:
         """Tell a replica whose link is up all ledgers, and which samples are held."""
         self._peers[peer] = _Peer()
         if self._settings.synchronize_durable_subscriptions:
-            self._to_peers.append((peer, Books(tuple(ledgers), numbers_of(self._held))))
+            self._to_peers.append((peer, SubscriptionUpdate(tuple(ledgers), numbers_of(self._held))))
 
     def disconnected(self, peer: str) -> None:
         """Forget a replica, whose link is down."""
@@ -167,7 +173,7 @@ class GroupExchange:
     def hand(self, peer: str, samples: Sequence[OriginalSample]) -> None:
         """Send samples to a replica that asked for them."""
         if samples:
-            self._to_peers.extend((peer, Handed(part)) for part in batches(samples))
+            self._to_peers.extend((peer, FetchedSamples(part)) for part in batches(samples))
 
     def period(self) -> None:
         """Tell others news, and ask them for missing samples."""
@@ -177,7 +183,7 @@ class GroupExchange:
             for name, peer in sorted(self._peers.items()):
                 offers = numbers_of(id_ for id_ in peer.offers if id_ in self._held)
                 if peer.ledgers or offers:
-                    self._to_peers.append((name, Books(tuple(peer.ledgers), offers)))
+                    self._to_peers.append((name, SubscriptionUpdate(tuple(peer.ledgers), offers)))
                 peer.ledgers, peer.offers = [], []
         self._period += 1
 

@@ -15,7 +15,6 @@ from typing import Final
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.persistence.core.provider_selection import SynchronizationSettings
 from engine.persistence.core.replica_messages import (
-    Books,
     Change,
     Fetch,
     Forgotten,
@@ -23,6 +22,7 @@ from engine.persistence.core.replica_messages import (
     PeerMessage,
     Released,
     SavedSubscriptions,
+    SubscriptionUpdate,
 )
 from engine.persistence.core.subscription_exchange import GroupExchange, HeldRoom, HeldSample, Id, ids_of
 from engine.persistence.core.subscription_ledger import (
@@ -402,7 +402,7 @@ class Subscriptions:
         """Take a message of another replica."""
         if not self._exchange.hears(peer):
             return
-        if isinstance(message, Books):
+        if isinstance(message, SubscriptionUpdate):
             for ledger in message.ledgers:
                 self._learn(ledger, peer)
             self._exchange.offered(peer, ids_of(message.held))

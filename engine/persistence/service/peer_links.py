@@ -9,7 +9,7 @@ from typing import Any
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.persistence.core.replica_codec import MessageFault
 from engine.persistence.core.replica_link import Arrived, Event, Up
-from engine.persistence.service.peers import Hello, Peers
+from engine.persistence.service.replica_transport import Hello, ReplicaTransport
 from engine.persistence.service.service_part import ServicePart
 
 
@@ -26,7 +26,7 @@ class Links:
 
     Args:
         hello: the introduction of this replica.
-        peers: the links.
+        transport: the links.
         parts: the senders and receivers of messages.
         on_received: called when a part has received a message.
         say: takes sentences for operators.
@@ -39,13 +39,13 @@ class Links:
     def __init__(
         self,
         hello: Hello,
-        peers: Peers,
+        transport: ReplicaTransport,
         parts: Sequence[ServicePart],
         on_received: Callable[[], None],
         say: Callable[[str], None],
     ) -> None:
         self._hello = hello
-        self._peers = peers
+        self._transport = transport
         self._parts = parts
         self._part_of = {kind: part for part in parts for kind in part.kinds}
         self._on_received = on_received
@@ -58,7 +58,7 @@ class Links:
 
     def gone(self, guid: bytes) -> None:
         """Disconnect a process that is gone."""
-        self._happened(guid, self._peers.gone(guid))
+        self._happened(guid, self._transport.gone(guid))
         self._refused.pop(guid, None)
 
     @property
@@ -74,7 +74,7 @@ class Links:
     @property
     def beginning(self) -> list[bytes]:
         """The processes whose links are not up yet."""
-        return [guid for guid in self._peers.guids() if not self._peers.is_up(guid)]
+        return [guid for guid in self._transport.guids() if not self._transport.is_up(guid)]
 
     # Output.
 
@@ -85,18 +85,20 @@ class Links:
             for name, kind, body in part.messages():
                 guid = guids.get(name)
                 if guid is not None:
-                    self._peers.send(guid, kind, body)
+                    self._transport.send(guid, kind, body)
 
     def restart(self, names: Iterable[str]) -> None:
         """Restart the links with replicas for which too much waits."""
         guids = self._guids()
         for name in names:
             self.counters["overruns"] += 1
-            self._happened(guids[name], self._peers.restart(guids[name]))
+            self._happened(guids[name], self._transport.restart(guids[name]))
 
     def has_room(self, name: str) -> bool:
         """Whether the queue to a replica has room for more messages."""
-        return all(self._peers.has_room(guid) for guid, hello in self._names.items() if hello.name == name)
+        return all(
+            self._transport.has_room(guid) for guid, hello in self._names.items() if hello.name == name
+        )
 
     def _guids(self) -> dict[str, bytes]:
         return {hello.name: guid for guid, hello in self._names.items()}
@@ -105,7 +107,7 @@ class Links:
 
     def exchanged(self, batch: Sequence[Any]) -> None:
         """Take frames that came over links."""
-        for guid, event in self._peers.take(batch):
+        for guid, event in self._transport.take(batch):
             self._happened(guid, [event])
 
     def _happened(self, guid: bytes, events: Sequence[Event]) -> None:
@@ -167,6 +169,6 @@ class Links:
         except MessageFault as fault:
             self.counters["malformed"] += 1
             self._say(f"replica {hello.name!r} sent an invalid message: {fault}")
-            self._happened(guid, self._peers.restart(guid))  # the link is not whole without that message
+            self._happened(guid, self._transport.restart(guid))  # the link is not whole without that message
             return
         self._on_received()

@@ -31,9 +31,9 @@ from engine.persistence.service.kept_groups import KnownGroups
 from engine.persistence.service.late_readers import Groupwise, LateReaders, ReaderDelivery
 from engine.persistence.service.lifespans import Lifespans
 from engine.persistence.service.peer_links import Links
-from engine.persistence.service.peers import Hello, Peers
 from engine.persistence.service.replica_intake import Intake
 from engine.persistence.service.replica_store import ReplicaStore
+from engine.persistence.service.replica_transport import Hello, ReplicaTransport
 from engine.persistence.service.replica_view import ReplicaView
 from engine.persistence.service.service_part import ServicePart
 from engine.persistence.service.service_status import STATUS_TOPICS, StatusPublisher, ViewedParts
@@ -170,10 +170,10 @@ class Service:
         signal = self._shell.signal
         self._channel = Channel(self._participant, PARTITION, topics=STATUS_TOPICS, signal=signal)
         hello = Hello(self._settings.name, options.name, self._store.id)
-        self._peers = Peers(
+        self._transport = ReplicaTransport(
             self._participant, hello, signal, self._shell.mailbox.wake, self._shell.activities
         )
-        self._links = Links(hello, self._peers, self._parts, self._received, options.say)
+        self._links = Links(hello, self._transport, self._parts, self._received, options.say)
         for part in self._parts:
             part.has_room = self._links.has_room
         self._intake = Intake(self._participant, signal, self._groups, self._synchronization, self._lifespans)
@@ -202,7 +202,7 @@ class Service:
             store=self._store,
             intake=self._intake,
             readers=self._readers,
-            peers=self._peers,
+            transport=self._transport,
             links=self._links,
             watch=self._watch,
         )
@@ -213,7 +213,7 @@ class Service:
         # Topics come before the writers of them.
         listen("topics", self._shell.topics.take, self._intake.topics_seen)
         listen("discovery", self._shell.discovery.take, self._discovered)
-        listen("exchange", self._peers.receiver.take, self._links.exchanged)
+        listen("exchange", self._transport.receiver.take, self._links.exchanged)
         listen("readers", self._readers.take, self._readers_said)
         # The turn itself reads the taps.
         listen("taps", lambda: [True] if self._intake.taps.has_news() else [])
@@ -296,7 +296,7 @@ class Service:
         for part in self._parts:
             due_s = min(due_s, part.turn(now_s))
         try:
-            due_s = min(due_s, self._peers.turn(now_s))
+            due_s = min(due_s, self._transport.turn(now_s))
         except Exception as error:
             raise ServiceFault(f"a link of the service ended: {error!r}") from error
         self._send()
@@ -329,7 +329,7 @@ class Service:
         self._past.end(past.IN_ORDER)
         self._status.show_last(self.shown())
         self._readers.close()
-        self._peers.close(1.0)
+        self._transport.close(1.0)
         self._intake.taps.close()
         return self._store.close(max(0.1, deadline - time.monotonic()))
 
@@ -339,7 +339,7 @@ class Service:
         for change in batch:
             if isinstance(change, ParticipantSeen) and not change.is_own:
                 if change.tag is not None and change.tag.role is TagRole.PERSISTENCE:
-                    self._peers.seen(change.guid, change.tag.node_id.hex())
+                    self._transport.seen(change.guid, change.tag.node_id.hex())
             elif isinstance(change, ParticipantGone):
                 self._links.gone(change.guid)
         changes = self._intake.discovered(batch)

@@ -23,9 +23,9 @@ from engine.persistence.service.kept_groups import ID_BYTES, KnownGroups, Writer
 from engine.persistence.service.late_readers import LateReaders
 from engine.persistence.service.lifespans import Lifespans
 from engine.persistence.service.peer_links import Links
-from engine.persistence.service.peers import Peers
 from engine.persistence.service.replica_intake import Intake
 from engine.persistence.service.replica_store import ReplicaStore
+from engine.persistence.service.replica_transport import ReplicaTransport
 from engine.persistence.service.replica_view import (
     MAX_WRITERS_SHOWN,
     PAST_TOPIC,
@@ -188,7 +188,7 @@ class ViewedParts:
     """The capture of original writers."""
     readers: ConnectedReaders
     """The readers with durable subscriptions."""
-    peers: Peers
+    transport: ReplicaTransport
     """The links to other replicas."""
     links: Links
     """The replicas at the other ends of the links."""
@@ -237,10 +237,10 @@ class ViewedParts:
             self.counters,
             self.links.counters,
             {
-                "malformed": self.peers.malformed + self.peers.receiver.malformed,
-                "broken_links": self.peers.breaks,
-                "oversized": self.peers.oversized,
-                "refused_peers": self.peers.refused,
+                "malformed": self.transport.malformed + self.transport.receiver.malformed,
+                "broken_links": self.transport.breaks,
+                "oversized": self.transport.oversized,
+                "refused_peers": self.transport.refused,
                 "rejected": self.intake.rejected,
                 "refused_groups": self.groups.refused,
                 "refused_lifespans": self.lifespans.refused,

@@ -7,7 +7,7 @@ from typing import Final
 
 from engine.persistence.service.replica_view import ReplicaView
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
-from ospltool.health.scene import Scene, Word
+from ospltool.health.scene import Scene, SupervisorReport
 from ospltool.live import persistence
 from ospltool.live.feed import ENDING
 from ospltool.live.nodes import Node, Presence
@@ -36,11 +36,15 @@ def of_nodes(scene: Scene) -> Iterator[Sign]:
             yield from _unheard(scene, node, presence)
 
 
-def missing(scene: Scene) -> dict[str, Word | None]:
+def missing(scene: Scene) -> dict[str, SupervisorReport | None]:
     """Return the awaited nodes that were never heard, without those known to start or to be stopped."""
     known = {name for node in scene.model.nodes.values() for name in _names(scene, node)}
-    words = {name: scene.words.get(name) for name in scene.awaited if name not in known}
-    return {name: word for name, word in words.items() if not (word and (word.in_order or word.is_starting))}
+    reports = {name: scene.reports.get(name) for name in scene.awaited if name not in known}
+    return {
+        name: report
+        for name, report in reports.items()
+        if not (report and (report.in_order or report.is_starting))
+    }
 
 
 def is_gathering(scene: Scene) -> bool:
@@ -59,16 +63,16 @@ def _absent(scene: Scene) -> Iterator[Sign]:
         return
     absent = missing(scene)
     gathers = is_gathering(scene)
-    for name, word in absent.items():
-        if gathers and not (word and word.is_trouble):
+    for name, report in absent.items():
+        if gathers and not (report and report.is_trouble):
             continue
-        why = word.text if word else ""
+        why = report.text if report else ""
         what = f"{name} is expected and was never heard"
         if name not in scene.expected.nodes:
             what = f"{name} was started on this machine and is not heard"
-        advice = word.next if word else ""
+        advice = report.next if report else ""
         code = "DUL-NODE-ABSENT"
-        if word and word.is_dead:
+        if report and report.is_dead:
             code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
         yield Sign(code, name, what, model.began_ns, why=why, next=advice, weight=2)
     if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
@@ -84,12 +88,12 @@ def _names(scene: Scene, node: Node) -> list[str]:
 
 def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     name = node.snapshot.name
-    word = scene.words.get(name)
-    if (word and word.in_order) or scene.model.is_coming_back(node, scene.now_ns):
+    report = scene.reports.get(name)
+    if (report and report.in_order) or scene.model.is_coming_back(node, scene.now_ns):
         return
-    why, advice = (word.text, word.next) if word else ("", "")
-    runs = bool(word and word.is_trouble and not word.is_dead)
-    is_dead = bool(word and word.is_dead) or (not runs and _is_removed(scene, node))
+    why, advice = (report.text, report.next) if report else ("", "")
+    runs = bool(report and report.is_trouble and not report.is_dead)
+    is_dead = bool(report and report.is_dead) or (not runs and _is_removed(scene, node))
     if presence is Presence.SILENT and not is_dead:
         what = f"{name} is silent"
         is_urgent = not scene.heard and scene.now_ns - node.heard_ns > 2 * node.stale_after_ns
@@ -166,14 +170,14 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
         yield _shared_identity(scene, node, remark)
     for topic, remarks in told.items():
         more = f" (and {len(remarks) - 1:,} more)" if len(remarks) > 1 else ""
-        word = scene.words.get(name)
+        report = scene.reports.get(name)
         yield Sign(
             _CODES[topic],
             name,
             f"{name} {_VERBS.get(topic, 'says')}: {remarks[-1].text}{more}",
             remarks[0].time_ns,
             (node.id,),
-            why=word.text if word and topic is RemarkSubject.RESTARTED else _WHY.get(topic, ""),
+            why=report.text if report and topic is RemarkSubject.RESTARTED else _WHY.get(topic, ""),
             weight=len(remarks),
         )
 

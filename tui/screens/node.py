@@ -1,4 +1,4 @@
-"""The screens of one subject: a node, or a name-space."""
+"""The screen of one node."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 
 from ospltool.live.nodes import Node
 from tui.cells import Rows, table_title
-from tui.screens.base import OpsScreen, set_height, share
-from tui.viewmodel import panels
-from tui.viewmodel import subject as views
+from tui.screens.base import OpsScreen, neighbour_keys, set_height, share
+from tui.viewmodel import deliveries, panels
+from tui.viewmodel import node as views
 from tui.viewmodel.base import Subject, View, plural
 from tui.widgets.curve import LEAST_HEIGHT, Curve
 from tui.widgets.lines import Lines
@@ -24,18 +24,10 @@ MOST_HEIGHT = 16
 """A plot does not get better above this height."""
 
 
-def _neighbours(name: str) -> list[BindingType]:
-    """Return the keys to the subjects before and after the one that is shown."""
-    return [
-        Binding("less_than_sign", "neighbour(-1)", f"{name} before", key_display="<", show=False),
-        Binding("greater_than_sign", "neighbour(1)", f"next {name}", key_display=">", show=False),
-    ]
-
-
 class NodeScreen(OpsScreen):
     """Who the node is, its fellows, its name-spaces, and the late joiners that it serves."""
 
-    BINDINGS: ClassVar[list[BindingType]] = _neighbours("node")
+    BINDINGS: ClassVar[list[BindingType]] = neighbour_keys("node")
     NAME = "node"
     TITLE_OF_SCREEN = "node"
     FILTER_FIELDS = ("fellow", "role", "state", "ns", "topic")
@@ -70,7 +62,7 @@ class NodeScreen(OpsScreen):
         rows: dict[str, Rows[Any]] = {
             "fellows": views.fellows(view, node, width),
             "spaces": views.name_spaces(view, node, width),
-            "joiners": views.deliveries(view, [node], width),
+            "joiners": deliveries.deliveries(view, [node], width),
         }
         self._rows = rows
         room = max(0, self.room - 5 - len(PARTS))
@@ -129,69 +121,3 @@ class NodeScreen(OpsScreen):
     def _chosen(self, event: Sheet.Chosen) -> None:
         targets = {"fellows": "node", "spaces": "name-space", "joiners": "trace"}
         self.action_jump(targets[event.sheet.id or "fellows"])
-
-
-class NameSpaceScreen(OpsScreen):
-    """A name-space: definitions of the nodes, present masters with reasons, and former masters."""
-
-    BINDINGS: ClassVar[list[BindingType]] = _neighbours("name-space")
-    NAME = "name-space"
-    TITLE_OF_SCREEN = "name-space"
-    FILTER_FIELDS = ("node", "role", "state")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._space = ""
-        self._rows: Rows[Any] | None = None
-
-    def body(self) -> ComposeResult:
-        """Yield definition, masters, nodes, trouble and history."""
-        yield Lines(id="definition")
-        yield Lines(id="masters")
-        yield Lines(id="nodes-title")
-        yield Sheet(id="nodes")
-        yield Lines(id="trouble")
-        yield Lines(id="history")
-
-    def show(self, view: View) -> None:
-        """Fill all parts and share the height."""
-        width = self.size.width
-        name = self._space = views.subject_name_space(view)
-        self.heading = f"name-space {name}" if name else "name-space"
-        rows = self._rows = views.holders(view, name, width)
-        masters = views.master_lines(view, name)
-        trouble = views.trouble_lines(view, name, panels.current_incidents(view))
-        history = views.history_lines(view, name)
-        nothing = [panels.rule_line(view, "no name-space heard yet", width)]
-        nothing += panels.nothing_lines(view, "name-spaces")
-        definition = views.definition_lines(view, name) if name else nothing
-        room = self.room
-        definition, masters = definition[: max(1, room // 5)], masters[: max(1, room // 5)]
-        title = table_title([plural(len(rows.keys), "node")], rows.hidden)
-        self.fill("#definition", definition)
-        self.fill("#masters", masters)
-        self.fill("#nodes-title", [panels.rule_line(view, title, width)] if name else [])
-        left = max(0, room - len(definition) - len(masters) - 1)
-        for_trouble = min(len(trouble) + 1 if trouble else 0, left // 4)
-        for_nodes = min(len(rows.keys) + 1, max(2, left - for_trouble - 3))
-        grid = self.query_one("#nodes", Sheet)
-        set_height(grid, for_nodes if name else 0)
-        grid.show(rows)
-        self.fill("#trouble", panels.titled("attention", trouble, for_trouble, view, width))
-        rest = max(0, left - for_trouble - for_nodes) if name else 0
-        self.fill("#history", panels.titled("masters", history, rest, view, width), rest)
-
-    def here(self) -> Subject:
-        """Return the node under the cursor, with this name-space."""
-        return Subject(self.query_one("#nodes", Sheet).row_key, self._space)
-
-    def action_neighbour(self, step: int) -> None:
-        """Show the next name-space, or the one before."""
-        names = self.console.model.name_space_names()
-        if self._space in names:
-            name = names[(names.index(self._space) + step) % len(names)]
-            self.console.look_at(Subject(self.console.subject.node, name))
-
-    @on(Sheet.Chosen)
-    def _chosen(self) -> None:
-        self.action_jump("node")

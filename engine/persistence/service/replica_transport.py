@@ -173,7 +173,7 @@ class _Peer:
                 return
 
 
-class Peers:
+class ReplicaTransport:
     """All links of this replica.
 
     Args:

@@ -1,0 +1,78 @@
+"""Signs that one snapshot shows about the node's own data: its store, what it does not keep, its readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from engine.runtime.monitor import DeliveryView, NodeSnapshot
+from ospltool.health.codes import SECOND_NS, Sign
+
+REMEMBER_FAILED_NS: Final = 300 * SECOND_NS
+"""Time for which a reader that was not served, and did not come back, is reported."""
+MANY_QUEUED: Final = 1_000
+BEHIND_NS: Final = 5 * SECOND_NS
+_NO_ROOM: Final = ("no space", "space are too few", "disk is full", "quota exceeded", "file too large")
+_CLOSED: Final = "the last run did not close the store"
+
+
+def of_snapshot(snapshot: NodeSnapshot) -> Iterator[Sign]:
+    """Yield the signs that a snapshot shows without those of other nodes."""
+    yield from of_store(snapshot)
+    yield from of_capture(snapshot)
+    yield from of_readers(snapshot)
+
+
+def of_store(snapshot: NodeSnapshot) -> Iterator[Sign]:
+    """Yield signs of a store that fails, is behind, or was damaged."""
+    name, store, me = snapshot.name, snapshot.store, (snapshot.id,)
+    if store.problem:
+        full = any(word in store.problem.lower() for word in _NO_ROOM)
+        code = "DUL-STORE-FULL" if full else "DUL-STORE-FAILED"
+        place, colon, rest = store.problem.partition(": ")
+        said = rest if colon and place.startswith(store.path) else store.problem
+        yield Sign(code, name, f"{name} store: {said}", 0, me, why=f"{store.path}: {said}", weight=2)
+    elif snapshot.counters.get("queued", 0) >= MANY_QUEUED:
+        what = f"{snapshot.counters['queued']:,} changes wait for the disk of {name}"
+        yield Sign("DUL-STORE-BEHIND", name, what, 0, me, patience_ns=BEHIND_NS)
+    damage = [finding for finding in store.findings if finding != _CLOSED]
+    if damage:
+        more = f" (and {len(damage) - 1:,} more)" if len(damage) > 1 else ""
+        yield Sign("DUL-STORE-DAMAGED", name, f"{name} store: {damage[0]}{more}", snapshot.started_ns, me)
+
+
+def of_capture(snapshot: NodeSnapshot) -> Iterator[Sign]:
+    """Yield signs of samples that a node does not keep."""
+    name, me = snapshot.name, (snapshot.id,)
+    large = snapshot.counters.get("too_large", 0)
+    if large:
+        what = f"{name} does not keep {large:,} samples that are too large"
+        yield Sign("DUL-NOT-KEPT", name, what, 0, me, weight=large)
+    for group in snapshot.groups:
+        if group.rejected:
+            causes = ", ".join(f"{count:,} by {cause}" for cause, count in group.rejected)
+            what = f"{name} rejected samples of {group.partition}.{group.topic}: {causes}"
+            yield Sign("DUL-REJECTED", name, what, 0, me, group.name_space)
+
+
+def of_readers(snapshot: NodeSnapshot) -> Iterator[Sign]:
+    """Yield signs of readers that were not served, or whose data differs from the set."""
+    name, me = snapshot.name, (snapshot.id,)
+    for delivery in snapshot.deliveries:
+        if delivery.state == "running" and delivery.problem:
+            what = f"{name} waits for a reader of {delivery.topic}: {delivery.problem}"
+            yield Sign("DUL-READER-NOT-SERVED", name, what, delivery.started_ns, me, why=delivery.problem)
+    for delivery in _failed(snapshot):
+        what = f"{name} could not serve a reader of {delivery.topic}: {delivery.problem}"
+        yield Sign("DUL-READER-NOT-SERVED", name, what, delivery.finished_ns, me, why=delivery.problem)
+    for deviation in snapshot.deviations:
+        what = f"a reader of {deviation.topic} deviates from the set of {name}: {deviation.text}"
+        yield Sign("DUL-READER-DEVIATES", name, what, 0, me)
+
+
+def _failed(snapshot: NodeSnapshot) -> Iterator[DeliveryView]:
+    """Yield recently failed deliveries that were not tried again, one for each reader."""
+    newest = {(one.participant, one.topic, one.partition): one for one in snapshot.deliveries}
+    for one in newest.values():
+        if one.state == "failed" and snapshot.time_ns - one.finished_ns < REMEMBER_FAILED_NS:
+            yield one

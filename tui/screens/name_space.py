@@ -1,0 +1,83 @@
+"""The screen of one name-space."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from tui.cells import Rows, table_title
+from tui.screens.base import OpsScreen, neighbour_keys, set_height
+from tui.viewmodel import name_space as views
+from tui.viewmodel import panels
+from tui.viewmodel.base import Subject, View, plural
+from tui.widgets.lines import Lines
+from tui.widgets.sheet import Sheet
+
+
+class NameSpaceScreen(OpsScreen):
+    """A name-space: definitions of the nodes, present masters with reasons, and former masters."""
+
+    BINDINGS: ClassVar[list[BindingType]] = neighbour_keys("name-space")
+    NAME = "name-space"
+    TITLE_OF_SCREEN = "name-space"
+    FILTER_FIELDS = ("node", "role", "state")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._space = ""
+        self._rows: Rows[Any] | None = None
+
+    def body(self) -> ComposeResult:
+        """Yield definition, masters, nodes, trouble and history."""
+        yield Lines(id="definition")
+        yield Lines(id="masters")
+        yield Lines(id="nodes-title")
+        yield Sheet(id="nodes")
+        yield Lines(id="trouble")
+        yield Lines(id="history")
+
+    def show(self, view: View) -> None:
+        """Fill all parts and share the height."""
+        width = self.size.width
+        name = self._space = views.subject_name_space(view)
+        self.heading = f"name-space {name}" if name else "name-space"
+        rows = self._rows = views.holders(view, name, width)
+        masters = views.master_lines(view, name)
+        trouble = views.trouble_lines(view, name, panels.current_incidents(view))
+        history = views.history_lines(view, name)
+        nothing = [panels.rule_line(view, "no name-space heard yet", width)]
+        nothing += panels.nothing_lines(view, "name-spaces")
+        definition = views.definition_lines(view, name) if name else nothing
+        room = self.room
+        definition, masters = definition[: max(1, room // 5)], masters[: max(1, room // 5)]
+        title = table_title([plural(len(rows.keys), "node")], rows.hidden)
+        self.fill("#definition", definition)
+        self.fill("#masters", masters)
+        self.fill("#nodes-title", [panels.rule_line(view, title, width)] if name else [])
+        left = max(0, room - len(definition) - len(masters) - 1)
+        for_trouble = min(len(trouble) + 1 if trouble else 0, left // 4)
+        for_nodes = min(len(rows.keys) + 1, max(2, left - for_trouble - 3))
+        grid = self.query_one("#nodes", Sheet)
+        set_height(grid, for_nodes if name else 0)
+        grid.show(rows)
+        self.fill("#trouble", panels.titled("attention", trouble, for_trouble, view, width))
+        rest = max(0, left - for_trouble - for_nodes) if name else 0
+        self.fill("#history", panels.titled("masters", history, rest, view, width), rest)
+
+    def here(self) -> Subject:
+        """Return the node under the cursor, with this name-space."""
+        return Subject(self.query_one("#nodes", Sheet).row_key, self._space)
+
+    def action_neighbour(self, step: int) -> None:
+        """Show the next name-space, or the one before."""
+        names = self.console.model.name_space_names()
+        if self._space in names:
+            name = names[(names.index(self._space) + step) % len(names)]
+            self.console.look_at(Subject(self.console.subject.node, name))
+
+    @on(Sheet.Chosen)
+    def _chosen(self) -> None:
+        self.action_jump("node")

@@ -1,0 +1,208 @@
+"""One node: who it is, its fellows as it sees them, and its name-spaces."""
+
+from __future__ import annotations
+
+from engine.runtime.monitor import FellowView, NameSpaceView
+from engine.runtime.past import IN_ORDER
+from ospltool.live.nodes import Node, Presence, natural
+from ospltool.live.series import COUNTERS, RATE_WINDOW_NS, Point
+from tui import text
+from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single
+from tui.viewmodel.base import (
+    View,
+    master_mark,
+    name_space_state,
+    node_mark,
+    node_state,
+    plural,
+    since_heard,
+)
+
+
+def subject_node(view: View) -> Node | None:
+    """Return the node that is looked at: the chosen one, else the first."""
+    chosen = view.model.nodes.get(view.subject.node)
+    if chosen is not None:
+        return chosen
+    nodes = view.model.ordered_nodes()
+    return nodes[0] if nodes else None
+
+
+def card(view: View, node: Node) -> list[Line]:
+    """Return the node in five lines, and one more where it has run before."""
+    snapshot, now_ns = node.snapshot, view.now_ns
+    heartbeat = text.ago(now_ns - view.model.heartbeat_ns(node))
+    mark, state = node_mark(view, node), node_state(view, node)
+    store = snapshot.store
+    tone = Tone.FAULT if store.problem else Tone.DIM
+    found = f"  found at start: {'; '.join(store.findings)}" if store.findings else ""
+    return [
+        (
+            Span(" "),
+            mark,
+            Span(f" {snapshot.name}", Tone.STRONG),
+            Span("  "),
+            state,
+            Span(f"  role {snapshot.role}  {since_heard(view, node)}", Tone.PLAIN),
+            Span(f"  heard {text.ago(node.age_ns(now_ns))}  heartbeat {heartbeat}", Tone.DIM),
+        ),
+        (Span(f"   id {snapshot.id}  run {snapshot.incarnation}  version {snapshot.version}", Tone.DIM),),
+        (Span(f"   host {snapshot.host}  pid {snapshot.pid}  {snapshot.configuration}", Tone.DIM),),
+        (Span(f"   store {store.kind} {store.path}{found}", Tone.DIM), Span(f"  {store.problem}", tone)),
+        counters_line(view, node),
+        *_run_lines(view, node),
+    ]
+
+
+def _run_lines(view: View, node: Node) -> list[Line]:
+    """Return the end of the previous run, as the node remembers it."""
+    former = [run for run in view.model.runs.get(node.id, ()) if run.ended_ns]
+    if not former:
+        return []
+    last = former[-1]
+    tone = Tone.DIM if last.end == IN_ORDER else Tone.WARN
+    what = f"{plural(len(former), 'earlier run')}, the last began {text.moment(last.started_ns)[:19]}"
+    when = f"ended {text.moment(last.ended_ns)[:19]}" if last.end == IN_ORDER else "ended"
+    return [(Span(f"   {what} and {when} ", Tone.DIM), Span(last.end, tone))]
+
+
+def counters_line(view: View, node: Node) -> Line:
+    """Totals since start, with the rate of those that are kept over time; without rates where nobody is."""
+    series = None if node.is_stale(view.now_ns) else view.model.series.get(node.id)
+    spans = [Span("  ")]
+    counted = {name: total for name, total in node.snapshot.counters.items() if total or name in COUNTERS}
+    for name, total in counted.items():
+        spans.append(Span(f" {name.replace('_', ' ')} ", Tone.DIM))
+        spans.append(Span(f"{text.count(total)}"))
+        rate = series.rate_per_s(name) if series and name in COUNTERS and name != "queued" else None
+        if rate:
+            spans.append(Span(f" {text.count(round(rate))}/s"))
+        spans.append(Span(" "))
+    if any(span.text.endswith("/s") for span in spans):
+        spans.append(Span(f" (per second: mean of {RATE_WINDOW_NS // 1_000_000_000} s)", Tone.DIM))
+    zeros = len(node.snapshot.counters) - len(counted)
+    if zeros:
+        spans.append(Span(f" {plural(zeros, 'other')} 0", Tone.DIM))
+    return tuple(spans) if len(spans) > 1 else (Span("   nothing counted yet", Tone.DIM),)
+
+
+def curves(view: View, node: Node) -> list[tuple[str, list[Point]]]:
+    """Return the plots of a node: titles with the newest value, and points."""
+    series = view.model.series.get(node.id)
+    presence = node.presence(view.now_ns)
+    is_heard = presence is Presence.HEARD
+    last_ns = view.model.heartbeat_ns(node)
+    stored = series.rates("stored") if series else []
+    gaps = series.heartbeat_gaps_s(0 if is_heard else last_ns, view.now_ns) if series else []
+    rate = _newest(stored, "{:,.0f}") if is_heard else f": none, the node is {presence}"
+    rising = "" if is_heard else " and rising"
+    return [
+        (f"samples stored per second{rate}", stored),
+        (f"seconds between heartbeats{_newest(gaps, '{:.2f}')}{rising}", gaps),
+    ]
+
+
+def _newest(points: list[Point], shown: str) -> str:
+    return f": {shown.format(points[-1][1])}" if points else ": nothing known yet"
+
+
+def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
+    """Return the fellows as this node sees them, those that it does not talk to first, then by name."""
+    columns = (
+        Column("mark", "", 1),
+        Column("name", "fellow", 10, grow=2, most=24),
+        Column("role", "role", 11, grow=1, most=20),
+        Column("state", "state", 13, grow=1, most=18),
+        Column("communication", "talks", 12),
+        Column("heartbeat", "heard", 6, right=True),
+        Column("skew", "skew", 8, right=True),
+        Column("problem", "", 8, grow=6),
+    )
+
+    def render(fellow: FellowView, key: str) -> Cell:
+        cell = told(fellow, key)
+        return dimmed(cell) if node.is_stale(view.now_ns) else cell
+
+    def told(fellow: FellowView, key: str) -> Cell:
+        if key == "mark":
+            return (_fellow_mark(view, fellow),)
+        if key == "heartbeat":
+            elapsed_ns = node.snapshot.time_ns - fellow.last_heartbeat_ns + node.age_ns(view.now_ns)
+            return single(text.age(elapsed_ns) if fellow.last_heartbeat_ns else "never", Tone.DIM)
+        if key == "skew":
+            return single(f"{fellow.skew_ns / 1e6:+.0f} ms", Tone.DIM)
+        if key == "state":
+            return single(fellow.state.replace("_", " ").lower(), Tone.DIM)
+        if key == "problem":
+            return single(fellow.problem, Tone.CONFLICT)
+        tone = Tone.PLAIN if key == "name" else Tone.DIM
+        return single(str(getattr(fellow, key)), tone)
+
+    kept = [
+        (fellow.id, fellow)
+        for fellow in sorted(node.snapshot.fellows, key=_fellow_order)
+        if view.filter.matches({"fellow": fellow.name, "role": fellow.role, "state": fellow.state})
+    ]
+    hidden = len(node.snapshot.fellows) - len(kept)
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden)
+
+
+def _fellow_order(fellow: FellowView) -> tuple[object, ...]:
+    return fellow.communication == "approved", natural(fellow.name), fellow.id
+
+
+def _fellow_mark(view: View, fellow: FellowView) -> Span:
+    glyphs = view.glyphs
+    return {
+        "approved": Span(glyphs.ok, Tone.DIM),
+        "waiting": Span(glyphs.busy),
+        "incompatible": Span(glyphs.conflict, Tone.CONFLICT),
+        "lost": Span(glyphs.fault, Tone.FAULT),
+    }.get(fellow.communication, Span(glyphs.warn, Tone.WARN))
+
+
+def name_spaces(view: View, node: Node, width: int) -> Rows[NameSpaceView]:
+    """Return the name-spaces of this node with the policy that it applies to each."""
+    columns = (
+        Column("mark", "", 2),
+        Column("name", "name-space", 12, grow=2, most=28),
+        Column("master", "master", 8, grow=1, most=16),
+        Column("phase", "phase", 8),
+        Column("samples", "samples", 8, right=True),
+        Column("alignee", "alignee", 10),
+        Column("durability", "durability", 10),
+        Column("priority", "prio", 4, right=True),
+        Column("merges", "merge", 8, grow=2, most=40),
+        Column("digest", "digest", 8),
+    )
+
+    def render(space: NameSpaceView, key: str) -> Cell:
+        cell = told(space, key)
+        return dimmed(cell) if node.is_stale(view.now_ns) else cell
+
+    def told(space: NameSpaceView, key: str) -> Cell:
+        if key == "mark":
+            return (master_mark(view, node, space), name_space_state(view, node, space)[0])
+        if key == "name":
+            return single(space.name)
+        if key == "master":
+            return single(view.model.name_of(space.master), Tone.PLAIN if space.master else Tone.FAULT)
+        if key == "samples":
+            return single(text.count(space.count))
+        plain = {
+            "phase": space.phase,
+            "alignee": space.alignee if space.aligner else f"{space.alignee} -",
+            "durability": space.durability,
+            "priority": str(space.master_priority),
+            "merges": ", ".join(space.merges),
+            "digest": space.digest[:8],
+        }
+        return single(plain[key], Tone.DIM)
+
+    kept = [
+        (space.name, space)
+        for space in node.snapshot.name_spaces
+        if view.filter.matches({"ns": space.name, "state": space.phase})
+    ]
+    hidden = len(node.snapshot.name_spaces) - len(kept)
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden)

@@ -1,0 +1,111 @@
+"""The table of stores, and what the store under the cursor reports."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ospltool.live.nodes import Node
+from tui import text
+from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title
+from tui.viewmodel.base import View, node_mark, plural
+
+STORE_FIELDS = ("node", "kind", "path", "state")
+
+MOST_KIND: Final = 9
+"""Cells of the longest kind, "simulated"."""
+
+
+def stores(view: View, width: int) -> Rows[Node]:
+    """Return the store of each node."""
+    every = view.model.ordered_nodes()
+    kept = [(node.id, node) for node in every if _shows_store(view, node)]
+    longest = max((len(node.snapshot.store.path) for _, node in kept), default=16)
+    kind = max((len(node.snapshot.store.kind) for _, node in kept), default=6)
+    has_problem = any(node.snapshot.store.problem or node.snapshot.store.findings for _, node in kept)
+    columns = (
+        Column("mark", "", 1),
+        Column("node", "node", 8, grow=1, most=20),
+        Column("kind", "kind", min(max(6, kind), MOST_KIND)),
+        Column("complete", "complete", 8, right=True),
+        Column("samples", "samples", 8, right=True),
+        Column("stored", "on disk", 8, right=True),
+        Column("behind", "behind", 7, right=True),
+        Column("queued", "queued", 7, right=True),
+        Column("bytes", "payload", 9, right=True),
+        Column("disk", "disk", 9, right=True),
+        Column("path", "path", 16, grow=6, most=max(16, min(longest, 60))),
+        *((Column("problem", "", 6, grow=4),) if has_problem else ()),
+    )
+
+    def render(node: Node, key: str) -> Cell:
+        cell = _store_cell(view, node, key)
+        return dimmed(cell) if node.is_stale(view.now_ns) else cell
+
+    return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
+
+
+def _shows_store(view: View, node: Node) -> bool:
+    store = node.snapshot.store
+    state = "degraded" if store.problem else "good"
+    values = {"node": node.snapshot.name, "kind": store.kind, "path": store.path, "state": state}
+    return view.filter.matches(values)
+
+
+def _store_cell(view: View, node: Node, key: str) -> Cell:
+    snapshot, store = node.snapshot, node.snapshot.store
+    if key == "mark":
+        if store.problem or node.is_stale(view.now_ns):
+            return (node_mark(view, node),)
+        return (Span(view.glyphs.ok, Tone.DIM),)
+    if key == "problem":
+        return single(store.problem or "; ".join(store.findings), Tone.FAULT if store.problem else Tone.DIM)
+    if key == "behind":
+        behind = _behind(node)
+        return single(text.count(behind) if behind else "", Tone.STRONG)
+    complete = sum(1 for space in snapshot.name_spaces if space.complete)
+    plain = {
+        "node": snapshot.name,
+        "kind": store.kind,
+        "complete": f"{complete} of {len(snapshot.name_spaces)}",
+        "samples": text.count(sum(group.samples for group in snapshot.groups)),
+        "stored": text.count(sum(group.stored for group in snapshot.groups)),
+        "queued": text.count(snapshot.counters.get("queued", 0)),
+        "bytes": text.size(sum(group.bytes for group in snapshot.groups)),
+        "disk": text.size(store.disk_bytes) if store.disk_bytes else "",
+        "path": store.path,
+    }
+    return single(plain[key], Tone.PLAIN if key in ("node", "samples", "stored") else Tone.DIM)
+
+
+def _behind(node: Node) -> int:
+    """Samples of persistent groups that are not known to be on disk."""
+    return sum(
+        max(0, group.samples - group.stored)
+        for group in node.snapshot.groups
+        if group.durability.casefold() == "persistent"
+    )
+
+
+def store_lines(view: View, node: Node, width: int) -> list[Line]:
+    """Return a store's messages at start, its problem, and its groups that are behind."""
+    store = node.snapshot.store
+    lines: list[Line] = [
+        (Span(f" {node.snapshot.name}  ", Tone.STRONG), Span(f"{store.kind} {store.path}", Tone.DIM))
+    ]
+    if store.problem:
+        lines.append((Span(f" {view.glyphs.fault} {store.problem}", Tone.FAULT),))
+    for finding in store.findings:
+        lines += [(Span(f" {part}"),) for part in text.wrap(f"at start: {finding}", max(20, width - 2), 2)]
+    late = [group for group in node.snapshot.groups if group.stored < group.samples]
+    for group in sorted(late, key=lambda one: one.stored - one.samples):
+        if group.durability.casefold() == "persistent":
+            short = group.samples - group.stored
+            told = f" {group.partition}.{group.topic}: {short:,} of {group.samples:,} not on disk yet"
+            lines.append((Span(told),))
+    return lines
+
+
+def store_title(view: View, rows: Rows[Node]) -> str:
+    """Return the title with the numbers of shown, degraded and hidden stores."""
+    bad = sum(1 for node in view.model.nodes.values() if node.snapshot.store.problem)
+    return table_title([plural(len(rows.keys), "store"), f"{bad} degraded" if bad else ""], rows.hidden)
