@@ -172,3 +172,21 @@ def test_a_node_that_had_died_is_gone_for_a_late_caller_too() -> None:
     watch.run(8, 1, 2)
     assert watch.open == [("DUL-NODE-GONE", "n3")]
     assert "2 of 3 copies" in watch.health.open[0].effect
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "began_s"),
+    [("its heartbeat is overdue", "DUL-NODE-GONE", -100), ("it is terminating", "DUL-NODE-ABSENT", 1)],
+)
+def test_a_late_caller_is_told_as_gone_whom_the_fellows_remember_as_lost(
+    reason: str, code: str, began_s: int
+) -> None:
+    watch = Watch(THREE)
+    text = f"Removing confirmed fellow n3. Reason: {reason}."
+    told = fake.event(1, 1, START_NS - 100 * S, text, event="fellow.disconnected")
+    watch.run(1, 1, 2)
+    watch.model.apply(Update(events=(told,)), watch.now_ns)
+    watch.run(8, 1, 2)
+    (found,) = watch.health.open
+    assert found.code.id == code
+    assert found.since_ns == START_NS + began_s * S

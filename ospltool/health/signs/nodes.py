@@ -72,12 +72,23 @@ def _absent(scene: Scene) -> Iterator[Sign]:
             what = f"{name} was started on this machine and is not heard"
         advice = report.next if report else ""
         code = "DUL-NODE-ABSENT"
-        if report and report.is_dead:
+        lost_ns = _lost_ns(scene, name)
+        if lost_ns or (report and report.is_dead):
             code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
-        yield Sign(code, name, what, model.began_ns, why=why, next=advice, weight=2)
+        since_ns = min(lost_ns or model.began_ns, model.began_ns)
+        yield Sign(code, name, what, since_ns, why=why, next=advice, weight=2)
     if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
         what = f"none of {len(absent)} expected nodes was ever heard: {joined(list(absent))}"
         yield Sign("DUL-DOMAIN-LOST", "domain", what, model.began_ns)
+
+
+def _lost_ns(scene: Scene, name: str) -> int:
+    """Return when a fellow removed a node that was never heard and had not ended in order; 0 if none did."""
+    begin = f"Removing confirmed fellow {name}. Reason: "
+    for event in reversed(scene.model.events):
+        if event.event == "fellow.disconnected" and event.text.startswith(begin):
+            return 0 if event.text == f"{begin}it is terminating." else event.time_ns
+    return 0
 
 
 def _names(scene: Scene, node: Node) -> list[str]:
