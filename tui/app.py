@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import ClassVar, Final
 
 from textual import events
@@ -66,10 +67,12 @@ class ConsoleApp(App[int]):
     `on_idle` is called at every tick in the thread of the console; when it returns False the console ends.
     Without `timer`, nothing moves until `tick` is called: tests decide what time it is. `title` is that of
     the console, `theme` a name of `themes.ALL`, and `notify` a command that runs for every new severe
-    incident; empty for none.
+    incident; empty for none. `recordings` are files of recorders of the shown systems, to go back in time.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("L", "live", "back to live"),
+        Binding("left_square_bracket", "past(-60)", "a minute back", key_display="["),
         Binding("q", "quit_console", "quit"),
         Binding("question_mark", "help", "help", key_display="?"),
         Binding("p", "pause", "pause"),
@@ -106,17 +109,20 @@ class ConsoleApp(App[int]):
         timer: bool = True,
         watch_health: Callable[[SystemModel], Health] = Health,
         others: Sequence[Source] = (),
+        recordings: Sequence[Path] = (),
     ) -> None:
         super().__init__()
         self.alarm = Alarm(self.bell, notify, self.say)
         self.title = title
-        self.systems = Systems(((feed, watch_health), *others))
+        self.systems = Systems(((feed, watch_health), *others), recordings)
         self.signs = signs
         self.trace_files = trace_files
         self.paused_ns = 0
         self.subject = Subject()
         self.operator = operator
-        self.commands = (*commands.COMMANDS, *EXPORT, *(confirmation.commands() if operator else ()))
+        back = commands.RETURN if recordings else ()
+        operations = confirmation.commands() if operator else ()
+        self.commands = (*commands.COMMANDS, *back, *EXPORT, *operations)
         self._history: list[tuple[str, Subject]] = []
         self._message = ""
         self._message_ticks = 0
@@ -162,8 +168,9 @@ class ConsoleApp(App[int]):
             self.set_interval(TICK_S, lambda: self._background.begin(self._steps))
 
     def on_unmount(self) -> None:
-        """End the work in the background."""
+        """End the work in the background, and let go of a recording."""
         self._background.end()
+        self.systems.return_to_present()
 
     def tick(self) -> None:
         """Poll once and show what changed, a large system less often; ages move on once a second."""
@@ -181,17 +188,17 @@ class ConsoleApp(App[int]):
             if not self._message_ticks:
                 self._message = ""
         if not self.paused_ns:
-            verdicts = [one.health.verdict for one in self.systems.all]
-            revisions = [one.model.revision for one in self.systems.all]
-            for one in self.systems.all:
+            verdicts = [one.health.verdict for one in self.systems.moving]
+            revisions = [one.model.revision for one in self.systems.moving]
+            for one in self.systems.moving:
                 yield from one.steps()
-            is_new = revisions != [one.model.revision for one in self.systems.all]
+            is_new = revisions != [one.model.revision for one in self.systems.moving]
             before_ns, now_ns = self._taken_ns, self.feed.now_ns()
             self._taken_ns = now_ns
-            self._alarm(now_ns)
+            self._alarm()
             self._is_behind = self._is_behind or is_new or now_ns // SECOND_NS != before_ns // SECOND_NS
             is_early = 0 <= now_ns - self._shown_ns < NODE_NS * (len(self.model.nodes) - SMALL)
-            is_urgent = verdicts != [one.health.verdict for one in self.systems.all]
+            is_urgent = verdicts != [one.health.verdict for one in self.systems.moving]
             if not self._is_behind or (is_early and not is_urgent):
                 return
             self._shown_ns, self._is_behind = now_ns, False
@@ -204,14 +211,14 @@ class ConsoleApp(App[int]):
             self._background.rest()
         await super().on_event(event)
 
-    def _alarm(self, now_ns: int) -> None:
+    def _alarm(self) -> None:
         """Report severe incidents of all live systems."""
-        if self.feed.mode == "live":
+        if self.systems.present.feed.mode == "live":
             severe: dict[str, tuple[str, ...]] = {}
             for one in self.systems.all:
                 found = panels.severe(self._view_of(one))
                 severe.update({f"{one.feed.title} {key}": said for key, said in found.items()})
-            self.alarm.look(severe, now_ns)
+            self.alarm.look(severe, self.systems.present.feed.now_ns())
 
     def show(self) -> None:
         """Show the model on the screen in front."""
@@ -246,6 +253,7 @@ class ConsoleApp(App[int]):
             timeline=self.travel.timeline if self.travel else None,
             operates=self.operator is not None,
             elsewhere=self.systems.elsewhere,
+            ago_ns=max(0, self.systems.present.feed.now_ns() - now_ns) if self.systems.past else None,
         )
 
     # Where we are.
@@ -308,6 +316,7 @@ class ConsoleApp(App[int]):
     def show_system(self) -> None:
         """Show the newly selected system, without the subject of the former one."""
         self._history.clear()
+        self.refresh_bindings()
         screen = self._here()[0]
         self._show_screen(screen if screen in TABS else "overview", Subject())
 
@@ -364,11 +373,15 @@ class ConsoleApp(App[int]):
     # Time travel, where the feed can.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Allow keys for winding only in recordings and simulations."""
+        """Allow keys for winding only in recordings and simulations, and in the past of a live system."""
         if action == "system":
             return len(self.systems.all) > 1
         if action in TRAVEL_ACTIONS:
             return self.travel is not None
+        if action == "past":
+            return self.travel is None and bool(self.systems.recordings)
+        if action == "live":
+            return self.systems.past is not None
         return super().check_action(action, parameters)
 
     def refresh_all(self) -> None:
@@ -377,10 +390,31 @@ class ConsoleApp(App[int]):
         self.tick()
 
     def wind_to(self, moment_ns: int) -> None:
-        """Show the recording or simulation at a moment."""
+        """Show the recording or simulation, or the past of a live system, at a moment."""
+        if self.travel is None and self.systems.recordings:
+            try:
+                self.systems.go_back()
+            except CommandFault as fault:
+                self.say(str(fault))
+                return
+            self._turn_time()
         if self.travel is not None:
             self.travel.seek(moment_ns)
             self.refresh_all()
+
+    def action_past(self, seconds: int) -> None:
+        """Show the system as a recording has it, `seconds` from now; they are negative."""
+        self.wind_to((self.paused_ns or self.feed.now_ns()) + seconds * SECOND_NS)
+
+    def action_live(self) -> None:
+        """Return from the past of a system to the system as it is."""
+        self.systems.return_to_present()
+        self._turn_time()
+        self.refresh_all()
+
+    def _turn_time(self) -> None:
+        self.paused_ns = 0
+        self.refresh_bindings()
 
     def action_wind(self, seconds: int) -> None:
         """Wind forward or back, from the target of an earlier key."""

@@ -17,6 +17,7 @@ from tui.console import Command, CommandFault, Console
 from tui.viewmodel.base import Subject
 
 FORMATS: Final = ("json", "csv", "svg")
+DAY_NS: Final = 86_400_000_000_000
 
 
 def write_export(app: Console, words: list[str]) -> None:
@@ -122,13 +123,20 @@ def _mark(app: Console, words: list[str]) -> None:
 
 
 def _at(app: Console, words: list[str]) -> None:
-    if app.travel is None:
+    if app.travel is None and not app.systems.recordings:
         raise CommandFault("only a recording or a simulation can be wound")
-    timeline = app.travel.timeline
+    now_ns = app.view().now_ns
+    begin_ns = app.travel.timeline.begin_ns if app.travel is not None else now_ns - DAY_NS
     try:
-        app.wind_to(moment_of(" ".join(words), timeline.begin_ns, timeline.now_ns))
+        app.wind_to(moment_of(" ".join(words), begin_ns, now_ns))
     except ValueError as error:
         raise CommandFault(str(error)) from error
+
+
+def _live(app: Console, words: list[str]) -> None:
+    if app.systems.past is None:
+        raise CommandFault("this is no past of a live system")
+    app.action_live()
 
 
 def _speed(app: Console, words: list[str]) -> None:
@@ -182,6 +190,10 @@ COMMANDS: Final = (
         "quit", "", "leave; the system is not affected", lambda app, _: app.action_quit_console(), ("q",)
     ),
 )
+
+
+RETURN: Final = (Command("live", "", "back from the past of a system to the system as it is", _live),)
+"""Commands of a console that has recordings of what it watches."""
 
 
 def by_name(commands: tuple[Command, ...]) -> dict[str, Command]:

@@ -74,6 +74,8 @@ def commands() -> tuple[Command, ...]:
 
 def _ask(app: Console, verb: str, make: Callable[[Operator, Node], Operation], words: list[str]) -> None:
     operator = app.operator
+    if app.systems.past is not None:
+        raise CommandFault("this is the past: L returns to live")
     if operator is None or app.feed.mode != "live":
         raise CommandFault("this console only watches; start it with --operate")
     node = app.model.nodes.get(find_node(app, words[0]) if words else app.under_cursor().node)

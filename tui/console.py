@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from textual.screen import Screen
@@ -12,6 +13,9 @@ from ospltool.health.health import Health
 from ospltool.health.system import Source, System
 from ospltool.live.feed import Feed, TimeTravel
 from ospltool.live.model import SystemModel
+from ospltool.live.record_file import RecordingFault
+from ospltool.live.recording_files import source_of
+from ospltool.live.replay import ReplayFeed
 from tui.alarm import Alarm
 from tui.cells import Line
 from tui.operator import Operator
@@ -19,38 +23,92 @@ from tui.trace_lines import TraceFiles
 from tui.viewmodel.base import Elsewhere, Subject, View
 
 
+class CommandFault(Exception):
+    """A command that cannot be carried out; the text is for the user."""
+
+
 class Systems:
-    """All that are watched, of which one is shown: `shown`.
+    """All that are watched, of which one is shown: as it is, or `past`, as a recording shows it.
 
     Args:
         sources: of all of them, one at least; the first is shown.
+        recordings: files of recorders of these systems, which may still be written.
     """
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[Source], recordings: Sequence[Path] = ()) -> None:
         self.all = tuple(map(System, sources))
-        self.shown = self.all[0]
+        self.present = self.all[0]
+        self.past: System | None = None
+        self.recordings = tuple(recordings)
+
+    @property
+    def shown(self) -> System:
+        """The shown one."""
+        return self.past or self.present
+
+    @property
+    def moving(self) -> tuple[System, ...]:
+        """All that go on, whether they are shown or not."""
+        return (*self.all, self.past) if self.past else self.all
 
     @property
     def elsewhere(self) -> tuple[Elsewhere, ...]:
-        """State of the systems that are not shown."""
+        """State of the systems that are not shown; beside its past, that of the shown one now."""
+        others = (one for one in self.all if one is not self.shown)
         return tuple(
-            Elsewhere(one.feed.title, one.health.verdict) for one in self.all if one is not self.shown
+            Elsewhere(f"{one.feed.title} now", one.health.verdict, is_present=True)
+            if one is self.present
+            else Elsewhere(one.feed.title, one.health.verdict)
+            for one in others
         )
+
+    def go_back(self) -> TimeTravel:
+        """Show the past of the shown system; return what moves in it.
+
+        Raises:
+            CommandFault: no recording of it can be read.
+        """
+        title, told = self.present.feed.title, []
+        for path in self.recordings:
+            try:
+                if source_of(path) != title:
+                    continue
+                feed = ReplayFeed(path, follow=True)
+            except RecordingFault as fault:
+                told.append(str(fault))
+                continue
+            self.past = System((feed, self._health))
+            return feed
+        raise CommandFault("; ".join(told) or f"no recording of {title} yet: `ospltool record` makes one")
+
+    def _health(self, model: SystemModel) -> Health:
+        """Judge the past by what is expected; mutes and supervisors speak of now."""
+        return Health(model, self.present.health.expected)
+
+    def return_to_present(self) -> None:
+        """Show the system as it is, and close its recording."""
+        if self.past is not None:
+            self.past.feed.close()
+        self.past = None
 
     def turn(self, steps: int) -> None:
         """Show the next one, or the one before; after the last comes the first."""
-        self.shown = self.all[(self.all.index(self.shown) + steps) % len(self.all)]
+        self.return_to_present()
+        self.present = self.all[(self.all.index(self.present) + steps) % len(self.all)]
 
     def show(self, title: str) -> bool:
         """Show the one with this title, or with this number of a domain; False when there is none."""
         found = [one for one in self.all if title in (one.feed.title, one.feed.title.rpartition(" ")[2])]
         if found:
-            self.shown = found[0]
+            self.return_to_present()
+            self.present = found[0]
         return bool(found)
 
-
-class CommandFault(Exception):
-    """A command that cannot be carried out; the text is for the user."""
+    def close(self) -> None:
+        """Close all feeds."""
+        self.return_to_present()
+        for one in self.all:
+            one.feed.close()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,7 +195,10 @@ class Console(Protocol):
         """Copy a text, without control characters, to the clipboard of the terminal (OSC 52)."""
 
     def wind_to(self, moment_ns: int) -> None:
-        """Show the recording or simulation at a moment."""
+        """Show the recording or simulation, or the past of a live system, at a moment."""
+
+    def action_live(self) -> None:
+        """Return from the past of a system to the system as it is."""
 
     def refresh_all(self) -> None:
         """Poll and show the system at once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from ospltool.health.health import Health
 from ospltool.health.system import Source
@@ -29,6 +30,7 @@ def run_console(
     notify: str = "",
     watch_health: Callable[[SystemModel], Health] = Health,
     others: Sequence[Source] = (),
+    recordings: Sequence[Path] = (),
 ) -> int:
     """Show `feed` until the user leaves, and close it. Return 0, or 130 after an interrupt.
 
@@ -45,6 +47,7 @@ def run_console(
         notify: command that runs for every new severe incident; empty for none.
         watch_health: makes the health of the model, with its expectation.
         others: sources of further domains.
+        recordings: files of recorders of these domains, to go back in time.
 
     Raises:
         SourceError: a trace file cannot be read.
@@ -66,13 +69,13 @@ def run_console(
         notify=notify,
         watch_health=watch_health,
         others=others,
+        recordings=recordings,
     )
     look_for_garbage_less_often()
     try:
         result = app.run()
     finally:
-        for one in app.systems.all:
-            one.feed.close()
+        app.systems.close()
         if files is not None:
             files.close()
     return app.return_code or 0 if result is None else result

@@ -100,7 +100,7 @@ def recording(path: pathlib.Path, speed: float) -> Feed:
     from ospltool.live.replay import ReplayFeed
 
     try:
-        return ReplayFeed(path, speed=speed)
+        return ReplayFeed(path, speed=speed, follow=True)
     except RecordingFault as error:
         raise CommandError(str(error), Exit.USAGE) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import sys
@@ -37,6 +38,12 @@ def top(
     partition: Partition = None,
     replay: Annotated[
         pathlib.Path | None, typer.Option(help="Show a recording instead of a live domain.")
+    ] = None,
+    recording: Annotated[
+        list[pathlib.Path] | None,
+        typer.Option(
+            help="Allow going back in time in this file, which `ospltool record` writes; repeatable."
+        ),
     ] = None,
     simulate: Annotated[
         str | None,
@@ -117,6 +124,10 @@ def top(
         raise CommandError("choose --replay or --simulate, not both", Exit.USAGE)
     if operate and (replay is not None or simulate is not None):
         raise CommandError("--operate needs a live domain: leave out --replay and --simulate", Exit.USAGE)
+    if recording and (replay is not None or simulate is not None or as_json):
+        raise CommandError(
+            "--recording needs a live domain: leave out --replay, --simulate and --json", Exit.USAGE
+        )
     if not as_json and (screen is not None or at is not None):
         raise CommandError("--screen and --at need --json", Exit.USAGE)
     if theme is not None:
@@ -153,8 +164,9 @@ def top(
 
     (feed, watch_health), *others = open_sources()
     operator = _operator() if operate else None
+    show = functools.partial(run_console, recordings=tuple(recording)) if recording else run_console
     try:
-        code = run_console(
+        code = show(
             feed,
             title="ospltool",
             theme=theme,

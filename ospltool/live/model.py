@@ -120,6 +120,8 @@ class SystemModel:
             self._forget()
             self.era += 1
         self.began_ns = self.began_ns or now_ns
+        if update.snapshots or update.replicas or update.events:
+            self.ended_ns = 0  # a recording that is still written goes on after its end
         for index, heard in enumerate(update.snapshots, 1):
             self._apply_snapshot(heard)
             if index % STEP == 0 and not update.restart:

@@ -1,14 +1,16 @@
-"""A recording as a feed: play it, pause it, step through it, or jump to any moment. It is only read."""
+"""A recording as a feed: play it, pause it, step through it, or jump to any moment. It is only read.
+
+A recording that a recorder still writes can be followed: its end moves on, and at the end it is as live as
+the recorder is.
+"""
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
-import mmap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from engine.core.plain import PlainFault
 from engine.runtime.monitor import NodeEvent, NodePast
@@ -23,8 +25,6 @@ from ospltool.live.feed import (
 )
 from ospltool.live.moments import Marks
 from ospltool.live.record_file import (
-    KEY_MARK,
-    MAX_LINE_BYTES,
     Caption,
     Delta,
     PatchFault,
@@ -33,9 +33,8 @@ from ospltool.live.record_file import (
     RecordingLine,
     Shown,
     Snapshots,
-    decode_line,
 )
-from ospltool.live.recorder import parts_of
+from ospltool.live.recording_files import RecordingFiles
 
 MAX_LINES_PER_POLL: Final = 5_000
 """Most lines read in one poll, so that the console stays responsive."""
@@ -55,14 +54,11 @@ NEAR_NS: Final = 20_000_000_000
 MAX_NEAR: Final = 1_000
 """Approximate number of snapshots in that time; with many nodes it is shorter."""
 
+QUIET_NS: Final = 5_000_000_000
+"""Time without growth after which a followed recording has ended; more may follow all the same."""
+
 MAX_JUMP_LINES: Final = 2_000_000
 """The most lines read after a jump."""
-
-
-class _Key(NamedTuple):
-    heard_ns: int
-    part: int
-    offset: int
 
 
 class ReplayFeed:
@@ -73,6 +69,7 @@ class ReplayFeed:
         speed: factor; 1 plays in real time.
         clock: paces the replay, in ns.
         paused: do not play at first.
+        follow: take in what a recorder adds.
 
     Raises:
         RecordingFault: the file cannot be read, or does not begin like a recording.
@@ -87,25 +84,27 @@ class ReplayFeed:
         speed: float = 1.0,
         clock: Callable[[], int] = time.monotonic_ns,
         paused: bool = False,
+        follow: bool = False,
     ) -> None:
         self.title = f"recording {path.name}"
         self.speed = speed
         self.marks = Marks(path)
         self._clock = clock
-        self._parts = _Parts(parts_of(path))
+        self._files = RecordingFiles(path, follow=follow)
         self._snapshots = Snapshots()
         self._inbox = Inbox()
         self._lead: list[ReceivedSnapshot | HeardReplica] = []
         self._passed_over: dict[Shown, int] = {}
-        self._lines: Iterator[RecordingLine] = iter(())
+        self._lines: Iterator[RecordingLine | None] = iter(())
         self._next: RecordingLine | None = None
         self._restart = False
         self._ended = False
         self._paused = paused
         self._faults = 0
+        self._grown_ns = clock() - QUIET_NS
         first = self._rewind(0)
         self.begin_ns = first.heard_ns if first else 0
-        self.end_ns = max(self.begin_ns, self._parts.last_moment())
+        self.end_ns = max(self.begin_ns, self._files.last_moment())
         self._shown_ns = self.begin_ns
         self._anchor_ns = clock()
 
@@ -118,19 +117,21 @@ class ReplayFeed:
 
     def poll(self) -> Update:
         """Return what was recorded between the last poll and now."""
+        self._grow()
         if not self._paused:
             self._advance(self.now_ns())
         return self._drain()
 
     def close(self) -> None:
         """Close the files."""
-        self._parts.close()
+        self._files.close()
 
     @property
     def timeline(self) -> ReplayPosition:
         """Current position."""
         marks = tuple(mark.time_ns for mark in self.marks.all)
-        return ReplayPosition(self.begin_ns, self.end_ns, self.now_ns(), self._paused, self.speed, marks)
+        begin_ns = min(self.begin_ns, self._shown_ns)  # the recorder may have removed what is shown
+        return ReplayPosition(begin_ns, self.end_ns, self.now_ns(), self._paused, self.speed, marks)
 
     def pause(self, *, paused: bool) -> None:
         """Pause, or continue from the shown moment."""
@@ -148,7 +149,7 @@ class ReplayFeed:
         self._inbox = Inbox()
         self._restart = True
         self._ended = False
-        self._rewind(self._parts.key_before(moment_ns - LEAD_NS))
+        self._rewind(self._files.key_before(moment_ns - LEAD_NS))
         self._passed_over = {}
         self._read_until(moment_ns, thinned=True)
         for key, heard_ns in self._passed_over.items():
@@ -160,7 +161,7 @@ class ReplayFeed:
         self.pause(paused=True)
         if direction > 0:
             return self._step_forward()
-        moment_ns = self._parts.event_before(self._shown_ns)
+        moment_ns = self._files.event_before(self._shown_ns)
         if moment_ns is None:
             return False
         self.seek(moment_ns)
@@ -178,6 +179,25 @@ class ReplayFeed:
         """Return (moment, note) of every mark, oldest first."""
         return tuple((mark.time_ns, mark.text) for mark in self.marks.all)
 
+    def _grow(self) -> None:
+        """Take in what a recorder has added."""
+        try:
+            if not self._files.grow():
+                return
+        except RecordingFault as fault:
+            self._fault(self._shown_ns, str(fault))
+            return
+        self._grown_ns = self._clock()
+        was_empty = not self.begin_ns
+        self.begin_ns = self._files.begin_ns
+        self.end_ns = max(self.begin_ns, self.end_ns, self._files.last_moment())
+        if was_empty:
+            self._hold(self.begin_ns)
+        elif self._ended:
+            self._hold(self.end_ns)
+        self._ended = False
+        self._next = self._next or next(self._lines, None)
+
     def _hold(self, moment_ns: int) -> None:
         self._shown_ns = moment_ns
         self._anchor_ns = self._clock()
@@ -185,7 +205,7 @@ class ReplayFeed:
     def _rewind(self, key: int) -> RecordingLine | None:
         self._snapshots.clear()
         self._lead = []
-        self._lines = self._parts.entries(key)
+        self._lines = self._files.entries(key)
         self._next = next(self._lines, None)
         return self._next
 
@@ -206,7 +226,8 @@ class ReplayFeed:
         done = self._read_until(moment_ns, most=MAX_LINES_PER_POLL)
         if not done and self._next is not None:
             self._hold(self._next.heard_ns)  # the clock waits for the reader, not the other way round
-        if self._next is None and not self._ended and moment_ns >= self.end_ns:
+        is_quiet = self._clock() - self._grown_ns >= QUIET_NS
+        if self._next is None and not self._ended and is_quiet and moment_ns >= self.end_ns:
             self._hold(self.end_ns)
             self._ended = True
             self._inbox.put(FeedNotice(NoticeKind.END, self.end_ns, "the recording ends here"))
@@ -273,7 +294,7 @@ class ReplayFeed:
         self._inbox.put(FeedNotice(NoticeKind.FAULT, moment_ns, text))
 
     def _drain(self) -> Update:
-        for fault in self._parts.take_faults():
+        for fault in self._files.take_faults():
             self._fault(self._shown_ns, fault)
         restart, self._restart = self._restart, False
         self._inbox.dropped += self._faults
@@ -289,117 +310,3 @@ class ReplayFeed:
             snapshots=(*snapshots, *update.snapshots),
             replicas=(*replicas, *update.replicas),
         )
-
-
-class _Parts:
-    """The files of a recording, the places of its keys, and its lines from a key on."""
-
-    def __init__(self, paths: list[Path]) -> None:
-        self._maps: list[tuple[Path, mmap.mmap | None]] = []
-        self._faults: list[str] = []
-        try:
-            for path in paths:
-                with path.open("rb") as file:
-                    size = path.stat().st_size
-                    mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else None
-                    self._maps.append((path, mapped))
-        except OSError as error:
-            self.close()
-            raise RecordingFault(f"{path}: {error.strerror or error}") from error
-        try:
-            self._keys = list(self._find_keys())
-        except RecordingFault:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        for _, mapped in self._maps:
-            if mapped is not None:
-                mapped.close()
-
-    def key_before(self, moment_ns: int) -> int:
-        """Return the number of the last key at or before a moment; 0 if there is none."""
-        return max(0, bisect.bisect_right(self._keys, moment_ns, key=lambda key: key.heard_ns) - 1)
-
-    def entries(self, key: int) -> Iterator[RecordingLine]:
-        """Yield the entries from a key on, through all later files; unreadable lines are noted."""
-        if not self._keys:
-            return
-        _, first, offset = self._keys[key]
-        for part in range(first, len(self._maps)):
-            for where, line in self._lines(part, offset if part == first else 0):
-                try:
-                    yield decode_line(line, where)
-                except RecordingFault as fault:
-                    if len(self._faults) < 1000:
-                        self._faults.append(str(fault))
-
-    def take_faults(self) -> list[str]:
-        """Return the unreadable lines since the last call."""
-        faults, self._faults = self._faults, []
-        return faults
-
-    def event_before(self, moment_ns: int) -> int | None:
-        """Return the moment of the last event before a moment."""
-        for key in range(self.key_before(moment_ns - 1), -1, -1):
-            end = self._keys[key + 1] if key + 1 < len(self._keys) else None
-            found = None
-            for entry in self.entries(key):
-                if entry.heard_ns >= moment_ns or (end is not None and entry.heard_ns > end.heard_ns):
-                    break
-                if isinstance(entry.item, NodeEvent):
-                    found = entry.heard_ns
-            if found is not None:
-                return found
-        return None
-
-    def last_moment(self) -> int:
-        """Return the moment of the last readable line."""
-        for part in range(len(self._maps) - 1, -1, -1):
-            mapped = self._maps[part][1]
-            if mapped is None:
-                continue
-            end = len(mapped)
-            for _ in range(100):
-                start = mapped.rfind(b"\n", 0, max(0, end - 1)) + 1
-                try:
-                    return decode_line(mapped[start:end], "").heard_ns
-                except RecordingFault:
-                    end = start
-                if not start:
-                    break
-        return 0
-
-    def _find_keys(self) -> Iterator[_Key]:
-        """Yield the keys of all files, first of all the first line."""
-        found = False
-        for part, (path, mapped) in enumerate(self._maps):
-            if mapped is None:
-                continue
-            if not found:
-                yield _Key(self._first_moment(path, mapped), part, 0)
-                found = True
-            offset = mapped.find(KEY_MARK)
-            while offset >= 0:
-                end = mapped.find(b"\n", offset)
-                line = mapped[offset : end if end >= 0 else len(mapped)]
-                if not offset or mapped[offset - 1 : offset] == b"\n":
-                    yield _Key(decode_line(line, f"{path}, byte {offset}").heard_ns, part, offset)
-                offset = mapped.find(KEY_MARK, offset + 1)
-
-    @staticmethod
-    def _first_moment(path: Path, mapped: mmap.mmap) -> int:
-        end = mapped.find(b"\n", 0, MAX_LINE_BYTES)
-        line = mapped[: end if end >= 0 else min(len(mapped), MAX_LINE_BYTES)]
-        return decode_line(line, f"{path}:1").heard_ns
-
-    def _lines(self, part: int, offset: int) -> Iterator[tuple[str, bytes]]:
-        path, mapped = self._maps[part]
-        while mapped is not None and offset < len(mapped):
-            end = mapped.find(b"\n", offset)
-            end = len(mapped) if end < 0 else end
-            if end - offset > MAX_LINE_BYTES:
-                self._faults.append(f"{path}, byte {offset}: a line of {end - offset:,} bytes is skipped")
-            elif end > offset:
-                yield f"{path}, byte {offset}", mapped[offset:end]
-            offset = end + 1

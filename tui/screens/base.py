@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, cast
+from typing import ClassVar, Final, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -17,7 +17,7 @@ from tui.console import Console
 from tui.viewmodel import panels
 from tui.viewmodel.base import ConsoleStatus, Filter, Subject, View
 from tui.widgets.bottom import CommandLine, Entry, FilterLine, KeyBar
-from tui.widgets.lines import Lines
+from tui.widgets.lines import Lines, Toned
 from tui.widgets.sheet import Sheet
 
 
@@ -100,7 +100,10 @@ class OpsScreen(Screen[None]):
         view = dataclasses.replace(view, filter=self.filter)
         width = self.size.width
         header = self.query_one("#header", Lines)
-        header.set_class(status.paused, "-paused")
+        is_past = status.ago_ns is not None
+        header.set_class(status.paused or is_past, "-paused")
+        for widget in self.query(Toned):
+            widget.set_class(is_past and widget.id not in _OF_THE_PRESENT, PAST)
         lines = panels.header(view, status, self.NAME, self.heading, width)
         self.fill("#header", lines if self.size.height >= LEAST_FOR_TABS else lines[:1])
         self.fill("#timebar", panels.timebar_lines(view, status, width))
@@ -230,6 +233,11 @@ class OpsScreen(Screen[None]):
 
 LEAST_FOR_TABS = 12
 """With fewer lines the header has only its first."""
+
+PAST: Final = "-past"
+"""Class of what shows the past of a live system: nothing in it is bright."""
+
+_OF_THE_PRESENT = frozenset({"header", "timebar", "message", "keys"})
 
 _AROUND = frozenset({"header", "timebar", "caption", "message", "filter", "command"})
 

@@ -138,6 +138,8 @@ class Elsewhere:
 
     title: str
     verdict: SystemVerdict
+    is_present: bool = False
+    """Whether it is the present of the system whose past is shown."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -162,6 +164,8 @@ class ConsoleStatus:
     """Whether the console may change nodes."""
     elsewhere: tuple[Elsewhere, ...] = ()
     """Other watched systems."""
+    ago_ns: int | None = None
+    """How long ago the shown moment of a live system was; None for its present."""
 
 
 def state_name(state: str) -> str:

@@ -61,6 +61,8 @@ def header(view: View, status: ConsoleStatus, screen: str, heading: str, width: 
     room = max(0, width - sum(len(span.text) for span in right))
     sign, tone = _verdict_sign(view, view.health.verdict)
     word = "" if tone is Tone.DIM else f"  {sign} {view.health.verdict.word}"
+    if status.ago_ns is not None:
+        tone = Tone.DIM
     others = _elsewhere(view, status)
     gap = Span(f" {view.glyphs.separator} ", Tone.DIM)
     at = gap, Span(heading, Tone.STRONG), Span(word, tone)
@@ -79,7 +81,7 @@ def header(view: View, status: ConsoleStatus, screen: str, heading: str, width: 
 def _elsewhere(view: View, status: ConsoleStatus) -> Line:
     """Return the other systems: those in trouble by name, worst first, the others as a number."""
     gap = f" {view.glyphs.separator} "
-    sick = [one for one in status.elsewhere if one.verdict.word != "OK"]
+    sick = [one for one in status.elsewhere if one.verdict.word != "OK" or one.is_present]
     sick.sort(key=lambda one: (one.verdict.worst is None, one.verdict.worst or 0))
     shown = sick[:MOST_ELSEWHERE]
     spans = [span for one in shown for span in (Span(gap, Tone.DIM), _of_another(view, one))]
@@ -93,6 +95,8 @@ def _elsewhere(view: View, status: ConsoleStatus) -> Line:
 def _of_another(view: View, one: Elsewhere) -> Span:
     sign, tone = _verdict_sign(view, one.verdict)
     errors, warnings = one.verdict.errors, one.verdict.warnings
+    if one.verdict.word == "OK":
+        return Span(f"{one.title}: OK", Tone.DIM)
     if one.verdict.worst is None:
         return Span(f"{one.title}: {'starting' if one.verdict.word == STARTING else 'nobody heard'}", tone)
     return Span(
@@ -128,6 +132,8 @@ def _tabs(status: ConsoleStatus, screen: str, width: int) -> Line:
 def _mode(view: View, status: ConsoleStatus) -> tuple[Span, ...]:
     glyphs = view.glyphs
     moment = Span(f"  {text.clock(view.now_ns)} UTC ", Tone.DIM)
+    if status.ago_ns is not None:
+        return (Span(f"  PAST, {text.ago(status.ago_ns)}", Tone.WARN), moment)
     if status.paused:
         behind = f", {text.age(status.behind_ns)} behind" if status.behind_ns >= SECOND_NS else ""
         return (Span(f"  PAUSED{behind}", Tone.WARN), moment)
