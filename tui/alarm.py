@@ -11,6 +11,10 @@ from tui.text import visible
 
 GRACE_NS: Final = 5_000_000_000
 """Time after the console's start in which incidents do not count as new."""
+MISSING_NS: Final = 30_000_000_000
+"""Time after the console's start in which expected nodes may come that are missing from the beginning."""
+MISSING: Final = frozenset({"DUL-NODE-ABSENT", "DUL-DOMAIN-LOST"})
+"""Codes of missing nodes, which ring later; other troubles from the beginning do not ring."""
 MAX_RUNNING: Final = 4
 """Most commands that run at once; further incidents only ring the bell."""
 MAX_KNOWN: Final = 10_000
@@ -43,14 +47,20 @@ class Alarm:
             raise AlarmFault(f"--notify {command!r}: {error}") from error
         self._running: list[subprocess.Popen[bytes]] = []
         self._known: dict[str, int] = {}
+        self._awaited: set[str] = set()
         self._began_ns = 0
         self.is_on = True
 
     def look(self, severe: Mapping[str, tuple[str, ...]], now_ns: int) -> None:
         """Take in what is severe at `now_ns`: the arguments for the command by key."""
         self._began_ns = self._began_ns or now_ns
-        fresh = [key for key in severe if key not in self._known or now_ns - self._known[key] > AGAIN_NS]
-        for key in severe:
+        if now_ns - self._began_ns < GRACE_NS:
+            self._awaited.update(key for key, said in severe.items() if said[0] in MISSING)
+        is_early = now_ns - self._began_ns < MISSING_NS
+        self._awaited.intersection_update(severe if is_early else ())
+        counted = [key for key in severe if key not in self._awaited]
+        fresh = [key for key in counted if key not in self._known or now_ns - self._known[key] > AGAIN_NS]
+        for key in counted:
             self._known.pop(key, None)
             self._known[key] = now_ns
         while len(self._known) > MAX_KNOWN:

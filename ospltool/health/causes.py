@@ -51,10 +51,11 @@ class RootCause:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CausalRule:
-    """A rule: signs of `root` cause signs of `brings` that have the same node or name-space (or "", any).
+    """A rule: signs of `root` cause signs of `brings` that have the same node or name-space.
 
-    With "subject", the node is one that the root is about: a node that does not fit touches all its fellows,
-    which may have troubles of their own.
+    With "unheard", the root is about a node that was never heard, and brings any. With "subject",
+    the node is one that the root is about: a node that does not fit touches all its fellows, which may have
+    troubles of their own.
     """
 
     root: frozenset[str]
@@ -67,7 +68,7 @@ def _rule(root: str, brings: str, shared: str = "node") -> CausalRule:
 
 
 _RULES: Final = (
-    _rule("DUL-NODE-ABSENT", "copies disk-copies", ""),
+    _rule("node", "copies disk-copies", "unheard"),
     _rule("node", "copies disk-copies conflict mesh align master set definition complete reader late"),
     _rule(
         "DUL-INCOMPATIBLE", "master conflict set complete mesh copies disk-copies align definition", "subject"
@@ -157,7 +158,9 @@ def _shares(what: str, root: RootCause, other: RootCause) -> bool:
         return not set(root.root.subjects or root.root.nodes).isdisjoint(other.nodes)
     if what == "node":
         return not set(root.nodes).isdisjoint(other.nodes)
-    return what == "" or not set(root.name_spaces).isdisjoint(other.name_spaces)
+    if what == "unheard":
+        return not root.root.nodes
+    return not set(root.name_spaces).isdisjoint(other.name_spaces)
 
 
 def _with_hubs(scene: Scene, signs: list[Sign]) -> list[Sign]:
@@ -217,7 +220,7 @@ def _touched(scene: Scene, cause: RootCause) -> list[str]:
         for node in cause.root.nodes:
             known = scene.model.nodes.get(node)
             named.update(known.name_spaces if known else ())
-        if cause.root.code == "DUL-NODE-ABSENT":
+        if cause.root.kind.cause == "node" and not cause.root.nodes:
             named.update(one.name for one in scene.expected.name_spaces)
     return sorted(named)
 

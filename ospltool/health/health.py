@@ -16,7 +16,7 @@ from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.redundancy import Redundancy, redundancies
 from ospltool.health.scene import NOTHING, Expectation, FactBook, Scene, SupervisorReport
 from ospltool.health.signs.masters import of_masters
-from ospltool.health.signs.nodes import of_domain, of_nodes, of_services
+from ospltool.health.signs.nodes import is_gathering, missing, of_domain, of_nodes, of_services
 from ospltool.health.signs.sets import of_data, of_sets
 from ospltool.live.feed import ENDING
 from ospltool.live.model import SystemModel
@@ -32,7 +32,7 @@ BEFORE_NS: Final = 3 * SECOND_NS
 """Time before (and after) an incident in which events may concern it."""
 
 COUNTED_ANEW: Final = frozenset({"copies", "disk-copies"})
-"""Causes without a sign while the domain is lost: its nodes, when back, have the usual time for copies."""
+"""Causes without a sign while the domain is lost or gathers: nodes then have the usual time for copies."""
 
 TOLD_LEVELS: Final = frozenset({"INFO", "WARNING", "SEVERE", "ERROR"})
 
@@ -40,7 +40,7 @@ UNKNOWN: Final = "UNKNOWN"
 """The verdict if no node was heard."""
 
 STARTING: Final = "STARTING"
-"""The verdict if nothing is wrong, but no node that is heard is complete yet."""
+"""The verdict if nothing is wrong, but no node is complete yet, or a new system still gathers its nodes."""
 
 SupervisorReports = Callable[[], Mapping[str, SupervisorReport]]
 
@@ -104,6 +104,7 @@ class Health:
         self._facts = FactBook()
         self._copies: dict[str, Redundancy] = {}
         self._updated_ns = 0
+        self._is_gathering = False
         self._era = model.era
         self.open: list[Incident] = []
         self.muted: list[Incident] = []
@@ -153,7 +154,8 @@ class Health:
             yield
             signs += found
         yield
-        if any(sign.code == "DUL-DOMAIN-LOST" for sign in signs):
+        self._is_gathering = bool(missing(scene)) and is_gathering(scene)
+        if self._is_gathering or any(sign.code == "DUL-DOMAIN-LOST" for sign in signs):
             signs = [sign for sign in signs if sign.kind.cause not in COUNTED_ANEW]
         self._copies = {one.name: one for one in copies}
         causes = causes_of(scene, self._patience.lasting(signs, now_ns))
@@ -232,6 +234,8 @@ class Health:
 
     def _calm_word(self) -> str:
         """Return the verdict on a system without warnings and errors."""
+        if self._is_gathering:
+            return STARTING
         present = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
         states = {node.snapshot.state for node in present}.difference(ENDING)
         return STARTING if states and "COMPLETE" not in states else "OK"

@@ -63,6 +63,8 @@ class Incident:
     """Gravity, comparable only with that of the same incident at another moment."""
     times: int = 1
     """1 plus the number of returns within ten seconds."""
+    rises: int = 0
+    """How often it became worse than ever before: a higher severity, or more subjects."""
     acknowledged_ns: int = 0
     """When an operator acknowledged it; 0 for never."""
     muted_until_ns: int = 0
@@ -88,6 +90,7 @@ class _Open:
         seen_ns: when it was seen last.
         keys: keys of its signs.
         worst: the worst severity so far.
+        most: the most subjects so far.
     """
 
     incident: Incident
@@ -95,6 +98,7 @@ class _Open:
     seen_ns: int
     keys: frozenset[str]
     worst: HealthSeverity
+    most: int
 
 
 class Incidents:
@@ -167,11 +171,16 @@ class Incidents:
             self._end(key, now_ns, taken={key for cause in causes for key in cause.keys}, lost=lost)
 
     def _place(self, cause: RootCause, taken: set[str]) -> str | None:
-        """Return the key of the open incident that this cause continues, by root, sign, or nodes."""
+        """Return the key of the open incident that this cause continues, by root, sign, or nodes.
+
+        The loss of the domain continues none of its nodes' incidents: it has its own beginning, and is news.
+        """
         free = {key: one for key, one in self._open.items() if key not in taken}
         for key, one in free.items():
             if one.root == cause.root.key:
                 return key
+        if cause.root.kind.cause == "domain":
+            return None
         for key, one in free.items():
             if one.root in cause.keys:
                 return key
@@ -195,12 +204,13 @@ class Incidents:
             self._closed.remove(again)
             told = dataclasses.replace(
                 _with_cause_of(again, told), key=again.key, since_ns=again.since_ns, times=again.times + 1,
-                acknowledged_ns=again.acknowledged_ns,
+                acknowledged_ns=again.acknowledged_ns, rises=again.rises,
             )  # fmt: skip
         else:
             told = dataclasses.replace(told, key=f"{cause.root.key}@{since_ns}", since_ns=since_ns)
         worst = min(told.severity, again.severity) if again is not None else told.severity
-        self._open[told.key] = _Open(told, cause.root.key, now_ns, cause.keys, worst)
+        most = max(len(told.subjects), len(again.subjects) if again is not None else 0)
+        self._open[told.key] = _Open(told, cause.root.key, now_ns, cause.keys, worst, most)
         return told.key
 
     def _go_on(
@@ -216,9 +226,10 @@ class Incidents:
             since_ns=min(before.since_ns, cause.root.since_ns),
             times=before.times,
             acknowledged_ns=0 if is_worse else before.acknowledged_ns,
+            rises=before.rises + (told.severity < known.worst or len(told.subjects) > known.most),
         )
         known.root, known.seen_ns, known.keys = cause.root.key, now_ns, cause.keys
-        known.worst = min(known.worst, told.severity)
+        known.worst, known.most = min(known.worst, told.severity), max(known.most, len(told.subjects))
 
     def _end(self, key: str, now_ns: int, taken: set[str], lost: set[str]) -> None:
         """End an incident that is not seen any more, after a while; drop it if another one contains it.

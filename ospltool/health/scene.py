@@ -190,6 +190,8 @@ class SupervisorReport:
     """Whether it is about to start."""
     is_trouble: bool = False
     """Whether it has died, does not respond, or is being started again after a failure."""
+    is_dead: bool = False
+    """Whether its process does not exist any more, and it had not ended in order."""
     next: str = ""
     """Advice that fits the report; empty for that of the code."""
 

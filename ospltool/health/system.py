@@ -96,6 +96,9 @@ def _report(status: NodeStatus) -> SupervisorReport:
     by = "seen on its host" if status.is_unsupervised else "its supervisor says"
     advice = ORPHAN if status.is_orphan else _NEXT.get(status.condition, "")
     is_trouble = status.condition in _TROUBLE
+    runs = record.node is not None and record.node.is_alive()
+    is_dead = status.condition in (Condition.DIED, Condition.RESTARTING) and not runs
+    said = f"{by}: {text}" if text else ""
     return SupervisorReport(
-        f"{by}: {text}" if text else "", in_order, starting, is_trouble, advice if text else ""
+        said, in_order, starting, is_trouble, is_dead=is_dead, next=advice if text else ""
     )

@@ -110,7 +110,7 @@ def test_a_fleet_says_who_is_expected(shell: Shell, hear: Hear) -> None:
     hear(node(1))
     code, out, _ = shell.run("health", "fleet.toml")
     assert code == 2
-    assert "ERROR DUL-NODE-ABSENT n2: n2 is expected and was not heard in " in out
+    assert "ERROR DUL-NODE-ABSENT n2: n2 is expected and was never heard (since " in out
     assert "1 of 2 nodes complete · redundancy left 0 (A: 1 of 2 copies, 1 on disk)" in out
     hear(node(1, 2), node(2, 1))
     assert shell.run("health", "fleet.toml")[0] == 0
@@ -130,7 +130,7 @@ def test_a_configuration_expects_its_own_node_and_leaves_others_in_peace(shell: 
     code, out, _ = shell.run("health", path)
     assert code == 2
     assert out.startswith("domain 11: ERROR · 1 error · 1 of 2 nodes complete · ")
-    assert "ERROR DUL-NODE-ABSENT n2: n2 is expected and was not heard in " in out
+    assert "ERROR DUL-NODE-ABSENT n2: n2 is expected and was never heard (since " in out
     hear(node(1, 2, domain_id=11), node(2, 1, domain_id=11))
     code, out, _ = shell.run("health", path)
     assert (code, out.split(" · ")[:2]) == (0, ["domain 11: OK", "2 of 2 nodes complete"])
@@ -167,7 +167,7 @@ def test_a_node_that_died_here_before_is_told_without_a_fleet_file(shell: Shell,
         hear(*heard)
         code, out, _ = shell.run("health", "--domain", 11)
         assert (code, out.split(" · redundancy")[0].startswith(verdict)) == (2, True)
-        assert "ERROR DUL-NODE-ABSENT n2: n2 was started on this machine and is not heard (since " in out
+        assert "ERROR DUL-NODE-GONE n2: n2 is gone, and was not heard since this watch began (since " in out
         assert "why:    seen on its host: has died, its supervisor was killed\n" in out
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tui.alarm import AGAIN_NS, GRACE_NS, MAX_RUNNING, Alarm, AlarmFault
+from tui.alarm import AGAIN_NS, GRACE_NS, MAX_RUNNING, MISSING_NS, Alarm, AlarmFault
 
 START_NS = 1_000_000_000_000
 WRITE = "import json,sys; open(sys.argv[1],'a').write(json.dumps(sys.argv[2:])+chr(10))"
@@ -45,6 +45,26 @@ def test_what_was_wrong_before_the_console_came_does_not_ring() -> None:
     heard.look(-3, "n1")
     heard.look(1, "n1")
     assert heard.rings == 0
+
+
+def test_nodes_that_are_missing_from_the_beginning_ring_when_they_had_time_to_come() -> None:
+    heard = Heard()
+    missing = {"n1": ("DUL-NODE-ABSENT", "n1", ""), "n2": ("DUL-NODE-ABSENT", "n2", "")}
+    heard.alarm.look(missing, START_NS + GRACE_NS - 1)
+    heard.alarm.look(missing, START_NS + MISSING_NS - 1)
+    assert heard.rings == 0
+    del missing["n2"]
+    heard.alarm.look(missing, START_NS + MISSING_NS)
+    heard.alarm.look(missing, START_NS + MISSING_NS + 1)
+    assert heard.rings == 1
+    heard.alarm.look({"n2": ("DUL-NODE-ABSENT", "n2", "")}, START_NS + MISSING_NS + 2)
+    assert heard.rings == 2
+
+
+def test_the_loss_of_the_domain_soon_after_the_start_rings_at_once() -> None:
+    heard = Heard()
+    heard.alarm.look({"domain": ("DUL-DOMAIN-LOST", "domain", "")}, START_NS + GRACE_NS)
+    assert heard.rings == 1
 
 
 def test_what_comes_back_soon_does_not_ring_again() -> None:

@@ -191,6 +191,8 @@ def test_an_expected_node_that_is_not_there_is_absent_until_it_comes() -> None:
     ward = Ward()
     ward.scenario.start("n1", "n2")
     ward.run(5)
+    ward.check()
+    ward.run(6)
     ward.check(("DUL-NODE-ABSENT", "n3"))
     assert ward.health.open[0].effect == "ns1: 2 of 3 copies, 2 of 2 on disk, n2 is master"
     ward.scenario.start("n3")

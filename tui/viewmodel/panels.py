@@ -285,9 +285,9 @@ def _of_incident(view: View, incident: Incident) -> Notable:
 
 
 def severe(view: View) -> dict[str, tuple[str, ...]]:
-    """Return the severe incidents by key: code, subject and observation."""
+    """Return code, subject and observation of severe incidents, by a key that changes when one gets worse."""
     return {
-        one.key: (one.code.id, one.who, one.what)
+        f"{one.key} {one.rises}": (one.code.id, one.who, one.what)
         for one in current_incidents(view)
         if one.severity is HealthSeverity.ERROR
     }

@@ -7,7 +7,7 @@ from typing import Final
 
 from engine.persistence.service.replica_view import ReplicaView
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
-from ospltool.health.scene import Scene
+from ospltool.health.scene import Scene, SupervisorReport
 from ospltool.live import persistence
 from ospltool.live.feed import ENDING
 from ospltool.live.nodes import Node, Presence
@@ -17,7 +17,8 @@ from ospltool.live.remarks import Remark, RemarkSubject
 ABSENT_NS: Final = 4 * SECOND_NS
 """Watching time after which an unheard node is absent: each sends a snapshot every second or two."""
 
-WATCHED_S: Final = (0, 4, 10, 30, 60, 600, 3600)
+START_NS: Final = 10 * SECOND_NS
+"""Time from the start of the first node in which all nodes of a system come."""
 
 SLOW_START_NS: Final = 60 * SECOND_NS
 """Longest normal start of a node."""
@@ -35,29 +36,59 @@ def of_nodes(scene: Scene) -> Iterator[Sign]:
             yield from _unheard(scene, node, presence)
 
 
-def _absent(scene: Scene) -> Iterator[Sign]:
-    """Yield signs of awaited nodes that were never heard; of no expected one, also one of the domain."""
-    model = scene.model
-    if not scene.awaited or scene.now_ns - model.began_ns < ABSENT_NS:
-        return
-    known = {name for node in model.nodes.values() for name in _names(scene, node)}
+def missing(scene: Scene) -> dict[str, SupervisorReport | None]:
+    """Return the awaited nodes that were never heard, without those known to start or to be stopped."""
+    known = {name for node in scene.model.nodes.values() for name in _names(scene, node)}
     reports = {name: scene.reports.get(name) for name in scene.awaited if name not in known}
-    absent = {
+    return {
         name: report
         for name, report in reports.items()
         if not (report and (report.in_order or report.is_starting))
     }
+
+
+def is_gathering(scene: Scene) -> bool:
+    """Return whether the system has just started: no heard node runs for long. Others may still come."""
+    runs = [
+        scene.now_ns - node.heard_ns + node.snapshot.time_ns - node.snapshot.started_ns
+        for node in scene.heard
+    ]
+    return bool(runs) and max(runs) < START_NS
+
+
+def _absent(scene: Scene) -> Iterator[Sign]:
+    """Yield signs of awaited nodes that were never heard; of no expected one, also one of the domain."""
+    model = scene.model
+    if scene.now_ns - model.began_ns < ABSENT_NS:
+        return
+    absent = missing(scene)
+    gathers = is_gathering(scene)
     for name, report in absent.items():
+        if gathers and not (report and report.is_trouble):
+            continue
         why = report.text if report else ""
-        what = f"{name} is expected and was not heard{_in(scene.now_ns - model.began_ns)}"
+        what = f"{name} is expected and was never heard"
         if name not in scene.expected.nodes:
             what = f"{name} was started on this machine and is not heard"
         advice = report.next if report else ""
-        yield Sign("DUL-NODE-ABSENT", name, what, model.began_ns, why=why, next=advice, weight=2)
+        code = "DUL-NODE-ABSENT"
+        lost_ns = _lost_ns(scene, name)
+        if lost_ns or (report and report.is_dead):
+            code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
+        since_ns = min(lost_ns or model.began_ns, model.began_ns)
+        yield Sign(code, name, what, since_ns, why=why, next=advice, weight=2)
     if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
-        watched = _in(scene.now_ns - model.began_ns)
-        what = f"none of {len(absent)} expected nodes was heard{watched}: {joined(list(absent))}"
+        what = f"none of {len(absent)} expected nodes was ever heard: {joined(list(absent))}"
         yield Sign("DUL-DOMAIN-LOST", "domain", what, model.began_ns)
+
+
+def _lost_ns(scene: Scene, name: str) -> int:
+    """Return when a fellow removed a node that was never heard and had not ended in order; 0 if none did."""
+    begin = f"Removing confirmed fellow {name}. Reason: "
+    for event in reversed(scene.model.events):
+        if event.event == "fellow.disconnected" and event.text.startswith(begin):
+            return 0 if event.text == f"{begin}it is terminating." else event.time_ns
+    return 0
 
 
 def _names(scene: Scene, node: Node) -> list[str]:
@@ -66,21 +97,21 @@ def _names(scene: Scene, node: Node) -> list[str]:
     return sorted({node.snapshot.name} | {one.subject for one in told if one.topic is RemarkSubject.IDENTITY})
 
 
-def _in(watched_ns: int) -> str:
-    """Tell for how long it was watched, in few steps, so that the text seldom changes."""
-    seconds = max(step for step in WATCHED_S if watched_ns >= step * SECOND_NS)
-    return f" in {seconds} s" if seconds < 60 else f" in {seconds // 60} min"
-
-
 def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     name = node.snapshot.name
     report = scene.reports.get(name)
     if (report and report.in_order) or scene.model.is_coming_back(node, scene.now_ns):
         return
     why, advice = (report.text, report.next) if report else ("", "")
-    if presence is Presence.SILENT:
+    runs = bool(report and report.is_trouble and not report.is_dead)
+    is_dead = bool(report and report.is_dead) or (not runs and _is_removed(scene, node))
+    if presence is Presence.SILENT and not is_dead:
         what = f"{name} is silent"
-        yield Sign("DUL-NODE-SILENT", name, what, node.heard_ns, (node.id,), why=why, next=advice)
+        is_urgent = not scene.heard and scene.now_ns - node.heard_ns > 2 * node.stale_after_ns
+        severity = HealthSeverity.ERROR if is_urgent else None
+        yield Sign(
+            "DUL-NODE-SILENT", name, what, node.heard_ns, (node.id,), why=why, next=advice, severity=severity
+        )
         return
     others = [n.snapshot.name for n in scene.heard if n.snapshot.host == node.snapshot.host]
     seen = (
@@ -92,6 +123,13 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     yield Sign(
         "DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why, next=advice, weight=2
     )
+
+
+def _is_removed(scene: Scene, node: Node) -> bool:
+    """Return whether all heard nodes that the node had as fellows have removed it; False without any."""
+    met = {one.id for one in node.snapshot.fellows if one.communication == "approved"}
+    fellows = [one for one in scene.heard if one.id in met]
+    return bool(fellows) and not any(node.id in (f.id for f in one.snapshot.fellows) for one in fellows)
 
 
 def _of_heard(scene: Scene, node: Node) -> Iterator[Sign]:
@@ -193,13 +231,10 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
     """Yield the signs about the domain as a whole, and about the watcher."""
     model = scene.model
     if model.domain_lost_ns and not model.all_stopped:
-        yield Sign(
-            "DUL-DOMAIN-LOST",
-            "domain",
-            "the domain is out of reach",
-            model.domain_lost_ns,
-            tuple(model.nodes),
-        )
+        heard_ns = [node.heard_ns for node in model.nodes.values() if not node.in_order]
+        since_ns = min(model.domain_lost_ns, max(heard_ns, default=model.domain_lost_ns))
+        nodes = tuple(model.nodes)
+        yield Sign("DUL-DOMAIN-LOST", "domain", "the domain is out of reach", since_ns, nodes)
     if model.messages_left_out:
         what = f"{model.messages_left_out:,} messages did not fit and are not shown"
         yield Sign("DUL-MESSAGES-LOST", "watcher", what, severity=HealthSeverity.NOTICE)

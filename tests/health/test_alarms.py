@@ -1,0 +1,192 @@
+"""What is told, and rings, while a system starts, loses nodes one after the other, or is lost as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from ospltool.health.health import Health
+from ospltool.health.incidents import Incident
+from ospltool.health.scene import Expectation, ExpectedSpace, SupervisorReport
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
+from ospltool.live.model import SystemModel
+from tests import fake
+from tests.fake import SECOND_NS as S
+from tests.fake import START_NS, node_id
+from tui.cells import UNICODE
+from tui.viewmodel.base import View
+from tui.viewmodel.panels import severe
+
+THREE = Expectation(("n1", "n2", "n3"), (ExpectedSpace("Orders", copies=3, on_disk=2),))
+
+
+class Watch:
+    """A console on a system whose nodes are told every second; `rung` has the key of each new alarm."""
+
+    def __init__(self, expected: Expectation, reports: Mapping[str, SupervisorReport] | None = None) -> None:
+        self.model = SystemModel()
+        self.reports = dict(reports or {})
+        self.health = Health(self.model, expected, reports=lambda: self.reports)
+        self.second = 0
+        self.told: dict[str, Incident] = {}
+        self.rung: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def now_ns(self) -> int:
+        return START_NS + self.second * S
+
+    def run(
+        self,
+        seconds: int,
+        *nodes: int,
+        started_s: int = -600,
+        lost: tuple[int, ...] = (),
+        fellows: tuple[int, ...] = (),
+    ) -> None:
+        """Hear these nodes, which started at a second of the watch; `lost` ones leave."""
+        for step in range(seconds):
+            self.second += 1
+            others = {
+                one: [fake.fellow(n, self.now_ns) for n in fellows or nodes if n != one] for one in nodes
+            }
+            heard = [
+                fake.snapshot(
+                    one,
+                    fake.name_space("Orders", nodes[0]),
+                    time_ns=self.now_ns,
+                    started_ns=START_NS + started_s * S,
+                    fellows=tuple(others[one]),
+                )
+                for one in nodes
+            ]
+            notices = [
+                FeedNotice(NoticeKind.NODE_LOST, self.now_ns, "", node_id(n)) for n in lost if not step
+            ]
+            if notices and not nodes:
+                notices.append(FeedNotice(NoticeKind.DOMAIN_LOST, self.now_ns, ""))
+            if heard and self.model.domain_lost_ns:
+                notices.append(FeedNotice(NoticeKind.DOMAIN_FOUND, self.now_ns, ""))
+            snapshots = tuple(ReceivedSnapshot(one, self.now_ns) for one in heard)
+            self.model.apply(Update(snapshots, notices=tuple(notices)), self.now_ns)
+            self.health.update(self.now_ns)
+            self.told.update({one.key: one for one in self.health.every})
+            self.rung.update(severe(View(self.health, self.now_ns, UNICODE)))
+
+    @property
+    def open(self) -> list[tuple[str, str]]:
+        return [(one.code.id, one.who) for one in self.health.open]
+
+    @property
+    def calls(self) -> list[tuple[str, str]]:
+        return [(code, who) for code, who, *_ in self.rung.values()]
+
+
+def test_the_loss_of_all_is_news_and_begins_with_the_last_node_although_one_was_always_missing() -> None:
+    watch = Watch(THREE)
+    watch.run(60, 1, 2)
+    assert watch.calls == [("DUL-NODE-ABSENT", "n3")]
+    watch.run(2, 1)
+    watch.run(3, lost=(1, 2))
+    assert watch.open == [("DUL-DOMAIN-LOST", "domain")]
+    assert watch.calls[1:] == [("DUL-DOMAIN-LOST", "domain")]
+    assert watch.health.open[0].since_ns == START_NS + 62 * S
+
+
+def test_the_loss_of_the_last_copy_is_news_after_others() -> None:
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.run(14, 3, lost=(1, 2))
+    assert sorted(watch.calls) == [("DUL-NODE-GONE", "n1"), ("DUL-NODE-GONE", "n2")]
+    watch.run(3, lost=(3,))
+    assert watch.open == [("DUL-DOMAIN-LOST", "domain")]
+    assert watch.calls[2:] == [("DUL-DOMAIN-LOST", "domain")]
+
+
+def test_a_start_before_the_eyes_of_the_console_is_no_alarm() -> None:
+    watch = Watch(THREE)
+    watch.run(14)
+    assert watch.open == [("DUL-DOMAIN-LOST", "domain")]
+    watch.run(3, 1, started_s=14)
+    assert watch.health.verdict.word == "STARTING"
+    watch.run(3, 1, 2, started_s=14)
+    watch.run(30, 1, 2, 3, started_s=14)
+    assert (watch.health.verdict.word, watch.open) == ("OK", [])
+    assert watch.calls == [("DUL-DOMAIN-LOST", "domain")]
+
+
+def test_a_node_that_does_not_come_with_the_others_is_an_alarm_after_their_start() -> None:
+    watch = Watch(THREE)
+    watch.run(14)
+    watch.run(12, 1, 2, started_s=14)
+    assert watch.open == [("DUL-NODE-ABSENT", "n3")]
+    assert "2 of 3 copies" in watch.health.open[0].effect
+
+
+def test_absent_nodes_have_time_when_the_domain_comes_back() -> None:
+    watch = Watch(THREE)
+    watch.run(30, 1, 2)
+    watch.run(20, lost=(1, 2))
+    before = dict(watch.rung)
+    watch.run(6, 1, started_s=50)
+    watch.run(20, 1, 2, 3, started_s=50)
+    assert watch.open == []
+    assert watch.rung == before
+
+
+DEAD = SupervisorReport("seen on its host: has died", is_trouble=True, is_dead=True)
+HANGS = SupervisorReport("its supervisor says: does not respond", is_trouble=True)
+
+
+@pytest.mark.parametrize(
+    ("word", "code"),
+    [(DEAD, "DUL-NODE-GONE"), (HANGS, "DUL-NODE-SILENT"), (None, "DUL-NODE-GONE")],
+    ids=["died here", "stopped here", "removed by its fellows"],
+)
+def test_a_node_is_gone_as_soon_as_its_host_or_its_fellows_know(
+    word: SupervisorReport | None, code: str
+) -> None:
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.reports = {"n3": word} if word else {}
+    watch.run(3, 1, 2)
+    assert watch.open == [(code, "n3")]
+
+
+def test_a_silent_node_that_its_fellows_have_is_not_gone() -> None:
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.run(3, 1, 2, fellows=(1, 2, 3))
+    assert watch.open == [("DUL-NODE-SILENT", "n3")]
+
+
+def test_no_node_and_no_copy_is_never_only_a_warning() -> None:
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.run(5)
+    assert watch.health.verdict.word == "ERROR"
+
+
+def test_a_node_that_had_died_is_gone_for_a_late_caller_too() -> None:
+    watch = Watch(THREE, {"n3": DEAD})
+    watch.run(8, 1, 2)
+    assert watch.open == [("DUL-NODE-GONE", "n3")]
+    assert "2 of 3 copies" in watch.health.open[0].effect
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "began_s"),
+    [("its heartbeat is overdue", "DUL-NODE-GONE", -100), ("it is terminating", "DUL-NODE-ABSENT", 1)],
+)
+def test_a_late_caller_is_told_as_gone_whom_the_fellows_remember_as_lost(
+    reason: str, code: str, began_s: int
+) -> None:
+    watch = Watch(THREE)
+    text = f"Removing confirmed fellow n3. Reason: {reason}."
+    told = fake.event(1, 1, START_NS - 100 * S, text, event="fellow.disconnected")
+    watch.run(1, 1, 2)
+    watch.model.apply(Update(events=(told,)), watch.now_ns)
+    watch.run(8, 1, 2)
+    (found,) = watch.health.open
+    assert found.code.id == code
+    assert found.since_ns == START_NS + began_s * S
