@@ -211,7 +211,8 @@ def test_a_group_of_which_a_filter_withholds_a_part_is_said_to_be_filtered(
     lab = filtering
     lab.start_one("n1", Settings(filters=(("value < 5", "stock*.Reading"),)))
     lab.start_one("n2", Settings())
-    lab.write(*({"first": n, "count": 1, "value": n, "time": 1_000 + n} for n in range(10)))
+    steps = ({"first": n, "count": 1, "value": n, "time": 1_000 + n} for n in range(10))
+    lab.write(*steps, readers=2)  # it waits for both nodes
     lab.seen.wait_for("all is kept", lambda: (lab.seen.samples("n1"), lab.seen.samples("n2")) == (5, 10))
     capfd.readouterr()
     assert app.main(["history", "state", "--domain", str(lab.domain), "--json"]) == 0
