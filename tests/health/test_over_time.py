@@ -112,7 +112,7 @@ def test_a_node_that_died_before_anybody_watched_is_told_without_a_fleet_file(
 
 
 def test_an_incident_of_the_disk_begins_when_the_node_told_so() -> None:
-    """The node remembers it, and tells whoever comes late."""
+    """The node remembers it, and tells watchers that come late."""
     model = SystemModel()
     health = Health(model)
     full = StoreStatus("sqlite", "/x", problem="/x: no space left on device")
