@@ -51,7 +51,7 @@ check: $(VENV)/.dev ## Style, types, the layers of the house and its small rules
 	$(BIN)/python -m pytest -q -n 2 tests/hygiene
 
 test: check ## Everything that must be green, in under 15 minutes
-	$(BIN)/python -m pytest -n 3 --dist loadfile --ignore tests/hygiene || { [ $$? -eq 1 ] && $(MAKE) again; }
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --ignore tests/hygiene || { [ $$? -eq 1 ] && $(MAKE) again; }
 
 again: # what failed beside the others, once more and alone: a fault of a busy machine, or of the code?
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 3 --verbose

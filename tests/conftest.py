@@ -11,6 +11,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.order import in_order
 from tests.trace.making import Traces
 
 _SETTINGS = Path(__file__).parent.parent / "samples" / "three-nodes" / "cyclonedds.xml"
@@ -18,6 +19,11 @@ _SETTINGS = Path(__file__).parent.parent / "samples" / "three-nodes" / "cycloned
 os.environ.setdefault("CYCLONEDDS_URI", f"file://{_SETTINGS}")
 hypothesis.settings.register_profile("ours", deadline=None)
 hypothesis.settings.load_profile("ours")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take long first."""
+    items[:] = in_order(items)
 
 
 @pytest.fixture
