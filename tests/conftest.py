@@ -1,6 +1,8 @@
 """For all tests: DDS stays on the loopback interface, whatever a configuration under test says.
 
-No example of a property has a time limit: machines are busy with other tests.
+Properties are tried with new examples each time. Many more of them:
+pytest tests/property --hypothesis-profile deep
+No example has a time limit, and none is made too slowly: machines are busy with other tests.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from tests.trace.making import Traces
 _SETTINGS = Path(__file__).parent.parent / "samples" / "three-nodes" / "cyclonedds.xml"
 
 os.environ.setdefault("CYCLONEDDS_URI", f"file://{_SETTINGS}")
-hypothesis.settings.register_profile("ours", deadline=None)
+_QUIET = (hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large)
+hypothesis.settings.register_profile("ours", deadline=None, suppress_health_check=_QUIET)
+hypothesis.settings.register_profile("deep", max_examples=5_000, deadline=None, suppress_health_check=_QUIET)
 hypothesis.settings.load_profile("ours")
 
 

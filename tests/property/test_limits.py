@@ -6,7 +6,7 @@ import itertools
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.dataset.dataset import DataSet, LimitedSet, make_set
@@ -33,6 +33,8 @@ LIMITS = (
 limits_and_depths = pytest.mark.parametrize(
     ("depth", "limits"), list(itertools.product((0, 1, 2), LIMITS)), ids=str
 )
+share = settings(max_examples=settings().max_examples // 3)
+"""27 combinations share the examples of nine laws."""
 arrivals = st.lists(samples(KEYS), max_size=20)
 
 
@@ -63,6 +65,7 @@ def slow(arrived: list[Sample], depth: int, limits: GroupLimits) -> set[Sample]:
 
 
 @limits_and_depths
+@share
 @given(arrived=arrivals)
 def test_what_is_kept_is_what_the_rule_says(depth: int, limits: GroupLimits, arrived: list[Sample]) -> None:
     subject = made(depth, limits, arrived)
@@ -76,6 +79,7 @@ def test_what_is_kept_is_what_the_rule_says(depth: int, limits: GroupLimits, arr
 
 
 @limits_and_depths
+@share
 @given(arrived=arrivals, order=st.randoms(use_true_random=False), bulk=st.integers(0, 20))
 def test_order_repetition_and_bulk_mean_nothing(
     depth: int, limits: GroupLimits, arrived: list[Sample], order: random.Random, bulk: int
@@ -92,6 +96,7 @@ def test_order_repetition_and_bulk_mean_nothing(
 
 
 @limits_and_depths
+@share
 @given(arrived=arrivals)
 def test_every_arrival_says_what_it_did_and_is_counted(
     depth: int, limits: GroupLimits, arrived: list[Sample]
@@ -109,6 +114,9 @@ def test_every_arrival_says_what_it_did_and_is_counted(
         assert has_no_place == (outcome in (ApplyOutcome.OLDER, ApplyOutcome.LIMITED))
         assert not has_no_place or subject.lost + subject.rejected.total() == counted + 1
         check_is_sound(subject, arrived[: index + 1])
+        if outcome is ApplyOutcome.STORED and not depth:
+            out = sum(1 for other in evicted if other.status & DATA)
+            assert subject.lost + subject.rejected.total() == counted + out
     if not depth:  # then nothing but a limit pushes writes out
         written = {one for one in arrived if one.status & DATA}
         gone = len(written - set(subject.samples()))
@@ -117,6 +125,7 @@ def test_every_arrival_says_what_it_did_and_is_counted(
 
 
 @limits_and_depths
+@share
 @given(parts=st.lists(arrivals, min_size=1, max_size=3))
 def test_a_join_is_the_set_of_everything_in_any_order_and_grouping(
     depth: int, limits: GroupLimits, parts: list[list[Sample]]
@@ -143,6 +152,7 @@ def test_a_join_is_the_set_of_everything_in_any_order_and_grouping(
 
 
 @limits_and_depths
+@share
 @given(st.data())
 def test_what_is_taken_out_makes_room(depth: int, limits: GroupLimits, data: st.DataObject) -> None:
     subject = make_set(depth, limits)
