@@ -34,7 +34,7 @@ from tests.analytics.growing import (
     killed_in_a_look,
 )
 
-ENGINES = {"local": (), "spark": ("--engine", "spark", "--master", "local[2]")}
+SPARK = ("--engine", "spark", "--master", "local[2]")
 steps = st.tuples(
     st.sampled_from(["write"] * 6 + ["rotate", "truncate", "remove", "nothing"]),
     st.integers(0, 2),
@@ -217,14 +217,14 @@ def test_what_can_not_be_followed_is_refused_at_once(
 
 
 @pytest.mark.timeout(800)
-@pytest.mark.parametrize("engine", ["local", "spark"])
-def test_a_command_that_was_killed_goes_on_and_ends_in_order(engine: str, tmp_path: pathlib.Path) -> None:
-    """Files grow in the middle of lines, appear and are rotated; SIGKILL, and the same command again."""
-    if engine == "spark":
-        pytest.importorskip("pyspark", reason="Spark needs the extra `spark`")
+def test_a_command_that_was_killed_goes_on_and_ends_in_order(tmp_path: pathlib.Path) -> None:
+    """Files grow in the middle of lines, appear and are rotated; SIGKILL, and the same command again.
+
+    `tests/analytics/test_spark_cluster.py` does the same with Spark.
+    """
     logs, case = tmp_path / "logs", tmp_path / "case"
-    writers = killed_in_a_look(logs, case, *ENGINES[engine])
-    with following(logs, case, *ENGINES[engine]) as command:
+    writers = killed_in_a_look(logs, case)
+    with following(logs, case) as command:
         writers[1].rotate()
         for writer in writers:
             writer.write(80, 0)
@@ -240,7 +240,7 @@ def test_the_end_of_spark_is_an_error_and_the_command_can_be_started_again(tmp_p
     logs, case = tmp_path / "logs", tmp_path / "case"
     writer = Writer(logs / "n1" / "durability.log", 3)
     writer.write(50, 7)
-    with following(logs, case, *ENGINES["spark"]) as command:
+    with following(logs, case, *SPARK) as command:
         pid = command.process.pid
         for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
             os.kill(int(child), signal.SIGKILL)
