@@ -15,7 +15,7 @@ from ospltool.health.system import Source, System
 from ospltool.live.feed import Feed, TimeTravel
 from ospltool.live.model import SystemModel
 from ospltool.live.record_file import RecordingFault
-from ospltool.live.recording_files import source_of
+from ospltool.live.recording_files import header_of
 from ospltool.live.replay import ReplayFeed
 from tui.alarm import Alarm
 from tui.cells import Line
@@ -78,7 +78,8 @@ class Systems:
         title, told = self.present.feed.title, []
         for path in self.recordings:
             try:
-                if source_of(path) != title:
+                header = header_of(path)
+                if header is None or header.source != title:
                     continue
                 feed = ReplayFeed(path, follow=True)
             except RecordingFault as fault:

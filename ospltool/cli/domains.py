@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from engine.config import Configuration
     from engine.config.fleet import Fleet
     from ospltool.health.health import Health
-    from ospltool.health.scene import Expectation
     from ospltool.health.system import System
+    from ospltool.live.expectation import Expectation
     from ospltool.live.feed import Feed
     from ospltool.live.model import SystemModel
+    from ospltool.live.record_file import RecordingHeader
 
 Uri = Annotated[
     str | None,
@@ -90,19 +91,48 @@ DRAWN: Final = "none"
 """The deployment of a simulation whose system is drawn from the seed."""
 
 
-def recording(path: pathlib.Path, speed: float) -> Feed:
-    """Open a recording.
+def recording(
+    path: pathlib.Path, speed: float, uri: str | None, domain: int | None
+) -> tuple[Feed, Expectation]:
+    """Open a recording; return it, and what should be there.
+
+    Args:
+        path: the recording.
+        speed: seconds of the recording per second.
+        uri: a fleet file says what should be there; without one the recording does.
+        domain: the domain that the fleet file is asked about; None means that of the recording.
 
     Raises:
-        CommandError: it cannot be read.
+        CommandError: it cannot be read, or the fleet file is wrong.
     """
     from ospltool.live.record_file import RecordingFault
+    from ospltool.live.recorder import parts_of
+    from ospltool.live.recording_files import header_of
     from ospltool.live.replay import ReplayFeed
 
     try:
-        return ReplayFeed(path, speed=speed, follow=True)
+        header = header_of(path) or header_of(parts_of(path)[0])
+        expected = _expected_in(path, header, uri, domain)
+        return ReplayFeed(path, speed=speed, follow=True), expected
     except RecordingFault as error:
         raise CommandError(str(error), Exit.USAGE) from error
+
+
+def _expected_in(
+    path: pathlib.Path, header: RecordingHeader | None, uri: str | None, domain: int | None
+) -> Expectation:
+    from ospltool.cli.targets import is_fleet
+    from ospltool.live.expectation import NOTHING
+
+    if not uri or not is_fleet(uri):
+        return header.expected if header else NOTHING
+    found = watched(uri, domain)
+    fit = [one for one in found if domain is not None or header is None or one.title == header.source]
+    if fit:
+        return fit[0].expected
+    numbers = ", ".join(str(one.place.domain_id) for one in found)
+    source = header.source if header else "no domain"
+    raise CommandError(f"{path} is of {source}, and {uri} has {numbers}; choose with --domain", Exit.USAGE)
 
 
 def simulated(deployment: str, seed: int, faults: str, minutes: float | None, speed: float) -> Feed:
@@ -251,7 +281,7 @@ def watched(uri: str | None, domain: int | None) -> list[Watched]:
         CommandError: a file cannot be read or is wrong, with every problem and its place.
     """
     from ospltool.cli.targets import is_fleet
-    from ospltool.health.scene import NOTHING, Expectation
+    from ospltool.live.expectation import NOTHING, Expectation
 
     if not uri or not is_fleet(uri):
         place = place_of(uri, domain)
@@ -274,7 +304,7 @@ def _of_fleet(fleet: Fleet) -> list[Watched]:
     from engine.capture.configured_uri import uri_of
     from engine.config import load
     from engine.dds.uri import cyclone_uri
-    from ospltool.health.scene import Expectation, ExpectedSpace
+    from ospltool.live.expectation import Expectation, ExpectedSpace
 
     names: dict[int, list[str]] = {}
     places: dict[int, DomainAccess] = {}

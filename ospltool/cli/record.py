@@ -18,8 +18,9 @@ from ospltool.cli.units import duration_s
 from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
+    from ospltool.live.expectation import Expectation
     from ospltool.live.feed import Feed
-    from ospltool.live.recorder import Recorder
+    from ospltool.live.recorder import Recorder, RecordingLimits
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|kB|MB|GB)?")
 _BYTES: Final = {
@@ -53,7 +54,7 @@ def size_bytes(text: str) -> int:
 def record(
     uri: Annotated[
         str | None,
-        typer.Argument(envvar="OSPL_URI", help="Record the domain of this configuration."),
+        typer.Argument(envvar="OSPL_URI", help="Record the domain of this configuration or fleet file."),
     ] = None,
     output: Annotated[
         pathlib.Path | None,
@@ -92,13 +93,20 @@ def record(
     """
     if once == (output is not None):
         raise CommandError("give --output FILE or --once (not both)", Exit.USAGE)
-    feed = domains.live(uri, domain, partition)
+    chosen = domains.watched(uri, domain)
+    if len(chosen) > 1:
+        numbers = ", ".join(str(one.place.domain_id) for one in chosen)
+        raise CommandError(f"the fleet has the domains {numbers}; choose one with --domain", Exit.USAGE)
+    feed, expected = domains.live_at(chosen[0].place, partition), chosen[0].expected
     try:
         if once:
-            _once(feed, LISTEN_S if length is None else length)
+            _once(feed, LISTEN_S if length is None else length, expected)
             return
         assert output is not None
-        recorder = _recorder(feed, output, file_size, files, every)
+        from ospltool.live.recorder import RecordingLimits
+
+        limits = RecordingLimits(max_file_bytes=file_size, max_files=files, every_ns=round(every * 1e9))
+        recorder = _recorder(feed, output, limits, expected)
         _run(feed, recorder, length)
     finally:
         feed.close()
@@ -106,12 +114,12 @@ def record(
     raise typer.Exit(Exit.FINDINGS if recorder.tally.lost else Exit.GOOD)
 
 
-def _once(feed: Feed, seconds: float) -> None:
+def _once(feed: Feed, seconds: float, expected: Expectation) -> None:
     from ospltool.health.export import as_json
     from ospltool.health.health import Health
     from ospltool.health.system import System
 
-    system = System((feed, Health))
+    system = System((feed, lambda model: Health(model, expected)))
     listen_for(system, seconds)
     streams.put(as_json(system.health, feed.now_ns()))
     if system.model.is_empty:
@@ -119,15 +127,14 @@ def _once(feed: Feed, seconds: float) -> None:
         raise typer.Exit(Exit.UNREACHABLE)
 
 
-def _recorder(feed: Feed, path: pathlib.Path, file_size: int, files: int, every_s: float) -> Recorder:
+def _recorder(feed: Feed, path: pathlib.Path, limits: RecordingLimits, expected: Expectation) -> Recorder:
     from engine.tracing.version import product_version
     from ospltool.live.record_file import RecordingFault
-    from ospltool.live.recorder import Recorder, RecordingLimits
+    from ospltool.live.recorder import Recorder
 
-    limits = RecordingLimits(max_file_bytes=file_size, max_files=files, every_ns=round(every_s * 1e9))
     try:
         made_by = f"ospltool {product_version()}"
-        return Recorder(path, source=feed.title, made_by=made_by, limits=limits)
+        return Recorder(path, source=feed.title, made_by=made_by, limits=limits, expected=expected)
     except RecordingFault as error:
         raise CommandError(str(error), Exit.USAGE) from error
 

@@ -113,9 +113,9 @@ def top(
     """Open the operations console: nodes, name-spaces, masters, alignment, events, persistence services.
 
     The console changes nothing without --operate, and needs no node on this machine. Without a configuration
-    it watches domain 0. A fleet file says which nodes, name-spaces and copies to expect. If it has several
-    domains, the console shows one (`d` switches) and names the others in trouble in the first line. --json
-    listens for three seconds and prints what the screens would show.
+    it watches domain 0. A fleet file says which nodes, name-spaces and copies to expect, also in a recording.
+    If it has several domains, the console shows one (`d` switches) and names the others in trouble in the
+    first line. --json listens for three seconds and prints what the screens would show.
 
     Exit codes: 0 success, 2 wrong usage or the console is not installed, 3 domain not reachable, or no node
     heard with --json.
@@ -139,7 +139,8 @@ def top(
         if simulate is not None:
             return [(domains.simulated(simulate, seed, faults, minutes, speed), Health)]
         if replay is not None:
-            return [(domains.recording(replay, speed), Health)]
+            feed, expected = domains.recording(replay, speed, uri, domain)
+            return [(feed, functools.partial(Health, expected=expected))]
         chosen = watched(uri, domain)
         if as_json:
             _require_one(chosen)
@@ -310,6 +311,10 @@ def _wind(system: System, travel: TimeTravel, at: str | None) -> None:
     except ValueError as error:
         raise CommandError(str(error), Exit.USAGE) from error
     travel.pause(paused=True)
+    if system.feed.mode == "recorded":
+        travel.seek(moment_ns)
+        _until_quiet(system)
+        return
     near_ns = min(moment_ns, travel.timeline.end_ns)
     for step_ns in (*range(near_ns - LAST_NS, near_ns, STEP_NS), moment_ns):
         if step_ns > begin_ns or step_ns == moment_ns:
@@ -325,8 +330,7 @@ def _until_quiet(system: System) -> None:
     feed, before_ns = system.feed, -1
     while feed.now_ns() != before_ns:
         before_ns = feed.now_ns()
-        system.model.apply(feed.poll(), feed.now_ns())
-    system.health.update(feed.now_ns())
+        system.update()
 
 
 def _document(one: Health, now_ns: int, screen: str | None) -> dict[str, Any]:

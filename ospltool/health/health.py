@@ -14,10 +14,11 @@ from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.incidents import Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.redundancy import Redundancy, redundancies
-from ospltool.health.scene import NOTHING, Expectation, FactBook, Scene, SupervisorReport
+from ospltool.health.scene import FactBook, Scene, SupervisorReport
 from ospltool.health.signs.masters import of_masters
 from ospltool.health.signs.nodes import is_gathering, missing, of_domain, of_nodes, of_services
 from ospltool.health.signs.sets import of_data, of_sets
+from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ENDING
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Presence, natural
@@ -143,7 +144,11 @@ class Health:
             self._updated_ns = 0
         if self._updated_ns and now_ns - self._updated_ns < UPDATE_NS + NODE_NS * len(self.model.nodes):
             return
-        self._updated_ns = now_ns
+        yield from self.examine(now_ns)
+
+    def examine(self, now_ns: int) -> Iterator[None]:
+        """Examine the model in steps, however short the last examination is ago."""
+        self._era, self._updated_ns = self.model.era, now_ns
         scene = Scene(self.model, now_ns, self.expected, self._reports(), self._facts)
         self._facts.keep(self.model.nodes)
         self.awaited = scene.awaited

@@ -15,6 +15,7 @@ from engine.core.name_spaces import MAX_PRIORITY
 from engine.runtime.monitor import FellowView, GroupView, NameSpaceView, NodeSnapshot
 from ospltool.health.codes import SECOND_NS, Sign
 from ospltool.health.signs.snapshots import of_snapshot
+from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node, Presence
 
@@ -144,34 +145,6 @@ def _off_disk(snapshot: NodeSnapshot, waiting: Mapping[str, Waiting]) -> Iterabl
         for name, one in waiting.items()
         if one.samples >= FAR_BEHIND or snapshot.time_ns - one.since_ns >= STANDING_NS
     )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ExpectedSpace:
-    """Wanted number of nodes with a complete copy of a name-space, and of those on disk; 0 if unspecified."""
-
-    name: str
-    copies: int = 0
-    on_disk: int = 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Expectation:
-    """Expected contents of one domain. `nodes` are the nodes' own names.
-
-    `is_whole` says that there should be no other nodes: a fleet file names all, a configuration only its own.
-    """
-
-    nodes: tuple[str, ...] = ()
-    name_spaces: tuple[ExpectedSpace, ...] = ()
-    is_whole: bool = True
-
-    def space(self, name: str) -> ExpectedSpace:
-        """Return the expectation for a name-space; an empty one if the fleet file does not name it."""
-        return next((one for one in self.name_spaces if one.name == name), ExpectedSpace(name))
-
-
-NOTHING: Final = Expectation()
 
 
 STEP: Final = 40

@@ -8,10 +8,15 @@ from typing import Final
 from engine.supervisor.node_status import Condition, NodeStatus, status_of
 from engine.supervisor.policy import NodePhase
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
+from ospltool.health.bookmarks import Bookmarks
 from ospltool.health.health import Health
 from ospltool.health.scene import SupervisorReport
 from ospltool.live.feed import Feed
 from ospltool.live.model import SystemModel
+from ospltool.live.replay import ReplayFeed
+
+STEP: Final = 10
+"""Lines of a recording that are taken in at once."""
 
 Source = tuple[Feed, Callable[[SystemModel], Health]]
 """A feed, and a function that makes the health of its model."""
@@ -22,8 +27,13 @@ class System:
 
     def __init__(self, source: Source) -> None:
         self.feed, watch_health = source
-        self.model = SystemModel()
-        self.health = watch_health(self.model)
+        self.health = watch_health(SystemModel())
+        self._bookmarks = Bookmarks(self.health) if isinstance(self.feed, ReplayFeed) else None
+
+    @property
+    def model(self) -> SystemModel:
+        """The model. Winding a recording back puts another one, and other health, in its place."""
+        return self.health.model
 
     def update(self) -> None:
         """Take in an update of the feed and examine the model."""
@@ -32,11 +42,29 @@ class System:
 
     def steps(self) -> Iterator[None]:
         """Do what `update` does, in steps of a few milliseconds."""
+        if isinstance(self.feed, ReplayFeed):
+            yield from self._replay(self.feed)
+            return
         update = self.feed.poll()
         now_ns = self.feed.now_ns()
         yield
         yield from self.model.steps(update, now_ns)
         yield from self.health.steps(now_ns)
+
+    def _replay(self, feed: ReplayFeed) -> Iterator[None]:
+        """Come to the moment that a recording shows, and examine the model at the moments that it names."""
+        assert self._bookmarks is not None
+        if feed.must_wind_back():
+            self.health = self._bookmarks.health_at(feed.wind_back(iter(self._bookmarks)), self.health)
+        for index, played in enumerate(feed.played(), 1):
+            if played.update is not None:
+                self.model.apply(played.update, played.moment_ns)
+            elif played.bookmark is not None:
+                self._bookmarks.keep(played.bookmark, self.health)
+            else:
+                yield from self.health.examine(played.moment_ns)
+            if index % STEP == 0:
+                yield
 
     def is_settled(self) -> bool:
         """Return whether every awaited node is heard or known to be absent, and no sign is too young."""

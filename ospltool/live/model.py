@@ -79,6 +79,10 @@ class SystemModel:
         self._trackers = Trackers()
         self._witnesses = Witnesses(self.series, self._series_of)
 
+    def follow(self, before: SystemModel) -> None:
+        """Count revisions and eras on from a model that this one takes the place of."""
+        self.revision, self.era = before.revision + 1, before.era + 1
+
     @property
     def events_left_out(self) -> int:
         """Events that were seen and are no longer kept."""

@@ -32,6 +32,7 @@ from engine.core import plain
 from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
+from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import FeedNotice, HeardReplica, ReceivedSnapshot
 
 
@@ -116,10 +117,11 @@ class RecordingFault(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RecordingHeader:
-    """The first line of a recording."""
+    """The first line of a recording. `expected` is what the recorder's fleet file says should be there."""
 
     source: str
     made_by: str
+    expected: Expectation = NOTHING
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -246,9 +248,11 @@ class Snapshots:
     def __len__(self) -> int:
         return len(self._plain)
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._plain.clear()
+    def copy(self) -> Snapshots:
+        """Return an independent copy."""
+        found = Snapshots()
+        found._plain.update(self._plain)
+        return found
 
     def encode(self, shown: NodeSnapshot | ReplicaView) -> RecordedState | Delta:
         """Return what a recorder writes: a delta if there was a state before, else the state."""

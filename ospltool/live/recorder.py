@@ -12,6 +12,7 @@ from typing import Final
 
 from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import NodePast, NodeSnapshot
+from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, Update
 from ospltool.live.record_file import (
     Caption,
@@ -65,16 +66,23 @@ class Recorder:
         source: name of the recorded system, for the header.
         made_by: name and version of the program.
         limits: size and thinning.
+        expected: what should be there, for the header.
 
     Raises:
         RecordingFault: the file cannot be written.
     """
 
     def __init__(
-        self, path: Path, *, source: str, made_by: str, limits: RecordingLimits | None = None
+        self,
+        path: Path,
+        *,
+        source: str,
+        made_by: str,
+        limits: RecordingLimits | None = None,
+        expected: Expectation = NOTHING,
     ) -> None:
         self._path = path
-        self._header = RecordingHeader(source, made_by)
+        self._header = RecordingHeader(source, made_by, expected)
         self._limits = limits or RecordingLimits()
         self._snapshots = Snapshots()
         self._gone: dict[Shown, FeedNotice] = {}

@@ -24,14 +24,29 @@ from ospltool.live.recorder import MAX_FILES, part_of, parts_of
 BEGINNING: Final = b'{"format_version":'
 """The first bytes of every line."""
 
-MAX_FAULTS: Final = 1_000
-"""Unreadable lines that are told."""
+BLOCK_BYTES: Final = 8 * 1024 * 1024
+"""Least size of a block: more than an hour of three nodes."""
+
+
+class LinePlace(NamedTuple):
+    """A place between two lines: number of the file since the recording was opened, and byte in it."""
+
+    part: int
+    offset: int
+
+
+class ReadLine(NamedTuple):
+    """A line, the places before and after it, and the faults of the unreadable lines before it."""
+
+    line: RecordingLine | None
+    before: LinePlace
+    after: LinePlace
+    faults: tuple[str, ...]
 
 
 class _Key(NamedTuple):
     heard_ns: int
-    part: int
-    offset: int
+    place: LinePlace
 
 
 class _Part:
@@ -109,7 +124,7 @@ class RecordingFiles:
         self._parts: list[_Part] = []
         self._first = 0
         self._keys: list[_Key] = []
-        self._faults: list[str] = []
+        self._blocks: list[_Key] = []
         one = path
         try:
             for one in parts_of(path):
@@ -163,39 +178,50 @@ class RecordingFiles:
         """Return the number of the last key at or before a moment; 0 if there is none."""
         return max(0, bisect.bisect_right(self._keys, moment_ns, key=lambda key: key.heard_ns) - 1)
 
-    def entries(self, key: int) -> Iterator[RecordingLine | None]:
-        """Yield the entries from a key on, through all later files; unreadable lines are noted.
+    def block_before(self, moment_ns: int) -> LinePlace:
+        """Return where reading begins for what a moment shows: the block before that of the moment.
 
-        At the end of a recording that is followed it yields None, and goes on when there is more.
+        Blocks are BLOCK_BYTES long, so that what leads up to a moment depends on the recording only, and is
+        read in seconds.
         """
-        while not self._keys:
-            if not self._follow:
-                return
-            yield None
-        _, number, offset = self._keys[key]
+        number = bisect.bisect_right(self._blocks, moment_ns, key=lambda block: block.heard_ns) - 2
+        if self._blocks:
+            return self._blocks[max(0, number)].place
+        return LinePlace(self._first, 0)
+
+    def read(self, place: LinePlace) -> ReadLine:
+        """Return the next readable line, if there is one (yet), with the unreadable ones before it."""
+        number, offset = place
+        faults: list[str] = []
         while True:
-            found = self._line(number, offset)
-            if found is not None:
-                line, where = found, f"{self._parts[number].path}, byte {offset}"
+            line = self._line(number, offset)
+            if line is not None:
+                where, before = f"{self._parts[number].path}, byte {offset}", LinePlace(number, offset)
                 offset += len(line) + 1
                 if len(line) > MAX_LINE_BYTES:
-                    self._note(f"{where}: a line of {len(line):,} bytes is skipped")
+                    faults.append(f"{where}: a line of {len(line):,} bytes is skipped")
                 elif line:
                     try:
-                        yield decode_line(line, where)
+                        found = decode_line(line, where)
+                        return ReadLine(found, before, LinePlace(number, offset), tuple(faults))
                     except RecordingFault as fault:
-                        self._note(str(fault))
+                        faults.append(str(fault))
             elif number + 1 < len(self._parts):
                 number, offset = number + 1, 0
-            elif self._follow:
-                yield None
             else:
-                return
+                return ReadLine(None, LinePlace(number, offset), LinePlace(number, offset), tuple(faults))
 
-    def take_faults(self) -> list[str]:
-        """Return the unreadable lines since the last call."""
-        faults, self._faults = self._faults, []
-        return faults
+    def entries(self, key: int) -> Iterator[RecordingLine]:
+        """Yield the readable lines from a key on, through all later files."""
+        if not self._keys:
+            return
+        place = self._keys[key].place
+        while True:
+            read = self.read(place)
+            if read.line is None:
+                return
+            yield read.line
+            place = read.after
 
     def event_before(self, moment_ns: int) -> int | None:
         """Return the moment of the last event before a moment."""
@@ -203,7 +229,7 @@ class RecordingFiles:
             end = self._keys[key + 1] if key + 1 < len(self._keys) else None
             found = None
             for entry in self.entries(key):
-                if entry is None or entry.heard_ns >= moment_ns:
+                if entry.heard_ns >= moment_ns:
                     break
                 if end is not None and entry.heard_ns > end.heard_ns:
                     break
@@ -212,6 +238,17 @@ class RecordingFiles:
             if found is not None:
                 return found
         return None
+
+    def event_after(self, moment_ns: int) -> int | None:
+        """Return the moment of the first event after a moment."""
+        return next(
+            (
+                entry.heard_ns
+                for entry in self.entries(self.key_before(moment_ns))
+                if isinstance(entry.item, NodeEvent) and entry.heard_ns > moment_ns
+            ),
+            None,
+        )
 
     def last_moment(self) -> int:
         """Return the moment of the last readable line."""
@@ -260,7 +297,8 @@ class RecordingFiles:
         while self._first < len(self._parts) - 1 and self._parts[self._first].identity not in there:
             self._parts[self._first].close()
             self._first += 1
-        self._keys = [key for key in self._keys if key.part >= self._first]
+        self._keys = [key for key in self._keys if key.place.part >= self._first]
+        self._blocks = [key for key in self._blocks if key.place.part >= self._first] or self._keys[:1]
 
     def _find_keys(self) -> None:
         """Note the keys that were not found before, first of all the first line."""
@@ -272,14 +310,14 @@ class RecordingFiles:
             if content is None or part.searched >= part.size:
                 continue
             if not self._keys:
-                self._keys.append(_Key(_first_moment(part, content), number, 0))
+                self._add_key(_Key(_first_moment(part, content), LinePlace(number, 0)))
             offset = content.find(KEY_MARK, part.searched, part.size)
             while offset >= 0:
                 end = content.find(b"\n", offset, part.size)
                 line = content[offset : end if end >= 0 else part.size]
                 if not offset or content[offset - 1 : offset] == b"\n":
                     with contextlib.suppress(RecordingFault):  # cut by a failed write: its reader tells it
-                        self._keys.append(_Key(decode_line(line, "").heard_ns, number, offset))
+                        self._add_key(_Key(decode_line(line, "").heard_ns, LinePlace(number, offset)))
                 offset = content.find(KEY_MARK, offset + 1, part.size)
             part.searched = part.size
 
@@ -291,9 +329,15 @@ class RecordingFiles:
         end = part.content.find(b"\n", offset, part.size)
         return part.content[offset : part.size if end < 0 else end]
 
-    def _note(self, fault: str) -> None:
-        if len(self._faults) < MAX_FAULTS:
-            self._faults.append(fault)
+    def _add_key(self, key: _Key) -> None:
+        """Note a key; it begins a block if the last block is large enough."""
+        self._keys.append(key)
+        if not self._blocks or self._distance(self._blocks[-1].place, key.place) >= BLOCK_BYTES:
+            self._blocks.append(key)
+
+    def _distance(self, begin: LinePlace, end: LinePlace) -> int:
+        """Return the bytes between two places."""
+        return sum(part.size for part in self._parts[begin.part : end.part]) + end.offset - begin.offset
 
 
 def _first_moment(part: _Part, content: mmap.mmap) -> int:
@@ -302,8 +346,8 @@ def _first_moment(part: _Part, content: mmap.mmap) -> int:
     return decode_line(line, f"{part.path}:1").heard_ns
 
 
-def source_of(path: Path) -> str:
-    """Return the name of the recorded system; empty while nothing is recorded yet.
+def header_of(path: Path) -> RecordingHeader | None:
+    """Return the first line of a recording; None while nothing is recorded yet, or if it has none.
 
     Raises:
         RecordingFault: the file cannot be read, or does not begin like a recording.
@@ -314,6 +358,6 @@ def source_of(path: Path) -> str:
     except OSError as error:
         raise RecordingFault(f"{path}: {error.strerror or error}") from error
     if not line.endswith(b"\n"):
-        return ""
+        return None
     item = decode_line(line, f"{path}:1").item
-    return item.source if isinstance(item, RecordingHeader) else ""
+    return item if isinstance(item, RecordingHeader) else None

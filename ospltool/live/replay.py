@@ -1,5 +1,10 @@
 """A recording as a feed: play it, pause it, step through it, or jump to any moment. It is only read.
 
+What is shown at a moment is a function of the recording and that moment, however one came there: every line
+counts, one after the other, from the block before that of the moment (`RecordingFiles.block_before`), and
+health is examined at fixed moments in between. `played` tells both; a reader who keeps what it had at a
+`Bookmark` needs not begin with the block again.
+
 A recording that a recorder still writes can be followed: its end moves on, and at the end it is as live as
 the recorder is.
 """
@@ -17,7 +22,6 @@ from engine.runtime.monitor import NodeEvent, NodePast
 from ospltool.live.feed import (
     FeedNotice,
     HeardReplica,
-    Inbox,
     NoticeKind,
     ReceivedSnapshot,
     ReplayPosition,
@@ -27,38 +31,63 @@ from ospltool.live.moments import Marks
 from ospltool.live.record_file import (
     Caption,
     Delta,
+    Key,
     PatchFault,
     RecordedState,
     RecordingFault,
     RecordingLine,
-    Shown,
     Snapshots,
 )
-from ospltool.live.recording_files import RecordingFiles
+from ospltool.live.recording_files import LinePlace, ReadLine, RecordingFiles
 
-MAX_LINES_PER_POLL: Final = 5_000
-"""Most lines read in one poll, so that the console stays responsive."""
+MAX_LINES_PER_POLL: Final = 2_000
+"""Most lines read, and moments examined, in one poll, so that the console stays responsive."""
 
-LEAD_NS: Final = 600_000_000_000
-"""Time before the target of a jump that is read too, so that events and histories lead up to it."""
+SECOND_NS: Final = 1_000_000_000
 
-THIN_NS: Final = 5_000_000_000
-"""Least time between two snapshots of one node in that lead."""
+EXAMINED_EVERY: Final = 75
+"""Nodes for each second between two examinations, of at least one second."""
 
-MAX_LEAD: Final = 2_000
-"""Approximate number of snapshots in a lead; with many nodes they are further apart."""
-
-NEAR_NS: Final = 20_000_000_000
-"""Time before the target in which none is left out, so that the gaps between snapshots are true."""
-
-MAX_NEAR: Final = 1_000
-"""Approximate number of snapshots in that time; with many nodes it is shorter."""
+LONG_NS: Final = 60 * SECOND_NS
+"""Time without a line after which the examinations are that far apart."""
 
 QUIET_NS: Final = 5_000_000_000
 """Time without growth after which a followed recording has ended; more may follow all the same."""
 
-MAX_JUMP_LINES: Final = 2_000_000
-"""The most lines read after a jump."""
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Bookmark:
+    """A place in a recording, and what reading on from there needs.
+
+    Attributes:
+        begun: where reading had begun for it.
+        place: the place.
+        reached_ns: the latest moment of the lines before it.
+        line_ns: the same, without examinations.
+        examined_ns: the moment of the last examination.
+        snapshots: what each node and replica showed last.
+        faults: number of lines before it that were unreadable.
+    """
+
+    begun: LinePlace
+    place: LinePlace
+    reached_ns: int = 0
+    line_ns: int = 0
+    examined_ns: int = 0
+    snapshots: Snapshots = dataclasses.field(default_factory=Snapshots)
+    faults: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Played:
+    """One step of a replay: a line as an update, or a moment at which health is to be examined.
+
+    `bookmark` is given with lines from which one may want to read again.
+    """
+
+    moment_ns: int
+    update: Update | None = None
+    bookmark: Bookmark | None = None
 
 
 class ReplayFeed:
@@ -91,36 +120,34 @@ class ReplayFeed:
         self.marks = Marks(path)
         self._clock = clock
         self._files = RecordingFiles(path, follow=follow)
-        self._snapshots = Snapshots()
-        self._inbox = Inbox()
-        self._lead: list[ReceivedSnapshot | HeardReplica] = []
-        self._passed_over: dict[Shown, int] = {}
-        self._lines: Iterator[RecordingLine | None] = iter(())
-        self._next: RecordingLine | None = None
-        self._restart = False
         self._ended = False
         self._paused = paused
-        self._faults = 0
+        self._goal_ns: int | None = None
+        self._is_anew = False
+        self._problems: list[str] = []
         self._grown_ns = clock() - QUIET_NS
-        first = self._rewind(0)
-        self.begin_ns = first.heard_ns if first else 0
+        self.begin_ns = self._files.begin_ns
         self.end_ns = max(self.begin_ns, self._files.last_moment())
         self._shown_ns = self.begin_ns
         self._anchor_ns = clock()
+        self._next: ReadLine | None = None
+        self._begun = self._place = self._files.block_before(0)
+        self._reached_ns = self._line_ns = self._examined_ns = 0
+        self._resume(None)
 
     def now_ns(self) -> int:
-        """Return the shown moment of the recording; it stops at the end."""
-        if self._paused or self._ended:
-            return self._shown_ns
-        elapsed = int((self._clock() - self._anchor_ns) * self.speed)
-        return min(self._shown_ns + elapsed, self.end_ns)
+        """Return the shown moment of the recording: on the way to a target, how far it has come."""
+        if self._goal_ns is not None:
+            return max(self.begin_ns, self._reached_ns)
+        return self._by_clock()
 
     def poll(self) -> Update:
-        """Return what was recorded between the last poll and now."""
-        self._grow()
-        if not self._paused:
-            self._advance(self.now_ns())
-        return self._drain()
+        """Return what was recorded between the last poll and now, or on the way to a target."""
+        restart = self.must_wind_back()
+        if restart:
+            self.wind_back(None)
+        updates = [played.update for played in self.played() if played.update is not None]
+        return _joined(updates, restart=restart)
 
     def close(self) -> None:
         """Close the files."""
@@ -128,40 +155,32 @@ class ReplayFeed:
 
     @property
     def timeline(self) -> ReplayPosition:
-        """Current position."""
+        """Current position; on the way to a target, that target."""
         marks = tuple(mark.time_ns for mark in self.marks.all)
         begin_ns = min(self.begin_ns, self._shown_ns)  # the recorder may have removed what is shown
-        return ReplayPosition(begin_ns, self.end_ns, self.now_ns(), self._paused, self.speed, marks)
+        now_ns = self.now_ns() if self._goal_ns is None else self._goal_ns
+        return ReplayPosition(begin_ns, self.end_ns, now_ns, self._paused, self.speed, marks)
 
     def pause(self, *, paused: bool) -> None:
         """Pause, or continue from the shown moment."""
-        self._hold(self.now_ns())
+        self._hold(self._by_clock())
         self._paused = paused
 
     def set_speed(self, speed: float) -> None:
         """Change the speed from now on."""
-        self._hold(self.now_ns())
+        self._hold(self._by_clock())
         self.speed = speed
 
     def seek(self, moment_ns: int) -> None:
-        """Jump to a moment; outside the recording, to its nearest end."""
-        moment_ns = min(max(moment_ns, self.begin_ns), self.end_ns)
-        self._inbox = Inbox()
-        self._restart = True
-        self._ended = False
-        self._rewind(self._files.key_before(moment_ns - LEAD_NS))
-        self._passed_over = {}
-        self._read_until(moment_ns, thinned=True)
-        for key, heard_ns in self._passed_over.items():
-            self._hand_on(key, heard_ns)
-        self._hold(moment_ns)
+        """Go to a moment; outside the recording, to its nearest end."""
+        self._goal_ns = min(max(moment_ns, self.begin_ns), self.end_ns)
 
     def step(self, direction: int) -> bool:
         """Pause at the next event, or at the previous one; return False if there is none."""
+        now_ns = self.timeline.now_ns
         self.pause(paused=True)
-        if direction > 0:
-            return self._step_forward()
-        moment_ns = self._files.event_before(self._shown_ns)
+        find = self._files.event_after if direction > 0 else self._files.event_before
+        moment_ns = find(now_ns)
         if moment_ns is None:
             return False
         self.seek(moment_ns)
@@ -179,13 +198,156 @@ class ReplayFeed:
         """Return (moment, note) of every mark, oldest first."""
         return tuple((mark.time_ns, mark.text) for mark in self.marks.all)
 
+    @property
+    def is_winding(self) -> bool:
+        """Whether it is on the way to a target of `seek`."""
+        return self._goal_ns is not None
+
+    def must_wind_back(self) -> bool:
+        """Return whether what is to be shown does not follow from what was read: `wind_back` comes first."""
+        self._grow()
+        wanted_ns = self._wanted_ns()
+        return wanted_ns < self._reached_ns or self._files.block_before(wanted_ns) > self._begun
+
+    def wind_back(self, bookmarks: Iterator[Bookmark] | None) -> Bookmark | None:
+        """Go to the last of the bookmarks that leads to what is to be shown, else to the begin of its block.
+
+        Returns:
+            That bookmark; None if the reader has to forget everything.
+        """
+        wanted_ns = self._wanted_ns()
+        begun = self._files.block_before(wanted_ns)
+        fit = [one for one in bookmarks or () if one.begun == begun and one.reached_ns <= wanted_ns]
+        last = max(fit, key=lambda one: one.place, default=None)
+        self._goal_ns = wanted_ns
+        self._resume(last)
+        return last
+
+    def played(self) -> Iterator[Played]:
+        """Go on to the moment that is to be shown, or some way if it is far; yield each step."""
+        wanted_ns = self._wanted_ns()
+        for problem in self._take_problems():
+            yield self._fault(problem)
+        for _ in range(MAX_LINES_PER_POLL):
+            read = self._next = self._next or self._files.read(self._place)
+            for problem in read.faults:
+                yield self._fault(problem)
+            self._next, self._place = read._replace(faults=()), read.before
+            line = read.line
+            until_ns = wanted_ns if line is None else min(wanted_ns, line.heard_ns)
+            due_ns = self._due_ns()
+            if due_ns < until_ns:
+                self._examined_ns = due_ns
+                self._reached_ns = max(self._reached_ns, due_ns)
+                yield Played(due_ns)
+            elif line is None or line.heard_ns > wanted_ns:
+                self._next = self._next if line is not None else None
+                yield from self._arrive(wanted_ns)
+                return
+            else:
+                yield from self._take(line)
+                self._place, self._next = read.after, None
+        if self._goal_ns is None:
+            self._hold(self._reached_ns)  # the clock waits for the reader, not the other way round
+
+    def _arrive(self, wanted_ns: int) -> Iterator[Played]:
+        if self._goal_ns == wanted_ns:  # unless there was another jump meanwhile
+            self._hold(wanted_ns)
+            self._goal_ns = None
+        self._reached_ns = max(self._reached_ns, wanted_ns)
+        is_quiet = self._clock() - self._grown_ns >= QUIET_NS
+        if self._next is None and not self._ended and is_quiet and wanted_ns >= self.end_ns:
+            self._hold(self.end_ns)
+            self._ended = True
+            yield self._said(FeedNotice(NoticeKind.END, self.end_ns, "the recording ends here"))
+
+    def _wanted_ns(self) -> int:
+        return self._by_clock() if self._goal_ns is None else self._goal_ns
+
+    def _by_clock(self) -> int:
+        if self._paused or self._ended:
+            return self._shown_ns
+        elapsed = int((self._clock() - self._anchor_ns) * self.speed)
+        return min(self._shown_ns + elapsed, self.end_ns)
+
+    def _due_ns(self) -> int:
+        """Return the moment of the next examination: a whole second, or a later one of a large system."""
+        if not self._line_ns:
+            return self.end_ns
+        apart_ns = (1 + len(self._snapshots) // EXAMINED_EVERY) * SECOND_NS
+        due_ns = (self._examined_ns // apart_ns + 1) * apart_ns
+        return due_ns if due_ns - self._line_ns <= LONG_NS else (self._examined_ns // LONG_NS + 1) * LONG_NS
+
+    def _resume(self, bookmark: Bookmark | None) -> None:
+        begun = self._files.block_before(self._wanted_ns())
+        mark = bookmark or Bookmark(begun, begun)
+        self._begun, self._place = mark.begun, mark.place
+        self._reached_ns, self._line_ns, self._examined_ns = mark.reached_ns, mark.line_ns, mark.examined_ns
+        self._snapshots = mark.snapshots.copy()
+        self._faults = mark.faults
+        self._next = None
+        self._ended = False
+
+    def _take(self, line: RecordingLine) -> Iterator[Played]:
+        """Take in one line."""
+        item = line.item
+        bookmark = None
+        if isinstance(item, Key):
+            bookmark = Bookmark(
+                self._begun, self._place, self._reached_ns, self._line_ns, self._examined_ns,
+                self._snapshots.copy(), self._faults,
+            )  # fmt: skip
+        self._examined_ns = self._examined_ns or line.heard_ns
+        self._line_ns = max(self._line_ns, line.heard_ns)
+        self._reached_ns = max(self._reached_ns, line.heard_ns)
+        if bookmark is not None:
+            yield Played(self._reached_ns, bookmark=bookmark)
+        elif isinstance(item, Caption):
+            yield self._told(Update(caption=item.text))
+        elif isinstance(item, NodeEvent):
+            yield self._told(Update(events=(item,)))
+        elif isinstance(item, NodePast):
+            yield self._told(Update(pasts=(item,)))
+        elif isinstance(item, FeedNotice):
+            yield self._said(item)
+        elif isinstance(item, RecordedState | Delta):
+            yield self._shown(item, line.heard_ns)
+
+    def _shown(self, item: RecordedState | Delta, heard_ns: int) -> Played:
+        """Return the newest state of a node or a replica."""
+        try:
+            key = self._snapshots.take(item)
+        except PatchFault as fault:
+            return self._fault(str(fault))
+        try:
+            heard = self._snapshots.decode(key, heard_ns)
+        except PlainFault as fault:
+            return self._fault(f"{key[0]} {key[1]}: {fault}")
+        if isinstance(heard, HeardReplica):
+            return self._told(Update(replicas=(heard,)))
+        return self._told(Update(snapshots=(heard,)))
+
+    def _told(self, update: Update) -> Played:
+        return Played(self._reached_ns, update)
+
+    def _said(self, notice: FeedNotice) -> Played:
+        return self._told(Update(notices=(notice,), dropped=self._faults))
+
+    def _fault(self, text: str) -> Played:
+        self._faults += 1
+        return self._said(FeedNotice(NoticeKind.FAULT, max(self.begin_ns, self._reached_ns), text))
+
+    def _take_problems(self) -> list[str]:
+        problems, self._problems = self._problems, []
+        return problems
+
     def _grow(self) -> None:
         """Take in what a recorder has added."""
         try:
             if not self._files.grow():
                 return
         except RecordingFault as fault:
-            self._fault(self._shown_ns, str(fault))
+            self._problems.append(str(fault))
             return
         self._grown_ns = self._clock()
         was_empty = not self.begin_ns
@@ -196,117 +358,22 @@ class ReplayFeed:
         elif self._ended:
             self._hold(self.end_ns)
         self._ended = False
-        self._next = self._next or next(self._lines, None)
 
     def _hold(self, moment_ns: int) -> None:
         self._shown_ns = moment_ns
         self._anchor_ns = self._clock()
 
-    def _rewind(self, key: int) -> RecordingLine | None:
-        self._snapshots.clear()
-        self._lead = []
-        self._lines = self._files.entries(key)
-        self._next = next(self._lines, None)
-        return self._next
 
-    def _step_forward(self) -> bool:
-        for _ in range(MAX_JUMP_LINES):
-            entry = self._next
-            if entry is None:
-                return False
-            self._take(entry)
-            self._next = next(self._lines, None)
-            self._hold(max(self._shown_ns, entry.heard_ns))
-            if isinstance(entry.item, NodeEvent):
-                self._read_until(entry.heard_ns)
-                return True
-        return False
-
-    def _advance(self, moment_ns: int) -> None:
-        done = self._read_until(moment_ns, most=MAX_LINES_PER_POLL)
-        if not done and self._next is not None:
-            self._hold(self._next.heard_ns)  # the clock waits for the reader, not the other way round
-        is_quiet = self._clock() - self._grown_ns >= QUIET_NS
-        if self._next is None and not self._ended and is_quiet and moment_ns >= self.end_ns:
-            self._hold(self.end_ns)
-            self._ended = True
-            self._inbox.put(FeedNotice(NoticeKind.END, self.end_ns, "the recording ends here"))
-
-    def _read_until(self, moment_ns: int, *, most: int = MAX_JUMP_LINES, thinned: bool = False) -> bool:
-        """Take everything up to a moment; return False if there were more lines than allowed."""
-        shown_ns: dict[Shown, int] = {}
-        for _ in range(most):
-            entry = self._next
-            if entry is None or entry.heard_ns > moment_ns:
-                return True
-            near_ns = min(NEAR_NS, MAX_NEAR * 1_000_000_000 // max(1, len(self._snapshots)))
-            is_thinned = thinned and entry.heard_ns < moment_ns - near_ns
-            self._take(entry, shown_ns if is_thinned else None, lead=thinned)
-            self._next = next(self._lines, None)
-        return False
-
-    def _take(
-        self, entry: RecordingLine, shown_ns: dict[Shown, int] | None = None, *, lead: bool = False
-    ) -> None:
-        """Hand on one entry, or with `lead` keep it for after the jump.
-
-        With `shown_ns`, skip states that follow too soon after the sender's last.
-        """
-        item = entry.item
-        if isinstance(item, Caption):
-            self._inbox.say(item.text)
-        elif isinstance(item, NodeEvent | NodePast | FeedNotice):
-            self._inbox.put(item)
-        elif isinstance(item, RecordedState | Delta):
-            try:
-                key = self._snapshots.take(item)
-            except PatchFault as fault:
-                self._fault(entry.heard_ns, str(fault))
-                return
-            if shown_ns is None:
-                self._passed_over.pop(key, None)
-                self._hand_on(key, entry.heard_ns, lead=lead)
-            elif entry.heard_ns - shown_ns.get(key, 0) >= self._apart_ns():
-                shown_ns[key] = entry.heard_ns
-                self._passed_over.pop(key, None)
-                self._hand_on(key, entry.heard_ns, lead=True)
-            else:
-                self._passed_over[key] = entry.heard_ns
-
-    def _hand_on(self, key: Shown, heard_ns: int, *, lead: bool = False) -> None:
-        """Hand on the newest state of a node or a replica."""
-        try:
-            heard = self._snapshots.decode(key, heard_ns)
-        except PlainFault as fault:
-            self._fault(heard_ns, f"{key[0]} {key[1]}: {fault}")
-            return
-        if lead:
-            self._lead.append(heard)
-        else:
-            self._inbox.put(heard)
-
-    def _apart_ns(self) -> int:
-        """Return the least time between snapshots of one node or replica in a lead."""
-        return max(THIN_NS, LEAD_NS * len(self._snapshots) // MAX_LEAD)
-
-    def _fault(self, moment_ns: int, text: str) -> None:
-        self._faults += 1
-        self._inbox.put(FeedNotice(NoticeKind.FAULT, moment_ns, text))
-
-    def _drain(self) -> Update:
-        for fault in self._files.take_faults():
-            self._fault(self._shown_ns, fault)
-        restart, self._restart = self._restart, False
-        self._inbox.dropped += self._faults
-        self._faults = 0
-        update = self._inbox.drain(restart=restart)
-        lead, self._lead = self._lead, []
-        if not lead:
-            return update
-        snapshots = [heard for heard in lead if isinstance(heard, ReceivedSnapshot)]
-        replicas = [heard for heard in lead if isinstance(heard, HeardReplica)]
-        return dataclasses.replace(
-            update,
-            snapshots=(*snapshots, *update.snapshots),
-            replicas=(*replicas, *update.replicas),
-        )
+def _joined(updates: list[Update], *, restart: bool) -> Update:
+    captions = [one.caption for one in updates if one.caption is not None]
+    snapshots: list[ReceivedSnapshot] = [heard for one in updates for heard in one.snapshots]
+    return Update(
+        snapshots=tuple(snapshots),
+        events=tuple(event for one in updates for event in one.events),
+        notices=tuple(notice for one in updates for notice in one.notices),
+        caption=captions[-1] if captions else None,
+        dropped=max((one.dropped for one in updates), default=0),
+        restart=restart,
+        replicas=tuple(heard for one in updates for heard in one.replicas),
+        pasts=tuple(past for one in updates for past in one.pasts),
+    )

@@ -52,6 +52,8 @@ class NodeSeries:
         values = tuple(snapshot.counters.get(name, 0) for name in COUNTERS)
         if self._counters and values[0] < self._counters[-1][1]:
             self._counters.clear()
+        elif self._counters and self._counters[-1][0] == heard_ns:  # a recording repeats it
+            self._counters.pop()
         self._counters.append((heard_ns, *values))
 
     def is_without_witness(self, heard_ns: int) -> bool:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from ospltool.health.health import Health
+from ospltool.live.expectation import NOTHING, Expectation, ExpectedSpace
+from ospltool.live.feed import ReceivedSnapshot, Update
+from ospltool.live.model import SystemModel
 from ospltool.live.record_file import Caption, encode_line
+from ospltool.live.recorder import Recorder
+from tests import fake
 from tests.commands.shell import Shell
 
 
@@ -44,10 +49,11 @@ def test_the_console_plays_recordings_and_refuses_other_files(
         "traces": (),
         "operator": None,
         "notify": "",
-        "watch_health": Health,
         "others": (),
     }
-    assert shown == [("recording night.jsonl", "recorded", options)]
+    watch_health = shown[0][2]["watch_health"]
+    assert watch_health(SystemModel()).expected == NOTHING
+    assert shown == [("recording night.jsonl", "recorded", {**options, "watch_health": watch_health})]
 
     (shell.root / "other.txt").write_text("no recording")
     for name in ("other.txt", "missing.jsonl"):
@@ -86,3 +92,37 @@ def test_a_recording_to_go_back_in_needs_a_live_domain(shell: Shell, other: tupl
     code, _, err = shell.run("top", "--recording", "r.jsonl", *other)
     assert code == 2
     assert "--recording needs a live domain" in err
+
+
+FLEET = """domain = 7
+[[node]]
+name = "n1"
+[[node]]
+name = "n9"
+"""
+
+
+def test_a_recording_is_judged_by_its_own_expectation_or_by_the_given_fleet_file(shell: Shell) -> None:
+    expected = Expectation(("n1", "n2"), (ExpectedSpace("A", copies=2),))
+    recorder = Recorder(shell.root / "r.jsonl", source="domain 7", made_by="test", expected=expected)
+    for second in range(40):
+        now_ns = fake.START_NS + second * fake.SECOND_NS
+        one = fake.snapshot(1, fake.name_space("A", 1), time_ns=now_ns)
+        recorder.write(Update((ReceivedSnapshot(one, now_ns),)), now_ns)
+    recorder.close()
+    (shell.root / "fleet.toml").write_text(FLEET)
+
+    def told(*words: str) -> set[tuple[str, str]]:
+        code, out, err = shell.run("top", *words, "--replay", "r.jsonl", "--json")
+        assert code == 0, err
+        return {(one["code"], one["who"]) for one in json.loads(out)["data"]["health"]["incidents"]}
+
+    assert ("DUL-NODE-ABSENT", "n2") in told()
+    given = told("fleet.toml")
+    assert ("DUL-NODE-ABSENT", "n9") in given
+    assert not any(who == "n2" for _, who in given)
+    (shell.root / "fleet.toml").write_text(FLEET.replace("domain = 7", "domain = 8"))
+    code, _, err = shell.run("top", "fleet.toml", "--replay", "r.jsonl", "--json")
+    assert code == 2
+    assert "domain 7" in err
+    assert told("fleet.toml", "--domain", "8") == given

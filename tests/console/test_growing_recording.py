@@ -10,7 +10,7 @@ import pytest
 from ospltool.live.feed import NoticeKind
 from ospltool.live.record_file import RecordingFault
 from ospltool.live.recorder import Recorder, RecordingLimits, parts_of
-from ospltool.live.recording_files import source_of
+from ospltool.live.recording_files import header_of
 from ospltool.live.replay import QUIET_NS, ReplayFeed
 from tests.console.test_replay import Clock, Reader, S, at, updates
 from tests.fake import START_NS
@@ -162,6 +162,7 @@ def test_new_files_are_followed_and_removed_ones_are_not_held(
     growing = written(30, RecordingLimits(max_file_bytes=20_000, max_files=4))
     reader, feed = growing.reader, growing.reader.feed
     feed.seek(feed.end_ns)
+    reader.poll()
     for second in range(30, 390, at_once):
         growing.write_to(second + at_once)
         growing.clock.forward(at_once)
@@ -185,8 +186,10 @@ def _held(path: Path) -> set[str]:
 
 
 def test_the_recorded_system_is_read_from_the_file(written: Callable[..., Written], tmp_path: Path) -> None:
-    assert source_of(written(1).path) == "domain 7"
+    header = header_of(written(1).path)
+    assert header is not None
+    assert header.source == "domain 7"
     (tmp_path / "empty").write_bytes(b"")
-    assert source_of(tmp_path / "empty") == ""
+    assert header_of(tmp_path / "empty") is None
     with pytest.raises(RecordingFault, match="No such file"):
-        source_of(tmp_path / "none")
+        header_of(tmp_path / "none")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from ospltool.health.health import Health
-from ospltool.health.scene import Expectation
+from ospltool.live.expectation import Expectation
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake

@@ -176,10 +176,13 @@ def test_a_jump_shows_what_was_there_then(
 
 
 def test_a_jump_beyond_an_end_stops_there(replay: Callable[..., ReplayFeed]) -> None:
-    feed = replay(paused=True)
+    reader = Reader(replay(paused=True))
+    feed = reader.feed
     feed.seek(at(10**6))
+    reader.poll()
     assert feed.now_ns() == feed.timeline.end_ns == at(299)
     feed.seek(0)
+    reader.poll()
     assert feed.now_ns() == feed.timeline.begin_ns == START_NS
     feed.close()
 
@@ -191,7 +194,7 @@ def test_histories_lead_up_to_the_moment_of_a_jump(replay: Callable[..., ReplayF
     points = reader.model.series[node_id(1)].counter("stored")
     assert points[0][0] == START_NS
     assert points[-1][0] == at(250)
-    assert 40 < len(points) < 80
+    assert len(points) == 251
     reader.feed.close()
 
 
@@ -229,11 +232,14 @@ def test_the_end_is_told_once_and_time_stops_there(replay: Callable[..., ReplayF
 
 def test_marks_stay_beside_the_recording(replay: Callable[..., ReplayFeed], tmp_path: Path) -> None:
     before = (tmp_path / "r.jsonl").exists() and (tmp_path / "r.jsonl").read_bytes()
-    feed = replay(paused=True)
+    reader = Reader(replay(paused=True))
+    feed = reader.feed
     content = (tmp_path / "r.jsonl").read_bytes()
     feed.seek(at(100))
+    reader.poll()
     feed.mark("master changes here")
     feed.seek(at(50))
+    reader.poll()
     feed.mark("")
     assert feed.timeline.marks == (at(50), at(100))
     feed.close()

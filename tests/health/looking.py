@@ -8,7 +8,8 @@ from typing import Any
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
-from ospltool.health.scene import NOTHING, Expectation, SupervisorReport
+from ospltool.health.scene import SupervisorReport
+from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.model import SystemModel
 from tests import fake
 

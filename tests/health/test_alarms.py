@@ -8,7 +8,8 @@ import pytest
 
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
-from ospltool.health.scene import Expectation, ExpectedSpace, SupervisorReport
+from ospltool.health.scene import SupervisorReport
+from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake

@@ -12,7 +12,8 @@ from engine.core.name_spaces import NameSpace
 from engine.simulator.options import NodePlan
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
-from ospltool.health.scene import Expectation, ExpectedSpace, SupervisorReport
+from ospltool.health.scene import SupervisorReport
+from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake

@@ -10,7 +10,7 @@ import pytest
 
 from ospltool.health.health import Health
 from ospltool.health.mutes import Mutes, place
-from ospltool.health.scene import Expectation
+from ospltool.live.expectation import Expectation
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake

@@ -9,7 +9,8 @@ import pytest
 
 from engine.runtime.monitor import GroupView, NodeSnapshot, StoreStatus
 from ospltool.health.health import Health
-from ospltool.health.scene import NOTHING, Expectation, ExpectedSpace, SupervisorReport
+from ospltool.health.scene import SupervisorReport
+from ospltool.live.expectation import NOTHING, Expectation, ExpectedSpace
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake

@@ -6,7 +6,7 @@ import pytest
 
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.health.health import Health
-from ospltool.health.scene import Expectation, ExpectedSpace
+from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake

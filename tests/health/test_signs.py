@@ -19,7 +19,7 @@ from engine.runtime.monitor import (
     UnkeptView,
 )
 from ospltool.health.health import Health
-from ospltool.health.scene import Expectation
+from ospltool.live.expectation import Expectation
 from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake

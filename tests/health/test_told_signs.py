@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ospltool.health.scene import Expectation
+from ospltool.live.expectation import Expectation
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake

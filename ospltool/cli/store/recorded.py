@@ -39,7 +39,10 @@ def recorded(name: str) -> tuple[StoreFacts, list[Counted]] | None:
     try:
         feed.seek(feed.end_ns)
         model = SystemModel()
-        model.apply(feed.poll(), feed.end_ns)
+        while True:
+            model.apply(feed.poll(), feed.end_ns)
+            if feed.now_ns() >= feed.end_ns:
+                break
     finally:
         feed.close()
     nodes = [node.snapshot for node in model.ordered_nodes()]
