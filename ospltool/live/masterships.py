@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import collections
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,9 @@ from ospltool.live.nodes import Node
 
 MAX_MASTERSHIPS: Final = 50
 """Former masters kept for each name-space and role; the oldest are forgotten."""
+
+MAX_RUNS: Final = 50
+"""Starts kept of each node."""
 
 JITTER_NS: Final = 1_000_000_000
 """Tolerance for one moment seen through several snapshots, which take different times to arrive."""
@@ -38,6 +42,8 @@ class Mastership:
     """Reason, in the words of a node."""
     is_exact: bool = False
     """Whether a node reported the beginning; otherwise the mastership began earlier than first heard."""
+    is_own: bool = False
+    """Whether the master itself reported it."""
 
 
 class Claim(NamedTuple):
@@ -54,6 +60,14 @@ class Masterships:
         self.history: dict[tuple[str, str], collections.deque[Mastership]] = {}
         self._claims: dict[tuple[str, str], dict[str, Claim]] = {}
         self._said: dict[str, dict[str, tuple[bool, str, str, int, str]]] = {}
+        self._starts: dict[str, list[int]] = {}
+
+    def begin_run(self, node_id: str, started_ns: int) -> None:
+        """Take in that a node was started: a mastership of it in an earlier run has ended by then."""
+        starts = self._starts.setdefault(node_id, [])
+        if started_ns and started_ns not in starts:
+            bisect.insort(starts, started_ns)
+            del starts[:-MAX_RUNS]
 
     def claims(self, name_space: str, role: str) -> Mapping[str, Claim]:
         """Return the master that each node of the role confirms, by node id."""
@@ -84,6 +98,7 @@ class Masterships:
     def note(self, heard: ReceivedSnapshot) -> None:
         """Take in the masters of a snapshot."""
         snapshot = heard.snapshot
+        self.begin_run(snapshot.id, snapshot.started_ns)
         before = self._said.setdefault(snapshot.id, {})
         for view in snapshot.name_spaces:
             said = view.confirmed, view.master, view.epoch, view.master_since_ns, snapshot.role
@@ -107,24 +122,45 @@ class Masterships:
             claims[snapshot.id] = Claim(view.master, heard_ns)
         told_ns, role = view.master_since_ns, snapshot.role
         since_ns = heard_ns - max(0, snapshot.time_ns - told_ns) if told_ns else heard_ns
-        found = Mastership(since_ns, view.name, role, view.master, True, view.epoch, view.why, told_ns > 0)
-        self.add(found, is_own=snapshot.id == view.master)
+        is_own = snapshot.id == view.master
+        told = view.name, role, view.master, True, view.epoch, view.why, told_ns > 0, is_own
+        self.add(Mastership(since_ns, *told))
 
-    def add(self, found: Mastership, *, is_own: bool = False) -> None:
+    def add(self, found: Mastership) -> None:
         """Keep a mastership in the order of time; a known one can only become exact or earlier.
 
-        A mastership that its master tells of itself (`is_own`) has the reason that counts.
+        The same epoch in another run of the master is another mastership. What the master tells of itself
+        counts: others follow it a little later, for reasons of their own.
         """
         place = found.name_space, found.role
         history = self.history.setdefault(place, collections.deque(maxlen=MAX_MASTERSHIPS))
         for index in range(len(history) - 1, -1, -1):
             known = history[index]
-            if (known.master, known.epoch) == (found.master, found.epoch):
-                if is_own:
-                    known = history[index] = dataclasses.replace(known, why=found.why)
-                if found.is_exact and not (known.is_exact and known.since_ns <= found.since_ns + JITTER_NS):
-                    history[index] = dataclasses.replace(known, since_ns=found.since_ns, is_exact=True)
-                return
+            if self._is_same(known, found):
+                better = _joined(known, found)
+                if better == known:
+                    return
+                del history[index]
+                found = better
+                break
         later = [history.pop() for _ in range(len(history)) if history[-1].since_ns > found.since_ns]
         history.append(found)
         history.extend(reversed(later))
+
+    def _is_same(self, known: Mastership, found: Mastership) -> bool:
+        """Return whether two are of one master and epoch, and it was not started in between."""
+        if (known.master, known.epoch) != (found.master, found.epoch):
+            return False
+        first_ns, last_ns = sorted((known.since_ns, found.since_ns))
+        starts = self._starts.get(known.master, [])
+        return bisect.bisect_right(starts, first_ns) == bisect.bisect_right(starts, last_ns)
+
+
+def _joined(known: Mastership, found: Mastership) -> Mastership:
+    """Return the better of two reports of one mastership, each part for itself."""
+    why = found.why if found.is_own else known.why
+    is_own = known.is_own or found.is_own
+    is_sooner = not (known.is_exact and known.since_ns <= found.since_ns + JITTER_NS)
+    if found.is_exact and (is_sooner or (found.is_own and not known.is_own)):
+        return dataclasses.replace(known, since_ns=found.since_ns, is_exact=True, why=why, is_own=is_own)
+    return dataclasses.replace(known, why=why, is_own=is_own)

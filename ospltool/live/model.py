@@ -392,10 +392,12 @@ class SystemModel:
         """Take in the masterships and runs that a node remembers; their times are by its clock."""
         if past.id in self.runs or len(self.runs) < MAX_NODES:
             self.runs[past.id] = past.runs
+        for run in past.runs:
+            self._masterships.begin_run(past.id, run.started_ns)
         for one in past.masterships:
-            self._masterships.add(
-                Mastership(one.since_ns, one.name_space, one.role, one.master, True, one.epoch, one.why, True)
-            )
+            is_own = one.master == past.id
+            told = one.name_space, one.role, one.master, True, one.epoch, one.why, True, is_own
+            self._masterships.add(Mastership(one.since_ns, *told))
 
     def _apply_events(self, events: tuple[NodeEvent, ...]) -> None:
         """Keep the newest events by time; nodes report in turns, so events may be out of order."""

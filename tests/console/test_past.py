@@ -143,3 +143,39 @@ def test_a_recording_keeps_it_and_repeats_it_below_each_key(recording: Path, sec
     assert model.runs == {node_id(1): RUNS}
     assert [event.text for event in model.events] == ["event 1", "event 2", "event 3"]
     assert not model.dropped
+
+
+RUN_TWO = Run(START_NS - 300 * S, 14, "0.1")
+
+
+@pytest.mark.parametrize("late_first", [False, True])
+def test_a_mastership_in_another_run_of_the_master_is_another_one(late_first: bool) -> None:
+    """All nodes were killed, so that the epochs began again with the same number."""
+    again = Masterhood(START_NS - 290 * S, "Orders", "DefaultRole", node_id(1), "2/c", "the only candidate")
+    followed = dataclasses.replace(again, since_ns=START_NS - 280 * S, why="follows n1")
+    pasts = [
+        NodePast(node_id(1), "n1", (), (MASTERS[1], again), (RUNS[2], RUN_TWO)),
+        NodePast(node_id(2), "n2", (), (followed,), ()),
+    ]
+    model = SystemModel()
+    for past in reversed(pasts) if late_first else pasts:
+        model.apply(Update(pasts=(past,)), START_NS)
+    told = model.masterships["Orders", "DefaultRole"]
+    assert [(one.since_ns, one.why) for one in told] == [
+        (MASTERS[1].since_ns, MASTERS[1].why),
+        (again.since_ns, again.why),
+    ]
+
+
+@pytest.mark.parametrize("own_first", [False, True])
+def test_the_reason_of_a_mastership_is_that_of_the_node_that_took_it(own_first: bool) -> None:
+    own = NodePast(node_id(1), "n1", (), (MASTERS[1],), ())
+    others = dataclasses.replace(
+        MASTERS[1], since_ns=MASTERS[1].since_ns + S // 2, why="it is the master of n2"
+    )
+    other = NodePast(node_id(2), "n2", (), (others,), ())
+    model = SystemModel()
+    for past in (own, other) if own_first else (other, own):
+        model.apply(Update(pasts=(past,)), START_NS)
+    (told,) = model.masterships["Orders", "DefaultRole"]
+    assert (told.since_ns, told.why) == (MASTERS[1].since_ns, MASTERS[1].why)
