@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import collections
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -34,6 +35,9 @@ BEFORE_NS: Final = 3 * SECOND_NS
 
 COUNTED_ANEW: Final = frozenset({"copies", "disk-copies"})
 """Causes without a sign while the domain is lost or gathers: nodes then have the usual time for copies."""
+
+_WORD: Final = re.compile(r"[\w.-]*\w")
+"""A name in the text of an event, which may have points and dashes within."""
 
 TOLD_LEVELS: Final = frozenset({"INFO", "WARNING", "SEVERE", "ERROR"})
 
@@ -192,8 +196,11 @@ class Health:
         first = bisect.bisect_left(events, incident.since_ns - BEFORE_NS, key=lambda event: event.time_ns)
         until_ns = incident.until_ns or self._updated_ns
         last = bisect.bisect_right(events, until_ns + BEFORE_NS, key=lambda event: event.time_ns)
-        names = [self.model.name_of(node) for node in incident.nodes]
-        return [event for event in events[first:last] if _is_about(event, incident, names)]
+        nodes = incident.subjects or incident.nodes
+        names = {self.model.name_of(node) for node in nodes}
+        known = [self.model.nodes[node] for node in nodes if node in self.model.nodes]
+        name_spaces = {*incident.name_spaces, *(name for node in known for name in node.name_spaces)}
+        return [one for one in events[first:last] if _is_about(one, nodes, names, name_spaces)]
 
     def _conclude(self) -> None:
         """Compute the shown lists and the verdict, once for all readers until the next change."""
@@ -319,12 +326,20 @@ def _causes_of_nodes(cause: RootCause) -> str:
     return "; ".join(f"{joined(names)}: {why}" for why, names in told.items())
 
 
-def _is_about(event: NodeEvent, incident: Incident, names: list[str]) -> bool:
+def _is_about(event: NodeEvent, nodes: tuple[str, ...], names: set[str], name_spaces: set[str]) -> bool:
+    """Return whether an event is of INFO and above, and of the nodes of an incident or names its subject.
+
+    With nodes, the name-spaces of an incident are those that its nodes have: of what others tell of them,
+    only their masters have to do with it.
+    """
     if event.level not in TOLD_LEVELS:
         return False
-    if event.node in incident.nodes or any(name in event.text for name in (*names, *incident.name_spaces)):
+    if event.node in nodes or not (nodes or name_spaces):
         return True
-    return not incident.nodes and not incident.name_spaces
+    words = set(_WORD.findall(event.text))
+    if not words.isdisjoint(names):
+        return True
+    return not words.isdisjoint(name_spaces) and (not nodes or event.event.startswith("election."))
 
 
 def _count(number: int, noun: str) -> str:

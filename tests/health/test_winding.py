@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from engine.runtime.monitor import NodeEvent
 from ospltool.health.export import system as exported
 from ospltool.health.health import Health
 from ospltool.health.system import System
 from ospltool.live import recording_files
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
+from ospltool.live.model import SystemModel
 from ospltool.live.recorder import Recorder, RecordingLimits
 from ospltool.live.replay import ReplayFeed
 from tests import fake
@@ -216,3 +218,30 @@ def test_winding_back_reads_no_more_than_from_the_last_bookmark(
     watcher.seek(watcher.feed.end_ns - 10 * S)
     assert len(reads) < whole / 3
     watcher.feed.close()
+
+
+def test_events_around_the_loss_of_a_node_are_of_it_or_name_it() -> None:
+    model = SystemModel()
+    health = Health(model)
+    for second in range(20):
+        now_ns = START_NS + second * S
+        present = (1, 3) if second >= 5 else (1, 2, 3)
+        heard = tuple(
+            ReceivedSnapshot(fake.snapshot(n, fake.name_space("A", 1), time_ns=now_ns), now_ns)
+            for n in present
+        )
+        lost = FeedNotice(NoticeKind.NODE_LOST, now_ns, "lost", node_id(2))
+        told: tuple[NodeEvent, ...] = ()
+        if second == 6:
+            told = (
+                fake.event(1, 1, now_ns, "Removing fellow n2"),
+                fake.event(2, 3, now_ns, "Removing fellow n20"),
+                fake.event(3, 1, now_ns, "Master of A is n1", event="election.confirmed-self"),
+                fake.event(4, 3, now_ns, "Aligned A", event="align.completed"),
+                fake.event(5, 2, now_ns, "Store is slow"),
+                fake.event(6, 1, now_ns, "n2 is compared", level="FINE"),
+            )
+        model.apply(Update(heard, told, (lost,) if second == 6 else ()), now_ns)
+        health.update(now_ns)
+    found = next(one for one in health.open if one.who == "n2")
+    assert [event.number for event in health.events(found)] == [1, 3, 5]
