@@ -22,7 +22,6 @@ from benchmarks import terminal
 from benchmarks.rows import Bar, Is, Row
 from engine.runtime import monitor
 from ospltool.live.feed import Feed
-from ospltool.live.model import SystemModel
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
 from tests.fake import SECOND_NS, FakeFeed, ScriptedFeed
@@ -278,8 +277,7 @@ def memory_growth() -> float:
         resident: dict[int, int] = {}
 
         async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
-            model: SystemModel = app.model
-            while not model.ended_ns:
+            while not app.model.ended_ns:  # winding on may put another model in its place
                 clock.now_ns += FORWARD_S * SECOND_NS
                 app.tick()
                 await pilot.pause()
