@@ -231,7 +231,7 @@ def _of_space(scene: Scene, cause: RootCause, copies: Redundancy) -> str:
         for node in scene.model.ordered_nodes()
         if scene.is_heard(node) and scene.model.is_master(node, copies.name, scene.now_ns)
     ]
-    told = [copies.text]
+    told = [", ".join(filter(None, (copies.text, copies.warning)))]
     told.append(
         f"{joined(masters)} {'is master' if len(masters) == 1 else 'are masters'}" if masters else "no master"
     )
@@ -242,11 +242,11 @@ def _of_space(scene: Scene, cause: RootCause, copies: Redundancy) -> str:
     away = [node for node in cause.root.nodes if node in copies.lost]
     if away:
         told.append(_lost(scene, copies, away))
-    return f"{copies.name}: {', '.join(told)}"
+    return f"{copies.name}: {', '.join(filter(None, told))}"
 
 
 def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
-    """Tell whether the remaining copies have all samples of the lost nodes' last snapshots."""
+    """Tell whether the remaining copies, if any, have all samples of the lost nodes' last snapshots."""
     left = [_node(scene, node).name_spaces[copies.name] for node in copies.held]
     missing = 0
     for node in away:
@@ -254,7 +254,7 @@ def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
         best = max((other.count for other in left), default=0)
         missing = max(missing, view.count - best)
     if not left:
-        return "no copy in reach"
+        return ""
     return f"{missing:,} sample{'s' if missing > 1 else ''} lost with it" if missing > 0 else "nothing lost"
 
 

@@ -277,8 +277,8 @@ class Health:
         known = [one for one in self._copies.values() if one.held or one.wanted]
         if not known:
             return ""
-        least = min(known, key=lambda one: (one.left, one.name))
-        return f"redundancy left {least.left} ({least.name}: {least.text})"
+        least = min(known, key=lambda one: (len(one.held), one.name))
+        return f"{least.left_text} ({least.name}: {least.text})"
 
 
 def _signs(scene: Scene, copies: Iterable[Redundancy]) -> tuple[Iterator[Sign], ...]:

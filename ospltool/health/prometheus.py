@@ -100,7 +100,8 @@ def _copies(made: _Families, domain: str, health: Health) -> None:
         say("copies_on_disk", "Copies with all persistent samples on disk.", len(one.on_disk))
         text = "Copies on disk that the fleet file asks for; 0 if unspecified."
         say("copies_on_disk_expected", text, one.wanted_on_disk)
-        say("redundancy_left", "Copies that may fail before none is left.", one.left)
+        text = "Copies that may fail before none is left: 0 with the last copy, and with none (then copies is 0)."
+        say("redundancy_left", text, one.left)
 
 
 def _newest(nodes: Iterable[Node]) -> dict[str, Node]:

@@ -39,6 +39,18 @@ class Redundancy:
         return max(0, len(self.held) - 1)
 
     @property
+    def warning(self) -> str:
+        """What `left` 0 means, in words; empty if a copy may fail."""
+        return {0: "no copy in reach", 1: "the last copy"}.get(len(self.held), "")
+
+    @property
+    def left_text(self) -> str:
+        """`left` in words, different for the last copy and for none."""
+        if not self.held:
+            return self.warning
+        return f"redundancy left {self.left}{f': {self.warning}' if self.warning else ''}"
+
+    @property
     def lacks(self) -> int:
         """Number of missing copies, without those that are coming or stopped in order."""
         excused = len(self.coming) + len(self.stopped)

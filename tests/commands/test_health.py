@@ -64,7 +64,7 @@ def test_nothing_wrong_is_one_line_and_0(shell: Shell, hear: Hear) -> None:
     hear(node(1))
     code, out, err = shell.run("health", "--domain", 7)
     assert (code, err) == (0, "")
-    assert out == "domain 7: OK · 1 of 1 node complete · redundancy left 0 (A: 1 copy, 1 on disk)\n"
+    assert out == "domain 7: OK · 1 of 1 node complete · redundancy left 0: the last copy (A: 1 copy, 1 on disk)\n"
 
 
 def test_an_error_is_told_with_why_effect_and_next_and_2(shell: Shell, hear: Hear) -> None:
@@ -75,7 +75,7 @@ def test_an_error_is_told_with_why_effect_and_next_and_2(shell: Shell, hear: Hea
     assert first.startswith("domain 7: ERROR · 1 error · ")
     assert heading.startswith("  ERROR DUL-STORE-FULL n1: n1 store: no space left on device (since ")
     assert [line.split(":")[0].strip() for line in rest] == ["why", "effect", "next"]
-    assert rest[1] == "    effect: A: 1 copy, 0 on disk, n1 is master"
+    assert rest[1] == "    effect: A: 1 copy, 0 on disk, the last copy, n1 is master"
 
 
 def test_a_system_that_only_starts_is_1_and_not_ok(shell: Shell, hear: Hear) -> None:
@@ -111,7 +111,7 @@ def test_a_fleet_says_who_is_expected(shell: Shell, hear: Hear) -> None:
     code, out, _ = shell.run("health", "fleet.toml")
     assert code == 2
     assert "ERROR DUL-NODE-ABSENT n2: n2 is expected and was never heard (since " in out
-    assert "1 of 2 nodes complete · redundancy left 0 (A: 1 of 2 copies, 1 on disk)" in out
+    assert "1 of 2 nodes complete · redundancy left 0: the last copy (A: 1 of 2 copies, 1 on disk)" in out
     hear(node(1, 2), node(2, 1))
     assert shell.run("health", "fleet.toml")[0] == 0
 

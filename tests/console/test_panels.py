@@ -125,7 +125,7 @@ def test_a_caption_takes_at_most_two_lines_and_none_when_there_is_none() -> None
                 fake.snapshot(2, fake.name_space("A", 1, count=7), fellows=(fake.fellow(1),)),
             ),
             (
-                " ● OK · 2 of 2 nodes complete · redundancy left 0 (B: 1 copy, 1 on disk)"
+                " ● OK · 2 of 2 nodes complete · redundancy left 0: the last copy (B: 1 copy, 1 on disk)"
                 " · 2 name-spaces · 2,007 samples"
             ),
         ),
@@ -138,7 +138,7 @@ def test_a_caption_takes_at_most_two_lines_and_none_when_there_is_none() -> None
             ),
             (
                 " ✖ ERROR · 1 error, 1 warning · 2 of 2 nodes complete"
-                " · redundancy left 0 (A: 1 copy, 1 on disk) · 1 name-space · 1,000 samples"
+                " · redundancy left 0: the last copy (A: 1 copy, 1 on disk) · 1 name-space · 1,000 samples"
             ),
         ),
     ],
@@ -151,8 +151,12 @@ def test_the_summary_is_one_line_for_the_whole_system(update: Update, text: str)
 @pytest.mark.parametrize(
     ("width", "text"),
     [
-        (92, " ● OK · 1 of 1 node complete · redundancy left 0 (A: 1 copy, 1 on disk) · 1 name-space"),
-        (80, " ● OK · 1 of 1 node complete · redundancy left 0 (A: 1 copy, 1 on disk)"),
+        (
+            106,
+            " ● OK · 1 of 1 node complete · redundancy left 0: the last copy (A: 1 copy, 1 on disk)"
+            " · 1 name-space",
+        ),
+        (92, " ● OK · 1 of 1 node complete · redundancy left 0: the last copy (A: 1 copy, 1 on disk)"),
         (60, " ● OK · 1 of 1 node complete · redundancy left 0"),
         (20, " ● OK · 1 name-space"),
         (4, " ● OK"),

@@ -93,7 +93,7 @@ def test_nobody_is_troubled_by_a_healthy_start_and_an_orderly_stop() -> None:
     assert seen == set()
     assert not still_open(watched)
     view = watched.view()
-    told = " ● OK · 1 of 1 node complete · redundancy left 0 (ns1: 1 copy, 1 on disk)"
+    told = " ● OK · 1 of 1 node complete · redundancy left 0: the last copy (ns1: 1 copy, 1 on disk)"
     assert plain(panels.summary(view, 200)) == f"{told} · 1 name-space · 0 samples"
 
 

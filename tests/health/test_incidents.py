@@ -151,7 +151,8 @@ def test_a_second_lost_node_is_another_incident_and_the_last_copy_is_named() -> 
     ward.scenario.kill("n2")
     ward.run(4)
     ward.check(("DUL-NODE-GONE", "n3"), ("DUL-NODE-GONE", "n2"))
-    assert all("1 of 3 copies, 1 of 2 on disk" in one.effect for one in ward.health.open)
+    assert all("1 of 3 copies, 1 of 2 on disk, the last copy" in one.effect for one in ward.health.open)
+    assert " · redundancy left 0: the last copy (ns1: 1 of 3 copies" in ward.health.verdict.text
     ward.scenario.start("n2", "n3")
     ward.run(12)
     ward.check_over("n2", "n3")
@@ -217,6 +218,7 @@ def test_a_power_failure_is_one_incident_and_a_stop_of_all_is_none() -> None:
         ward.run(4)
         ward.check(*(() if stops else (("DUL-DOMAIN-LOST", "domain"),)))
         assert ward.health.verdict.word == ("UNKNOWN" if stops else "ERROR")
+        assert " · no copy in reach (ns1: 0 of 3 copies, 0 of 2 on disk)" in ward.health.verdict.text
 
 
 # Bounds, times and places.

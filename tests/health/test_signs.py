@@ -309,7 +309,7 @@ def test_the_effect_of_a_full_disk_names_the_samples_in_memory_only() -> None:
     (found,) = incidents(
         held_for_long(dataclasses.replace(space(1), store=full, groups=groups, fellows=())), START_NS
     )
-    assert found.effect == "Orders: 1 copy, 0 on disk, n1 is master, 57 samples in memory only"
+    assert found.effect == "Orders: 1 copy, 0 on disk, the last copy, n1 is master, 57 samples in memory only"
 
 
 def test_what_an_incompatible_node_holds_is_no_copy() -> None:

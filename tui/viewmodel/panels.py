@@ -194,7 +194,7 @@ def summary(view: View, width: int) -> Line:
     gap, start = f" {view.glyphs.separator} ", f" {sign} {verdict.word}"
     short = [part.partition(" (")[0] for part in verdict.parts]
     shorter = [re.sub(r"(?<= complete),.*|, [\d,]+ notice.*", "", part) for part in short]
-    least = [part.partition(", ")[0] for part in shorter]
+    least = [re.split("[,:] ", part)[0] for part in shorter]
     forms = ["".join(f"{gap}{part}" for part in form) for form in (verdict.parts, short, shorter, least)]
     said = next((form for form in forms if cell_len(start + form) <= width), "")
     for part in filter(None, parts if said else (*least, *parts)):

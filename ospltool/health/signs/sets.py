@@ -36,7 +36,8 @@ def of_sets(scene: Scene, copies: Iterable[Redundancy]) -> tuple[Iterator[Sign],
 def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
     if one.lacks:
         absent = ", ".join(scene.names(one.lost))
-        what = f"{one.name}: {one.text}" + (f"; missing: {absent}" if absent else "")
+        warning = f", {one.warning}" if one.warning else ""
+        what = f"{one.name}: {one.text}{warning}" + (f"; missing: {absent}" if absent else "")
         severity = HealthSeverity.ERROR if len(one.held) <= 1 else None
         yield Sign(
             "DUL-COPIES-LOW", one.name, what, 0, one.lost, one.name,
