@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from engine.runtime.monitor import NodeEvent
-from ospltool.health.causes import Patience, RootCause, causes_of, effect
+from ospltool.health.causes import Patience, RootCause, causes_of
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
+from ospltool.health.effects import advice, effect
 from ospltool.health.incidents import Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.redundancy import Redundancy, redundancies
@@ -305,7 +306,7 @@ def _described(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy])
         why=why or f"cause unknown; usually: {' '.join(code.causes[:2])}",
         is_cause_known=bool(why),
         effect=effect(scene, cause, copies),
-        next=root.next or code.next,
+        next=root.next or advice(scene, cause) or code.next,
         since_ns=root.since_ns,
         nodes=cause.nodes,
         subjects=root.subjects or root.nodes,

@@ -100,7 +100,9 @@ def _copies(made: _Families, domain: str, health: Health) -> None:
         say("copies_on_disk", "Copies with all persistent samples on disk.", len(one.on_disk))
         text = "Copies on disk that the fleet file asks for; 0 if unspecified."
         say("copies_on_disk_expected", text, one.wanted_on_disk)
-        text = "Copies that may fail before none is left: 0 with the last copy, and with none (then copies is 0)."
+        text = (
+            "Copies that may fail before none is left: 0 with the last copy and, if copies is 0, without any."
+        )
         say("redundancy_left", text, one.left)
 
 

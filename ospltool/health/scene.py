@@ -167,6 +167,12 @@ class SupervisorReport:
     """Whether its process does not exist any more, and it had not ended in order."""
     next: str = ""
     """Advice that fits the report; empty for that of the code."""
+    is_coming: bool = False
+    """Whether its supervisor starts it again."""
+    store: str = ""
+    """Its store directory; empty without persistency."""
+    pid: int = 0
+    """Its process, if that exists; else 0."""
 
 
 class Scene:

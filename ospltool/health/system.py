@@ -128,5 +128,13 @@ def _report(status: NodeStatus) -> SupervisorReport:
     is_dead = status.condition in (Condition.DIED, Condition.RESTARTING) and not runs
     said = f"{by}: {text}" if text else ""
     return SupervisorReport(
-        said, in_order, starting, is_trouble, is_dead=is_dead, next=advice if text else ""
+        said,
+        in_order,
+        starting,
+        is_trouble,
+        is_dead=is_dead,
+        next=advice if text else "",
+        is_coming=status.condition is Condition.RESTARTING,
+        store=record.store,
+        pid=record.node.pid if record.node is not None and runs else 0,
     )

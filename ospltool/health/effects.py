@@ -1,0 +1,190 @@
+"""The effect of a trouble on the data: which copies remain, what is lost, and what comes back from disks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ospltool.health.causes import RootCause
+from ospltool.health.codes import joined
+from ospltool.health.redundancy import Redundancy
+from ospltool.health.scene import PERSISTENT, Scene
+from ospltool.live.nodes import Node, Presence
+
+MOST_SPACES: Final = 3
+"""Name-spaces that are described; the others are counted."""
+
+MOST_STORES: Final = 4
+"""Store directories that are named."""
+
+KEPT_ON_DISK: Final = frozenset({"Durable", "Persistent", "PERSISTENT"})
+"""Durabilities of a policy whose persistent samples are stored."""
+
+
+def effect(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy]) -> str:
+    """Describe the effect on the name-spaces that the cause touches; without any, the effect of its code."""
+    if cause.root.kind.cause == "domain":
+        return _of_lost_domain(scene) or cause.root.kind.effect
+    names = [name for name in _touched(scene, cause) if name in copies]
+    if not names:
+        return cause.root.kind.effect
+    names.sort(key=lambda name: (len(copies[name].held), name))
+    told = [_of_space(scene, cause, copies[name]) for name in names[:MOST_SPACES]]
+    more = len(names) - MOST_SPACES
+    if more > 0:
+        told.append(f"{more:,} more name-space{'s' if more > 1 else ''}")
+    return "; ".join(told)
+
+
+def _touched(scene: Scene, cause: RootCause) -> list[str]:
+    named = set(cause.name_spaces)
+    if cause.root.kind.cause in ("node", "store", "stuck"):
+        for node in cause.root.nodes:
+            known = scene.model.nodes.get(node)
+            named.update(known.name_spaces if known else ())
+        if cause.root.kind.cause == "node" and not cause.root.nodes:
+            named.update(one.name for one in scene.expected.name_spaces)
+    return sorted(named)
+
+
+def _of_space(scene: Scene, cause: RootCause, copies: Redundancy) -> str:
+    masters = [
+        node.snapshot.name
+        for node in scene.model.ordered_nodes()
+        if scene.is_heard(node) and scene.model.is_master(node, copies.name, scene.now_ns)
+    ]
+    told = [", ".join(filter(None, (copies.text, copies.warning)))]
+    told.append(
+        f"{joined(masters)} {'is master' if len(masters) == 1 else 'are masters'}" if masters else "no master"
+    )
+    if cause.root.kind.cause == "store":
+        facts = (scene.facts(scene.model.nodes[node]) for node in cause.root.nodes)
+        waiting = sum(one.waiting[copies.name].samples for one in facts if copies.name in one.waiting)
+        told += [f"{waiting:,} sample{'s' if waiting > 1 else ''} in memory only"] if waiting else []
+    away = [node for node in cause.root.nodes if node in copies.lost]
+    if away:
+        told.append(_lost(scene, copies, away))
+    return f"{copies.name}: {', '.join(filter(None, told))}"
+
+
+def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
+    """Tell whether the remaining copies, if any, have all samples of the lost nodes' last snapshots."""
+    left = [_node(scene, node).name_spaces[copies.name] for node in copies.held]
+    missing = 0
+    for node in away:
+        view = _node(scene, node).name_spaces[copies.name]
+        best = max((other.count for other in left), default=0)
+        missing = max(missing, view.count - best)
+    if not left:
+        return ""
+    return f"{missing:,} sample{'s' if missing > 1 else ''} lost with it" if missing > 0 else "nothing lost"
+
+
+def _node(scene: Scene, node: str) -> Node:
+    return scene.model.nodes[node]
+
+
+def advice(scene: Scene, cause: RootCause) -> str:
+    """Return advice that fits what is known of the nodes of a lost domain; empty for that of the code."""
+    if cause.root.kind.cause != "domain":
+        return ""
+    dead, others = _lost_names(scene)
+    if not dead or others:
+        return ""
+    coming = [name for name in dead if scene.reports[name].is_coming]
+    rest = [name for name in dead if name not in coming]
+    told = []
+    if coming:
+        whose = "supervisor starts it" if len(coming) == 1 else "supervisors start them"
+        told.append(f"Wait for {joined(coming)}: the {whose} again.")
+    if rest:
+        told.append(f"Start {joined(rest)} again with `ospltool start`.")
+    return " ".join([*told, "`ospltool status` tells how each of them ended."])
+
+
+def _lost_names(scene: Scene) -> tuple[list[str], list[str]]:
+    """Return the names of the lost nodes that are known to be dead, and of the others."""
+    nodes = [one.snapshot.name for one in scene.nodes if scene.presence(one) is not Presence.STOPPED]
+    names = dict.fromkeys((*nodes, *(name for name in scene.awaited if not _has_ended(scene, name))))
+    dead = [name for name in names if name in scene.reports and scene.reports[name].is_dead]
+    return dead, [name for name in names if name not in dead]
+
+
+def _has_ended(scene: Scene, name: str) -> bool:
+    report = scene.reports.get(name)
+    stopped = (one for one in scene.nodes if scene.presence(one) is Presence.STOPPED)
+    return bool(report and report.in_order) or any(one.snapshot.name == name for one in stopped)
+
+
+def _of_lost_domain(scene: Scene) -> str:
+    """Describe what became of the copies of a lost domain; empty if nothing is known of them."""
+    dead, others = _lost_names(scene)
+    told = []
+    if dead and not others:
+        told.append("all copies in memory are lost")
+    elif dead:
+        keeps = "it keeps its data if it runs" if len(others) == 1 else "they keep their data if they run"
+        told.append(f"what only {joined(dead)} had in memory is lost")
+        told.append(f"nothing is known of {joined(others)}: {keeps}")
+    elif scene.nodes:
+        told.append("nothing is known of any node; those that run keep their data")
+    names = scene.model.name_space_names() if scene.nodes else ()
+    told += [_of_lost_space(scene, name, is_over=not others) for name in names[:MOST_SPACES]]
+    if len(names) > MOST_SPACES:
+        told.append(f"{len(names) - MOST_SPACES:,} more name-spaces")
+    stores = _stores(scene)
+    return "; ".join([*told, f"stores: {', '.join(stores)}" if told and stores else ""]).removesuffix("; ")
+
+
+def _of_lost_space(scene: Scene, name: str, *, is_over: bool) -> str:
+    """Tell who held a name-space last and on whose disks it is; `is_over`: all of them have died."""
+    holders = [one for one in scene.nodes if name in one.name_spaces and one.name_spaces[name].complete]
+    lost = [one for one in holders if scene.presence(one) is not Presence.STOPPED]
+    kept = [one for one in lost if _is_on_disk(scene, one, name)]
+    older = [one for one in holders if one not in lost and _is_on_disk(scene, one, name)]
+    samples = max((one.name_spaces[name].count for one in lost), default=0)
+    called = f"{samples:,} sample{'' if samples == 1 else 's'}"
+    disks = f"on the disk{'s' if len(kept) > 1 else ''} of {joined(_names(kept))}"
+    if not lost:
+        said = "no node held it complete"
+    elif not is_over:
+        said = f"{called} on {joined(_names(lost))}, {disks if kept else 'on no disk'}"
+    elif kept:
+        missing = min(_unstored(scene, one, name) for one in kept)
+        said = f"{missing:,} of {called} lost, the rest {disks}" if missing else f"{called}, {disks}"
+    else:
+        said = f"{called} {'is' if samples == 1 else 'are'} lost, on no disk"
+    if older:
+        said += f", an older state on disk at {joined(_names(older))}, stopped before"
+    return f"{name}: {said}"
+
+
+def _is_on_disk(scene: Scene, node: Node, name: str) -> bool:
+    transient = node.name_spaces[name].durability not in KEPT_ON_DISK
+    return not transient and name not in scene.facts(node).off_disk
+
+
+def _unstored(scene: Scene, node: Node, name: str) -> int:
+    """Return how many samples of a name-space were in the memory of a node only, as far as it told."""
+    groups = [one for one in node.snapshot.groups if one.name_space == name]
+    return sum(
+        one.samples - one.stored if one.durability in PERSISTENT else one.samples
+        for one in groups
+        if one.stored < one.samples
+    )
+
+
+def _stores(scene: Scene) -> list[str]:
+    """Return the store directories of the lost nodes, each with its node, as far as they are known."""
+    dead, others = _lost_names(scene)
+    known = {one.snapshot.name: one.snapshot.store for one in scene.nodes}
+    paths = {}
+    for name in (*dead, *others):
+        report = scene.reports.get(name)
+        shown = known[name].path if name in known and known[name].kind != "memory" else ""
+        paths[name] = (report.store if report else "") or shown
+    return [f"{name} {path}" for name, path in paths.items() if path][:MOST_STORES]
+
+
+def _names(nodes: list[Node]) -> list[str]:
+    return [one.snapshot.name for one in nodes]
