@@ -11,6 +11,7 @@ from typing import Final
 from rich.cells import cell_len, set_cell_size
 
 from ospltool.live.nodes import natural
+from ospltool.output import text as output
 
 _UNITS: Final = (
     {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -78,18 +79,8 @@ def wrap(text: str, width: int, max_lines: int, *, ellipsis: str = "…") -> lis
     return [fit(line, width, ellipsis=ellipsis).rstrip() for line in lines]
 
 
-def age(duration_ns: int) -> str:
-    """Return a duration in at most six characters: "now", "3 s", "12 min", "5 h", "9 d"."""
-    seconds = duration_ns // 1_000_000_000
-    if seconds < 1:
-        return "now"
-    if seconds < 120:
-        return f"{seconds} s"
-    if seconds < 7200:
-        return f"{seconds // 60} min"
-    if seconds < 48 * 3600:
-        return f"{seconds // 3600} h"
-    return f"{seconds // 86400} d"
+age: Final = output.age
+"""The age rule of all outputs."""
 
 
 def ago(duration_ns: int) -> str:

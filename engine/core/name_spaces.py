@@ -185,12 +185,13 @@ class DefinitionConflict:
     theirs: NameSpace
     witness: Group | None
 
-    def __str__(self) -> str:
-        both = f"name-space '{self.ours.name}' = {self.ours} and "
-        both += f"name-space '{self.theirs.name}' = {self.theirs}"
+    def told(self, ours: str, theirs: str) -> str:
+        """Return the conflict in words; `ours` and `theirs` are the names of the two nodes."""
         if self.ours.name == self.theirs.name:
-            return f"{both}: the same name is defined differently"
-        return f"{both} overlap: both contain {self.witness}"
+            return f"{ours} defines name-space '{self.ours.name}' as {self.ours}, {theirs} as {self.theirs}"
+        first = f"{ours} has name-space '{self.ours.name}' = {self.ours}"
+        second = f"{theirs} has '{self.theirs.name}' = {self.theirs}"
+        return f"{first}, {second}, and both contain {self.witness}"
 
 
 def overlap(left: NameSpace, right: NameSpace) -> Group | None:

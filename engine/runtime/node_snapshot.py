@@ -96,7 +96,7 @@ def snapshot(
             identity.store_findings,
             disk_bytes,
         ),
-        fellows=tuple(_fellow(fellow, now, wall_ns) for fellow in runtime.core.fellows),
+        fellows=tuple(_fellow(settings.name, fellow, now, wall_ns) for fellow in runtime.core.fellows),
         name_spaces=tuple(_name_space(runtime, data, now, wall_ns) for data in runtime.spaces.values()),
         groups=tuple(groups[:MAX_GROUPS_SHOWN]),
         groups_left_out=max(0, len(groups) - MAX_GROUPS_SHOWN),
@@ -121,7 +121,7 @@ def _deviations(runtime: Runtime) -> tuple[DeviationView, ...]:
     )
 
 
-def _fellow(fellow: Fellow, now: float, wall_ns: int) -> FellowView:
+def _fellow(name: str, fellow: Fellow, now: float, wall_ns: int) -> FellowView:
     communication = "approved" if fellow.approved else "incompatible" if fellow.conflict else "waiting"
     return FellowView(
         id=fellow.node,
@@ -131,7 +131,7 @@ def _fellow(fellow: Fellow, now: float, wall_ns: int) -> FellowView:
         communication=communication,
         last_heartbeat_ns=wall_ns - int((now - fellow.last_heard_s) * 1e9),
         skew_ns=fellow.skew_ns,
-        problem=str(fellow.conflict or ""),
+        problem=fellow.conflict.told(name, fellow.name) if fellow.conflict else "",
     )
 
 

@@ -15,7 +15,7 @@ from ospltool.cli.domains import FleetUri, Partition, Watched, WatchedDomain
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.units import duration_s
 from ospltool.output import envelope, streams
-from ospltool.output.text import visible
+from ospltool.output.text import age, visible
 
 if TYPE_CHECKING:
     from ospltool.health.health import Health
@@ -234,13 +234,12 @@ def incident_lines(one: Incident, now_ns: int) -> list[str]:
 
 
 def _heading(one: Incident, now_ns: int) -> str:
-    seconds = one.age_ns(now_ns) // 1_000_000_000
-    age = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
+    lasts = age(one.age_ns(now_ns))
     again = f", {one.times} times" if one.times > 1 else ""
     subject = one.what if one.what.startswith(f"{one.who}: ") else f"{one.who}: {one.what}"
-    since = f"since {_clock(one.since_ns)}, {age}"
+    since = f"since {_clock(one.since_ns)}, {lasts}"
     if not one.is_open:
-        since = f"{_clock(one.since_ns)} to {_clock(one.until_ns)}, {age}"
+        since = f"{_clock(one.since_ns)} to {_clock(one.until_ns)}, {lasts}"
         return f"{one.code.id} {subject}, {one.severity.name} at worst ({since}{again})"
     return f"{one.severity.name} {one.code.id} {subject} ({since}{again})"
 

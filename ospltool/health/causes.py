@@ -181,8 +181,11 @@ def _with_hubs(scene: Scene, signs: list[Sign]) -> list[Sign]:
             )
             detail = f": {mine[0].what.partition(': ')[2]}" if ": " in mine[0].what else ""
             what = f"{name} {verb} {joined(others)}{detail}"
+            why = ""
+            if code == "DUL-INCOMPATIBLE":
+                why = f"the configuration of {name} defines name-spaces in another way than {joined(others)}"
             mine = [
-                dataclasses.replace(sign, who=name, nodes=_first(hub, sign.nodes), subjects=(hub,))
+                dataclasses.replace(sign, who=name, nodes=_first(hub, sign.nodes), subjects=(hub,), why=why)
                 for sign in mine
             ]
             found += [*mine[1:], dataclasses.replace(mine[0], what=what, weight=len(mine))]

@@ -10,6 +10,7 @@ from ospltool.health.codes import joined
 from ospltool.health.redundancy import Redundancy
 from ospltool.health.scene import PERSISTENT, Scene
 from ospltool.live.nodes import Node, Presence
+from ospltool.live.remarks import RemarkSubject
 
 MOST_SPACES: Final = 3
 """Name-spaces that are described; the others are counted."""
@@ -61,10 +62,27 @@ def _of_space(scene: Scene, cause: RootCause, copies: Redundancy) -> str:
         facts = (scene.facts(scene.model.nodes[node]) for node in cause.root.nodes)
         waiting = sum(one.waiting[copies.name].samples for one in facts if copies.name in one.waiting)
         told += [f"{waiting:,} sample{'s' if waiting > 1 else ''} in memory only"] if waiting else []
+    if cause.root.code == "DUL-NODE-RESTARTED":
+        told.append(_since_failure(scene, _node(scene, cause.root.nodes[0]), copies.name))
     away = [node for node in cause.root.nodes if node in copies.lost]
     if away:
         told.append(_lost(scene, copies, away))
     return f"{copies.name}: {', '.join(filter(None, told))}"
+
+
+def _since_failure(scene: Scene, node: Node, name: str) -> str:
+    """Compare the set of a node that failed and runs again with the one that it had before."""
+    view, called = node.name_spaces.get(name), node.snapshot.name
+    remarks = scene.model.told.of(node.id, scene.now_ns)
+    before = next((one.samples.get(name) for one in remarks if one.topic is RemarkSubject.RESTARTED), None)
+    if view is None or not view.complete:
+        return f"{called} takes its set again"
+    if before is None:
+        return ""
+    fewer = before - view.count
+    if fewer <= 0:
+        return f"{called} is complete again, nothing lost"
+    return f"{called} is complete again with {fewer:,} sample{'s' if fewer > 1 else ''} fewer than before"
 
 
 def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
@@ -165,7 +183,7 @@ def _is_on_disk(scene: Scene, node: Node, name: str) -> bool:
 
 
 def _unstored(scene: Scene, node: Node, name: str) -> int:
-    """Return how many samples of a name-space were in the memory of a node only, as far as it told."""
+    """Return how many samples of a name-space were in the memory of a node only, of the groups that it shows."""
     groups = [one for one in node.snapshot.groups if one.name_space == name]
     return sum(
         one.samples - one.stored if one.durability in PERSISTENT else one.samples
@@ -175,7 +193,7 @@ def _unstored(scene: Scene, node: Node, name: str) -> int:
 
 
 def _stores(scene: Scene) -> list[str]:
-    """Return the store directories of the lost nodes, each with its node, as far as they are known."""
+    """Return the store directories of the lost nodes, each with its node; unknown ones are left out."""
     dead, others = _lost_names(scene)
     known = {one.snapshot.name: one.snapshot.store for one in scene.nodes}
     paths = {}

@@ -372,8 +372,7 @@ class SystemModel:
         if before is None or before.heard_ns <= self._last_lost_ns:
             return
         if not before.in_order and snapshot.pid != before.snapshot.pid:
-            text = f"process {before.snapshot.pid} was heard last; process {snapshot.pid} has replaced it"
-            self.told.restarted(snapshot.id, heard.heard_ns, text)
+            self.told.restarted(before.snapshot, before.heard_ns, heard.heard_ns)
 
     def _heard_since(self, node_id: str, moment_ns: int) -> bool:
         """Return whether the node is present and was heard at a moment or later."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import enum
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
@@ -83,6 +84,8 @@ class Remark:
     subject: str
     time_ns: int
     text: str
+    samples: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """RESTARTED: the samples of each name-space before the failure."""
 
     def holds(self, now_ns: int) -> bool:
         """Return whether the remark is recent enough to matter."""
@@ -125,12 +128,18 @@ class Remarks:
             )
         )
 
-    def restarted(self, node: str, time_ns: int, text: str) -> None:
+    def restarted(self, before: NodeSnapshot, last_ns: int, time_ns: int) -> None:
         """Note that a node runs in a new process although it had not announced its end.
 
-        The text says how that was seen.
+        Args:
+            before: the last snapshot of the process that failed.
+            last_ns: when that was heard.
+            time_ns: when the new process was heard first.
         """
-        self._note(Remark(node, RemarkSubject.RESTARTED, "", time_ns, text))
+        samples = {space.name: space.count for space in before.name_spaces}
+        away = f"not heard for {max(0, time_ns - last_ns) / 1e9:.1f} s"
+        text = f"{away}, from {_clock(last_ns)} to {_clock(time_ns)} UTC"
+        self._note(Remark(before.id, RemarkSubject.RESTARTED, "", time_ns, text, samples))
 
     def settle(self, snapshot: NodeSnapshot) -> None:
         """Forget what an earlier run of the node told."""
@@ -149,6 +158,10 @@ class Remarks:
         self._remarks[key] = remark
         if len(self._remarks) > MAX_REMARKS:
             del self._remarks[next(iter(self._remarks))]
+
+
+def _clock(time_ns: int) -> str:
+    return datetime.datetime.fromtimestamp(time_ns // 1_000_000_000, datetime.UTC).strftime("%H:%M:%S")
 
 
 def _seconds_ns(text: str) -> int:

@@ -36,6 +36,23 @@ def width(text: str) -> int:
     )
 
 
+def age(duration_ns: int) -> str:
+    """Return a duration in at most six characters: "now", "59 s", "1 min", "23 h", "9 d".
+
+    It is a whole number of the largest unit of which there is at least one.
+    """
+    seconds = duration_ns // 1_000_000_000
+    if seconds < 1:
+        return "now"
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min"
+    if seconds < 86400:
+        return f"{seconds // 3600} h"
+    return f"{seconds // 86400} d"
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Align rows in columns under their header, one line each; cells are made terminal-safe.
 

@@ -64,7 +64,10 @@ def test_nothing_wrong_is_one_line_and_0(shell: Shell, hear: Hear) -> None:
     hear(node(1))
     code, out, err = shell.run("health", "--domain", 7)
     assert (code, err) == (0, "")
-    assert out == "domain 7: OK · 1 of 1 node complete · redundancy left 0: the last copy (A: 1 copy, 1 on disk)\n"
+    assert (
+        out
+        == "domain 7: OK · 1 of 1 node complete · redundancy left 0: the last copy (A: 1 copy, 1 on disk)\n"
+    )
 
 
 def test_an_error_is_told_with_why_effect_and_next_and_2(shell: Shell, hear: Hear) -> None:

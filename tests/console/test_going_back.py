@@ -109,7 +109,7 @@ def test_the_past_says_so_and_the_present_stays_in_the_first_line(play: Play, re
         app.action_pause()
         await pilot.pause()
         first = screen_text(app)[0]
-        assert re.search("PAST, 1(0[5-9]|1[0-5]) s ago", first)  # it plays until it is paused
+        assert re.search("PAST, 1 min ago", first)  # it plays until it is paused
         assert first.endswith(time.strftime("%H:%M:%S UTC", time.gmtime(app.feed.now_ns() // S)))
         assert "domain 7 now" in first
         assert app.model.nodes[node_id(2)].gone_ns

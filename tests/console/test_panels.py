@@ -153,8 +153,10 @@ def test_the_summary_is_one_line_for_the_whole_system(update: Update, text: str)
     [
         (
             106,
-            " ● OK · 1 of 1 node complete · redundancy left 0: the last copy (A: 1 copy, 1 on disk)"
-            " · 1 name-space",
+            (
+                " ● OK · 1 of 1 node complete · redundancy left 0: the last copy (A: 1 copy, 1 on disk)"
+                " · 1 name-space"
+            ),
         ),
         (92, " ● OK · 1 of 1 node complete · redundancy left 0: the last copy (A: 1 copy, 1 on disk)"),
         (60, " ● OK · 1 of 1 node complete · redundancy left 0"),
@@ -211,9 +213,9 @@ def test_events_show_time_age_node_and_text() -> None:
     )
     view = view_of(Update(events=events), after_s=62)
     assert [plain(line) for line in panels.event_lines(view, 10)] == [
-        " 01:03:20   62 s    n1 Fellow n2 approved.",
-        " 01:03:21   61 s  ▲ n2 Missed heartbeat for node n3.",
-        " 01:03:22   60 s  ✖ n3 no space left",
+        " 01:03:20  1 min    n1 Fellow n2 approved.",
+        " 01:03:21  1 min  ▲ n2 Missed heartbeat for node n3.",
+        " 01:03:22  1 min  ✖ n3 no space left",
     ]
     assert [plain(line)[-9:] for line in panels.event_lines(view, 1)] == ["pace left"]
 

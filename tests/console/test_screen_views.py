@@ -248,7 +248,7 @@ def test_the_masters_since_we_watch_the_newest_first() -> None:
     view.model.apply(Update((ReceivedSnapshot(second, START_NS + 30 * S),)), START_NS + 30 * S)
     assert text_of(name_space.history_lines(view, "Orders")) == [
         " 01:03:50   > 30 s  n2 for DefaultRole  2/00000002  n1 was lost",
-        " 01:03:20   > 60 s  n1 for DefaultRole  1/00000001  highest masterPriority of n1 200, n2 100, n3 50",
+        " 01:03:20  > 1 min  n1 for DefaultRole  1/00000001  highest masterPriority of n1 200, n2 100, n3 50",
     ]
 
 

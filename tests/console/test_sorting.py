@@ -12,7 +12,7 @@ NAMES = ("harbour.orders.berth", "harbour.orders.crane", "harbour.orders.truck")
 @pytest.mark.parametrize(
     "ordered",
     [
-        ("now", "3 s", "61 s", "12 min", "5 h", "9 d"),
+        ("now", "3 s", "59 s", "12 min", "5 h", "9 d"),
         ("9", "1,000", "999,999", "1.2 M", "3.4 G"),
         ("900 B", "1.5 KiB", "1.0 MiB"),
         ("1 %", "41 %", "100 %"),

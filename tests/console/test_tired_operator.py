@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 from textual.pilot import Pilot
@@ -13,6 +14,7 @@ from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tui.app import ConsoleApp
 from tui.screens.base import OpsScreen
 from tui.screens.help import HelpScreen
+from tui.screens.overview import OverviewScreen
 from tui.viewmodel.base import Subject
 from tui.widgets.sheet import Sheet
 
@@ -229,6 +231,27 @@ def test_an_incident_is_muted_and_acknowledged_where_it_is_shown(
         assert [each.who for each in app.health.open] == ["n2"]
 
     play(system(5, 2), scenario)
+
+
+@pytest.mark.parametrize(("below", "next_one"), [(0, "n4"), (1, "n5"), (2, "n4")])
+def test_after_a_mute_the_cursor_is_on_the_next_incident(play: Play, below: int, next_one: str) -> None:
+    """The muted one leaves the list; the last one leaves the cursor to the one above."""
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        screen = cast("OverviewScreen", app.screen)
+        await pilot.press(*["down"] * below)
+        muted = screen.incident
+        assert muted
+        assert muted.who == ("n2", "n4", "n5")[below]
+        await pilot.press("m")
+        app.tick()
+        await pilot.pause()
+        assert [each.who for each in app.health.muted] == [muted.who]
+        assert screen.focused is screen.query_one("#attention", Sheet)
+        assert screen.incident
+        assert screen.incident.who == next_one
+
+    play(system(6, 2, 4, 5), scenario)
 
 
 def test_the_row_of_a_node_mutes_the_incident_of_that_node_and_no_other(

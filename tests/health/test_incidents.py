@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -172,6 +173,13 @@ def test_one_node_with_wrong_name_spaces_is_one_incident_about_that_node() -> No
     ward.check(("DUL-INCOMPATIBLE", "n3"))
     (found,) = ward.health.open
     assert found.what.startswith("n3 does not communicate with n1, n2 and n4: ")
+    definitions = {"n3": "ns1.Reading", **dict.fromkeys(("n1", "n2", "n4"), "ns1.*")}
+    told = found.what.partition(": ")[2]
+    said = re.fullmatch(r"(n\d) defines name-space 'ns1' as (\S+), (n\d) as (\S+)", told)
+    assert said
+    assert definitions[said[1]] == said[2]
+    assert definitions[said[3]] == said[4]
+    assert found.why == "the configuration of n3 defines name-spaces in another way than n1, n2 and n4"
     assert [ward.watched.model.name_of(one) for one in found.subjects] == ["n3"]
     assert len(found.nodes) > 1
     ward.scenario.stop("n3")

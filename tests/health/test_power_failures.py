@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.health.health import Health
+from ospltool.health.scene import SupervisorReport
 from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
-from tests.health.looking import incidents
+from tests.health.looking import incidents, looked
 
 
 def node(number: int, **changes: int) -> NodeSnapshot:
@@ -78,3 +82,51 @@ def test_copies_are_counted_anew_when_a_lost_domain_is_found() -> None:
         health.update(now_ns)
     assert "DUL-DOMAIN-LOST" in {one.code.id for one in health.every}
     assert not [one for one in health.every if "COPIES" in one.code.id]
+
+
+@pytest.mark.parametrize(
+    ("changes", "effect"),
+    [
+        ({}, "n2 is complete again, nothing lost"),
+        ({"count": 990}, "n2 is complete again with 10 samples fewer than before"),
+        ({"complete": False, "phase": "align"}, "n2 takes its set again"),
+    ],
+)
+def test_a_restart_is_told_in_words_of_the_operator(changes: dict[str, Any], effect: str) -> None:
+    """When, how it ended, how long it was away and what it lost; no process ids."""
+    killed = "its supervisor says: the node ended unexpectedly (killed by signal 9), started again 1 time"
+    model = SystemModel()
+    others = (fake.snapshot(1, fake.name_space("Orders", 1, count=1000), fellows=(fake.fellow(2),)),)
+    before = fake.snapshot(2, fake.name_space("Orders", 1, count=1000), pid=1, fellows=(fake.fellow(1),))
+    after = fake.snapshot(
+        2,
+        fake.name_space("Orders", 1, **{"count": 1000, **changes}),
+        pid=2,
+        started_ns=START_NS + S,
+        fellows=(fake.fellow(1),),
+    )
+    model.apply(Update(tuple(ReceivedSnapshot(one, START_NS) for one in (*others, before))), START_NS)
+    now_ns = START_NS + 2 * S + S // 2
+    model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in (*others, after))), now_ns)
+    found = looked(model, now_ns, reports={"n2": SupervisorReport(killed, pid=2)}).open[0]
+    assert found.code.id == "DUL-NODE-RESTARTED"
+    assert re.fullmatch(
+        r"n2 failed and was started again: not heard for 2\.5 s, from \d\d:\d\d:\d\d to \d\d:\d\d:\d\d UTC",
+        found.what,
+    )
+    assert found.why == killed
+    assert effect in found.effect
+
+
+def test_a_node_that_was_started_again_and_is_not_heard_yet_is_not_waited_for_in_vain() -> None:
+    model = SystemModel()
+    heard = (fake.snapshot(1, fellows=(fake.fellow(2),)), fake.snapshot(2, pid=5, fellows=(fake.fellow(1),)))
+    model.apply(Update(tuple(ReceivedSnapshot(one, START_NS) for one in heard)), START_NS)
+    now_ns = START_NS + 5 * S
+    model.apply(Update((ReceivedSnapshot(heard[0], now_ns),)), now_ns)
+    (found,) = looked(model, now_ns, reports={"n2": SupervisorReport("", is_starting=True, pid=6)}).open
+    assert (found.code.id, found.what) == (
+        "DUL-NODE-SILENT",
+        "n2 failed, was started again, and is not heard yet",
+    )
+    assert found.next.startswith("Wait: n2 starts.")

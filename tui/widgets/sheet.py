@@ -130,6 +130,8 @@ class _Nothing:
 class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
     """Rows and columns with a cursor that stays on its row and column when the table changes.
 
+    When its row is gone, the cursor goes to the one that follows, or to the last.
+
     `cells` says whether the cursor walks over cells or over whole rows. The first columns stay in view when
     the others move sideways; how many are out of view is written in the header.
     """
@@ -203,7 +205,8 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         """Where the row under the cursor stands."""
         keys = self.sorting.keys
         if not 0 <= self._row < len(keys) or keys[self._row] != self._row_key:
-            self._row = keys.index(self._row_key) if self._row_key in keys else min(0, len(keys) - 1)
+            known = self._row_key in keys
+            self._row = keys.index(self._row_key) if known else min(max(0, self._row), len(keys) - 1)
         return self._row
 
     @property
@@ -228,6 +231,8 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         before = self.row_key, self.column_key
         self._table = table
         self.sorting.take(table)
+        if self.sorting.keys and self._row_key and self._row_key not in self.sorting.keys:
+            self._row_key = self.row_key  # the row is gone: the next one has the cursor, or the last
         size = Size(self.size.width, len(table.keys) + HEADER)
         if size != self.virtual_size:
             self.virtual_size = size

@@ -122,7 +122,7 @@ def _incompatible(scene: Scene) -> Iterator[Sign]:
                 what,
                 since_ns,
                 (node.id, fellow.id),
-                why=fellow.problem,
+                why=f"the configurations of {first} and {second} define name-spaces differently",
             )
 
 
@@ -143,10 +143,17 @@ def _definitions(heard: list[Node]) -> Iterator[Sign]:
                 for (durability, merges), nodes in variants.items()
             )
             fewest = min(variants.values(), key=len)
+            alone = joined([node.snapshot.name for node in fewest])
+            is_even = len(fewest) * 2 == sum(map(len, variants.values()))
+            why = (
+                "their configurations differ"
+                if is_even
+                else f"the configuration of {alone} differs from the others"
+            )
             nodes = tuple(node.id for node in fewest)
             starts = [min(node.snapshot.started_ns for node in alike) for alike in variants.values()]
             what = f"{name}, role {role}: {said}"
-            yield Sign("DUL-CONFIG-DIFFERS", name, what, sorted(starts)[1], nodes, name)
+            yield Sign("DUL-CONFIG-DIFFERS", name, what, sorted(starts)[1], nodes, name, why)
 
 
 def _with_learners(nodes: list[Node], name_space: str) -> str:
@@ -188,4 +195,5 @@ def _priorities(scene: Scene) -> Iterator[Sign]:
             said = ", ".join(f"{priority} ({nodes[priority].snapshot.name})" for priority in sorted(nodes))
             what = f"{name}, role {role}: masterPriority 255 beside other values: {said}"
             ids = tuple(node.id for node in nodes.values())
-            yield Sign("DUL-PRIORITIES-MIXED", name, what, 0, ids, name)
+            why = "their configurations have different masterPriority"
+            yield Sign("DUL-PRIORITIES-MIXED", name, what, 0, ids, name, why)

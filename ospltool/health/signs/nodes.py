@@ -107,6 +107,9 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     is_dead = bool(report and report.is_dead) or (not runs and _is_removed(scene, node))
     if presence is Presence.SILENT and not is_dead:
         what = f"{name} is silent"
+        if report and report.pid and report.pid != node.snapshot.pid:
+            what = f"{name} failed, was started again, and is not heard yet"
+            advice = f"Wait: {name} starts. If it is not heard in a minute, read its ospl-error.log."
         is_urgent = not scene.heard and scene.now_ns - node.heard_ns > 2 * node.stale_after_ns
         severity = HealthSeverity.ERROR if is_urgent else None
         yield Sign(

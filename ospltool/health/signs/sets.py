@@ -39,9 +39,11 @@ def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
         warning = f", {one.warning}" if one.warning else ""
         what = f"{one.name}: {one.text}{warning}" + (f"; missing: {absent}" if absent else "")
         severity = HealthSeverity.ERROR if len(one.held) <= 1 else None
+        lacks = f"{absent} {'is' if len(one.lost) == 1 else 'are'} not heard"
+        why = lacks if absent else f"no further node has {one.name} in its configuration"
         yield Sign(
             "DUL-COPIES-LOW", one.name, what, 0, one.lost, one.name,
-            severity=severity, patience_ns=COPYING_NS, weight=one.lacks,
+            why, severity=severity, patience_ns=COPYING_NS, weight=one.lacks,
         )  # fmt: skip
     if one.lacks_on_disk:
         without = tuple(node for node in one.held if node not in one.on_disk)
@@ -49,9 +51,21 @@ def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
         what = f"{one.name}: {one.text}" + (f"; not on the disk of {names}" if names else "")
         yield Sign(
             "DUL-DISK-COPIES-LOW", one.name, what, 0, (*without, *one.lost), one.name,
-            severity=None if one.on_disk else HealthSeverity.ERROR,
+            _off_disk(scene, without), severity=None if one.on_disk else HealthSeverity.ERROR,
             patience_ns=WRITING_NS, weight=one.lacks_on_disk,
         )  # fmt: skip
+
+
+def _off_disk(scene: Scene, nodes: Iterable[str]) -> str:
+    """Return why nodes that hold a set do not have it on disk; empty for no node."""
+    told: dict[str, list[str]] = {}
+    for node in nodes:
+        snapshot = scene.model.nodes[node].snapshot
+        why = snapshot.store.problem or (
+            "it keeps data in memory only" if snapshot.store.kind == "memory" else ""
+        )
+        told.setdefault(why or "samples wait for its disk", []).append(snapshot.name)
+    return "; ".join(f"{joined(names)}: {why}" for why, names in told.items())
 
 
 def _parts(scene: Scene, one: Redundancy) -> Iterator[Sign]:

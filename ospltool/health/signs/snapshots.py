@@ -47,12 +47,13 @@ def of_capture(snapshot: NodeSnapshot) -> Iterator[Sign]:
     large = snapshot.counters.get("too_large", 0)
     if large:
         what = f"{name} does not keep {large:,} samples that are too large"
-        yield Sign("DUL-NOT-KEPT", name, what, 0, me, weight=large)
+        yield Sign("DUL-NOT-KEPT", name, what, 0, me, why="MaxSampleSize of the node", weight=large)
     for group in snapshot.groups:
         if group.rejected:
             causes = ", ".join(f"{count:,} by {cause}" for cause, count in group.rejected)
             what = f"{name} rejected samples of {group.partition}.{group.topic}: {causes}"
-            yield Sign("DUL-REJECTED", name, what, 0, me, group.name_space)
+            why = "the resource limits of the topic's durability service are reached"
+            yield Sign("DUL-REJECTED", name, what, 0, me, group.name_space, why)
 
 
 def of_readers(snapshot: NodeSnapshot) -> Iterator[Sign]:
