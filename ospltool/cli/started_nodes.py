@@ -86,6 +86,41 @@ def _of_fleet(given: str, known: list[NodeStatus]) -> list[NodeStatus]:
     return [status for status in known if status.record.domain_name in names]
 
 
+def never_started(given: str, environ: Mapping[str, str], found: Sequence[NodeStatus]) -> list[str]:
+    """Return the domain names of the nodes of a fleet file of which this machine has no status.
+
+    Args:
+        given: the fleet file; for anything else the result is empty.
+        environ: the variables of this process.
+        found: the nodes of the fleet that this machine knows.
+    """
+    from ospltool.cli.targets import is_fleet, targets
+
+    if not is_fleet(given):
+        return []
+    known = {status.record.domain_name for status in found}
+    try:
+        names = [target.configuration.domain.name for target in targets(given, environ)]
+    except CommandError:  # the files of the nodes are on their hosts
+        from engine.config import ConfigError
+        from engine.config.fleet import load_fleet
+
+        try:
+            names = [node.name for node in load_fleet(given, only_watched=True).nodes]
+        except ConfigError as error:
+            raise CommandError(str(error), Exit.UNRECOVERABLE) from error
+    return [name for name in dict.fromkeys(names) if name not in known]
+
+
+def put_never_started(names: Sequence[str], given: str) -> None:
+    """Write a sentence for each node of a fleet file of which this machine has no status."""
+    for name in names:
+        said = f'ospltool system with domain name "{name}" was never started on this machine'
+        streams.put(
+            visible(f"{said}; if it has another host, ask there, or run `ospltool health {given}`") + "\n"
+        )
+
+
 def as_data(status: NodeStatus) -> dict[str, object]:
     """Return the JSON form of a node."""
     record = status.record

@@ -183,7 +183,7 @@ def _is_on_disk(scene: Scene, node: Node, name: str) -> bool:
 
 
 def _unstored(scene: Scene, node: Node, name: str) -> int:
-    """Return how many samples of a name-space were in the memory of a node only, of the groups that it shows."""
+    """Return how many samples of the shown groups of a name-space a node had in memory only."""
     groups = [one for one in node.snapshot.groups if one.name_space == name]
     return sum(
         one.samples - one.stored if one.durability in PERSISTENT else one.samples

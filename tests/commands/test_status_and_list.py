@@ -62,6 +62,25 @@ def test_a_node_that_died_is_forgotten_once_it_runs_again(shell: Shell) -> None:
     assert shell.run("stop", fleet)[0] == 0
 
 
+@pytest.mark.parametrize("has_file", [True, False])
+def test_a_node_of_the_fleet_that_was_never_started_here_has_a_line(shell: Shell, has_file: bool) -> None:
+    """It may have another host, whose files are not here, so the exit code is that of the others."""
+    path = shell.write("n")
+    fleet = shell.root / "fleet.toml"
+    other = shell.write("m").name if has_file else "on-its-host.xml"
+    fleet.write_text(f'[[node]]\nname = "n"\nfile = "{path.name}"\n[[node]]\nname = "m"\nfile = "{other}"\n')
+    line = (
+        'ospltool system with domain name "m" was never started on this machine; if it has another host, '
+        f"ask there, or run `ospltool health {fleet}`"
+    )
+    assert line in shell.run("status", fleet)[1]
+    assert shell.run("start", path)[0] == 0
+    shell.wait_until("is operational", path)
+    code, out, _ = shell.run("status", fleet)
+    assert (code, out.splitlines()) == (0, ['ospltool system with domain name "n" is operational', line])
+    assert shell.run("stop", path)[0] == 0
+
+
 def test_nothing_is_printed_for_a_node_that_is_not_known(shell: Shell) -> None:
     path = shell.write()
     assert shell.run("status", path)[:2] == (1, "")
