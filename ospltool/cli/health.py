@@ -182,12 +182,12 @@ def _watch(systems: list[_Domain], *, as_json: bool) -> None:
                 one.system.update()
                 news = one.news()
                 is_settled = one.is_line_untold()
-                if as_json and (news or is_settled):
-                    streams.put(envelope.line("health", _data(systems)))
-                elif news or is_settled or said[index] != one.health.verdict.word:
-                    _tell(one, news)
-                else:
+                if not (news or is_settled or said[index] != one.health.verdict.word):
                     continue
+                if as_json:
+                    streams.put(envelope.line("health", _data(systems)))
+                else:
+                    _tell(one, news)
                 said[index], one.line_told = one.health.verdict.word, one.line()
 
 
