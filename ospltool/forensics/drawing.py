@@ -28,6 +28,10 @@ _ARROW_HEAD: Final = (
 MOST_POINTS: Final = 300
 MOST_DOTS: Final = 60
 MOST_ARROWS: Final = 60
+MOST_LINES: Final = len(COLOURS) * len(DASHES)
+CHAR: Final = 7.5
+"""Width of a character of a text, at most on average."""
+
 TICKS: Final = 6
 
 
@@ -47,6 +51,15 @@ def note(x: float, y: float, text: object, anchor: str = "start", kind: str = "a
         kind: class in the style sheet.
     """
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text_of(text)}</text>'
+
+
+def shortened(text: str, width: float) -> str:
+    """Return a text that fits into a width, without its middle if it is longer."""
+    text = visible(text)
+    most = max(3, int(width / CHAR))
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}…{text[len(text) - (most - 1) // 2 :]}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -125,7 +138,7 @@ def time_line(rows: Sequence[TimelineRow]) -> str:
     parts = list(scale.axis(4, bottom))
     for number, row in enumerate(rows):
         y = 8 + step * number
-        parts.append(note(LEFT - 8, y + 12, row.label, "end", "label"))
+        parts.append(note(LEFT - 8, y + 12, shortened(row.label, LEFT - 8), "end", "label"))
         for span in row.spans:
             x = scale.at(span.start_ns)
             width = max(1.0, scale.at(span.end_ns) - x)
@@ -158,9 +171,11 @@ def curves(group: str, sizes: Sequence[SetSize]) -> str:
         y = height(share)
         parts.append(f'<line class="tick" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>')
         parts.append(note(LEFT - 8, y + 4, share, "end"))
-    x = LEFT
-    for number, (node, some) in enumerate(sorted(grouped(timed, lambda one: one.node))):
-        colour, dash = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
+    x, below = float(LEFT), bottom + 32
+    lines = sorted(grouped(timed, lambda one: one.node))
+    for number, (node, some) in enumerate(_most_changed(lines)):
+        colour = COLOURS[number % len(COLOURS)]
+        dash = DASHES[(number + number // len(COLOURS)) % len(DASHES)]
         points = list(_thinned(some))
         path = f"M{scale.at(points[0].time_ns):.1f} {height(points[0].samples):.1f}"
         path += "".join(f" H{scale.at(one.time_ns):.1f} V{height(one.samples):.1f}" for one in points[1:])
@@ -172,13 +187,31 @@ def curves(group: str, sizes: Sequence[SetSize]) -> str:
                 f'<circle cx="{scale.at(one.time_ns):.1f}" cy="{height(one.samples):.1f}" r="2.5" '
                 f'fill="{colour}"><title>{text_of(told)}</title></circle>'
             )
+        name = shortened(node, WIDTH / 3)
+        if x + 30 + CHAR * len(name) > WIDTH:
+            x, below = float(LEFT), below + 16
         parts.append(
-            f'<line x1="{x}" y1="{bottom + 28}" x2="{x + 24}" y2="{bottom + 28}" stroke="{colour}" '
+            f'<line x1="{x:.1f}" y1="{below - 4}" x2="{x + 24:.1f}" y2="{below - 4}" stroke="{colour}" '
             f'stroke-width="2"{dashes}/>'
         )
-        parts.append(note(x + 30, bottom + 32, node))
-        x += 60 + 7 * len(node)
-    return picture(bottom + 40, f"Size of {group} over time", parts)
+        parts.append(note(x + 30, below, name))
+        x += 50 + CHAR * len(name)
+    if len(lines) > MOST_LINES:
+        below += 16
+        parts.append(
+            note(LEFT, below, f"{len(lines) - MOST_LINES} more nodes, which changed less, are not drawn")
+        )
+    return picture(below + 8, f"Size of {group} over time", parts)
+
+
+def _most_changed(lines: Sequence[tuple[str, list[SetSize]]]) -> list[tuple[str, list[SetSize]]]:
+    """Return the lines to draw, by node: if there are too many, those that go up and down most."""
+
+    def change(line: tuple[str, list[SetSize]]) -> int:
+        samples = [one.samples for one in line[1]]
+        return min(samples) - max(samples)
+
+    return sorted(sorted(lines, key=change)[:MOST_LINES], key=lambda line: line[0])
 
 
 def _thinned(some: Sequence[SetSize]) -> Iterator[SetSize]:
@@ -206,7 +239,7 @@ def sequence(talk: Conversation) -> str:
     bottom = 34 + step * len(shown)
     parts = [_ARROW_HEAD]
     for node, x in place.items():
-        parts.append(note(x, 14, node, "middle", "label"))
+        parts.append(note(x, 14, shortened(node, gap - CHAR), "middle", "label"))
         parts.append(f'<line class="life" x1="{x:.1f}" y1="20" x2="{x:.1f}" y2="{bottom}"/>')
     for number, arrow in enumerate(shown):
         y = 38 + step * number
@@ -216,7 +249,8 @@ def sequence(talk: Conversation) -> str:
         end = place.get(arrow.receiver, start)
         if start == end:
             parts.append(f'<circle class="step" cx="{start:.1f}" cy="{y}" r="3"/>')
-            parts.append(note(start + 8, y + 4, arrow.text))
+            fits = start + 8 + CHAR * len(arrow.text) <= WIDTH
+            parts.append(note(start + (8 if fits else -8), y + 4, arrow.text, "start" if fits else "end"))
             continue
         dash = ' stroke-dasharray="5 3"' if arrow.is_answer else ""
         parts.append(

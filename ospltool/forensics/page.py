@@ -26,6 +26,7 @@ from ospltool.trace.views.times import SECOND_NS, clock, duration, from_to, iso
 MOST_CURVES: Final = 12
 MOST_EXCHANGES: Final = 6
 MOST_INSTANCES: Final = 50
+MOST_NODES: Final = 20
 MOST_ROWS: Final = 300
 AROUND_NS: Final = 5 * SECOND_NS
 _DECISIVE: Final = (
@@ -67,7 +68,7 @@ def page(one: Investigation, about: About) -> str:
         verdict=_verdict(one),
         conclusions=_conclusions(one.verdict.conclusions),
         stories=_stories(one.stories),
-        time_line=drawing.time_line(list(_rows(one))) or _nothing("No trace says when a node ran."),
+        time_line=_time_line(one),
         sequence=_sequence(one),
         curves=_curves(one),
         stores=_stores(one.stored),
@@ -103,10 +104,12 @@ def _about(one: Investigation, about: About) -> str:
     span = (
         ""
         if first is None or last is None
-        else f" from {iso(first, 0)} to {iso(last, 0)} ({duration(last - first)})"
+        else f" From {iso(first, 0)} to {iso(last, 0)} ({duration(last - first)})."
     )
-    nodes = ", ".join(about.nodes) or "none"
-    return text_of(f"Nodes: {nodes}.{span} All times are UTC. Made by {about.made_by}.")
+    nodes = ", ".join(about.nodes[:MOST_NODES]) or "none"
+    more = len(about.nodes) - MOST_NODES
+    left = f" and {more} more" if more > 0 else ""
+    return text_of(f"Nodes: {nodes}{left}.{span} All times are UTC. Made by {about.made_by}.")
 
 
 def _verdict(one: Investigation) -> str:
@@ -119,7 +122,7 @@ def _conclusions(conclusions: Sequence[Conclusion]) -> str:
         return _nothing("No merge, alignment or store shows a loss or a change of the data.")
     rows = [
         [
-            _cell(each.kind, "" if each.is_harmless else "bad"),
+            _cell(each.kind, "what" if each.is_harmless else "what bad"),
             _cell(from_to(each.start_ns, each.end_ns), "when"),
             f"<td>{text_of(each.text)}{_evidence(each.places[:2])}</td>",
         ]
@@ -173,6 +176,16 @@ def _stories(stories: Sequence[Story]) -> str:
 def _finding(one: Anomaly) -> str:
     told = f"<strong>{text_of(one.title)}</strong><br>{text_of(one.explanation)}"
     return f"<td>{told}{_evidence(one.evidence[:3])}</td>"
+
+
+def _time_line(one: Investigation) -> str:
+    drawn = drawing.time_line(list(_rows(one)))
+    if not drawn:
+        return _nothing("No trace says when a node ran.")
+    colours = (
+        "Yellow: starting; blue: COMPLETE; grey: stopping; green: master; red: story; triangle: lost fellow."
+    )
+    return f"{_nothing(colours)}\n{drawn}"
 
 
 def _rows(one: Investigation) -> Iterator[drawing.TimelineRow]:

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import os
 import re
-import shutil
 import socket
 import struct
 import subprocess
@@ -16,17 +14,15 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import pytest
 
 from ospltool.live.recorder import Recorder
+from tests.browser import CHROMIUM, Browser, browser
 from tests.fake import FakeFeed
 from tui.serve import ServeFault, require_loopback
 
 ROOT = Path(__file__).parents[2]
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 BACKGROUND = (0x14, 0x17, 0x1A)
 
 
@@ -76,34 +72,6 @@ def server(port: int, recording: Path) -> Iterator[str]:
         process.communicate(timeout=20)
 
 
-class Browser:
-    """A headless Chromium, spoken to by its debugging protocol."""
-
-    def __init__(self, socket_: aiohttp.ClientWebSocketResponse) -> None:
-        self._socket = socket_
-        self._number = 0
-
-    async def do(self, method: str, **parameters: Any) -> dict[str, Any]:
-        self._number += 1
-        await self._socket.send_json({"id": self._number, "method": method, "params": parameters})
-        while True:
-            message = await self._socket.receive_json(timeout=30)
-            if message.get("id") == self._number:
-                result: dict[str, Any] = message.get("result", {})
-                return result
-
-    async def picture(self, width: int = 240, height: int = 120) -> bytes | None:
-        """The upper left corner of what is to be seen; None while another page is coming up."""
-        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
-        found = await self.do("Page.captureScreenshot", format="png", clip=clip)
-        return base64.b64decode(found["data"]) if found else None
-
-    async def press(self, text: str) -> None:
-        """Press a key; nobody has clicked into the page before."""
-        await self.do("Input.dispatchKeyEvent", type="keyDown", text=text, key=text)
-        await self.do("Input.dispatchKeyEvent", type="keyUp", key=text)
-
-
 def pixels(png: bytes) -> list[tuple[int, int, int]]:
     """The pixels of a PNG with 8 bits for each colour and no interlacing, as browsers write it."""
     width, height, depth, kind = struct.unpack(">IIBB", png[16:26])
@@ -139,38 +107,13 @@ def _unfiltered(kind: int, line: bytes, above: bytearray, step: int) -> bytearra
 
 async def look(url: str, directory: Path) -> bytes | None:
     """The page once the console is drawn; fails when it is not, or when q does not leave it."""
-    assert CHROMIUM is not None
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1000,700"]
-    browser = await asyncio.create_subprocess_exec(
-        CHROMIUM,
-        *options,
-        "--remote-debugging-port=0",
-        f"--user-data-dir={directory}",
-        "about:blank",
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert browser.stderr is not None
-        while not (line := await asyncio.wait_for(browser.stderr.readline(), 30)).startswith(
-            b"DevTools listening"
-        ):
-            assert line, "the browser did not start"
-        address = line.decode().split()[-1].split("/")[2]
-        async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://{address}/json/list") as answer:
-                page = next(one for one in await answer.json() if one["type"] == "page")
-            async with session.ws_connect(page["webSocketDebuggerUrl"], max_msg_size=0) as socket_:
-                tab = Browser(socket_)
-                await tab.do("Page.enable")
-                await tab.do("Page.navigate", url=url)
-                await when(tab, lambda colours: BACKGROUND in colours and len(colours) > 20)
-                picture = await tab.picture(1000, 700)
-                await tab.press("q")
-                await when(tab, lambda colours: BACKGROUND not in colours)
-                return picture
-    finally:
-        browser.terminate()
-        await browser.wait()
+    async with browser(directory) as tab:
+        await tab.do("Page.navigate", url=url)
+        await when(tab, lambda colours: BACKGROUND in colours and len(colours) > 20)
+        picture = await tab.picture(1000, 700)
+        await tab.press("q")
+        await when(tab, lambda colours: BACKGROUND not in colours)
+        return picture
 
 
 async def when(tab: Browser, holds: Callable[[set[tuple[int, int, int]]], bool]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import gzip
 import html
 import json
 import pathlib
@@ -13,6 +16,7 @@ from lxml import etree
 from lxml import html as pages
 
 from ospltool.cli.app import main
+from tests.browser import CHROMIUM, browser
 from tests.forensics.test_verdict import cut_off, emptied, two
 from tests.stores.making import Message
 from tests.stores.own_stores import described, write_ours
@@ -88,6 +92,79 @@ def test_hostile_names_stay_text(traces: Traces, tmp_path: pathlib.Path) -> None
     assert "&lt;script&gt;" in text
 
 
+def crowd(directory: pathlib.Path, samples: pathlib.Path, nodes: int) -> str:
+    """Traces of a live-lock of many nodes, some of them with long names."""
+    traced = [
+        gzip.decompress(path.read_bytes())
+        for path in sorted((samples / "traces/master-livelock").glob("*/*.gz"))
+    ]
+    ids = re.findall(rb"\b(?:992001269|1250527713|198994775|1094898357)\b", b"".join(traced))
+    for number in range(nodes):
+        group, member = divmod(number, len(traced))
+        text = traced[member]
+        for each in set(ids):
+            text = text.replace(each, each[:-3] + b"%03d" % group)
+        place = directory / (f"node-{number:03d}" + ("." + "long" * 30 if number % 50 == 0 else ""))
+        place.mkdir(parents=True)
+        (place / "durability.log").write_bytes(text[:150_000])
+    return str(directory)
+
+
+def check_everything_is_inside(text: str) -> None:
+    """No text of a picture begins or ends outside of it, at 5.5 units for a character."""
+    for drawn in re.findall(r"(?s)<svg.*?</svg>", text):
+        picture = etree.fromstring(drawn)
+        for one in picture.iter("{*}text"):
+            length, x = 5.5 * len(one.text or ""), float(one.get("x"))
+            start = x - {"start": 0.0, "middle": length / 2, "end": length}[one.get("text-anchor")]
+            assert start > -6, one.text
+            assert start + length < 966, one.text
+
+
+def test_many_nodes_stay_inside_the_pictures(samples: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    text = written(tmp_path / "r.html", crowd(tmp_path / "logs", samples, 36))
+    check_self_contained(text)
+    check_everything_is_inside(text)
+    assert "4 more nodes, which changed less, are not drawn" in text
+    assert "and 16 more. From" in text
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_a_browser_shows_and_prints_the_report(
+    traces: Traces, samples: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    hostile = "n<script>document.title='run'</script>"
+    first, second = two(traces)
+    traces.traces[hostile] = second
+    second.path = traces.directory / "n<img src=x onerror=document.title='run'>" / "durability.log"
+    cut_off(traces, "REPLACE")
+    first.line(90, f"Applying DELETE merge policy for group p.{HOSTILE}")
+    wide = str(samples / "traces" / "master-livelock")
+    stores = str(samples / "stores" / "after-merge")
+    written(tmp_path / "r.html", traces.write(), wide, stores, crowd(tmp_path / "logs", samples, 40))
+    asyncio.run(look(tmp_path))
+
+
+async def look(directory: pathlib.Path) -> None:
+    async with browser(directory / "profile") as tab:
+        await tab.do("Page.navigate", url=(directory / "r.html").as_uri())
+        loaded = "new Promise(done => document.readyState == 'complete' ? done() : (onload = done))"
+        await tab.do("Runtime.evaluate", expression=loaded, awaitPromise=True)
+        assert await tab.value("document.title") == "Incident report"
+        assert await tab.value("performance.getEntriesByType('resource').length") == 0
+        assert await tab.value("document.documentElement.scrollWidth <= innerWidth")
+        broken = "[...document.querySelectorAll('th')].filter(one => one.offsetHeight > 40)"
+        assert await tab.value(f"{broken}.map(one => one.innerText)") == []
+        outside = (
+            "[...document.querySelectorAll('svg text')].filter(one => { const box = one.getBBox();"
+            " return box.x < -1 || box.x + box.width > 961 }).map(one => one.textContent)"
+        )
+        assert await tab.value(outside) == []
+        printed = base64.b64decode((await tab.do("Page.printToPDF", printBackground=False))["data"])
+        assert len(re.findall(rb"/Type\s*/Page\b", printed)) > 3
+        assert await tab.value("document.title") == "Incident report"
+
+
 def test_a_healthy_system_has_a_report_too(samples: pathlib.Path, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "r.html"
     assert main(["report", str(samples / "traces" / "late-joiner"), "-o", str(path)]) == 0
@@ -124,6 +201,14 @@ def test_a_file_is_not_overwritten_unasked(
     (tmp_path / "link.html").symlink_to(tmp_path / "elsewhere.html")
     for name in ("r.html", "link.html"):
         assert main(["report", str(samples / "traces" / "late-joiner"), "-o", str(tmp_path / name)]) == 2
+    through = [
+        "report",
+        str(samples / "traces" / "late-joiner"),
+        "-o",
+        str(tmp_path / "link.html"),
+        "--force",
+    ]
+    assert main(through) == 2
     assert (tmp_path / "r.html").read_text() == "precious"
     assert not (tmp_path / "elsewhere.html").exists()
     assert "--force" in capfd.readouterr().err
