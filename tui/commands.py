@@ -12,6 +12,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from ospltool.health import export
 from ospltool.live.moments import moment_of
 from ospltool.live.record_file import RecordingFault
+from ospltool.output.streams import new_text
 from tui import themes
 from tui.console import Command, CommandFault, Console
 from tui.viewmodel.base import Subject
@@ -30,7 +31,7 @@ def write_export(app: Console, words: list[str]) -> None:
         raise CommandFault(f"export what? {', '.join(FORMATS)}")
     path = Path(" ".join(words[1:])).expanduser() if words[1:] else Path(default_name(app, words[0]))
     try:
-        with path.open("x", encoding="utf-8", newline="") as file:
+        with new_text(path) as file:
             file.write(content(app, words[0]))
     except FileExistsError:
         raise CommandFault(f"{path} exists already") from None

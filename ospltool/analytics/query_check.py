@@ -4,6 +4,9 @@ Spark itself has no such bound: a query may name files and data sources, call Ja
 So the text is taken apart into tokens here, and all must be on a list: the statement, the tables (those of
 the case and those that the query itself names), the functions. What Spark's own lexer might read otherwise
 than this one (a backslash before a quote, a dollar sign, a comment between slashes) is refused.
+
+What passes is not run yet: Spark plans it, and `check_plan` compares what the plan would read with the files
+of the case. So a query that this module takes for another than Spark does still reads nothing else.
 """
 
 from __future__ import annotations
@@ -118,6 +121,34 @@ def check_reading(sql: str, tables: frozenset[str]) -> None:
     _check_words(tokens)
     _check_aliases(tokens)
     _check_tables(tokens, tables)
+
+
+_OPERATOR: Final = re.compile(r"^\(\d+\) (.*)", re.MULTILINE)
+_LOCATION: Final = re.compile(r"^Location: (.*)", re.MULTILINE)
+_SCANS: Final = ("Scan parquet", "Scan OneRowRelation", "LocalTableScan")
+_ACTS: Final = re.compile("Execute|Command|Script|Write|Insert|Append|Overwrite|Create|Drop|Cache|Alter")
+
+
+def places_of(plan: str) -> frozenset[str]:
+    """Return the places that a formatted plan of Spark reads files in."""
+    return frozenset(_LOCATION.findall(plan))
+
+
+def check_plan(plan: str, places: frozenset[str]) -> None:
+    """Check that a plan reads nothing but the files of the case, and only reads.
+
+    Args:
+        plan: what `explain formatted` says, subqueries included.
+        places: the places of the tables of the case, as `places_of` gives them.
+
+    Raises:
+        QueryError: it reads something else, or does something else.
+    """
+    for operator in _OPERATOR.findall(plan):
+        if ("Scan" in operator and not operator.startswith(_SCANS)) or _ACTS.search(operator):
+            raise QueryError(f"not run: Spark would do more than read the case ({operator.strip()})")
+    if others := places_of(plan) - places:
+        raise QueryError(f"not run: Spark would read {min(others)}")
 
 
 def _tokens(sql: str) -> Iterator[_Token]:

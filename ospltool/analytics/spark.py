@@ -25,7 +25,7 @@ from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import Table, selected
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, Result
 from ospltool.analytics.java import java_home
-from ospltool.analytics.query_check import check_reading
+from ospltool.analytics.query_check import check_plan, check_reading, places_of
 
 _SHORT_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONNECT: Final = "sc://"
@@ -36,6 +36,14 @@ DEFAULT_PORT: Final = "15002"
 """Where Spark Connect listens when its URL names no port."""
 
 CONNECT_WITHIN_S: Final = 3.0
+_WHOLE_PLACES: Final = ("spark.sql.maxMetadataStringLength", "65536")
+"""So that a plan has the places of files in full."""
+
+_EVERY_TABLE: Final = " union all ".join(f"select 1 from {one}" for one in Table)  # noqa: S608  # constants
+_EXPLAIN: Final = re.compile(
+    r"\A(?:\s|--[^\n]*\n)*explain\b(?:\s+(?:extended|formatted|codegen|cost)\b)?", re.IGNORECASE
+)
+_NO_PLAN: Final = "Error occurred"
 _PACKAGES: Final = ("ospltool", "engine")
 _SHIPPED: Final = (".py", ".tsv", ".toml", ".sql")
 
@@ -163,8 +171,10 @@ class SparkEngine:
         self._is_ours = opened is None
         self._session = session(master, settings) if opened is None else opened
         try:
+            self._session.conf.set(*_WHOLE_PLACES)
             for table in Table:
                 self._make_view(case, table)
+            self._places = places_of(self._plan(_EVERY_TABLE))
         except PySparkException as cause:
             raise CaseError(f"{case.path}: {_first_line(cause)}") from None
 
@@ -194,10 +204,20 @@ class SparkEngine:
         text = sql.strip().rstrip(";")
         check_reading(text, frozenset(table.value for table in Table))
         try:
+            plan = self._plan(query := _EXPLAIN.sub("", text))
+            if plan.startswith(_NO_PLAN):
+                why = f"select 1 from (\n{query}\n)"  # noqa: S608  # no command can stand in it
+                self._session.sql(why)
+                raise QueryError("not run: Spark cannot say what it would read")
+            check_plan(plan, self._places)
             frame = self._session.sql(text)
             return Result(tuple(frame.columns), _rows(frame))
         except PySparkException as cause:
             raise QueryError(_first_lines(cause)) from None
+
+    def _plan(self, sql: str) -> str:
+        """Return what Spark would do for a query, without doing it."""
+        return str(self._session.sql(f"explain formatted {sql}").collect()[0][0])
 
     def lines(self, sql: str) -> Iterator[tuple[Any, ...]]:
         """Run a query and return its rows.

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -107,6 +107,7 @@ def check(
     output_file: Annotated[
         str | None, typer.Option(help="Write to FILE instead of standard output.", metavar="FILE")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --output-file.")] = False,
     effective: Annotated[
         bool,
         typer.Option("--effective", help="Show the value of each setting, and its origin."),
@@ -145,18 +146,19 @@ def check(
         )
     except UsageFault as error:
         raise CommandError(str(error), Exit.USAGE) from None
+    to = _Output(output_file, force)
     if effective or matrix:
         try:
             text = commands.overview(deployments, matrix=matrix, as_json=kind == "json")
         except UsageFault as error:
             raise CommandError(str(error), Exit.USAGE) from None
-        write_to(output_file, text)
+        write_to(to, text)
         return
     if fix or unsafe_fixes or diff:
-        _fix(deployments, choice, kind, output_file, fail_on, statistics, unsafe=unsafe_fixes, only_show=diff)
+        _fix(deployments, choice, kind, to, fail_on, statistics, unsafe=unsafe_fixes, only_show=diff)
         return
     report = commands.check(deployments, choice)
-    _finish(report, choice, kind, output_file, fail_on, statistics)
+    _finish(report, choice, kind, to, fail_on, statistics)
 
 
 def _avoid_collections() -> None:
@@ -170,7 +172,7 @@ def _fix(
     deployments: Iterable[DeploymentInput],
     choice: Choice,
     kind: str,
-    output_file: str | None,
+    to: _Output,
     fail_on: FailOn,
     statistics: bool,
     *,
@@ -182,7 +184,7 @@ def _fix(
 
     outcome = fixes.fix(deployments, choice, unsafe=unsafe)
     if only_show:
-        write_to(output_file, "".join(fixes.diff_of(each) for each in outcome.changes))
+        write_to(to, "".join(fixes.diff_of(each) for each in outcome.changes))
         streams.say(f"{outcome.fixed} fixes in {len(outcome.changes)} files; nothing was written")
         raise typer.Exit(Exit.FINDINGS if outcome.changes else Exit.GOOD)
     try:
@@ -191,11 +193,11 @@ def _fix(
         raise CommandError(str(error), Exit.USAGE) from None
     if outcome.changes:
         streams.say(f"{outcome.fixed} fixes in {len(outcome.changes)} files")
-    _finish(outcome.report, choice, kind, output_file, fail_on, statistics)
+    _finish(outcome.report, choice, kind, to, fail_on, statistics)
 
 
 def _finish(
-    report: Report, choice: Choice, kind: str, output_file: str | None, fail_on: FailOn, statistics: bool
+    report: Report, choice: Choice, kind: str, to: _Output, fail_on: FailOn, statistics: bool
 ) -> None:
     """Write the findings and the summary, and exit."""
     from ospltool.check import commands
@@ -204,24 +206,32 @@ def _finish(
     if statistics:
         text = commands.statistics(report, as_json=kind == "json")
     else:
-        colour = output_file is None and streams.wants_colour(sys.stdout, os.environ)
+        colour = to.path is None and streams.wants_colour(sys.stdout, os.environ)
         text = render(commands.shown(report, choice), kind, colour=colour)
-    write_to(output_file, text)
+    write_to(to, text)
     for line in commands.summary(report, choice):
         streams.say(line)
     raise typer.Exit(commands.exit_code(report, fail_on.value))
 
 
-def write_to(path: str | None, text: str) -> None:
-    """Write text to a file, or to standard output if `path` is None.
+class _Output(NamedTuple):
+    """A file for the output, or None for standard output, and whether it may exist."""
+
+    path: str | None
+    force: bool
+
+
+def write_to(to: _Output, text: str) -> None:
+    """Write text to the output.
 
     Raises:
         CommandError: the file cannot be written.
     """
-    if path is None:
+    if to.path is None:
         streams.put(text)
         return
     try:
-        Path(path).write_text(text, "utf-8", "backslashreplace")
+        with streams.new_text(Path(to.path), force=to.force) as file:
+            file.write(text)
     except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror}", Exit.USAGE) from None
+        raise CommandError(f"{to.path} cannot be written: {error.strerror}", Exit.USAGE) from None

@@ -26,6 +26,7 @@ from ospltool.live.record_file import (
     encode_line,
     key_of,
 )
+from ospltool.output.streams import new_bytes
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 MAX_FILES: Final = 16
@@ -101,7 +102,7 @@ class Recorder:
         try:
             if path.exists() and path.stat().st_size:
                 self._rotate()
-            self._file = path.open("wb", buffering=0)
+            self._file = new_bytes(path, force=True, buffering=0)
         except OSError as error:
             raise RecordingFault(f"{path}: {error.strerror or error}") from error
         self.tally.files += 1
@@ -136,7 +137,7 @@ class Recorder:
         if self._size >= self._limits.max_file_bytes:
             self._file.close()
             self._rotate()
-            self._file = self._path.open("wb", buffering=0)
+            self._file = new_bytes(self._path, force=True, buffering=0)
             self.tally.files += 1
             self._torn = False
             self._size = 0

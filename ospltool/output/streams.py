@@ -147,12 +147,16 @@ def _silence(stream: TextIO) -> None:
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def new_bytes(path: pathlib.Path, *, force: bool = False) -> IO[bytes]:
+LINK: Final = "the file is a symbolic link, which is not followed"
+
+
+def new_bytes(path: pathlib.Path, *, force: bool = False, buffering: int = -1) -> IO[bytes]:
     """Create a file for writing.
 
     Args:
         path: the file; it must not exist.
         force: overwrite a file that exists. A link is refused all the same.
+        buffering: as for `open`; 0 writes at once.
 
     Raises:
         OSError: the file exists, or cannot be created; the text says what to do.
@@ -163,13 +167,11 @@ def new_bytes(path: pathlib.Path, *, force: bool = False) -> IO[bytes]:
         raise OSError(error.errno, "the file exists; --force overwrites it", str(path)) from None
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise OSError(
-                error.errno, "the file is a symbolic link, which is not followed", str(path)
-            ) from None
+            raise OSError(error.errno, LINK, str(path)) from None
         raise
-    return os.fdopen(descriptor, "wb")
+    return os.fdopen(descriptor, "wb", buffering)
 
 
 def new_text(path: pathlib.Path, *, force: bool = False) -> TextIO:
-    """Create a text file in UTF-8 (see `new_bytes`)."""
-    return io.TextIOWrapper(new_bytes(path, force=force), encoding="utf-8")
+    """Create a text file in UTF-8, with line ends and what UTF-8 cannot say as they are (see `new_bytes`)."""
+    return io.TextIOWrapper(new_bytes(path, force=force), "utf-8", "backslashreplace", newline="")

@@ -281,6 +281,17 @@ def test_a_link_in_the_place_of_a_case_stays(tmp_path: pathlib.Path, samples: pa
     assert not link.exists()
 
 
+@pytest.mark.parametrize("more", [[], ["--follow"]])
+def test_a_case_does_not_grow_through_a_link(
+    tmp_path: pathlib.Path, samples: pathlib.Path, more: list[str]
+) -> None:
+    assert main(["trace", "load", str(samples / "late-joiner"), "-o", str(tmp_path / "case")]) == 0
+    (tmp_path / "link").symlink_to("case")
+    before = (tmp_path / "case" / "case.json").read_bytes()
+    assert main(["trace", "load", str(samples / "own-engine"), "-o", str(tmp_path / "link"), *more]) == 2
+    assert (tmp_path / "case" / "case.json").read_bytes() == before
+
+
 @pytest.mark.parametrize("target", ["case", "case.duckdb"])
 def test_the_command_loads_and_says_how_much(
     target: str, samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]

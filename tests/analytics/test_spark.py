@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from ospltool.analytics import java
 from ospltool.analytics.case import Case, CaseError, open_case
-from ospltool.analytics.contract import RECORD_COLUMNS, Detail
+from ospltool.analytics.contract import RECORD_COLUMNS, Detail, Table
 from ospltool.analytics.duck import DuckEngine
 from ospltool.analytics.engines import AnalyticsMissingError, Engine, QueryError
 from ospltool.analytics.show import named_queries
@@ -96,6 +96,37 @@ def test_a_query_only_reads(sql: str, spark: SparkEngine) -> None:
     with pytest.raises(QueryError) as caught:
         list(spark.query(sql).rows)
     assert "JVM stacktrace" not in str(caught.value)
+
+
+SECOND_BARRIER = (
+    "select * from text.`{file}`",
+    "select (select max(value) from text.`{file}`) from records",
+    "select node from records where exists (select 1 from text.`{file}` t where t.value = node)",
+    "with q as (select * from csv.`{file}`) select count(*) from q join records on true",
+    "from records select transform(node) using 'cat {file}' as (x)",
+    "from records insert overwrite directory '{out}' using parquet select node",
+    "insert overwrite directory '{out}' using parquet select node from records",
+    "explain select * from text.`{file}`",
+    "explain extended select * from text.`{file}`",
+    "create table made as select 1 as x",
+    "cache table kept as select 1 as x",
+)
+
+
+@pytest.mark.parametrize("sql", SECOND_BARRIER)
+def test_what_is_planned_is_compared_with_the_files_of_the_case(
+    sql: str, spark: SparkEngine, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the check of the text did not see what Spark sees."""
+    monkeypatch.setattr("ospltool.analytics.spark.check_reading", lambda *_: None)
+    (tmp_path / "file").write_text("a secret")
+    with pytest.raises(QueryError, match=r"not run|CORRUPT|PARSE") as caught:
+        spark.query(sql.format(file=tmp_path / "file", out=tmp_path / "out"))
+    assert "secret" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+    assert spark.session.catalog.listTables() == [
+        one for one in spark.session.catalog.listTables() if one.name in set(Table)
+    ]
 
 
 def test_a_second_session_is_refused(spark: SparkEngine) -> None:

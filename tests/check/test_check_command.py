@@ -124,6 +124,20 @@ def test_a_file_gets_the_same_bytes(ran: Callable[..., Ran], files: Path, output
     assert written.code == shown.code == 1
 
 
+def test_no_file_is_overwritten_unasked_and_no_link_followed(ran: Callable[..., Ran], files: Path) -> None:
+    arguments = ("check", "bad.xml", "--output", "sarif", "--output-file")
+    (files / "old").write_text("precious")
+    (files / "link").symlink_to("old")
+    assert ran(*arguments, "old").code == 2
+    assert "--force" in ran(*arguments, "old").err
+    assert ran(*arguments, "link", "--force").code == 2
+    assert (files / "old").read_text() == "precious"
+    assert ran(*arguments, "old", "--force").code == 1
+    assert ran(*arguments, "new").code == 1
+    assert (files / "new").read_text() == (files / "old").read_text() != "precious"
+    assert (files / "new").stat().st_mode & 0o777 == 0o600
+
+
 def test_the_uri_of_the_environment_is_the_default(
     ran: Callable[..., Ran], files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

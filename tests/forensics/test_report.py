@@ -115,8 +115,8 @@ def check_everything_is_inside(text: str) -> None:
     for drawn in re.findall(r"(?s)<svg.*?</svg>", text):
         picture = etree.fromstring(drawn)
         for one in picture.iter("{*}text"):
-            length, x = 5.5 * len(one.text or ""), float(one.get("x"))
-            start = x - {"start": 0.0, "middle": length / 2, "end": length}[one.get("text-anchor")]
+            length, x = 5.5 * len(one.text or ""), float(one.get("x", "nan"))
+            start = x - {"start": 0.0, "middle": length / 2, "end": length}[one.get("text-anchor", "start")]
             assert start > -6, one.text
             assert start + length < 966, one.text
 

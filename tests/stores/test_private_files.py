@@ -11,6 +11,9 @@ import pytest
 
 from engine.tracing.sinks import open_sink
 from ospltool.cli.app import main
+from ospltool.live.moments import Marks
+from ospltool.live.record_file import RecordingFault
+from ospltool.live.recorder import Recorder
 from tests.stores.making import Held, Message, Version, write_kv
 from tests.stores.own_stores import described, write_ours
 
@@ -65,6 +68,21 @@ def test_what_commands_write_is_for_its_owner(tmp_path: pathlib.Path) -> None:
     assert open_to_others(made) == []
 
 
+def test_recordings_and_marks_go_through_no_link(tmp_path: pathlib.Path) -> None:
+    recording, elsewhere = tmp_path / "night", tmp_path / "elsewhere"
+    for name in ("night", "night.marks"):
+        (tmp_path / name).symlink_to(elsewhere)
+    with pytest.raises(RecordingFault, match="symbolic link"):
+        Recorder(recording, source="s", made_by="test")
+    with pytest.raises(RecordingFault):
+        Marks(recording).add(1, "here")
+    assert not elsewhere.exists()
+    recording.unlink()
+    recorder = Recorder(recording, source="s", made_by="test")
+    recorder.close()
+    assert stat.S_IMODE(recording.stat().st_mode) == 0o600
+
+
 @pytest.mark.parametrize("form", ["html", "parquet"])
 def test_a_report_is_written_neither_through_a_link_nor_over_a_file(
     tmp_path: pathlib.Path, form: str, capsys: pytest.CaptureFixture[str]
@@ -77,6 +95,13 @@ def test_a_report_is_written_neither_through_a_link_nor_over_a_file(
     arguments = ["store", "diff", store, store, "-o", form, "--file"]
     for path in (link, file):
         assert main([*arguments, str(path)]) == 2
+    for kind in ("--jsonl", "--mcap"):
+        export = ["store", "export", store, kind, "-o"]
+        assert [main([*export, str(path)]) for path in (link, file)] == [2, 2]
+        assert main([*export, str(link), "--force"]) == 2
+        assert main([*export, str(tmp_path / "other")]) == 0
+        assert main([*export, str(tmp_path / "other"), "--force"]) == 0
+        (tmp_path / "other").unlink()
     assert main([*arguments, str(link), "--force"]) == 2
     assert "symbolic link" in capsys.readouterr().err
     assert (victim.read_text(), file.read_text()) == ("precious", "precious")

@@ -40,6 +40,7 @@ def export(
     ],
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Write JSON lines instead of Parquet.")] = False,
     mcap: Annotated[bool, typer.Option("--mcap", help="Write an MCAP file instead of Parquet.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --jsonl or --mcap.")] = False,
     sets: Sets = None,
     as_json: AsJson = False,
 ) -> None:
@@ -56,7 +57,7 @@ def export(
         facts = reader.facts
         chosen = [facts.set_of(number) for number in sets] if sets else list(facts.sets)
         if jsonl or mcap:
-            count = _write_file(reader, chosen, output, damage, is_mcap=mcap)
+            count = _write_file(reader, chosen, output, damage, is_mcap=mcap, force=force)
         else:
             from ospltool.stores.snapshot import write_snapshot
 
@@ -70,7 +71,13 @@ def export(
 
 
 def _write_file(
-    reader: StoreReader, chosen: Sequence[SetFacts], output: pathlib.Path, damage: DamageLog, *, is_mcap: bool
+    reader: StoreReader,
+    chosen: Sequence[SetFacts],
+    output: pathlib.Path,
+    damage: DamageLog,
+    *,
+    is_mcap: bool,
+    force: bool,
 ) -> int:
     """Write sets into a new file; return the number of samples."""
     from ospltool.output.streams import new_bytes, new_text
@@ -79,11 +86,11 @@ def _write_file(
         if is_mcap:
             from ospltool.stores.mcap_file import write_mcap
 
-            with new_bytes(output) as stream:
+            with new_bytes(output, force=force) as stream:
                 return write_mcap(reader, chosen, stream, damage)
         from ospltool.stores.copying import write_lines
 
-        with new_text(output) as file:
+        with new_text(output, force=force) as file:
             return write_lines(reader, chosen, file, damage)
     except OSError as error:
         raise CommandError(f"{output}: {error.strerror}", Exit.USAGE) from error

@@ -67,12 +67,18 @@ def _load_directory(
     spark_master: str | None,
     progress: ProgressLine | None,
 ) -> LoadCounts:
+    _refuse_link(target)
     if spark_master is None:
         return load(sources, target, detail, progress=progress)
     need("pyspark", "spark")
     from ospltool.trace.case.spark_load import load_with_spark
 
     return load_with_spark(sources, target, detail, spark_master, progress)
+
+
+def _refuse_link(target: pathlib.Path) -> None:
+    if target.is_symlink():
+        raise CaseError(f"{target}: a symbolic link, which is not followed; name the directory itself")
 
 
 def load(
@@ -126,6 +132,7 @@ def follow_case(
     """
     if target.suffix in FILE_SUFFIXES:
         raise CaseError(f"{target}: a case that grows is a directory; give it another name")
+    _refuse_link(target)
     from ospltool.trace.case import growing
 
     what = growing.Following(names, target, detail)
