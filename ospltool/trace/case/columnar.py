@@ -41,8 +41,8 @@ from ospltool.trace.reading.splitter import (
     NO_TIME,
     Positions,
     Split,
-    beginnings,
     bytes_at,
+    padded_for_views,
     split,
     string_views,
 )
@@ -80,12 +80,12 @@ def piece_of_trace(data: bytes, source: TraceFile, offset: int, detail: Detail) 
         parser = TraceParser(source, offset)
         return piece_of_records(itertools.chain(parser.feed(data), parser.finish()), detail)
     count = found.start.size
-    windows = beginnings(data)
+    padded = padded_for_views(data)
     details = None
     if detail is Detail.FULL:
         store = np.array([not state for state, _ in found.contexts])[found.context]
         details = DetailColumns(
-            data, windows, found.body, found.stop, store, found.stop == found.end, source.origin
+            data, padded, found.body, found.stop, store, found.stop == found.end, source.origin
         )
         edge = _edges(data, found)
         order = details.by_template()
@@ -100,7 +100,7 @@ def piece_of_trace(data: bytes, source: TraceFile, offset: int, detail: Detail) 
         coded(_clock_codes(found.time_ns), [clock.value for clock in _CLOCKS]),
         coded(found.context, [state for state, _ in found.contexts]),
         coded(found.context, [thread for _, thread in found.contexts]),
-        string_views(data, windows, found.body, found.stop),
+        string_views(data, padded, found.body, found.stop),
         pa.array(found.stop < found.end),
         _stamps(data, found),
     ]

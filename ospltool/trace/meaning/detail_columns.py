@@ -54,7 +54,7 @@ class DetailColumns:
 
     Args:
         data: bytes of the piece, valid UTF-8.
-        windows: its beginnings (see `string_views`).
+        padded: the piece as `string_views` takes it.
         body: beginning of each message.
         stop: end of each message.
         store: for each message, whether the store's printer wrote it.
@@ -65,14 +65,14 @@ class DetailColumns:
     def __init__(
         self,
         data: bytes,
-        windows: Bytes,
+        padded: Bytes,
         body: Positions,
         stop: Positions,
         store: npt.NDArray[np.bool_],
         open_end: npt.NDArray[np.bool_],
         origin: Product = Product.OPENSPLICE,
     ) -> None:
-        self._data, self._windows = data, windows
+        self._data, self._padded = data, padded
         self._body, self._stop = body, stop
         self._store, self._open_end = store, open_end
         self._matcher = matcher(origin)
@@ -120,14 +120,13 @@ class DetailColumns:
         plan_of = np.full(count, -1, np.int64)
         plans: list[Plan] = []
         masked = _masked(self._data)
-        masked_bytes = np.frombuffer(masked, np.uint8)
         alike = ~self._open_end & (lengths > 0)
         lower = 0
         for width in _WIDTHS:
             rows = np.flatnonzero(alike & (lengths > lower) & (lengths <= width))
             lower = width
             if rows.size:
-                self._plans_of_width(rows, width, lengths, masked, masked_bytes, plans, plan_of)
+                self._plans_of_width(rows, width, lengths, masked, plans, plan_of)
         for row in np.flatnonzero(plan_of < 0).tolist():
             plan_of[row] = len(plans)
             plans.append(self._plan(row))
@@ -138,13 +137,12 @@ class DetailColumns:
         rows: Positions,
         width: int,
         lengths: Positions,
-        masked: bytes,
-        masked_bytes: npt.NDArray[np.uint8],
+        masked: Bytes,
         plans: list[Plan],
         plan_of: Positions,
     ) -> None:
         """Find the plans of rows of about the same length; skip rows that are not safe."""
-        words = rows_of(masked_bytes, self._body[rows], width, lengths[rows])
+        words = rows_of(masked, self._body[rows], width, lengths[rows])
         hashes = lengths[rows].astype(np.uint64) * np.uint64(2) + self._store[rows]
         for column in range(words.shape[1]):
             hashes = (hashes ^ words[:, column]) * np.uint64(0x9E3779B97F4A7C15)
@@ -155,7 +153,7 @@ class DetailColumns:
         )
         numbers = np.empty(first.size, np.int64)
         for number, one in enumerate(rows[first].tolist()):
-            key = (masked[self._body[one] : self._stop[one]], bool(self._store[one]))
+            key = (masked[self._body[one] : self._stop[one]].tobytes(), bool(self._store[one]))
             plan = self._known.get(key)
             if plan is None:
                 plan = self._remember(key, one)
@@ -217,7 +215,7 @@ class DetailColumns:
         stop[present] = self._body[present] + places[:, 1]
         if name in INTEGERS:
             present &= stop - start <= LONGEST_NUMBER
-        column = string_views(self._data, self._windows, start, stop, present)
+        column = string_views(self._data, self._padded, start, stop, present)
         return column.cast(pa.string()).cast(pa.int64()) if name in INTEGERS else column
 
     def _fields(self) -> Any:
@@ -248,7 +246,7 @@ class DetailColumns:
         )
         places = self._places[self._plan_of[rows], flat[entry]]
         start, stop = self._body[rows] + places[:, 0], self._body[rows] + places[:, 1]
-        values = string_views(self._data, self._windows, start, stop).cast(pa.string())
+        values = string_views(self._data, self._padded, start, stop).cast(pa.string())
         return pa.MapArray.from_arrays(
             pa.array(offsets.astype(np.int32)), names.take(pa.array(entry)), values
         )
@@ -271,21 +269,20 @@ def _is_safe(found: Match | None, text: str) -> bool:
     )
 
 
-def _masked(data: bytes) -> bytes:
+def _masked(data: bytes) -> Bytes:
     """Return the bytes with every digit, and every hexadecimal digit of a pointer, as `0`."""
-    masked = data.translate(_DIGITS)
-    bytes_of = np.frombuffer(masked, np.uint8)
-    at = np.flatnonzero(bytes_of[1:] == ord("x"))
-    at = at[bytes_of[at] == ord("0")] + 2
+    masked = np.frombuffer(data.translate(_DIGITS), np.uint8)
+    at = np.flatnonzero(masked[1:] == ord("x"))
+    at = at[masked[at] == ord("0")] + 2
     if not at.size:
         return masked
-    changed = bytes_of.copy()
+    changed = masked.copy()
     for _ in range(_LONGEST_POINTER):
         at = at[at < changed.size]
         at = at[_HEX[changed[at]]]
         changed[at] = ord("0")
         at = at + 1
-    return changed.tobytes()
+    return changed
 
 
 def coded(codes: npt.NDArray[np.int32], values: list[str | None]) -> Any:

@@ -22,18 +22,29 @@ Positions = npt.NDArray[np.int64]
 _INLINE: Final = 12
 """Bytes of the longest text that Arrow keeps inside a view."""
 
-_KEPT: Final = np.where(np.arange(_INLINE) < np.arange(_INLINE + 1)[:, None], np.uint8(0xFF), np.uint8(0))
-"""Masks of the bytes in a text of each length."""
+_KEPT: Final = np.where(
+    np.arange(_INLINE) < np.arange(_INLINE + 1)[:, None], np.uint8(0xFF), np.uint8(0)
+).view(np.uint32)
+"""Masks of the bytes in a text of each length, as words."""
 
 _masks: Final[dict[int, npt.NDArray[np.uint64]]] = {}
 
 
 def bytes_at(data: Bytes, at: Positions, width: int) -> Bytes:
     """Return `width` bytes from each of the sorted positions; zeros beyond the end of the data."""
-    if data.size < width or (at.size and int(at[-1]) + width > data.size):
+    if data.size < width:
         data = np.append(data, np.zeros(width, np.uint8))
-    # A view of all windows, of which the wanted ones are copied row by row.
-    return np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(data, width)[at])
+    last = data.size - width
+    rows: Bytes = _windows(data, width)[np.minimum(at, last)].view(np.uint8).reshape(-1, width)
+    for number in range(int(np.searchsorted(at, last, side="right")), at.size):
+        rest = data[at[number] :]
+        rows[number, : rest.size], rows[number, rest.size :] = rest, 0
+    return rows
+
+
+def _windows(data: Bytes, width: int) -> Any:
+    """Return a view with the `width` bytes from each position as one value, which are copied at once."""
+    return np.ndarray(data.size - width + 1, f"V{width}", data, strides=(1,))
 
 
 def rows_of(data: Bytes, at: Positions, width: int, lengths: Positions) -> npt.NDArray[np.uint64]:
@@ -44,14 +55,14 @@ def rows_of(data: Bytes, at: Positions, width: int, lengths: Positions) -> npt.N
     return bytes_at(data, at, width).view(np.uint64) & _masks[width][lengths]
 
 
-def beginnings(data: bytes) -> Bytes:
-    """Return the bytes from each position of `data` that Arrow keeps inside a view, for `string_views`."""
-    return np.lib.stride_tricks.sliding_window_view(np.frombuffer(data + b"\0" * _INLINE, np.uint8), _INLINE)
+def padded_for_views(data: bytes) -> Bytes:
+    """Return `data` with as many bytes behind it as Arrow keeps inside a view, for `string_views`."""
+    return np.frombuffer(data + b"\0" * _INLINE, np.uint8)
 
 
 def string_views(
     data: bytes,
-    windows: Bytes,
+    padded: Bytes,
     start: Positions,
     stop: Positions,
     present: npt.NDArray[np.bool_] | None = None,
@@ -60,7 +71,7 @@ def string_views(
 
     Args:
         data: valid UTF-8.
-        windows: its `beginnings`, which several columns share.
+        padded: its `padded_for_views`, which several columns share.
         start: beginning of each piece, between two characters.
         stop: end of each piece.
         present: whether each piece is not null; None for all.
@@ -69,11 +80,11 @@ def string_views(
     views = np.zeros((start.size, 4), np.uint32)
     views[:, 0] = lengths
     long = np.flatnonzero(lengths > _INLINE)
-    views[long, 1] = np.ascontiguousarray(windows[start[long], :4]).view(np.uint32)[:, 0]
+    views[long, 1] = _windows(padded, 4)[start[long]].view(np.uint32)
     views[long, 3] = start[long]
     short = np.flatnonzero((lengths > 0) & (lengths <= _INLINE))  # an empty text, or null, is all zeros
-    inline = windows[start[short]] & _KEPT[lengths[short]]
-    views[short, 1:] = inline.view(np.uint32)
+    inline = _windows(padded, _INLINE)[start[short]].view(np.uint32).reshape(-1, 3)
+    views[short, 1:] = inline & _KEPT[lengths[short]]
     valid = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
     return pa.Array.from_buffers(
         pa.string_view(), start.size, [valid, pa.py_buffer(views), pa.py_buffer(data)]
