@@ -14,10 +14,10 @@ import sys
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # a part of pyspark without types
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # a part of pyspark without types
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -30,10 +30,15 @@ from ospltool.analytics.query_check import check_plan, check_reading, places_of
 _SHORT_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 CONNECT: Final = "sc://"
 _LOCAL: Final = "local"
-_ADDRESS: Final = re.compile(r"(?:spark|sc)://(?P<addresses>[^/;]+)")
+_ADDRESS: Final = re.compile(r"(?P<kind>spark|sc|k8s)://(?:https?://)?(?P<addresses>[^/;]+)(?:[/;].*)?")
+_YARN_ADDRESS: Final = re.compile(
+    r"<name>\s*yarn\.resourcemanager\.(address|hostname)(?:\.\w+)?\s*</name>\s*<value>\s*([^<\s]+)\s*</value>"
+)
+_YARN_PORT: Final = "8032"
+_MASTERS: Final = "local[*], spark://HOST:PORT, sc://HOST:PORT, yarn and k8s://HOST:PORT"
 SQL_TYPES: Final = {"string": "string", "int64": "bigint", "bool": "boolean", "map": "map<string,string>"}
-DEFAULT_PORT: Final = "15002"
-"""Where Spark Connect listens when its URL names no port."""
+_DEFAULT_PORTS: Final = {"sc": "15002", "spark": "7077", "k8s": "443"}
+"""Where each kind of cluster listens when its URL names no port."""
 
 CONNECT_WITHIN_S: Final = 3.0
 _WHOLE_PLACES: Final = ("spark.sql.maxMetadataStringLength", "65536")
@@ -80,7 +85,7 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
     """
     if SparkSession.getActiveSession() is not None:
         raise CaseError(f"{master}: Spark runs in this process already; end that session first")
-    _check_reachable(master)
+    check_master(master, os.environ)
     chosen = dict(SETTINGS)
     builder: Any = SparkSession.builder
     if master.startswith(CONNECT):
@@ -111,7 +116,7 @@ def session(master: str, settings: dict[str, str] | None = None) -> SparkSession
         raise AnalyticsMissingError(
             f"Spark Connect needs more: pip install 'pyspark[connect]' ({cause})"
         ) from None
-    except (PySparkException, OSError, RuntimeError) as cause:
+    except (PySparkException, Py4JError, OSError, RuntimeError) as cause:
         raise CaseError(f"{master}: {_first_line(cause)}") from None
     return opened  # type: ignore[no-any-return]  # the builder has no complete types
 
@@ -122,25 +127,50 @@ def end(opened: SparkSession) -> None:
         opened.stop()
 
 
-def _check_reachable(master: str) -> None:
+def check_master(master: str, environ: Mapping[str, str]) -> None:
     """Look for a cluster before Spark does, which would try for a minute and stop with stack traces.
 
     Raises:
-        CaseError: the cluster does not answer.
+        CaseError: Spark has no such master, it is not configured, or it does not answer.
     """
-    found = _ADDRESS.match(master)
-    if found is None:
+    found = _ADDRESS.fullmatch(master)
+    if found is not None:
+        addresses = found["addresses"].split(",")
+        port = _DEFAULT_PORTS[found["kind"]]
+    elif master == "yarn":
+        addresses, port = _resource_managers(environ), _YARN_PORT
+    elif master.startswith(_LOCAL):
         return
+    else:
+        raise CaseError(f"{master}: Spark has no such master; they are {_MASTERS}")
     troubles = []
-    for address in found["addresses"].split(","):
-        host, _, port = address.rpartition(":") if ":" in address else (address, "", DEFAULT_PORT)
+    for address in addresses:
+        host, _, given = address.rpartition(":") if ":" in address else (address, "", port)
         try:
-            socket.create_connection((host.strip("[]"), int(port)), CONNECT_WITHIN_S).close()
+            socket.create_connection((host.strip("[]"), int(given)), CONNECT_WITHIN_S).close()
         except (OSError, ValueError, OverflowError) as cause:
             troubles.append(f"{address}: {getattr(cause, 'strerror', None) or cause}")
         else:
             return  # one of several masters is enough
-    raise CaseError(f"{master}: the cluster cannot be reached ({'; '.join(troubles)})")
+    if troubles:
+        raise CaseError(f"{master}: the cluster cannot be reached ({'; '.join(troubles)})")
+
+
+def _resource_managers(environ: Mapping[str, str]) -> list[str]:
+    """Return the addresses of YARN's resource managers; none if the configuration has variables for them."""
+    place = environ.get("YARN_CONF_DIR") or environ.get("HADOOP_CONF_DIR")
+    site = pathlib.Path(place or ".") / "yarn-site.xml"
+    if not place or not site.is_file():
+        raise CaseError(
+            "yarn: YARN_CONF_DIR or HADOOP_CONF_DIR must name the directory with the cluster's yarn-site.xml"
+        )
+    try:
+        text = site.read_text("utf-8")
+    except (OSError, ValueError) as cause:
+        raise CaseError(f"yarn: {site}: {cause}") from None
+    named = dict(_YARN_ADDRESS.findall(text))
+    plain = [value for name, value in sorted(named.items()) if name == "address"]
+    return [value for value in plain or sorted(named.values()) if "$" not in value]
 
 
 class SparkEngine:
@@ -265,7 +295,11 @@ def package_archive(directory: pathlib.Path) -> pathlib.Path:
 
 
 def _first_line(cause: BaseException) -> str:
-    return str(cause).strip().partition("\n")[0]
+    """Return the first line that says something: what Java threw, if it did."""
+    text = str(cause).strip()
+    if isinstance(cause, Py4JJavaError):
+        text = text.partition("\n: ")[2] or text
+    return text.partition("\n")[0]
 
 
 def _first_lines(cause: BaseException) -> str:
