@@ -210,8 +210,9 @@ def test_a_damaged_page_is_said_and_healed(
         (b"tableset_versionset_version", b"set_versiom"),
         (b"PRIMARY KEY (sample_group, source_time_ns, digest)", b"digess)"),
         (b"INTEGER NOT NULL, closed INTEGER NOT NULL", b"NOT NULK"),
+        (b"AUTOINCREMENT, name_space TEXT", b"TEX\xd4"),
     ],
-    ids=["a column", "a column of the samples", "a table", "a key", "a keyword"],
+    ids=["a column", "a column of the samples", "a table", "a key", "a keyword", "no UTF-8"],
 )
 def test_a_flipped_bit_in_the_definition_of_a_table_is_healed(
     stores: dict[str, Path], tmp_path: Path, was: bytes, becomes: bytes
