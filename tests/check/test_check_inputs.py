@@ -220,3 +220,11 @@ def test_an_unset_variable_is_one_finding_with_its_places(checked: Callable[...,
     (only,) = checked(text, codes=["DUR011"]).diagnostics
     assert "and 2 more places" in only.message
     assert len(only.related) == 2
+
+
+def test_a_number_that_a_variable_leaves_empty_is_no_finding_of_its_own(
+    checked: Callable[..., Report], clean: str
+) -> None:
+    text = clean.replace(">4.0</ExpiryTime>", ">${SITE}</ExpiryTime>").replace(">3.0<", ">${SITE}<")
+    assert text.count("${SITE}") == 3
+    assert [one.code for one in checked(text, codes=["DUR011", "DUR102"]).diagnostics] == ["DUR011"]

@@ -30,11 +30,16 @@ def _refusing(value: Value) -> frozenset[Target]:
 
 
 def _bad(node: NodeView, *types: Type) -> Iterator[tuple[Problem, Item, Value]]:
+    """Yield wrong values of these types, but not those that an unset variable left empty (DUR011)."""
     for problem in node.problems(ProblemKind.BAD_VALUE):
         item = _item(problem)
         value = node.value_at(problem)
-        if item and value and item.type in types and problem.subject != _STORE_MODE:
+        if item and value and item.type in types and problem.subject != _STORE_MODE and not _vanished(value):
             yield problem, item, value
+
+
+def _vanished(value: Value) -> bool:
+    return not value.text.strip() and any(use.vanishes for use in value.uses)
 
 
 @rule("DUR101", "bad-boolean", Severity.ERROR, blocks=OPENSPLICE)
