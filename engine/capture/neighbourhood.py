@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.capture.unkept import Unkept, UnkeptWriters, Why
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription
@@ -15,98 +15,12 @@ from engine.dds.participant import TagRole
 from engine.dds.topics import is_keyless, untyped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from engine.dataset.groups import GroupQos, TypeDescription
     from engine.dds.discovery import Change, TopicSeen
     from engine.dds.qos import EndpointQos
     from engine.dds.typeinfo import TypeRef
-
-MAX_UNKEPT: Final = 10_000
-"""Limit for remembered writers; beyond it the oldest are forgotten."""
-
-
-class Why(enum.StrEnum):
-    """Reason why the data of a durable writer is not kept.
-
-    DURABILITY of TRANSIENT and PERSISTENT promises earlier samples to a late joiner (DDS 1.4, 2.2.3.4). If a
-    node cannot keep that promise, it reports so: a code, a counter, a line in ospl-info.log and the trace,
-    and a row in consoles and in `ospltool doctor`.
-    """
-
-    UNTYPED_KEYED = "untyped-keyed"
-    TYPE_AWAITED = "type-awaited"
-    TYPE_UNKNOWN = "type-unknown"
-    QOS = "qos"
-
-
-EXPLANATIONS: Final = {
-    Why.UNTYPED_KEYED: "it tells no type information, so its instances cannot be told apart",
-    Why.TYPE_AWAITED: "its type is being looked up; it is kept as soon as that is known",
-    Why.TYPE_UNKNOWN: "its type could not be looked up",
-    Why.QOS: "it and the built-in reader do not match",
-}
-
-
-@lazy_dataclass(frozen=True, slots=True)
-class Unkept:
-    """A durable writer that is not kept.
-
-    Attributes:
-        writer: its GUID, 32 hexadecimal characters.
-        topic: its topic.
-        type_name: the name of its type.
-        partitions: its partitions; none is the default one.
-        why: the code.
-        detail: further facts, such as the policies that do not match; may be empty.
-    """
-
-    writer: str
-    topic: str
-    type_name: str
-    partitions: tuple[str, ...]
-    why: Why
-    detail: str = ""
-
-    @property
-    def text(self) -> str:
-        """The code with its explanation."""
-        detail = f": {self.detail}" if self.detail else ""
-        return f"{self.why.value}: {EXPLANATIONS[self.why]}{detail}"
-
-
-class UnkeptWriters:
-    """The current durable writers that are not kept."""
-
-    def __init__(self) -> None:
-        self._writers: dict[bytes, Unkept] = {}
-
-    def __iter__(self) -> Iterator[Unkept]:
-        return iter(self._writers.values())
-
-    def __len__(self) -> int:
-        return len(self._writers)
-
-    def add(self, endpoint: EndpointSeen, why: Why, detail: str = "") -> Unkept | None:
-        """Note a writer that is not kept; return None if it was noted with the same reason before.
-
-        `detail` explains the reason further.
-        """
-        unkept = Unkept(
-            endpoint.guid.hex(), endpoint.topic, endpoint.type_name, endpoint.partitions, why, detail
-        )
-        if self._writers.get(endpoint.guid) == unkept:
-            return None
-        self._writers.pop(endpoint.guid, None)
-        self._writers[endpoint.guid] = unkept
-        if len(self._writers) > MAX_UNKEPT:
-            del self._writers[next(iter(self._writers))]
-        return unkept
-
-    def remove(self, writer: bytes) -> None:
-        """Forget a writer that is kept now or gone."""
-        self._writers.pop(writer, None)
-
 
 SERVICE_TOPICS: Final = frozenset(
     (
@@ -182,6 +96,9 @@ def _family(participant: bytes) -> bytes:
 MAX_TOPICS: Final = 100_000
 """Limit for topics whose QoS is remembered; groups of other topics take the QoS of their first writer."""
 
+ASK_AGAIN_S: Final = 5.0
+"""Seconds from one question for a type that was given up to the next; with several, each in its turn."""
+
 MAX_FORMER: Final = 10_000
 """Limit for the memory of lost readers, which may only have been out of reach."""
 
@@ -246,6 +163,8 @@ class Neighbourhood:
         self._topics: dict[tuple[str, str], EndpointQos] = {}
         self._types: dict[TypeRef, TypeDescription] = {}
         self._waiting: dict[TypeRef, list[EndpointSeen]] = {}
+        self._given_up: dict[TypeRef, dict[bytes, EndpointSeen]] = {}
+        self._ask_s = 0.0
         self._endpoints: dict[bytes, EndpointSeen] = {}
         self._writers: dict[bytes, str] = {}
         self._offers: dict[str, dict[bytes, Offer]] = {}
@@ -298,12 +217,15 @@ class Neighbourhood:
         offers = self._offers.get(group.topic, {}).items()
         return frozenset(writer for writer, offer in offers if group in offer.groups)
 
-    def refuse(self, offer: Offer, policies: Sequence[str]) -> Unkept | None:
-        """Ignore a writer that the tap refuses from now on; return None if it was ignored before."""
+    def refuse(self, offer: Offer, why: Why, detail: str) -> Unkept | None:
+        """Ignore a writer from now on that cannot be captured; return None if it was ignored before.
+
+        `why` and `detail` are the reason that is reported.
+        """
         endpoint = offer.endpoint
         is_news = bool(self.routes.get(endpoint.guid))
         self.routes[endpoint.guid] = ()
-        return self.unkept.add(endpoint, Why.QOS, ", ".join(policies)) if is_news else None
+        return self.unkept.add(endpoint, why, detail) if is_news else None
 
     def _qos_of(self, endpoint: EndpointSeen) -> GroupQos:
         """Return the QoS of a writer's group: a durable topic's if topic discovery gives it, or the writer's.
@@ -349,22 +271,36 @@ class Neighbourhood:
     def resolved(
         self, reference: TypeRef, description: TypeDescription | None, reason: str = ""
     ) -> DiscoveryChanges:
-        """Take in a type that was looked up; None as `description` gives up on its writers, for `reason`."""
+        """Take in a type that was looked up; None as `description` gives up on its writers, for `reason`.
+
+        They are kept from the moment on at which the type is found after all; see `to_ask_again`.
+        """
         found = DiscoveryChanges()
-        for endpoint in self._waiting.pop(reference, []):
-            if description is None:
+        waiting = self._waiting.pop(reference, [])
+        if description is None:
+            for endpoint in waiting:
                 self.routes[endpoint.guid] = ()
                 if endpoint.guid not in self._gone:
+                    self._given_up.setdefault(reference, {})[endpoint.guid] = endpoint
                     self._not_kept(endpoint, Why.TYPE_UNKNOWN, found, reason)
-                continue
-            self._writer_seen(endpoint, description, found)
-            if endpoint.guid in self._gone:  # its earlier samples may have been captured
-                self._endpoint_gone(EndpointGone(endpoint.guid), found)
-        if description is not None:
+        else:
             self._types[reference] = description
+            for endpoint in (*self._given_up.pop(reference, {}).values(), *waiting):
+                self._writer_seen(endpoint, description, found)
+                if endpoint.guid in self._gone:  # its earlier samples may have been captured
+                    self._endpoint_gone(EndpointGone(endpoint.guid), found)
         if not self._waiting:
             self._gone.clear()
         return found
+
+    def to_ask_again(self, now_s: float) -> EndpointSeen | None:
+        """Return a writer whose type was given up and should be looked up again; None if it is too early."""
+        if not self._given_up or now_s < self._ask_s:
+            return None
+        self._ask_s = now_s + ASK_AGAIN_S
+        reference = next(iter(self._given_up))
+        writers = self._given_up[reference] = self._given_up.pop(reference)  # its next turn is the last
+        return next(iter(writers.values()))
 
     def _fellow_attached(self, participant: bytes, found: DiscoveryChanges) -> None:
         node = self.node_of(participant)
@@ -462,8 +398,10 @@ class Neighbourhood:
             if not offers:
                 del self._offers[topic]
             found.writers.append((change.guid, ()))
-        elif self._waiting:
-            self._gone.add(change.guid)
+        else:
+            self._forget_given_up(change.guid)
+            if self._waiting:
+                self._gone.add(change.guid)
         if self._endpoints.pop(change.guid, None) is None:
             return
         for reader, guids in list(self._readers.items()):
@@ -474,6 +412,12 @@ class Neighbourhood:
                 if not guids:
                     del self._readers[reader]
                     self._reader_gone(reader, found)
+
+    def _forget_given_up(self, writer: bytes) -> None:
+        for reference, writers in list(self._given_up.items()):
+            writers.pop(writer, None)
+            if not writers:
+                del self._given_up[reference]
 
     def _forget_foreign_readers(self, found: DiscoveryChanges) -> None:
         for guid, endpoint in list(self._endpoints.items()):

@@ -9,6 +9,7 @@ from engine.core.expressions import is_literal
 from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
+from engine.dds.errors import DdsError
 from engine.dds.qos import incompatibilities
 from engine.dds.topics import open_topic
 
@@ -53,6 +54,7 @@ class TapRegistry:
         self._signal = signal
         self._taps: dict[_Key, Tap] = {}
         self._raised: list[tuple[str, str]] = []
+        self._problems: dict[tuple[str, str], str] = {}
 
     def __iter__(self) -> Iterator[Tap]:
         return iter(list(self._taps.values()))
@@ -60,13 +62,18 @@ class TapRegistry:
     def open(self, description: GroupDescription) -> None:
         """Open the tap for a group, or let an open one request at least the group's durability.
 
-        Of groups that request different durability the highest counts, in any order.
+        Of groups that request different durability the highest counts, in any order. A group whose type this
+        service cannot use gets no tap; `problem` returns the reason.
         """
         key = _key(description.group)
         if key in self._taps:
             self.request(description)
             return
-        topic = open_topic(self._participant, description.group.topic, description.type)
+        try:
+            topic = open_topic(self._participant, description.group.topic, description.type)
+        except DdsError as error:
+            self._problems[key[:2]] = str(error)
+            return
 
         def make(durability: DurabilityKind, *, hears: bool) -> CaptureReader:
             return CaptureReader(
@@ -87,6 +94,10 @@ class TapRegistry:
         key = _key(description.group)
         if key in self._taps and self._taps[key].request(description.qos.requested):
             self._raised.append(key[:2])
+
+    def problem(self, group: Group) -> str:
+        """Return why the type of a group cannot be used; empty if that has not failed."""
+        return self._problems.get(_key(group)[:2], "")
 
     def take_raised(self) -> list[tuple[str, str]]:
         """Take the topics and types whose taps request more since the last call: fewer writers match them."""

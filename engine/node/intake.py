@@ -6,16 +6,19 @@ import collections
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.tap_registry import Orphans
+from engine.capture.unkept import Why
 from engine.dds.interfaces import beyond_loopback
-from engine.dds.typeinfo import LOOK_UP_S, resolve_type
+from engine.dds.typeinfo import ATTEMPTS, LOOK_UP_S, resolve_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from engine.capture.neighbourhood import DiscoveryChanges, HistoryReader, Neighbourhood, Offer, Unkept
+    from engine.capture.neighbourhood import DiscoveryChanges, HistoryReader, Neighbourhood, Offer
     from engine.capture.tap_registry import TapRegistry
+    from engine.capture.unkept import Unkept
     from engine.client_service.service import ClientService
     from engine.core.messages import ReaderKey
+    from engine.dataset.groups import TypeDescription
     from engine.dds.bulk import BulkReceiver, ReceivedBatch
     from engine.dds.discovery import EndpointSeen
     from engine.dds.participant import NodeParticipant
@@ -236,8 +239,11 @@ class NodeIntake:
         self._post = post
         self._undecodable: dict[str, int] = {}
 
-    def turn(self) -> None:
-        """Continue the moves of taps, and check the writers of taps that request more."""
+    def turn(self, now_s: float) -> None:
+        """Ask again for types, move taps, and check the writers of taps that request more."""
+        again = self._neighbourhood.to_ask_again(now_s)
+        if again is not None:
+            self._look_up(again, is_first=False)
         for topic, type_id in self._wire.taps.take_raised():
             self._check_offers(self._neighbourhood.offers(topic, type_id))
         for moved in self._wire.taps.turn():
@@ -288,8 +294,13 @@ class NodeIntake:
 
     def _check_offers(self, offers: Iterable[Offer]) -> None:
         for offer in offers:
+            if problem := self._wire.taps.problem(offer.groups[0]):
+                unkept = self._neighbourhood.refuse(offer, Why.TYPE_UNKNOWN, problem)
+                if unkept is not None:
+                    self._not_kept(unkept)
+                continue
             policies = self._wire.taps.refusals(offer.groups[0], offer.endpoint.endpoint_qos)
-            if policies and self._neighbourhood.refuse(offer, policies) is not None:
+            if policies and self._neighbourhood.refuse(offer, Why.QOS, ", ".join(policies)) is not None:
                 self._runtime.counters["unkept_writers"] += 1
                 for group in offer.groups:
                     self._runtime.shared.refuse_writer(group, offer.endpoint.guid.hex(), policies)
@@ -312,20 +323,19 @@ class NodeIntake:
     def _reader_keys(self, reader: HistoryReader) -> list[ReaderKey]:
         return self._runtime.serving.reader_keys(reader.participant.hex(), reader.topic, reader.partitions)
 
-    def _look_up(self, endpoint: EndpointSeen) -> None:
-        reference = endpoint.type
+    def _look_up(self, endpoint: EndpointSeen, *, is_first: bool = True) -> None:
+        reference, attempts = endpoint.type, ATTEMPTS if is_first else 1
         assert reference is not None
 
         def look_up() -> None:
-            resolution = resolve_type(self._participant, reference)
+            resolution = resolve_type(self._participant, reference, attempts=attempts)
             self._post(lambda: resolved(resolution.type, resolution.reason))
 
-        def resolved(description: Any, reason: str) -> None:
+        def resolved(description: TypeDescription | None, reason: str) -> None:
             self._writers_seen(self._neighbourhood.resolved(reference, description, reason))
-            if description is None:
-                self._tracer.event(
-                    "group.creation-failed", group=f"*.{endpoint.topic}", retries=3, cause=reason
-                )
+            if description is None and is_first:
+                group = f"*.{endpoint.topic}"
+                self._tracer.event("group.creation-failed", group=group, retries=attempts, cause=reason)
 
         self._wire.submit(look_up, f"groupCreationThread (type of topic {endpoint.topic})", LOOK_UP_S)
 

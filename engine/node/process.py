@@ -391,7 +391,7 @@ class RunningNode:
                 with self._shell.work:
                     self._shell.carry_out()
                     self._streams.turn()
-                    self._incoming.turn()
+                    self._incoming.turn(self._clock.monotonic())
                     self._capture.turn()
                     self._shell.carry_out()  # read all messages before judging fellows
                     due = self._runtime.turn()

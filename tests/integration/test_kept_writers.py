@@ -86,6 +86,38 @@ def test_a_keyed_writer_without_type_information_is_named(started: Lab) -> None:
     started.seen.wait_for("it is not shown any more", lambda: not node_of(started).unkept)
 
 
+def test_a_writer_whose_type_nobody_tells_is_named_until_somebody_does(started: Lab) -> None:
+    """Its owner does not answer; a later participant knows the type, and the node asks again."""
+    options: dict[str, Any] = {"topic": "Bare", "durability": 3, "keyed": False}
+    program = started.program("untyped", mute=True, count=1, **options)
+    guid = program.answer("guid")
+
+    def unkept() -> list[tuple[str, str]]:
+        return [(one.writer, one.why) for one in node_of(started).unkept]
+
+    started.seen.wait_for("it is given up", lambda: unkept() == [(guid, "type-unknown")])
+    assert node_of(started).counters["unkept_writers"] == 1
+    (event,) = started.trace("n1", "group.not-kept")
+    assert (event["writer"], event["topic"]) == (guid, "Bare")
+    assert "type-unknown" in started.information("n1")
+    knowing = started.program("untyped_reader", typed=True, **options)
+    knowing.answer("ready")
+    started.seen.wait_for("it is kept", lambda: unkept() == [])
+    program.tell()
+    assert program.answer("wrote") == 1
+    started.seen.wait_for("its sample is stored", lambda: started.seen.stored("n1") == 1)
+    assert program.end() == 0
+    late = started.program("untyped_reader", typed=True, **options)
+    late.answer("ready")
+
+    def numbers() -> list[int]:
+        late.tell()
+        got: list[int] = late.answer("numbers")
+        return got
+
+    started.seen.wait_for("a late reader has it", lambda: numbers() == [1])
+
+
 def test_a_keyless_writer_without_type_information_is_kept(lab: Lab) -> None:
     """Late readers get its last sample, typed or not, from every node, and from the disk."""
     for name in ("n1", "n2"):

@@ -1,6 +1,7 @@
 """An application in C: by default like those of ROS 2, whose types are known by name only.
 
-With `typed` it tells its type. With `library` it uses another libddsc than the one of the Python package.
+With `typed` it tells its type. With `mute`, too, but it does not answer who asks for it. With `library` it
+uses another libddsc than the one of the Python package.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class _Key(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("offset", ctypes.c_uint32), ("index", ctypes.c_uint32)]
 
 
-def _descriptor(*, keyed: bool, typed: bool) -> TopicDescriptor:
-    """Of a struct with one 32-bit number."""
+def _descriptor(*, keyed: bool, typed: bool, mute: bool) -> TopicDescriptor:
+    """Of a struct with one 32-bit number; the types of a mute one are not those that it names."""
     ops = _KEYED_OPS if keyed else _KEYLESS_OPS
     made = TopicDescriptor()
     made.size = made.align = 4
@@ -49,7 +50,8 @@ def _descriptor(*, keyed: bool, typed: bool) -> TopicDescriptor:
     made.restrict_data_representation = 1
     if typed:
         type_ = description_of(Keyed if keyed else Keyless)
-        for blob, told in ((made.type_information, type_.information), (made.type_mapping, type_.mapping)):
+        known = description_of(Keyless if keyed else Keyed) if mute else type_
+        for blob, told in ((made.type_information, type_.information), (made.type_mapping, known.mapping)):
             blob.data, blob.size = ctypes.cast(ctypes.c_char_p(told), ctypes.c_void_p), len(told)
     return made
 
@@ -73,7 +75,9 @@ class Bare:
         library.dds_qset_history(self._qos, 1, 0)
         library.dds_qset_writer_data_lifecycle(self._qos, ctypes.c_bool(False))
         self._participant = _made(library.dds_create_participant(options["domain"], None, None))
-        self._descriptor = ctypes.byref(_descriptor(keyed=keyed, typed=options.get("typed", False)))
+        mute = options.get("mute", False)
+        made = _descriptor(keyed=keyed, typed=mute or options.get("typed", False), mute=mute)
+        self._descriptor = ctypes.byref(made)
         name = options["topic"].encode()
         make = library.dds_create_topic
         self._topic = _made(make(self._participant, self._descriptor, name, self._qos, None))
@@ -81,15 +85,20 @@ class Bare:
     def write(self, numbers: Iterable[int], *, readers: int = 0) -> str:
         """Make a writer, wait for this number of readers, and write; its GUID."""
         library = self._library
-        writer = _made(library.dds_create_writer(self._participant, self._topic, self._qos, None))
+        self._writer = _made(library.dds_create_writer(self._participant, self._topic, self._qos, None))
+        self.write_more(numbers, readers=readers)
+        guid: Any = (ctypes.c_uint8 * 16)()
+        _made(library.dds_get_guid(self._writer, ctypes.byref(guid)))
+        return bytes(guid).hex()
+
+    def write_more(self, numbers: Iterable[int], *, readers: int) -> None:
+        """The same with the writer that there is."""
+        library, writer = self._library, self._writer
         while _made(library.dds_get_matched_subscriptions(writer, None, 0)) < readers:
             time.sleep(0.01)
         for number in numbers:
             _made(library.dds_write(writer, ctypes.byref(ctypes.c_uint32(number))))
         _made(library.dds_wait_for_acks(writer, ctypes.c_int64(10**10)))
-        guid: Any = (ctypes.c_uint8 * 16)()
-        _made(library.dds_get_guid(writer, ctypes.byref(guid)))
-        return bytes(guid).hex()
 
     def read(self) -> Callable[[], list[int]]:
         """Make a reader; a function that takes what has come."""
@@ -113,15 +122,17 @@ class Bare:
 
 
 def writer(options: dict[str, Any]) -> None:
-    """A writer of the numbers below `count`; it ends when it is told to.
+    """A writer of the numbers below `count`, and of one more for each line; it ends when it is told to.
 
-    Other options: `durability`, `readers` to wait for, `first` number, `typed`, `library`.
+    Other options: `durability`, `readers` to wait for, `first` number, `typed`, `mute`, `library`.
     """
     side = Bare(options)
     first = options.get("first", 0)
-    say(guid=side.write(range(first, first + options["count"]), readers=options.get("readers", 0)))
-    for _ in commands():
-        pass
+    end = first + options["count"]
+    say(guid=side.write(range(first, end), readers=options.get("readers", 0)))
+    for number, _ in enumerate(commands(), end):
+        side.write_more([number], readers=1)
+        say(wrote=number)
 
 
 def reader(options: dict[str, Any]) -> None:

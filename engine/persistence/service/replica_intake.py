@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from engine.capture.neighbourhood import DiscoveryChanges, Neighbourhood, Offer
 from engine.capture.tap_registry import Orphans, TapRegistry
+from engine.capture.unkept import Unkept, Why
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi
@@ -136,10 +137,11 @@ class Intake:
                 self._writer_gone(writer)
         for unkept in changes.unkept:
             if self._groups.covers(unkept.topic):
-                self.counters["unkept_writers"] += 1
-                self._news.append(
-                    f"writer {unkept.writer} of topic {unkept.topic!r} is not kept: {unkept.text}"
-                )
+                self._not_kept(unkept)
+
+    def _not_kept(self, unkept: Unkept) -> None:
+        self.counters["unkept_writers"] += 1
+        self._news.append(f"writer {unkept.writer} of topic {unkept.topic!r} is not kept: {unkept.text}")
 
     def _writer_seen(self, offer: Offer) -> None:
         if not self._groups.covers(offer.endpoint.topic):
@@ -159,8 +161,14 @@ class Intake:
     def _is_refused(self, offer: Offer) -> bool:
         """Whether a writer does not match its tap; then its samples are ignored, which is said once."""
         writer = offer.endpoint.guid
+        if problem := self.taps.problem(offer.groups[0]):
+            unkept = self.neighbourhood.refuse(offer, Why.TYPE_UNKNOWN, problem)
+            if unkept is not None:
+                self._names[writer] = ()
+                self._not_kept(unkept)
+            return True
         policies = self.taps.refusals(offer.groups[0], offer.endpoint.endpoint_qos)
-        if policies and self.neighbourhood.refuse(offer, policies) is not None:
+        if policies and self.neighbourhood.refuse(offer, Why.QOS, ", ".join(policies)) is not None:
             self._writer_gone(writer)
             self._names[writer] = ()
             self.counters["refused_writers"] += len(offer.groups)

@@ -25,7 +25,7 @@ from engine.dds.interfaces import interface_of
 from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.selfcheck import check_layouts
 from engine.dds.subscription_endpoints import PARTITION
-from engine.dds.typeinfo import resolve_type
+from engine.dds.typeinfo import ATTEMPTS, resolve_type
 from engine.dds.uri import cyclone_uri, domain_tag
 from engine.persistence.service.kept_groups import KnownGroups
 from engine.persistence.service.late_readers import Groupwise, LateReaders, ReaderDelivery
@@ -287,6 +287,9 @@ class Service:
         """Decide, send, store and show; return when the next turn is due at the latest."""
         for text in self._intake.turn():
             self._options.say(text)
+        again = self._intake.neighbourhood.to_ask_again(time.monotonic())
+        if again is not None:
+            self._look_up(again, is_first=False)
         captured = self._intake.drain()
         if captured:
             for part in self._parts:
@@ -347,18 +350,18 @@ class Service:
         for endpoint in changes.unresolved:
             self._look_up(endpoint)
 
-    def _look_up(self, endpoint: EndpointSeen) -> None:
-        reference = endpoint.type
+    def _look_up(self, endpoint: EndpointSeen, *, is_first: bool = True) -> None:
+        reference, attempts = endpoint.type, ATTEMPTS if is_first else 1
         if reference is None:
             return
 
         def resolved(resolution: Any) -> None:
             found = self._intake.neighbourhood.resolved(reference, resolution.type, resolution.reason)
             self._intake.changed(found)
-            if resolution.type is None:
+            if resolution.type is None and is_first:
                 self._counters["unresolved"] += 1
 
-        self._submit(lambda: resolve_type(self._participant, reference), resolved)
+        self._submit(lambda: resolve_type(self._participant, reference, attempts=attempts), resolved)
 
     # Messages of replicas and readers.
 

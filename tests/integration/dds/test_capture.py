@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from engine.capture.tap_registry import TapRegistry
+from engine.core.name_spaces import Group
 from engine.dataset.captured import CapturedRun, CapturedSample
-from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
+from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.living import whole
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, make_sample
 from engine.dds.capture_reader import CaptureReader
@@ -17,7 +19,7 @@ from engine.dds.directed import DirectedSession
 from engine.dds.discovery import Discovery, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import EndpointQos
-from engine.dds.topics import Topic, open_topic
+from engine.dds.topics import Topic, description_of, open_topic
 from engine.dds.typeinfo import BrokenType, check_description, resolve_type
 from engine.dds.waiting import Signal
 from engine.dds.writer import RawWriter, key_payload
@@ -380,6 +382,20 @@ def test_a_group_takes_its_qos_from_the_writer(arena: Arena, participant: NodePa
         representations=seen.qos.representations,
     )
     assert (seen.reliable, seen.type_name, seen.is_writer) == (True, "shop::Plain", True)
+
+
+def test_a_group_whose_type_cannot_be_used_has_no_tap_and_a_reason(participant: NodeParticipant) -> None:
+    """Taps of other groups are opened all the same."""
+    whole_type = description_of(sample_types.Plain)
+    taps = TapRegistry(participant, Signal(participant))
+    damaged = dataclasses.replace(whole_type, mapping=whole_type.mapping[:-1])
+    for topic, type_ in (("Damaged", damaged), ("Whole", whole_type)):
+        group = Group("", topic, type_.type_id)
+        taps.open(GroupDescription(group, type_, GroupQos(durability=DurabilityKind.TRANSIENT)))
+        is_whole = topic == "Whole"
+        assert ("mapping of 'shop::Plain'" in taps.problem(group)) is not is_whole
+        assert (taps.refusals(group, EndpointQos()) is not None) is is_whole
+    taps.close()
 
 
 def test_a_damaged_type_description_is_refused_with_the_place(participant: NodeParticipant) -> None:

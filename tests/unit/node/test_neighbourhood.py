@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.capture.neighbourhood import Neighbourhood
+from engine.capture.neighbourhood import ASK_AGAIN_S, Neighbourhood
+from engine.capture.unkept import Why
 from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
 from engine.dds.channel import PeerAttached, PeerDetached
@@ -253,7 +254,7 @@ def check_told(told: list[TopicSeen | EndpointSeen]) -> tuple[GroupQos, set[byte
             request = EndpointQos(durability=kept.requested)
             for offer in neighbourhood.offers("Observations", DESCRIPTION.type_id):
                 refused = incompatibilities(offer.endpoint.endpoint_qos, request)
-                if refused and neighbourhood.refuse(offer, refused) is not None:
+                if refused and neighbourhood.refuse(offer, Why.QOS, str(refused)) is not None:
                     news.append(offer.endpoint.guid)
     assert kept is not None
     return kept, {guid for guid, groups in neighbourhood.routes.items() if not groups}, news
@@ -321,3 +322,43 @@ def test_a_writer_that_is_gone_offers_nothing() -> None:
     assert len(neighbourhood.offers("Observations", DESCRIPTION.type_id)) == 1
     neighbourhood.take([EndpointGone(b"1" * 16)])
     assert neighbourhood.offers("Observations", DESCRIPTION.type_id) == []
+
+
+def given_up(*writers: EndpointSeen) -> Neighbourhood:
+    neighbourhood = Neighbourhood()
+    neighbourhood.take([APPLICATION, *writers])
+    for reference in dict.fromkeys(writer.type for writer in writers):
+        assert reference is not None
+        neighbourhood.resolved(reference, None, "nobody answers")
+    return neighbourhood
+
+
+def test_a_type_that_is_found_late_brings_all_of_its_writers_back() -> None:
+    """Those that were given up, and a new one that made the node ask."""
+    first, second = (endpoint(guid * 16, is_writer=True) for guid in (b"1", b"2"))
+    neighbourhood = given_up(first)
+    assert [one.why for one in neighbourhood.unkept] == [Why.TYPE_UNKNOWN]
+    assert neighbourhood.routes[first.guid] == ()
+    assert neighbourhood.take([second]).unresolved == [second]
+    found = neighbourhood.resolved(TYPE, DESCRIPTION)
+    assert [offer.endpoint for offer in found.offers] == [first, second]
+    assert neighbourhood.routes[first.guid] == (GROUP,)
+    assert not list(neighbourhood.unkept)
+    assert neighbourhood.to_ask_again(0.0) is None
+
+
+def test_types_that_were_given_up_are_asked_for_in_turn() -> None:
+    """One every few seconds; a failure is not reported again, and a writer that is gone asks for nothing."""
+    other = cast("TypeRef", object())
+    first = endpoint(b"1" * 16, is_writer=True)
+    second = dataclasses.replace(endpoint(b"2" * 16, is_writer=True), topic="Other", type=other)
+    neighbourhood = given_up(first, second)
+    asked = []
+    for number in range(4):
+        asked.append(neighbourhood.to_ask_again(number * ASK_AGAIN_S))
+        assert neighbourhood.to_ask_again((number + 0.9) * ASK_AGAIN_S) is None
+    assert asked == [first, second, first, second]
+    assert neighbourhood.resolved(TYPE, None, "nobody answers").unkept == []
+    neighbourhood.take([EndpointGone(first.guid)])
+    assert [neighbourhood.to_ask_again(number * ASK_AGAIN_S) for number in (4, 5)] == [second, second]
+    assert neighbourhood.resolved(TYPE, DESCRIPTION).offers == []

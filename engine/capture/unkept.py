@@ -1,0 +1,98 @@
+"""The durable writers of the domain whose data a service does not keep, each with the reason."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+from engine.core.lazy_dataclass import lazy_dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from engine.dds.discovery import EndpointSeen
+
+MAX_UNKEPT: Final = 10_000
+"""Limit for remembered writers; beyond it the oldest are forgotten."""
+
+
+class Why(enum.StrEnum):
+    """Reason why the data of a durable writer is not kept.
+
+    DURABILITY of TRANSIENT and PERSISTENT promises earlier samples to a late joiner (DDS 1.4, 2.2.3.4). If a
+    node cannot keep that promise, it reports so: a code, a counter, a line in ospl-info.log and the trace,
+    and a row in consoles and in `ospltool doctor`.
+    """
+
+    UNTYPED_KEYED = "untyped-keyed"
+    TYPE_AWAITED = "type-awaited"
+    TYPE_UNKNOWN = "type-unknown"
+    QOS = "qos"
+
+
+EXPLANATIONS: Final = {
+    Why.UNTYPED_KEYED: "it tells no type information, so its instances cannot be told apart",
+    Why.TYPE_AWAITED: "its type is being looked up; it is kept as soon as that is known",
+    Why.TYPE_UNKNOWN: "its type could not be looked up",
+    Why.QOS: "it and the built-in reader do not match",
+}
+
+
+@lazy_dataclass(frozen=True, slots=True)
+class Unkept:
+    """A durable writer that is not kept.
+
+    Attributes:
+        writer: its GUID, 32 hexadecimal characters.
+        topic: its topic.
+        type_name: the name of its type.
+        partitions: its partitions; none is the default one.
+        why: the code.
+        detail: further facts, such as the policies that do not match; may be empty.
+    """
+
+    writer: str
+    topic: str
+    type_name: str
+    partitions: tuple[str, ...]
+    why: Why
+    detail: str = ""
+
+    @property
+    def text(self) -> str:
+        """The code with its explanation."""
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{self.why.value}: {EXPLANATIONS[self.why]}{detail}"
+
+
+class UnkeptWriters:
+    """The current durable writers that are not kept."""
+
+    def __init__(self) -> None:
+        self._writers: dict[bytes, Unkept] = {}
+
+    def __iter__(self) -> Iterator[Unkept]:
+        return iter(self._writers.values())
+
+    def __len__(self) -> int:
+        return len(self._writers)
+
+    def add(self, endpoint: EndpointSeen, why: Why, detail: str = "") -> Unkept | None:
+        """Note a writer that is not kept; return None if it was noted with the same reason before.
+
+        `detail` explains the reason further.
+        """
+        unkept = Unkept(
+            endpoint.guid.hex(), endpoint.topic, endpoint.type_name, endpoint.partitions, why, detail
+        )
+        if self._writers.get(endpoint.guid) == unkept:
+            return None
+        self._writers.pop(endpoint.guid, None)
+        self._writers[endpoint.guid] = unkept
+        if len(self._writers) > MAX_UNKEPT:
+            del self._writers[next(iter(self._writers))]
+        return unkept
+
+    def remove(self, writer: bytes) -> None:
+        """Forget a writer that is kept now or gone."""
+        self._writers.pop(writer, None)
