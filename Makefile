@@ -20,7 +20,7 @@ endif
 # Tests and benchmarks start hundreds of processes; without their byte code each compiles all modules, for 1 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test again check versions compilers older faults sim chaos soak fuzz bench docs screenshots clean
+.PHONY: demo test again check versions compilers older foreign faults sim chaos soak fuzz bench docs screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -71,6 +71,22 @@ $(OLDER)/.made: # unpacked here, not installed
 
 older: $(VENV)/.dev $(OLDER)/.made ## Applications on Cyclone DDS 0.10 beside nodes on 11 (needs Debian 12's package index)
 	OSPLTOOL_OLDER=$(abspath $(OLDER)) $(BIN)/python -m pytest tests/integration/test_older_applications.py
+
+FOREIGN = $(VENV)/foreign
+FOREIGN_PACKAGES = libfastrtps2.9 libfastrtps-dev libfastcdr1 libfastcdr-dev libfoonathan-memory0.7.2 \
+  libfoonathan-memory-dev libtinyxml2-9 libasio-dev
+FOREIGN_LIBRARIES = $(FOREIGN)/usr/lib/x86_64-linux-gnu
+
+$(FOREIGN)/.made: # unpacked here, not installed
+	mkdir -p $(FOREIGN) && cd $(FOREIGN) && apt-get download $(FOREIGN_PACKAGES) && for one in *.deb; do dpkg -x $$one . || exit 1; done
+	@touch $@
+
+$(FOREIGN)/foreign: tests/integration/foreign.cpp $(FOREIGN)/.made
+	$(CXX) -std=c++17 -I$(FOREIGN)/usr/include -I$(FOREIGN)/usr/include/x86_64-linux-gnu -o $@ $< -L$(FOREIGN_LIBRARIES) \
+	  -Wl,-rpath-link,$(FOREIGN_LIBRARIES) -lfastrtps -lfastcdr -lpthread
+
+foreign: $(VENV)/.dev $(FOREIGN)/foreign ## Applications on Fast DDS 2.9 beside nodes (needs Debian 12's package index and g++)
+	OSPLTOOL_FOREIGN=$(abspath $(FOREIGN)) $(BIN)/python -m pytest tests/integration/test_foreign_applications.py
 
 faults: $(VENV)/.dev ## Faults on real nodes: health names each of them in time, once, and sees it end (STARTS=15)
 	OSPLTOOL_FAULTS=1 STARTS=$(STARTS) $(BIN)/python -m pytest -s tests/integration/test_health_faults.py \

@@ -35,10 +35,12 @@ class Load:
     bar: Bar | None = None
 
 
-REACHED: Final = Bar(Is.AT_LEAST, 0.8, of_ratio=True)
+REACHED: Final = Bar(Is.AT_LEAST, 0.9, of_ratio=True)
 LOADS: Final = (
     Load("100 B, 1,000 instances", 100, 600_000, 1_000, REACHED),
     Load("1 KB, 1,000 instances", 1000, 300_000, 1_000, REACHED),
+    Load("16 KB, 1,000 instances", 16_000, 60_000, 1_000, REACHED),
+    Load("64 KB, 1,000 instances", 64_000, 15_000, 1_000, REACHED),
     Load("100 B, each a new instance", 100, 200_000, 200_000),
 )
 

@@ -176,7 +176,8 @@ class CallbackQueue:
             pass
 
 
-ANY_PARTITION: Final = ("*",)
+ANY_PARTITION: Final = ("*", "")
+"""Partitions that match those of every writer; in Fast DDS `*` does not match the default one."""
 
 _MAX_MATCHES: Final = 4096
 

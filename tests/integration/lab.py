@@ -247,6 +247,10 @@ class Lab:
         self._programs.append(program)
         return program
 
+    def adopt(self, program: Program) -> None:
+        """End a program that was started otherwise with the test."""
+        self._programs.append(program)
+
     def watch_from(self, node: str, environ: Mapping[str, str] | None = None) -> Watch:
         """What is seen from the host of a node, in a process there."""
         program = self.program("watch", prefix=self.prefixes[node], environ=environ)

@@ -33,7 +33,7 @@ class Program:
         self.role = role
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", self.module, role, json.dumps(options)],
+            [*prefix, *self._command(role, options)],
             cwd=ROOT,
             env=environ,
             stdin=subprocess.PIPE,
@@ -42,6 +42,9 @@ class Program:
         )
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
+
+    def _command(self, role: str, options: dict[str, Any]) -> list[str]:
+        return [sys.executable, "-m", self.module, role, json.dumps(options)]
 
     def _read(self) -> None:
         assert self._process.stdout is not None
