@@ -334,6 +334,18 @@ def _not_kept(picture: DomainPicture) -> Iterator[DoctorFinding]:
             tuple(each for each in picture.endpoints if each.guid == writer),
             tuple(names),
         )
+    for node in picture.nodes:
+        large = node.counters.get("too_large", 0)
+        if large:
+            yield DoctorFinding(
+                DoctorCause.NOT_KEPT,
+                Weight.WARNING,
+                "",
+                f"{node.name} did not keep {large:,} samples above its limit; ospl-info.log names the groups",
+                "raise DDSI2Service/Internal/MaxSampleSize on all nodes",
+                (),
+                (node.name,),
+            )
 
 
 def _incompatible(nodes: Sequence[NodeSnapshot]) -> Iterator[DoctorFinding]:

@@ -235,6 +235,16 @@ def test_a_writer_that_nodes_do_not_keep_is_found_once() -> None:
     assert "n1, n2 cannot keep: untyped-keyed" in finding.message
 
 
+def test_nodes_that_refused_large_samples_are_named() -> None:
+    """A node tells only how many they were; its log has the groups."""
+    kept, refused = (node(name, spaces=(space(),)) for name in ("n1", "n2"))
+    refused = dataclasses.replace(refused, counters={"too_large": 1_200})
+    found = check_finds(DomainPicture((), nodes=(kept, refused), participants=2), "warning not-kept")
+    (finding,) = found.findings
+    assert finding.nodes == ("n2",)
+    assert "1,200 samples above its limit" in finding.message
+
+
 @pytest.mark.parametrize(
     ("counts", "expected"),
     [

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from cyclonedds.internal import DDS
 
+from engine.dataset.groups import TypeDescription
 from engine.dds.abi import SampleInfo, TopicDescriptor
 from engine.dds.topics import description_of
 from tests.integration.application_types import Keyed, Keyless
@@ -37,26 +38,38 @@ class _Key(ctypes.Structure):
 def _descriptor(*, keyed: bool, typed: bool, mute: bool) -> TopicDescriptor:
     """Of a struct with one 32-bit number; the types of a mute one are not those that it names."""
     ops = _KEYED_OPS if keyed else _KEYLESS_OPS
-    made = TopicDescriptor()
-    made.size = made.align = 4
-    made.flagset = (_FIXED_KEY if keyed else 0) | (_TELLS_TYPE if typed else 0)
-    made.typename = b"bare::Keyed" if keyed else b"bare::Keyless"
-    made.nkeys = int(keyed)
-    made.ops = ctypes.cast((ctypes.c_uint32 * len(ops))(*ops), ctypes.c_void_p)
-    made.nops = 3
+    found = TopicDescriptor()
+    found.size = found.align = 4
+    found.flagset = (_FIXED_KEY if keyed else 0) | (_TELLS_TYPE if typed else 0)
+    found.typename = b"bare::Keyed" if keyed else b"bare::Keyless"
+    found.nkeys = int(keyed)
+    found.ops = ctypes.cast((ctypes.c_uint32 * len(ops))(*ops), ctypes.c_void_p)
+    found.nops = 3
     if keyed:
-        made.keys = ctypes.cast(ctypes.pointer(_Key(b"number", 3, 0)), ctypes.c_void_p)
-    made.meta = b""
-    made.restrict_data_representation = 1
+        found.keys = ctypes.cast(ctypes.pointer(_Key(b"number", 3, 0)), ctypes.c_void_p)
+    found.meta = b""
+    found.restrict_data_representation = 1
     if typed:
         type_ = description_of(Keyed if keyed else Keyless)
         known = description_of(Keyless if keyed else Keyed) if mute else type_
-        for blob, told in ((made.type_information, type_.information), (made.type_mapping, known.mapping)):
-            blob.data, blob.size = ctypes.cast(ctypes.c_char_p(told), ctypes.c_void_p), len(told)
-    return made
+        _tell(found, type_.information, known.mapping)
+    return found
 
 
-def _made(code: int) -> int:
+def _tell(descriptor: TopicDescriptor, information: bytes, mapping: bytes) -> None:
+    for blob, told in ((descriptor.type_information, information), (descriptor.type_mapping, mapping)):
+        blob.data, blob.size = ctypes.cast(ctypes.c_char_p(told), ctypes.c_void_p), len(told)
+
+
+def descriptor_of(type_: TypeDescription) -> TopicDescriptor:
+    """A struct with one 32-bit number that announces to be of this type."""
+    found = _descriptor(keyed=False, typed=True, mute=False)
+    _tell(found, type_.information, type_.mapping)
+    return found
+
+
+def made(code: int) -> int:
+    """What a function of Cyclone DDS returned, unless it is an error."""
     if code < 0:
         raise OSError(f"Cyclone DDS answers {code}")
     return code
@@ -74,48 +87,48 @@ class Bare:
         library.dds_qset_reliability(self._qos, 1, ctypes.c_int64(10**10))
         library.dds_qset_history(self._qos, 1, 0)
         library.dds_qset_writer_data_lifecycle(self._qos, ctypes.c_bool(False))
-        self._participant = _made(library.dds_create_participant(options["domain"], None, None))
+        self._participant = made(library.dds_create_participant(options["domain"], None, None))
         mute = options.get("mute", False)
-        made = _descriptor(keyed=keyed, typed=mute or options.get("typed", False), mute=mute)
-        self._descriptor = ctypes.byref(made)
+        told = _descriptor(keyed=keyed, typed=mute or options.get("typed", False), mute=mute)
+        self._descriptor = ctypes.byref(told)
         name = options["topic"].encode()
         make = library.dds_create_topic
-        self._topic = _made(make(self._participant, self._descriptor, name, self._qos, None))
+        self._topic = made(make(self._participant, self._descriptor, name, self._qos, None))
 
     def write(self, numbers: Iterable[int], *, readers: int = 0) -> str:
         """Make a writer, wait for this number of readers, and write; its GUID."""
         library = self._library
-        self._writer = _made(library.dds_create_writer(self._participant, self._topic, self._qos, None))
+        self._writer = made(library.dds_create_writer(self._participant, self._topic, self._qos, None))
         self.write_more(numbers, readers=readers)
         guid: Any = (ctypes.c_uint8 * 16)()
-        _made(library.dds_get_guid(self._writer, ctypes.byref(guid)))
+        made(library.dds_get_guid(self._writer, ctypes.byref(guid)))
         return bytes(guid).hex()
 
     def write_more(self, numbers: Iterable[int], *, readers: int) -> None:
         """The same with the writer that there is."""
         library, writer = self._library, self._writer
-        while _made(library.dds_get_matched_subscriptions(writer, None, 0)) < readers:
+        while made(library.dds_get_matched_subscriptions(writer, None, 0)) < readers:
             time.sleep(0.01)
         for number in numbers:
-            _made(library.dds_write(writer, ctypes.byref(ctypes.c_uint32(number))))
-        _made(library.dds_wait_for_acks(writer, ctypes.c_int64(10**10)))
+            made(library.dds_write(writer, ctypes.byref(ctypes.c_uint32(number))))
+        made(library.dds_wait_for_acks(writer, ctypes.c_int64(10**10)))
 
     def read(self) -> Callable[[], list[int]]:
         """Make a reader; a function that takes what has come."""
         library = self._library
-        reader = _made(library.dds_create_reader(self._participant, self._topic, self._qos, None))
+        reader = made(library.dds_create_reader(self._participant, self._topic, self._qos, None))
 
         def take() -> list[int]:
             samples = (ctypes.c_void_p * 64)()
             facts = (SampleInfo * 64)()
-            count = _made(library.dds_take(reader, samples, facts, ctypes.c_size_t(64), ctypes.c_uint32(64)))
+            count = made(library.dds_take(reader, samples, facts, ctypes.c_size_t(64), ctypes.c_uint32(64)))
             found = [
                 ctypes.c_uint32.from_address(sample or 0).value
                 for sample, fact in zip(samples[:count], facts, strict=False)
                 if fact.valid_data
             ]
             if count:
-                _made(library.dds_return_loan(reader, samples, ctypes.c_int32(count)))
+                made(library.dds_return_loan(reader, samples, ctypes.c_int32(count)))
             return found
 
         return take

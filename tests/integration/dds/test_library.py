@@ -1,19 +1,25 @@
-"""Another library of Cyclone DDS is refused, with the reason; and the reason is still true."""
+"""Another library of Cyclone DDS is refused, with the reason; and what public functions can do there."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from cyclonedds.internal import DDS
 
+from engine.dds.uri import cyclone_uri
+from tests.integration.dds import sample_types
+from tests.integration.programs import ROOT, Program
+
 if TYPE_CHECKING:
     from pathlib import Path
 
+DOMAIN: Final = 97
 LOOK: Final = "from engine.dds.selfcheck import check_layouts; check_layouts()"
 MIX: Final = """
 import ctypes, sys
@@ -53,6 +59,36 @@ def test_another_library_is_refused_and_the_own_one_is_not(other: str) -> None:
     assert refused.returncode != 0
     assert f"OSPLTOOL_DDSC names {other}" in refused.stderr
     assert run(LOOK, OSPLTOOL_DDSC=DDS._dll_handle._name).returncode == 0
+
+
+@pytest.fixture
+def loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CYCLONEDDS_URI", cyclone_uri(tag=f"library-{os.getpid()}", environment={}))
+
+
+def public(library: str, *arguments: object) -> Any:
+    command = [sys.executable, "-m", "tests.integration.dds.public_api", library, *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.usefixtures("loopback")
+def test_public_functions_hand_over_samples_in_another_library(other: str) -> None:
+    """Of a type that is discovered: kind 2 is data; the key is XCDR2 with its header."""
+    options = {"domain": DOMAIN, "topic": "Bare", "typed": True, "keyed": True, "count": 3, "readers": 1}
+    program = Program("untyped", options, os.environ)
+    try:
+        found = public(other, "taken", DOMAIN, "Bare", 3)
+    finally:
+        program.end()
+    assert found == [[2, 0, f"000100000{n}000000", f"000700000{n}000000"] for n in range(3)]
+
+
+@pytest.mark.usefixtures("loopback")
+def test_public_functions_make_topics_of_types_known_by_their_bytes(other: str) -> None:
+    made = public(other, "made", DOMAIN)
+    assert made == dict.fromkeys(sample_types.TYPES, True)
 
 
 def test_the_package_makes_no_topic_on_a_participant_of_another_library(other: str) -> None:
