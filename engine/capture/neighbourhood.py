@@ -280,9 +280,11 @@ class Neighbourhood:
         if description is None:
             for endpoint in waiting:
                 self.routes[endpoint.guid] = ()
-                if endpoint.guid not in self._gone:
+                self._not_kept(endpoint, Why.TYPE_UNKNOWN, found, reason)
+                if endpoint.guid in self._gone:
+                    self.unkept.remove(endpoint.guid)
+                else:
                     self._given_up.setdefault(reference, {})[endpoint.guid] = endpoint
-                    self._not_kept(endpoint, Why.TYPE_UNKNOWN, found, reason)
         else:
             self._types[reference] = description
             for endpoint in (*self._given_up.pop(reference, {}).values(), *waiting):

@@ -161,7 +161,8 @@ def test_one_topic_with_and_without_type_information(started: Lab, order: tuple[
                 "time": time.time_ns(),
                 "partitions": [""],
             }
-            started.write(step, depth=1, by_source=False, **options)
+            # Behind the other one it waits for the reader of its own type, too, before it ends.
+            started.write(step, readers=number + 1, depth=1, by_source=False, **options)
         held = {"typed": 1, "bare": number + 1}[order[0]]
         started.seen.wait_for("it is held", functools.partial(holds, started, held))
     bare = started.program("untyped_reader", **options)

@@ -347,6 +347,17 @@ def test_a_type_that_is_found_late_brings_all_of_its_writers_back() -> None:
     assert neighbourhood.to_ask_again(0.0) is None
 
 
+def test_a_writer_that_ended_before_its_type_was_given_up_is_reported_and_not_shown() -> None:
+    writer = endpoint(b"1" * 16, is_writer=True)
+    neighbourhood = Neighbourhood()
+    neighbourhood.take([APPLICATION, writer])
+    neighbourhood.take([EndpointGone(writer.guid)])
+    found = neighbourhood.resolved(TYPE, None, "nobody answers")
+    assert [(one.writer, one.why) for one in found.unkept] == [(writer.guid.hex(), Why.TYPE_UNKNOWN)]
+    assert not list(neighbourhood.unkept)
+    assert neighbourhood.to_ask_again(0.0) is None
+
+
 def test_types_that_were_given_up_are_asked_for_in_turn() -> None:
     """One every few seconds; a failure is not reported again, and a writer that is gone asks for nothing."""
     other = cast("TypeRef", object())
