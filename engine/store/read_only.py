@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
-from engine.dataset.blocks import SampleColumns
+from engine.dataset.blocks import Block, SampleColumns
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
 from engine.store import tables
@@ -26,7 +26,7 @@ from engine.store.database import is_header_damaged, mend_header
 from engine.store.interface import DamageLog, RememberedFellow, SetInfo, StoreError, StoreFailed, StoreRefused
 from engine.store.sample_table import read_group
 from engine.store.store_directory import DATABASE, LOCK, lock_holder
-from engine.store.verification import sound_columns, sound_samples
+from engine.store.verification import sound_blocks, sound_samples
 
 
 class StoreView:
@@ -156,10 +156,10 @@ class StoreView:
             raise LookupError(f"{self.path}: there is no set version {version}")
         return self._load(chosen, damage)
 
-    def load_columns(
+    def load_blocks(
         self, version: int, damage: DamageLog
-    ) -> Iterator[tuple[GroupDescription, Iterator[SampleColumns]]]:
-        """Read and verify like `load`, with the samples in columns.
+    ) -> Iterator[tuple[GroupDescription, Iterator[tuple[SampleColumns, Block]]]]:
+        """Read and verify like `load`, with many samples at once: in columns, and as a block of the same.
 
         Raises:
             LookupError: there is no such version.
@@ -172,9 +172,9 @@ class StoreView:
         for key in sorted(chosen.groups):
             row = chosen.groups[key]
             one_by_one = functools.partial(self._sound, key, row, damage)
-            columns = sound_columns(self._connection, row.id, row.stored, one_by_one)
-            yield row.description, columns
-            skipped = sum(1 for _ in columns)
+            blocks = sound_blocks(self._connection, row.id, row.stored, one_by_one)
+            yield row.description, blocks
+            skipped = sum(1 for _ in blocks)
             assert not skipped, "a group's samples must be used up before the next group is asked for"
 
     def _sound(self, key: Group, row: GroupRow, damage: DamageLog) -> Iterator[Sample]:

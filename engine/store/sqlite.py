@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from engine.core.name_spaces import Group
-from engine.dataset.blocks import pack
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
@@ -466,8 +465,8 @@ class SqliteStore:
     ) -> Iterator[tuple[GroupDescription, Iterator[SampleRows]]]:
         before = damage.count
         with StoreView(self._path) as view:
-            for description, found in view.load_columns(version.number, damage):
-                yield description, (SampleRows((pack(columns),)) for columns in found)
+            for description, found in view.load_blocks(version.number, damage):
+                yield description, (SampleRows((block,)) for _, block in found)
         version.soundness = Soundness.INTACT if damage.count == before else Soundness.DAMAGED
 
     def remember_fellows(self, name_space: str, fellows: Iterable[RememberedFellow]) -> None:

@@ -6,7 +6,6 @@ both ways find the same.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import sqlite3
 import struct
@@ -14,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from engine.core.name_spaces import Group
-from engine.dataset.blocks import SampleColumns
+from engine.dataset.blocks import Block, SampleColumns, pack
 from engine.dataset.group_set import Summary
-from engine.dataset.sample import DIGEST_BYTES, HEADER, Sample, digest_of, sum_of_digests
+from engine.dataset.sample import DIGEST_BYTES, Sample, digest_of
 from engine.store.interface import DamageLog
 from engine.store.sample_table import raw_pages
 
@@ -80,13 +79,13 @@ def in_columns(samples: Iterable[Sample]) -> Iterator[SampleColumns]:
         yield SampleColumns(*zip(*rows, strict=True))
 
 
-def sound_columns(
+def sound_blocks(
     connection: sqlite3.Connection,
     group_id: int,
     expected: Summary,
     one_by_one: Callable[[], Iterator[Sample]],
-) -> Iterator[SampleColumns]:
-    """Read the sound samples of a group.
+) -> Iterator[tuple[SampleColumns, Block]]:
+    """Read the sound samples of a group, in columns and as a block of the same samples.
 
     Args:
         connection: the file.
@@ -98,23 +97,23 @@ def sound_columns(
     try:
         for rows in raw_pages(connection, group_id, ROWS):
             columns = SampleColumns(*zip(*rows, strict=True))
-            if not _are_sound(columns):
+            block = pack(columns)
+            if not _is_sound(columns, block):
                 break
             passed += len(rows)
-            digest_sum += sum_of_digests(b"".join(columns.digests))
-            newest_ns = max(newest_ns, *columns.times_ns)
-            yield columns
+            digest_sum += block.digest_sum()
+            newest_ns = max(newest_ns, block.newest_ns())
+            yield columns, block
         are_all = (passed, digest_sum & _MASK) == (expected.count, expected.digest)
         if are_all and newest_ns <= expected.newest_ns:
             return
     except (sqlite3.DatabaseError, TypeError, ValueError, OverflowError, struct.error):
         pass  # reading one by one notes the damage
-    yield from in_columns(itertools.islice(one_by_one(), passed, None))
+    for columns in in_columns(itertools.islice(one_by_one(), passed, None)):
+        yield columns, pack(columns)
 
 
-def _are_sound(columns: SampleColumns) -> bool:
-    times_ns, writers, sequences, digests, statuses, keys, payloads = columns
-    headers = map(HEADER.pack, times_ns, sequences, statuses, map(len, keys), map(len, payloads))
-    contents = map(b"".join, zip(headers, writers, keys, payloads, strict=True))
-    hashed = hashlib.blake2b
-    return digests == tuple([hashed(content, digest_size=DIGEST_BYTES).digest() for content in contents])
+def _is_sound(columns: SampleColumns, block: Block) -> bool:
+    """Whether the digests are right, and every field has the size that the block gives it."""
+    sizes = {*map(len, columns.digests), *map(len, set(columns.writers))}
+    return sizes == {DIGEST_BYTES} and block.digests == block.computed_digests()
