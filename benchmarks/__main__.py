@@ -25,6 +25,8 @@ AREAS: Final = (
     "trickle",
     "deliver",
     "topics",
+    "history",
+    "million",
     "alive",
     "align",
     "merge",

@@ -5,6 +5,8 @@
 - `take` is a plain reader that takes without looking;
 - `hold` writes and stays, for readers that come later, as DDS alone can do it;
 - `join` is a reader that comes later and tells when it has everything;
+- `ask` asks one node again and again and tells how long it had to wait at most;
+- `measure` reads what `publish` writes and tells how many samples came how late;
 - `publish_topics` and `join_topics` do it with many topics and partitions.
 """
 
@@ -56,6 +58,17 @@ class Program:
             raise RuntimeError(f"a program of the measurement ended with code {self._process.wait()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+    def stop(self) -> None:
+        """Kill it."""
+        self._process.kill()
+        self._process.communicate()
+
+    def go(self) -> None:
+        """Send it a line, for which it waits or which it answers."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
 
     def end(self) -> None:
         """Let it end."""
@@ -204,6 +217,9 @@ def join(options: dict[str, Any]) -> None:
     qos = Qos(
         kinds[options["durability"]], Policy.Reliability.Reliable(10_000_000_000), Policy.History.KeepAll
     )
+    if options.get("waits"):
+        say(waits=True)
+        sys.stdin.readline()
     began = time.monotonic()
     participant = DomainParticipant(options["domain"])
     subscriber = Subscriber(participant, Qos(Policy.Partition([PARTITION])))
@@ -220,6 +236,65 @@ def join(options: dict[str, Any]) -> None:
         first = first or time.monotonic() - began
     say(first=first, setup=setup, last=time.monotonic() - began, got=got, ended_ns=time.time_ns())
     sys.stdin.read()
+
+
+def ask(options: dict[str, Any]) -> None:
+    """Ask the only node for an unknown topic; after each line, tell the waits since the last one."""
+    import select
+
+    from ospltool.client import DurabilityClient
+    from ospltool.client.asking import ask as ask_nodes
+
+    client = DurabilityClient(options["domain"])
+    client.session.wait_until(lambda: bool(client.session.state_services()), time.monotonic() + 30.0)
+    (node,) = client.session.state_services()
+    say(ready=True)
+    waits: list[float] = []
+    while True:
+        began = time.monotonic()
+        until_s = began + 60.0
+        if not ask_nodes(client.session, "None", (), until_s, enough=lambda answers: node in answers):
+            raise RuntimeError("no answer in a minute")
+        waits.append(time.monotonic() - began)
+        time.sleep(0.002)
+        if select.select([sys.stdin], [], [], 0)[0]:
+            if not sys.stdin.readline():
+                break
+            waits.sort()
+            say(longest=waits[-1], p99=waits[int(0.99 * (len(waits) - 1))], count=len(waits))
+            waits.clear()
+    client.close()
+
+
+def measure(options: dict[str, Any]) -> None:
+    """A reader; after each line it tells what came since the last one: how many, and how late by p99."""
+    import select
+
+    from benchmarks.load_type import Load
+    from engine.dds.capture_reader import CaptureReader
+    from engine.dds.participant import NodeParticipant, TagRole
+    from engine.dds.topics import Topic
+    from engine.dds.writer_names import WRITER_GONE
+
+    uri = os.environ["CYCLONEDDS_URI"]
+    participant = NodeParticipant(options["domain"], uri, "measure", os.urandom(16), TagRole.CLIENT)
+    tap = CaptureReader(participant, Topic.of_class(participant, TOPIC, Load))
+    say(ready=True)
+    late: list[float] = []
+    began = time.monotonic()
+    while True:
+        tap.wait(0.05)
+        now_ns = time.time_ns()
+        records = tap.drain(20_000)
+        late += [(now_ns - one.source_time_ns) / 1e6 for one in records if not one.status & WRITER_GONE]
+        if select.select([sys.stdin], [], [], 0)[0]:
+            if not sys.stdin.readline():
+                break
+            late.sort()
+            seconds, began = time.monotonic() - began, time.monotonic()
+            say(rate=len(late) / seconds, p99_ms=late[int(0.99 * (len(late) - 1))] if late else 0.0)
+            late.clear()
+    participant.close()
 
 
 def publish_topics(options: dict[str, Any]) -> None:
@@ -299,6 +374,8 @@ ROLES = {
     "take": take,
     "hold": hold,
     "join": join,
+    "ask": ask,
+    "measure": measure,
     "publish_topics": publish_topics,
     "join_topics": join_topics,
 }

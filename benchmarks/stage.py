@@ -78,8 +78,17 @@ def processor_s(pid: int) -> float:
 
 def peak_mb(pid: int) -> float:
     """The most memory that a process has had, in megabytes."""
+    return _status_mb(pid, "VmHWM")
+
+
+def memory_mb(pid: int) -> float:
+    """The memory that a process has now, in megabytes."""
+    return _status_mb(pid, "VmRSS")
+
+
+def _status_mb(pid: int, key: str) -> float:
     text = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    (line,) = (line for line in text.splitlines() if line.startswith("VmHWM"))
+    (line,) = (line for line in text.splitlines() if line.startswith(key))
     return int(line.split()[1]) / 1000
 
 

@@ -44,8 +44,8 @@ class _CompiledBlock(ctypes.Structure):
     """`struct block` of digests.c."""
 
     _fields_ = [
-        *((name, ctypes.c_uint64) for name in ("count", "writers", "times", "writer_of", "sequences", "statuses")),
-        *((name, ctypes.c_uint64) for name in ("keys", "payloads")),
+        *((name, ctypes.c_uint64) for name in ("count", "writers", "times", "writer_of")),
+        *((name, ctypes.c_uint64) for name in ("sequences", "statuses", "keys", "payloads")),
         *((name, ctypes.c_int64) for name in ("key_size", "payload_size")),
         *((name, ctypes.c_void_p) for name in ("key_ends", "payload_ends")),
     ]
