@@ -88,7 +88,7 @@ _KEYED: Final = 1 << 12
 _BOTH_REPRESENTATIONS: Final = 0b101
 _REMEMBERED_TYPES: Final = 4096
 DESCRIPTIONS: Final = pathlib.Path(__file__).with_name("own_types.tsv")
-"""The types of our own topics, made by `docs.own_types`: to make one of its class takes 0.1 s at the first."""
+"""The types of our own topics, made by `docs.own_types`; to make the first of its class takes 0.1 s."""
 
 
 class _OpaqueType:
