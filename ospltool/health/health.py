@@ -18,7 +18,7 @@ from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.redundancy import Redundancy, redundancies
 from ospltool.health.scene import FactBook, Scene, SupervisorReport
 from ospltool.health.signs.masters import of_masters
-from ospltool.health.signs.nodes import is_gathering, missing, of_domain, of_nodes, of_services
+from ospltool.health.signs.nodes import is_gathering, missing, never_heard, of_domain, of_nodes, of_services
 from ospltool.health.signs.sets import of_data, of_sets
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ENDING
@@ -90,6 +90,7 @@ class Health:
         closed: closed incidents, newest end first.
         verdict: the whole system in one line.
         awaited: names of the nodes that should be there (see `Scene`).
+        unheard: those of them that were never heard, with the reports of their supervisors.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class Health:
         self.mutes = mutes or Mutes()
         self._reports = reports
         self.awaited = expected.nodes
+        self.unheard: Mapping[str, SupervisorReport | None] = {}
         self._incidents = Incidents()
         self._patience = Patience()
         self._facts = FactBook()
@@ -156,7 +158,7 @@ class Health:
         self._era, self._updated_ns = self.model.era, now_ns
         scene = Scene(self.model, now_ns, self.expected, self._reports(), self._facts)
         self._facts.keep(self.model.nodes)
-        self.awaited = scene.awaited
+        self.awaited, self.unheard = scene.awaited, never_heard(scene)
         yield
         copies = yield from redundancies(scene)
         signs: list[Sign] = []

@@ -91,7 +91,7 @@ def stars(view: View) -> list[str]:
     """The nodes with the sign of a master on the overview."""
     overview = Overview(view, 100)
     return [
-        overview.node(row).snapshot.name
+        overview.name(row)
         for row in range(len(overview.keys))
         if plain(overview.cell(row, overview.fixed)).strip()[:1]
         in (view.glyphs.master, view.glyphs.unconfirmed)
@@ -205,7 +205,7 @@ def test_the_filter_looks_at_the_state_that_is_shown(watched: Watched, how: str,
 
     def shown(wanted: str) -> list[str]:
         overview = Overview(watched.view(wanted, FIELDS), 100)
-        return [overview.node(row).snapshot.name for row in range(len(overview.keys))]
+        return [overview.name(row) for row in range(len(overview.keys))]
 
     assert shown(f"state:{word}") == [name]
     assert shown("state:complete") == others

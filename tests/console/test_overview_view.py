@@ -143,7 +143,7 @@ def test_a_node_that_is_not_heard_says_so_and_dims(after_s: float, lost: int, ro
 )
 def test_the_filter_chooses_rows_and_columns(text: str, rows: list[str], spaces: list[str]) -> None:
     overview = Overview(view_of(*THREE, text=text), 80)
-    assert [overview.node(i).snapshot.name for i in range(len(overview.keys))] == rows
+    assert [overview.name(i) for i in range(len(overview.keys))] == rows
     assert overview.name_spaces == spaces
 
 

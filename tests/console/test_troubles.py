@@ -111,7 +111,7 @@ def test_a_merge_is_named_while_it_lasts_and_its_master_is_not_empty() -> None:
             said.update(sign for one in found if one.code.cause == "conflict" for sign in one.signs)
             overview = Overview(view, 90)
             for row in range(2):
-                if not scenario.complete(overview.node(row).snapshot.name):
+                if not scenario.complete(overview.name(row)):
                     merging.add(plain(overview.cell(row, overview.fixed)).split(" ", 1)[1].strip())
     assert len(merging) > 1, "there was time to look"
     assert not any(cell.endswith(" 0 %") for cell in merging), merging

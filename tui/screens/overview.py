@@ -17,6 +17,7 @@ from tui.viewmodel import overview, panels
 from tui.viewmodel.base import Subject, View, plural
 from tui.viewmodel.overview import Overview, timeline_lines
 from tui.viewmodel.panels import Notable
+from tui.viewmodel.unheard import UnheardNode
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
@@ -68,7 +69,7 @@ class OverviewScreen(IncidentKeys):
         incidents = panels.current_incidents(view)
         self.query_one("#summary", Lines).show([panels.summary(view, width)])
         urgent = panels.notables(view, incidents)
-        room, nodes = self.room - 1, len(view.model.nodes)
+        room, nodes = self.room - 1, len(view.model.nodes) + len(view.health.unheard)
         shares = panels.share_height(room, nodes, len(urgent), events_only=self.only_events)
         rows = 0 if self.unfolded else shares.matrix - 1
         matrix = self._matrix = Overview(view, width, incidents, rows)
@@ -101,7 +102,11 @@ class OverviewScreen(IncidentKeys):
         notable = self._notable
         if notable is not None:
             return notable.subject
-        return Subject(self.grid.row_key if self.grid.row_key != overview.FOLDED else "", self._name_space)
+        key = self.grid.row_key
+        unheard = self._unheard
+        if unheard is not None:
+            return Subject(incident=unheard.incident.key if unheard.incident else "")
+        return Subject(key if key != overview.FOLDED else "", self._name_space)
 
     @property
     def incident(self) -> Incident | None:
@@ -109,9 +114,16 @@ class OverviewScreen(IncidentKeys):
         notable = self._notable
         if notable is not None:
             return notable.incident
+        if self._unheard is not None:
+            return self._unheard.incident if self.focused is self.grid else None
         health, node = self.console.health, self.grid.row_key
         ours = (one for one in (*health.open, *health.muted) if one.subjects == (node,))
         return next(ours, None) if self.focused is self.grid else None
+
+    @property
+    def _unheard(self) -> UnheardNode | None:
+        """The node under the cursor of the matrix if it was never heard."""
+        return self._matrix.unheard(self.grid.row) if self._matrix else None
 
     @property
     def _name_space(self) -> str:
@@ -129,10 +141,11 @@ class OverviewScreen(IncidentKeys):
         row = self.grid.row
         if not matrix.keys:
             return overview.nothing_shown(view)
-        line = matrix.line(row)
-        if line is not None:
-            return [line]
-        return overview.detail(view, matrix.node(row), self._name_space or None)
+        unheard = matrix.unheard(row)
+        if unheard is not None:
+            return unheard.detail(view)
+        node, line = matrix.node(row), matrix.line(row)
+        return overview.detail(view, node, self._name_space or None) if node else [line or ()]
 
     @on(Sheet.Moved)
     def _walked(self, event: Sheet.Moved) -> None:
@@ -156,6 +169,8 @@ class OverviewScreen(IncidentKeys):
     def _chosen(self) -> None:
         if self.grid.row_key == overview.FOLDED:
             self.action_fold()
+        elif self._unheard is not None:
+            self.action_jump("incident" if self._unheard.incident else "incidents")
         else:
             self.action_jump("name-space")
 

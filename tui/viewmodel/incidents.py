@@ -9,8 +9,9 @@ from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Presence
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title
-from tui.viewmodel.base import View, plural, severity_sign
+from tui.viewmodel.base import Rank, View, plural, severity_sign
 from tui.viewmodel.panels import URGENT_LEVELS, told
+from tui.viewmodel.unheard import unheard_nodes
 
 LEAST_WITH_CLOCK: Final = 100
 """Cells from which the time of the beginning has room beside how long it lasts."""
@@ -140,9 +141,11 @@ def none_lines(view: View) -> list[Line]:
     """Return the lines shown without incidents."""
     if not view.is_anybody_heard:
         return [dimmed((Span(" no node is heard, so nothing is known to be wrong"),))]
-    lost = [node for node in view.model.ordered_nodes() if node.presence(view.now_ns) in _LOST]
+    heard = view.model.ordered_nodes()
+    lost = [node.snapshot.name for node in heard if node.presence(view.now_ns) in _LOST]
+    lost += [one.name for one in unheard_nodes(view) if one.rank is not Rank.STOPPED]
     if lost and not view.health.muted:
-        first, others = lost[0].snapshot.name, len(lost) - 1
+        first, others = lost[0], len(lost) - 1
         more = f" and {plural(others, 'other node')}" if others else ""
         return [(Span(f" no incident yet, but {first}{more} cannot be heard"),)]
     began_ns = view.model.began_ns

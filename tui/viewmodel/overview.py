@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ospltool.health.codes import HealthSeverity
@@ -23,6 +23,7 @@ from tui.viewmodel.base import (
     since_heard,
 )
 from tui.viewmodel.panels import URGENT_LEVELS, rule_line
+from tui.viewmodel.unheard import UnheardNode, unheard_nodes
 
 SPAN_NS: Final = 3_600_000_000_000
 STEPS: Final = 6
@@ -99,29 +100,33 @@ class Overview:
     def __init__(self, view: View, width: int, incidents: Sequence[Incident] = (), rows: int = 0) -> None:
         self._view = view
         ranked = ranks(view, incidents)
-        every = [node for node in view.model.ordered_nodes() if self._keeps(node)]
-        every.sort(key=lambda node: ranked[node.id])
+        unheard = unheard_nodes(view)
+        kept: list[Node | UnheardNode] = [node for node in view.model.ordered_nodes() if self._keeps(node)]
+        kept += [one for one in unheard if self._keeps(one)]
+        every = sorted(((_rank(one, ranked), one) for one in kept), key=lambda pair: pair[0])
         if view.faults_only:
-            every = [node for node in every if ranked[node.id] <= Rank.WARNING]
-        self.hidden = len(view.model.nodes) - len(every)
+            every = [(rank, one) for rank, one in every if rank <= Rank.WARNING]
+        self.hidden = len(view.model.nodes) + len(unheard) - len(every)
         self.folded: list[Node] = []
-        calm = [node for node in every if ranked[node.id] is Rank.CALM]
+        calm = [one for rank, one in every if rank is Rank.CALM and isinstance(one, Node)]
         if 0 < rows < len(every) and len(calm) > 1:
             self.folded = calm[max(rows - 1 - (len(every) - len(calm)), 0) :]
-            away = {node.id for node in self.folded}
-            every = [node for node in every if node.id not in away]
-        self._nodes = every
+        away = {node.id for node in self.folded}
+        self._nodes = [one for _, one in every if _key(one) not in away]
         names = view.model.name_space_names()
         self.name_spaces = [name for name in names if view.filter.matches_field("ns", name)]
-        self.keys = tuple(node.id for node in every) + ((FOLDED,) if self.folded else ())
+        self.keys = tuple(map(_key, self._nodes)) + ((FOLDED,) if self.folded else ())
         self.columns = self._columns(width)
         self.fixed = len(self.columns) - len(self.name_spaces)
-        shown = text.distinct([n.snapshot.name for n in every], self.columns[1].width)
-        self._names = dict(zip((node.id for node in every), shown, strict=True))
+        shown = text.distinct(list(map(_name, self._nodes)), self.columns[1].width)
+        self._names = dict(zip(map(_key, self._nodes), shown, strict=True))
 
-    def _keeps(self, node: Node) -> bool:
+    def _keeps(self, node: Node | UnheardNode) -> bool:
         if not self._view.filter:
             return True
+        if isinstance(node, UnheardNode):
+            values = {"node": node.name, "role": "", "host": "", "state": node.state}
+            return self._view.filter.matches(values, skip=("ns",))
         snapshot = node.snapshot
         values = {
             "node": snapshot.name,
@@ -132,7 +137,7 @@ class Overview:
         return self._view.filter.matches(values, skip=("ns",))
 
     def _columns(self, width: int) -> tuple[Column, ...]:
-        longest = max((len(node.snapshot.name) for node in self._nodes), default=4)
+        longest = max((len(_name(one)) for one in self._nodes), default=4)
         name_width = min(max(longest, 6), 24 if width >= 110 else 10)
         state_width = 16 if width >= 72 else 10
         fixed: tuple[Column, ...] = (
@@ -165,7 +170,8 @@ class Overview:
         view = self._view
         slowest = min(self.folded, key=lambda node: node.heard_ns)
         age_s = slowest.age_ns(view.now_ns) / 1e9
-        more = "more " if any(node_mark(view, node).tone is Tone.DIM for node in self._nodes) else ""
+        shown = (one for one in self._nodes if isinstance(one, Node))
+        more = "more " if any(node_mark(view, node).tone is Tone.DIM for node in shown) else ""
         held = sum(space.count for node in self.folded for space in node.snapshot.name_spaces)
         about = f"{text.count(held)} samples held, heard last {slowest.snapshot.name} {age_s:.1f} s ago"
         return (
@@ -177,21 +183,34 @@ class Overview:
     def value(self, row: int, column: int) -> str:
         """Return the figures of a cell."""
         key = self.columns[column].key
-        if row < len(self._nodes) and column >= self.fixed:
-            space = self._nodes[row].name_spaces.get(key.removeprefix("ns "))
+        node = self.node(row)
+        if node is not None and column >= self.fixed:
+            space = node.name_spaces.get(key.removeprefix("ns "))
             if space is None:
                 return ""
-            fraction = name_space_state(self._view, self._nodes[row], space)[1]
+            fraction = name_space_state(self._view, node, space)[1]
             return f"{space.count:,}" if space.complete else text.percent(fraction)
         return value_of(self.cell(row, column))
 
-    def node(self, row: int) -> Node:
-        """Return the node of a row that is no line."""
-        return self._nodes[row]
+    def node(self, row: int) -> Node | None:
+        """Return the node of a row; None for a line, and for a node that was never heard."""
+        one = self._nodes[row] if 0 <= row < len(self._nodes) else None
+        return one if isinstance(one, Node) else None
+
+    def name(self, row: int) -> str:
+        """Return the name of the node of a row that is no line."""
+        return _name(self._nodes[row])
+
+    def unheard(self, row: int) -> UnheardNode | None:
+        """Return the node of a row if it was never heard."""
+        one = self._nodes[row] if 0 <= row < len(self._nodes) else None
+        return one if isinstance(one, UnheardNode) else None
 
     def cell(self, row: int, column: int) -> Cell:
         """Return one cell; dim when the node has not been heard for too long."""
         node = self._nodes[row]
+        if isinstance(node, UnheardNode):
+            return node.cell(self._view, self.columns[column].key, self._names[node.key])
         if column >= self.fixed:
             name = self.name_spaces[column - self.fixed]
             cell = self._name_space_cell(node, name, self.columns[column].width)
@@ -235,6 +254,18 @@ class Overview:
             Span(empty, Tone.DIM),
         )
         return (*cell, Span(f" {figure:>8}")) if show_figure else cell
+
+
+def _rank(one: Node | UnheardNode, ranked: Mapping[str, Rank]) -> Rank:
+    return one.rank if isinstance(one, UnheardNode) else ranked[one.id]
+
+
+def _key(one: Node | UnheardNode) -> str:
+    return one.key if isinstance(one, UnheardNode) else one.id
+
+
+def _name(one: Node | UnheardNode) -> str:
+    return one.name if isinstance(one, UnheardNode) else one.snapshot.name
 
 
 def rate_cell(view: View, node: Node, series: NodeSeries | None) -> Cell:

@@ -36,13 +36,17 @@ def of_nodes(scene: Scene) -> Iterator[Sign]:
             yield from _unheard(scene, node, presence)
 
 
+def never_heard(scene: Scene) -> dict[str, SupervisorReport | None]:
+    """Return the awaited nodes that were never heard, with the reports of their supervisors."""
+    known = {name for node in scene.model.nodes.values() for name in _names(scene, node)}
+    return {name: scene.reports.get(name) for name in scene.awaited if name not in known}
+
+
 def missing(scene: Scene) -> dict[str, SupervisorReport | None]:
     """Return the awaited nodes that were never heard, without those known to start or to be stopped."""
-    known = {name for node in scene.model.nodes.values() for name in _names(scene, node)}
-    reports = {name: scene.reports.get(name) for name in scene.awaited if name not in known}
     return {
         name: report
-        for name, report in reports.items()
+        for name, report in never_heard(scene).items()
         if not (report and (report.in_order or report.is_starting))
     }
 
