@@ -106,16 +106,48 @@ class NodeSeries:
             return None
         return max(0.0, (newest[index] - oldest[index]) * 1e9 / (newest[0] - oldest[0]))
 
-    def silences_s(self, newest: int, now_ns: int) -> list[float]:
-        """Return the seconds between snapshots as they were heard, the newest N.
+    def means(self, name: str, part_ns: int, parts: int) -> list[float]:
+        """Return the mean change per second of the counter `name` in each of the last parts, oldest first.
 
-        The gap that has not ended counts if it is longer than the last one.
+        Parts end at whole multiples of `part_ns`, so that a finished part keeps its mean. The last one has
+        the newest point, and those before the first point are left out.
         """
-        last = list(itertools.islice(reversed(self._counters), newest + 1))
-        times = [point[0] for point in reversed(last)]
-        gaps = [max(0, b - a) / 1e9 for a, b in itertools.pairwise(times)]
-        since_s = max(0, now_ns - times[-1]) / 1e9 if times else 0.0
-        return [*gaps, since_s] if since_s > max(gaps[-1:], default=0.0) else gaps
+        index = COUNTERS.index(name) + 1
+        found: dict[int, tuple[int, float]] = {}
+        oldest = (self._counters[-1][0] - 1) // part_ns - parts if self._counters else 0
+        for point in reversed(self._counters):
+            part = (point[0] - 1) // part_ns
+            found.setdefault(part, (point[0], float(point[index])))  # the last point of each part
+            if part <= oldest:
+                break
+        lasts = [*reversed(found.items())]
+        if len(lasts) < 2:  # what there is, is in one part
+            rate = self.rate_per_s(name)
+            return [] if rate is None else [rate]
+        means: list[float] = []
+        for (before, a), (part, b) in itertools.pairwise(lasts):
+            rate = max(0.0, (b[1] - a[1]) * 1e9 / (b[0] - a[0])) if b[0] > a[0] else 0.0
+            means += [rate] * min(part - before, parts)
+        return means[-parts:]
+
+    def silences_s(self, part_ns: int, parts: int, now_ns: int) -> list[float]:
+        """Return the longest time without a snapshot, as they were heard, in each of the last parts of time.
+
+        The parts are those of `means` until `now_ns`. A silence that goes on through several parts rises from
+        one to the next, and the one that has not ended is the last.
+        """
+        newest = now_ns // part_ns
+        longest: dict[int, int] = {}
+        end_ns = now_ns
+        for point in reversed(self._counters):
+            begin_ns = point[0]
+            for part in range(max(begin_ns // part_ns, newest - parts + 1), end_ns // part_ns + 1):
+                silent_ns = min(end_ns, (part + 1) * part_ns) - begin_ns
+                longest[part] = max(longest.get(part, 0), silent_ns)
+            end_ns = begin_ns
+            if begin_ns // part_ns <= newest - parts:
+                break
+        return [silent_ns / 1e9 for _, silent_ns in sorted(longest.items())]
 
     def heartbeat_gaps_s(self, silent_since_ns: int = 0, now_ns: int = 0) -> list[Point]:
         """Return the seconds between heartbeats, as the witness received them.

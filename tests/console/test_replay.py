@@ -430,7 +430,7 @@ def test_after_a_jump_the_heartbeats_before_it_are_where_they_were(tmp_path: Pat
         feed.seek(at(50))
         model = SystemModel()
         model.apply(feed.poll(), feed.now_ns())
-        gaps = model.series[node_id(1)].silences_s(8, feed.now_ns())
+        gaps = model.series[node_id(1)].silences_s(at(3) - at(2), 8, feed.now_ns())
     finally:
         feed.close()
     assert gaps == [1.0] * 8

@@ -81,8 +81,10 @@ FOLDED: Final = "folded"
 
 MEAN_S: Final = RATE_WINDOW_NS // 1_000_000_000
 """Seconds over which rates are means."""
-CURVE: Final = 8
-"""Cells of the small curves of rate and heartbeat."""
+CURVE: Final = 12
+"""Cells of the small curves of rate and heartbeat, which cover a minute."""
+CELL_NS: Final = 60_000_000_000 // CURVE
+"""Time of one of them."""
 LEAST_FIGURE: Final = 14
 """A cell of fewer cells has no room for a figure, which is worth more than curves."""
 
@@ -148,8 +150,8 @@ class Overview:
         )
         with_curves = (
             *fixed,
-            Column("beats", "heartbeat", CURVE + 1),
-            Column("rate", f"rate, {MEAN_S} s mean", CURVE + 10),
+            Column("beats", "gaps, 1 min", CURVE + 1),
+            Column("rate", f"rate, {MEAN_S} s mean, 1 min", CURVE + 10),
         )
         if self._share(with_curves, width) >= LEAST_FIGURE:
             fixed = with_curves
@@ -230,7 +232,7 @@ class Overview:
         if key == "rate":
             return rate_cell(view, node, series)
         if key == "beats":
-            gaps = series.silences_s(CURVE, view.now_ns) if series else []
+            gaps = series.silences_s(CELL_NS, CURVE, view.now_ns) if series else []
             return (sparks(gaps, view.glyphs, CURVE, least=2 * node.stale_after_ns / 1e9),)
         tone = Tone.WARN if node.is_stale(view.now_ns) else Tone.DIM
         return single(text.age(view.now_ns - view.model.heartbeat_ns(node)), tone)
@@ -273,7 +275,7 @@ def rate_cell(view: View, node: Node, series: NodeSeries | None) -> Cell:
     if series is None or node.is_stale(view.now_ns):
         return single(view.glyphs.nothing, Tone.DIM)
     rate = series.rate_per_s("stored") or 0.0
-    lately = [value for _, value in series.rates("stored", CURVE)]
+    lately = series.means("stored", CELL_NS, CURVE)
     return Span(f"{text.count(round(rate)):>7}/s "), sparks(lately, view.glyphs, CURVE)
 
 
