@@ -7,7 +7,7 @@ import dataclasses
 import os
 import pathlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -135,8 +135,12 @@ def _expected_in(
     raise CommandError(f"{path} is of {source}, and {uri} has {numbers}; choose with --domain", Exit.USAGE)
 
 
-def simulated(deployment: str, seed: int, faults: str, minutes: float | None, speed: float) -> Feed:
-    """Start a run of the simulator; with the deployment `none` the seed decides the system, too.
+def simulated(
+    deployment: str, seed: int, faults: str, minutes: float | None, speed: float
+) -> tuple[Feed, Expectation]:
+    """Start a run of the simulator; return it, and what should be there by a fleet file.
+
+    With the deployment `none` the seed decides the system, too.
 
     Args:
         deployment: a fleet file or configuration, or `none`.
@@ -168,7 +172,19 @@ def simulated(deployment: str, seed: int, faults: str, minutes: float | None, sp
         "then everything heals."
     )
     name = "" if drawn else f" of {pathlib.Path(deployment).name}"
-    return SimulatedFeed(options, title=f"simulation{name}, seed {seed}", about=about, speed=speed)
+    feed = SimulatedFeed(options, title=f"simulation{name}, seed {seed}", about=about, speed=speed)
+    return feed, _expected_of(deployment, configurations)
+
+
+def _expected_of(deployment: str, configurations: Mapping[str, Configuration]) -> Expectation:
+    """Return what a fleet file of one domain says about the simulated nodes, by their names there."""
+    from ospltool.cli.targets import is_fleet
+    from ospltool.live.expectation import NOTHING
+
+    if not configurations or not is_fleet(deployment):
+        return NOTHING
+    found = watched(deployment, None)
+    return dataclasses.replace(found[0].expected, nodes=tuple(configurations)) if len(found) == 1 else NOTHING
 
 
 def live(uri: str | None, domain: int | None, partition: str | None) -> Feed:

@@ -137,7 +137,8 @@ def top(
         from ospltool.health.health import Health
 
         if simulate is not None:
-            return [(domains.simulated(simulate, seed, faults, minutes, speed), Health)]
+            feed, expected = domains.simulated(simulate, seed, faults, minutes, speed)
+            return [(feed, functools.partial(Health, expected=expected))]
         if replay is not None:
             feed, expected = domains.recording(replay, speed, uri, domain)
             return [(feed, functools.partial(Health, expected=expected))]

@@ -165,7 +165,10 @@ class TimeTravel(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReplayPosition:
-    """Position in a recording: all times in ns since 1970; `marks` are the reader's."""
+    """Position in a recording: all times in ns since 1970; `marks` are the reader's.
+
+    `reached` is the speed of a simulation that cannot keep up with `speed`; None if it can.
+    """
 
     begin_ns: int
     end_ns: int
@@ -173,6 +176,7 @@ class ReplayPosition:
     paused: bool
     speed: float
     marks: tuple[int, ...] = ()
+    reached: float | None = None
 
 
 class Inbox:

@@ -22,6 +22,12 @@ WORK_S: Final = 0.1
 STEP_S: Final = 5.0
 """Most seconds that a step looks for the next event."""
 
+MEASURED_NS: Final = 5_000_000_000
+"""Time over which the speed of a run is measured."""
+
+KEEPS_UP: Final = 0.9
+"""A run that reaches less than this part of the wanted speed cannot keep up."""
+
 MAX_MOMENTS: Final = 200_000
 """Moments of events remembered for stepping back; of a longer run, the first ones."""
 
@@ -64,6 +70,7 @@ class SimulatedFeed:
         self._caption: str | None = about
         self._said_end = False
         self._end_ns = 0
+        self._reached: collections.deque[tuple[int, int]] = collections.deque()
         self._moments: list[int] = []
         self._marks: list[tuple[int, str]] = []
 
@@ -81,6 +88,7 @@ class SimulatedFeed:
                 self._wanted_ns = 0
         elif not self._paused:
             self._show_until(self.now_ns())
+            self._measure()
         return self._drain()
 
     def close(self) -> None:
@@ -94,22 +102,31 @@ class SimulatedFeed:
         end_ns = self._end_ns or max(START_NS + int(planned_s * 1e9), self._wanted_ns, self.now_ns())
         marks = tuple(moment_ns for moment_ns, _ in self._marks)
         return ReplayPosition(
-            START_NS, end_ns, self._wanted_ns or self.now_ns(), self._paused, self._speed, marks
+            START_NS,
+            end_ns,
+            self._wanted_ns or self.now_ns(),
+            self._paused,
+            self._speed,
+            marks,
+            self._speed_reached(),
         )
 
     def pause(self, *, paused: bool) -> None:
         """Pause, or continue from the shown moment."""
         self._hold(self.now_ns())
+        self._reached.clear()
         self._paused = paused
 
     def set_speed(self, speed: float) -> None:
         """Change the speed from now on."""
         self._hold(self.now_ns())
+        self._reached.clear()
         self._speed = speed
 
     def seek(self, moment_ns: int) -> None:
         """Jump to a moment; the next polls get there. Before the shown moment, the run begins again."""
         self._hold(self.now_ns())
+        self._reached.clear()
         moment_ns = max(moment_ns, START_NS)
         if moment_ns < self._shown_ns:
             self._begin_again()
@@ -144,6 +161,23 @@ class SimulatedFeed:
     @property
     def _is_over(self) -> bool:
         return self._run.result is not None and not self._ahead
+
+    def _measure(self) -> None:
+        """Note how far the run has come by now; forget what is older than the measured time."""
+        now_ns = self._clock()
+        self._reached.append((now_ns, self._shown_ns))
+        while len(self._reached) > 2 and now_ns - self._reached[1][0] >= MEASURED_NS:
+            self._reached.popleft()
+
+    def _speed_reached(self) -> float | None:
+        """Return the measured speed if it is too low; None without one, or if the run keeps up."""
+        if len(self._reached) < 2 or self._is_over:
+            return None
+        (begin_ns, first_ns), (end_ns, last_ns) = self._reached[0], self._reached[-1]
+        if end_ns - begin_ns < MEASURED_NS:
+            return None
+        speed = (last_ns - first_ns) / (end_ns - begin_ns)
+        return speed if speed < KEEPS_UP * self._speed else None
 
     def _hold(self, moment_ns: int) -> None:
         self._shown_ns = moment_ns

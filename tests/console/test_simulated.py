@@ -15,12 +15,18 @@ from engine.simulator.draw import draw
 from engine.simulator.observing import Gone, ObservedRun, Seen
 from engine.simulator.options import Fault, SimulationOptions
 from engine.simulator.schedule import START_NS
+from ospltool.cli import domains
 from ospltool.cli.app import main
+from ospltool.health.health import Health
+from ospltool.live.expectation import NOTHING
 from ospltool.live.feed import TimeTravel
 from ospltool.live.model import SystemModel
 from ospltool.live.simulated import SimulatedFeed
 from tests.fake import SECOND_NS
 from tui.app import ConsoleApp
+from tui.cells import UNICODE, plain
+from tui.viewmodel import panels
+from tui.viewmodel.base import ConsoleStatus, View
 
 S = SECOND_NS
 FAR_NS = START_NS + 3600 * S
@@ -179,6 +185,33 @@ def test_a_machine_that_is_too_slow_shows_where_the_run_is(monkeypatch: pytest.M
     feed.close()
 
 
+@pytest.mark.parametrize(
+    ("work_s", "speed", "is_slow"), [(0.0, 1.0, True), (60.0, 1.0, False), (60.0, 4.0, False)]
+)
+def test_a_run_that_cannot_keep_up_says_the_speed_that_it_reaches(
+    monkeypatch: pytest.MonkeyPatch, work_s: float, speed: float, is_slow: bool
+) -> None:
+    monkeypatch.setattr("ospltool.live.simulated.WORK_S", work_s)
+    feed, clock = feed_of(options(seconds=60))
+    feed.set_speed(speed)
+    for _ in range(8):
+        feed.poll()
+        clock.now_ns += S
+    feed.poll()
+    reached = feed.timeline.reached
+    view = View(Health(SystemModel()), feed.now_ns(), UNICODE)
+    status = ConsoleStatus("console", feed.title, feed.mode, timeline=feed.timeline)
+    (line,) = panels.timebar_lines(view, status, 80)
+    assert (reached is not None) == is_slow
+    assert (f"x, cannot keep up with {speed:g}x" in plain(line)) == is_slow
+    assert len(plain(line)) == 80
+    if reached is not None:
+        assert 0.0 <= reached < speed
+        feed.pause(paused=True)
+        assert feed.timeline.reached is None
+    feed.close()
+
+
 def test_steps_go_from_event_to_event_and_back() -> None:
     feed, _ = feed_of(options(seconds=10))
     model = SystemModel()
@@ -279,6 +312,17 @@ def test_top_simulates_a_deployment(capsys: Capture) -> None:
     assert isinstance(nodes, list)
     assert [node["name"] for node in nodes] == ["n1", "n2", "n3"]
     assert {space["name"] for node in nodes for space in node["name_spaces"]} == {"harbour"}
+
+
+def test_a_simulated_deployment_should_have_what_its_fleet_file_says() -> None:
+    fleet = Path(__file__).parents[2] / "samples" / "three-nodes" / "fleet.toml"
+    feed, expected = domains.simulated(str(fleet), 3, "none", 0.3, 1.0)
+    feed.close()
+    assert expected.nodes == ("n1", "n2", "n3")
+    assert expected.space("harbour").copies == 3
+    feed, expected = domains.simulated("none", 3, "none", 0.3, 1.0)
+    feed.close()
+    assert expected is NOTHING
 
 
 def test_top_says_a_moment_of_a_simulation_as_json(capsys: Capture) -> None:

@@ -14,6 +14,7 @@ from engine.tracing.levels import Level
 from ospltool.health.codes import HealthSeverity, joined
 from ospltool.health.health import STARTING, UNKNOWN, SystemVerdict
 from ospltool.health.incidents import Incident
+from ospltool.live.feed import ReplayPosition
 from ospltool.live.nodes import Node
 from ospltool.live.series import AlignmentProgress
 from tui import text
@@ -440,7 +441,7 @@ def timebar_lines(view: View, status: ConsoleStatus, width: int) -> list[Line]:
         return []
     glyphs = view.glyphs
     elapsed_ns, whole_ns = timeline.now_ns - timeline.begin_ns, timeline.end_ns - timeline.begin_ns
-    sign = "paused" if timeline.paused else f"{timeline.speed:g}x"
+    sign = "paused" if timeline.paused else _speed(timeline)
     left = f" {text.moment(timeline.now_ns)[:19]}  {sign:>7}  "
     right = f"  {text.age(elapsed_ns)} of {text.age(whole_ns)}  {plural(len(timeline.marks), 'mark')} "
     room = max(4, width - len(left) - len(right))
@@ -450,6 +451,13 @@ def timebar_lines(view: View, status: ConsoleStatus, width: int) -> list[Line]:
         if whole_ns > 0 and timeline.begin_ns <= mark_ns <= timeline.end_ns:
             bar[min(room - 1, (mark_ns - timeline.begin_ns) * room // whole_ns)] = glyphs.mark
     return [(Span(left, Tone.STRONG), Span("".join(bar)), Span(right, Tone.DIM))]
+
+
+def _speed(timeline: ReplayPosition) -> str:
+    """Return the speed; of a simulation that cannot keep up, the speed that it reaches."""
+    if timeline.reached is None:
+        return f"{timeline.speed:g}x"
+    return f"{timeline.reached:.2g}x, cannot keep up with {timeline.speed:g}x"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
