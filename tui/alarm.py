@@ -1,12 +1,13 @@
-"""The bell, and a command that runs, when a severe incident begins."""
+"""The bell, and a command that runs, when severe incidents begin."""
 
 from __future__ import annotations
 
 import shlex
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from ospltool.health.codes import joined
 from tui.text import visible
 
 GRACE_NS: Final = 5_000_000_000
@@ -18,6 +19,10 @@ MISSING: Final = frozenset({"DUL-NODE-ABSENT", "DUL-DOMAIN-LOST"})
 MAX_RUNNING: Final = 4
 """Most commands that run at once; further incidents only ring the bell."""
 MAX_KNOWN: Final = 10_000
+GATHER_NS: Final = 1_000_000_000
+"""Time after the first new incident in which others join its ring: one power failure is one ring."""
+AT_ONCE: Final = frozenset({"DUL-DOMAIN-LOST"})
+"""Codes that need not wait for others: nothing worse can come."""
 AGAIN_NS: Final = 60_000_000_000
 """An incident that comes back within this time does not ring again."""
 
@@ -27,7 +32,9 @@ class AlarmFault(ValueError):
 
 
 class Alarm:
-    """An alarm that reports each new severe incident once.
+    """An alarm that reports each new severe incident once, together with those that begin within a second.
+
+    The command runs once for each code. What another incident takes in meanwhile is not reported.
 
     Args:
         ring: sounds the bell.
@@ -48,6 +55,8 @@ class Alarm:
         self._running: list[subprocess.Popen[bytes]] = []
         self._known: dict[str, int] = {}
         self._awaited: set[str] = set()
+        self._begun: dict[str, tuple[str, ...]] = {}
+        self._gathers_ns = 0
         self._began_ns = 0
         self.is_on = True
 
@@ -65,11 +74,18 @@ class Alarm:
             self._known[key] = now_ns
         while len(self._known) > MAX_KNOWN:
             del self._known[next(iter(self._known))]
-        if not fresh or now_ns - self._began_ns < GRACE_NS or not self.is_on:
+        if now_ns - self._began_ns < GRACE_NS or not self.is_on:
             return
-        self._ring()
-        for key in fresh:
-            self._run(severe[key])
+        if fresh and not self._begun:
+            self._gathers_ns = now_ns
+        self._begun.update({key: severe[key] for key in fresh})
+        is_due = not 0 <= now_ns - self._gathers_ns < GATHER_NS
+        if self._begun and (is_due or any(severe[key][0] in AT_ONCE for key in fresh)):
+            last = {key: said for key, said in self._begun.items() if key in severe} or self._begun
+            self._begun = {}
+            self._ring()
+            for arguments in _by_code(last.values()):
+                self._run(arguments)
 
     def _run(self, arguments: tuple[str, ...]) -> None:
         self._running = [process for process in self._running if process.poll() is None]
@@ -87,3 +103,13 @@ class Alarm:
             )
         except OSError as error:
             self._say(f"--notify {self._command[0]}: {error.strerror}")
+
+
+def _by_code(every: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return code, subjects and observations, once for each code."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for one in every:
+        found.setdefault(one[0], []).append(one)
+    return [
+        (code, *map(joined, zip(*(one[1:] for one in same), strict=True))) for code, same in found.items()
+    ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tui.alarm import AGAIN_NS, GRACE_NS, MAX_RUNNING, MISSING_NS, Alarm, AlarmFault
+from tui.alarm import AGAIN_NS, GATHER_NS, GRACE_NS, MAX_RUNNING, MISSING_NS, Alarm, AlarmFault
 
 START_NS = 1_000_000_000_000
 WRITE = "import json,sys; open(sys.argv[1],'a').write(json.dumps(sys.argv[2:])+chr(10))"
@@ -26,6 +26,11 @@ class Heard:
         self.rings += 1
 
     def look(self, after_s: float, *keys: str) -> None:
+        """What is so for as long as incidents are gathered."""
+        self.look_once(after_s, *keys)
+        self.look_once(after_s + GATHER_NS / 1e9, *keys)
+
+    def look_once(self, after_s: float, *keys: str) -> None:
         told = {key: (f"{key} is gone", key, "") for key in keys}
         self.alarm.look(told, START_NS + GRACE_NS + round(after_s * 1e9))
 
@@ -38,6 +43,58 @@ def test_what_begins_rings_once() -> None:
     assert heard.rings == 1
     heard.look(3, "n1", "n2", "n3")
     assert heard.rings == 2
+
+
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that start from now on; they end at once."""
+    started: list[list[str]] = []
+
+    class Ended:
+        def __init__(self, arguments: list[str], **_: object) -> None:
+            started.append(arguments)
+
+        def poll(self) -> int:
+            return 0
+
+    monkeypatch.setattr(subprocess, "Popen", Ended)
+    return started
+
+
+def test_what_begins_within_a_second_rings_once_and_no_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = commands(monkeypatch)
+    heard = Heard("notify")
+    gone = {f"n{n}": ("DUL-NODE-GONE", f"n{n}", f"n{n} is gone") for n in (1, 2, 3)}
+    begin_ns = START_NS + GRACE_NS
+    heard.alarm.look({"n1": gone["n1"]}, begin_ns)
+    heard.alarm.look({"n1": gone["n1"], "n2": gone["n2"]}, begin_ns + GATHER_NS - 1)
+    assert heard.rings == 0
+    full = {"disk": ("DUL-STORE-FULL", "n4", "n4 has no space")}
+    heard.alarm.look({**gone, **full}, begin_ns + GATHER_NS)
+    assert heard.rings == 1
+    assert started == [
+        ["notify", "DUL-NODE-GONE", "n1, n2 and n3", "n1 is gone, n2 is gone and n3 is gone"],
+        ["notify", "DUL-STORE-FULL", "n4", "n4 has no space"],
+    ]
+    heard.alarm.look({**gone, **full}, begin_ns + 3 * GATHER_NS)
+    assert heard.rings == 1
+
+
+def test_the_loss_of_the_domain_takes_the_nodes_that_have_not_rung(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = commands(monkeypatch)
+    heard = Heard("notify")
+    lost = ("DUL-DOMAIN-LOST", "domain", "no node is heard")
+    heard.alarm.look({"n1": ("DUL-NODE-GONE", "n1", "n1 is gone")}, START_NS + GRACE_NS)
+    heard.alarm.look({"domain": lost}, START_NS + GRACE_NS + 1)
+    heard.alarm.look({"domain": lost}, START_NS + GRACE_NS + 2 * GATHER_NS)
+    assert heard.rings == 1
+    assert started == [["notify", *lost]]
+
+
+def test_what_is_over_within_a_second_rings_all_the_same() -> None:
+    heard = Heard()
+    heard.look_once(1, "n1")
+    heard.look(1.5)
+    assert heard.rings == 1
 
 
 def test_what_was_wrong_before_the_console_came_does_not_ring() -> None:
@@ -55,9 +112,11 @@ def test_nodes_that_are_missing_from_the_beginning_ring_when_they_had_time_to_co
     assert heard.rings == 0
     del missing["n2"]
     heard.alarm.look(missing, START_NS + MISSING_NS)
-    heard.alarm.look(missing, START_NS + MISSING_NS + 1)
+    heard.alarm.look(missing, START_NS + MISSING_NS + GATHER_NS)
     assert heard.rings == 1
-    heard.alarm.look({"n2": ("DUL-NODE-ABSENT", "n2", "")}, START_NS + MISSING_NS + 2)
+    missing = {"n2": ("DUL-NODE-ABSENT", "n2", "")}
+    heard.alarm.look(missing, START_NS + MISSING_NS + 2 * GATHER_NS)
+    heard.alarm.look(missing, START_NS + MISSING_NS + 3 * GATHER_NS)
     assert heard.rings == 2
 
 

@@ -325,12 +325,13 @@ def test_a_fault_that_begins_rings(play: Play, monkeypatch: pytest.MonkeyPatch) 
     feed = system(3)
     late_ns = START_NS + 9 * S
     feed.add(late_ns, Update(notices=(FeedNotice(NoticeKind.NODE_LOST, late_ns, "", node_id(2)),)))
+    feed.add(late_ns + S, Update())
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         rings: list[int] = []
         monkeypatch.setattr(app.alarm, "_ring", lambda: rings.append(1))
-        app.tick()
-        app.tick()
+        for _ in range(3):
+            app.tick()
         assert rings == [1]
 
     play(feed, scenario)
