@@ -90,7 +90,7 @@ foreign: $(VENV)/.dev $(FOREIGN)/foreign ## Applications on Fast DDS 2.9 beside 
 
 faults: $(VENV)/.dev ## Faults on real nodes: health names each of them in time, once, and sees it end (STARTS=15)
 	OSPLTOOL_FAULTS=1 STARTS=$(STARTS) $(BIN)/python -m pytest -s tests/integration/test_health_faults.py \
-	  tests/integration/test_health_faults_within.py
+	  tests/integration/test_health_faults_within.py tests/integration/test_health_faults_of_sets.py
 
 sim: $(VENV)/.dev ## Thousands of simulated systems with faults (RUNS=2000 SEED=1)
 	$(BIN)/ospltool simulate --runs $(RUNS) --seed $(SEED)

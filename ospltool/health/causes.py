@@ -98,6 +98,7 @@ def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[RootCause]:
     for sign in _with_hubs(scene, list(signs)):
         grouped.setdefault(sign.key, []).append(sign)
     causes = _with_bursts(scene, [_cause(members) for members in grouped.values()])
+    causes = _with_limits(scene, causes)
     lost = next((cause for cause in causes if cause.root.kind.cause == "domain"), None)
     if lost is not None:
         rest = [cause for cause in causes if cause.root.kind.cause not in ("domain", "watcher")]
@@ -121,6 +122,24 @@ def _with_bursts(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
     )
     root = dataclasses.replace(first.root, what=what, nodes=nodes, weight=len(behind))
     return [*(one for one in causes if one not in behind), _with(RootCause(root), others)]
+
+
+def _with_limits(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
+    """Make one cause of several nodes that reject samples of the same name-spaces: their limits are equal."""
+    alike: dict[tuple[str, ...], list[RootCause]] = {}
+    for one in causes:
+        if one.root.code == "DUL-REJECTED" and one.root.nodes:
+            alike.setdefault(one.name_spaces, []).append(one)
+    for found in alike.values():
+        if len(found) < 2:
+            continue
+        first, *others = sorted(found, key=lambda one: (one.root.since_ns, one.root.key))
+        nodes = tuple(node for one in (first, *others) for node in one.root.nodes)
+        names = joined([scene.model.name_of(node) for node in nodes])
+        what = f"{names} rejected samples by the same limits: {first.root.what}"
+        root = dataclasses.replace(first.root, what=what, nodes=nodes, weight=len(found))
+        causes = [*(one for one in causes if one not in found), _with(RootCause(root), others)]
+    return causes
 
 
 def _cause(members: list[Sign]) -> RootCause:

@@ -12,13 +12,15 @@ import time
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from ospltool.live.recorder import Recorder
 from tests.browser import CHROMIUM, Browser, browser
+from tests.console.served import HEIGHT, WIDTH, Tab
 from tests.fake import FakeFeed
 from tui.serve import ServeFault, require_loopback
 
@@ -166,6 +168,30 @@ def test_the_page_has_a_title_takes_keys_and_loads_nothing_from_elsewhere(server
     for one in loaded:
         if one.startswith("http"):
             assert status_of(one) == 200
+
+
+async def use_tab(url: str, scenario: Callable[[Tab], Awaitable[None]]) -> None:
+    """Open the websocket that the page names, as its script does."""
+    async with aiohttp.ClientSession() as session:
+        async with session.get(url) as answer:
+            (address,) = re.findall('data-session-websocket-url="([^"]+)"', await answer.text())
+        async with session.ws_connect(f"{address}?width={WIDTH}&height={HEIGHT}", max_msg_size=0) as socket_:
+            await scenario(Tab(socket_))
+
+
+def test_keys_and_clicks_on_tabs_of_the_page_show_the_screens(server: str) -> None:
+    async def scenario(tab: Tab) -> None:
+        await tab.wait_for("· overview", "6 groups", "8 store")
+        assert {"1000", "1006"} <= tab.modes, "the page reports clicks"
+        await tab.press("6")
+        await tab.wait_for("· groups")
+        await tab.click("8 store")
+        await tab.wait_for("· store")
+        await tab.press("1")
+        await tab.wait_for("· overview")
+        await tab.press("q")
+
+    asyncio.run(use_tab(server, scenario))
 
 
 def test_pages_of_other_sites_get_nothing(server: str) -> None:

@@ -458,3 +458,13 @@ def test_a_set_that_comes_from_parts_is_no_complete_node() -> None:
     model = SystemModel()
     model.apply(Update(snapshots=(ReceivedSnapshot(fake.snapshot(1, made), START_NS),)), START_NS)
     assert "0 of 1 node complete, 1 with less" in looked(model, START_NS + S).verdict.text
+
+
+def test_samples_that_the_same_limits_reject_on_all_nodes_are_one_incident() -> None:
+    group = dataclasses.replace(GROUP, rejected=(("max_samples", 3),))
+    model, now_ns = SystemModel(), START_NS + S
+    heard = [dataclasses.replace(node(number, groups=(group,)), time_ns=now_ns) for number in (1, 2, 3)]
+    model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in heard)), now_ns)
+    (found,) = (one for one in incidents(model, now_ns) if one.code.id == "DUL-REJECTED")
+    assert found.who == "n1"
+    assert found.what.startswith("n1, n2 and n3 rejected samples by the same limits: n1 rejected samples of")

@@ -179,7 +179,15 @@ def test_a_writer_that_is_not_kept(lab: Lab) -> None:
         program = lab.program("untyped", topic="Bare", keyed=True, count=3)
         program.answer("guid")
         told_s = clinic.check("DUL-NOT-KEPT", "Bare")
-        assert "n1, n2 and n3 do not keep a durable writer of Bare" in clinic.open[0].document["what"]
+
+        def all_tell() -> bool:
+            return all((node := lab.seen.node(name)) is not None and node.unkept for name in NAMES)
+
+        lab.seen.wait_for("all nodes tell it", all_tell)
+        with watched(Clinic(lab, NAMES, copies=3)) as late:
+            late.check("DUL-NOT-KEPT", "Bare")
+            what = late.open[0].document["what"]
+            assert "n1, n2 and n3 do not keep a durable writer of Bare" in what
         assert program.end() == 0
         report("a writer tells no type", told_s, clinic.check_well())
 
