@@ -15,7 +15,7 @@ from engine.dds.participant import TagRole
 from engine.dds.topics import is_keyless, untyped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from engine.dataset.groups import GroupQos, TypeDescription
     from engine.dds.discovery import Change, TopicSeen
@@ -269,28 +269,38 @@ class Neighbourhood:
         return found
 
     def resolved(
-        self, reference: TypeRef, description: TypeDescription | None, reason: str = ""
+        self,
+        reference: TypeRef,
+        description: TypeDescription | None,
+        reason: str = "",
+        *,
+        is_tapped: Callable[[Group], bool] = lambda _: False,
     ) -> DiscoveryChanges:
         """Take in a type that was looked up; None as `description` gives up on its writers, for `reason`.
 
-        They are kept from the moment on at which the type is found after all; see `to_ask_again`.
+        They are kept from the moment on at which the type is found after all; see `to_ask_again`. A writer
+        without key that also matches a reader without type information, for a group for which `is_tapped`
+        holds, is kept as bytes instead.
         """
         found = DiscoveryChanges()
         waiting = self._waiting.pop(reference, [])
-        if description is None:
-            for endpoint in waiting:
-                self.routes[endpoint.guid] = ()
-                self._not_kept(endpoint, Why.TYPE_UNKNOWN, found, reason)
-                if endpoint.guid in self._gone:
-                    self.unkept.remove(endpoint.guid)
-                else:
-                    self._given_up.setdefault(reference, {})[endpoint.guid] = endpoint
-        else:
+        given_up = self._given_up.pop(reference, {})
+        if description is not None:
             self._types[reference] = description
-            for endpoint in (*self._given_up.pop(reference, {}).values(), *waiting):
-                self._writer_seen(endpoint, description, found)
+        for endpoint in (*given_up.values(), *waiting):
+            type_ = description or _type_as_bytes(endpoint, is_tapped)
+            if type_ is not None:
+                self._writer_seen(endpoint, type_, found)
                 if endpoint.guid in self._gone:  # its earlier samples may have been captured
                     self._endpoint_gone(EndpointGone(endpoint.guid), found)
+                continue
+            self.routes[endpoint.guid] = ()
+            if endpoint.guid not in given_up:
+                self._not_kept(endpoint, Why.TYPE_UNKNOWN, found, reason)
+            if endpoint.guid in self._gone:
+                self.unkept.remove(endpoint.guid)
+            else:
+                self._given_up.setdefault(reference, {})[endpoint.guid] = endpoint
         if not self._waiting:
             self._gone.clear()
         return found
@@ -357,8 +367,7 @@ class Neighbourhood:
         self, endpoint: EndpointSeen, description: TypeDescription, found: DiscoveryChanges
     ) -> None:
         """Note the groups of a writer; a sample of a writer in several partitions belongs to each."""
-        type_id = description.type_id
-        groups = tuple(Group(name, endpoint.topic, type_id) for name in endpoint.partitions or ("",))
+        groups = _groups_of(endpoint, description)
         self.routes[endpoint.guid] = groups
         self.unkept.remove(endpoint.guid)
         self._writers[endpoint.guid] = endpoint.topic
@@ -433,6 +442,19 @@ class Neighbourhood:
             found.ends_seen = [each for each in found.ends_seen if each[0] != reader]
         else:
             found.readers_gone.append(reader)
+
+
+def _groups_of(endpoint: EndpointSeen, description: TypeDescription) -> tuple[Group, ...]:
+    type_id = description.type_id
+    return tuple(Group(name, endpoint.topic, type_id) for name in endpoint.partitions or ("",))
+
+
+def _type_as_bytes(endpoint: EndpointSeen, is_tapped: Callable[[Group], bool]) -> TypeDescription | None:
+    """Return the stand-in for a writer's type if its samples are captured under it already."""
+    if not is_keyless(endpoint.guid):
+        return None
+    stand_in = untyped(endpoint.type_name)
+    return stand_in if any(map(is_tapped, _groups_of(endpoint, stand_in))) else None
 
 
 def _remember(former: dict[Any, None], key: object) -> None:

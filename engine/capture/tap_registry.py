@@ -95,6 +95,10 @@ class TapRegistry:
         if key in self._taps and self._taps[key].request(description.qos.requested):
             self._raised.append(key[:2])
 
+    def is_tapped(self, group: Group) -> bool:
+        """Tell whether there is a tap that captures the writers of a group."""
+        return _key(group) in self._taps
+
     def problem(self, group: Group) -> str:
         """Return why the type of a group cannot be used; empty if that has not failed."""
         return self._problems.get(_key(group)[:2], "")

@@ -332,7 +332,9 @@ class NodeIntake:
             self._post(lambda: resolved(resolution.type, resolution.reason))
 
         def resolved(description: TypeDescription | None, reason: str) -> None:
-            self._writers_seen(self._neighbourhood.resolved(reference, description, reason))
+            is_tapped = self._wire.taps.is_tapped
+            changes = self._neighbourhood.resolved(reference, description, reason, is_tapped=is_tapped)
+            self._writers_seen(changes)
             if description is None and is_first:
                 group = f"*.{endpoint.topic}"
                 self._tracer.event("group.creation-failed", group=group, retries=attempts, cause=reason)

@@ -178,6 +178,31 @@ def test_one_topic_with_and_without_type_information(started: Lab, order: tuple[
     assert sorted(last()) == wanted
 
 
+@pytest.mark.parametrize("end", ["kill", "end"])
+def test_what_the_reader_without_type_took_is_kept_if_the_type_stays_unknown(started: Lab, end: str) -> None:
+    """A typed writer matches it by name and ends at once; nobody else can tell its type."""
+    options: dict[str, Any] = {"topic": "Bare", "durability": 3, "keyed": False, "readers": 1}
+    bare = started.program("untyped", count=1, **options)
+    bare.answer("guid")
+    assert bare.end() == 0
+    started.seen.wait_for("the first is held", functools.partial(holds, started, 1))
+    typed = started.program("untyped", mute=True, first=1, count=1, **options)
+    typed.answer("guid")
+    getattr(typed, end)()
+    # A reader gets what is kept when it comes: it must come after that.
+    started.seen.wait_for("both are captured", lambda: node_of(started).counters.get("captured") == 2)
+    late = started.program("untyped_reader", **options)
+    late.answer("ready")
+
+    def has_it() -> bool:
+        late.tell()
+        return bool(late.answer("numbers") == [1])
+
+    started.seen.wait_for("a late reader has the typed one's", has_it)
+    assert not node_of(started).counters.get("unkept_writers")
+    assert node_of(started).unkept == ()
+
+
 def test_what_has_no_type_information_is_shown_as_bytes(started: Lab) -> None:
     """`cat` says that no type was announced, `store show` has the bytes, `store verify` finds no damage."""
     options: dict[str, Any] = {"topic": "Bare", "durability": 3}

@@ -13,6 +13,7 @@ from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi
 from engine.dds.participant import NodeParticipant
+from engine.dds.typeinfo import Resolution, TypeRef
 from engine.dds.waiting import Signal
 from engine.dds.writer_names import WRITER_GONE
 from engine.persistence.core.positions import Positions
@@ -122,6 +123,14 @@ class Intake:
     def topics_seen(self, batch: Sequence[Any]) -> None:
         """Take changes of topic discovery."""
         self.changed(self.neighbourhood.topics_seen(batch))
+
+    def resolved(self, reference: TypeRef, resolution: Resolution) -> None:
+        """Take what the look-up of a type gave."""
+        self.changed(
+            self.neighbourhood.resolved(
+                reference, resolution.type, resolution.reason, is_tapped=self.taps.is_tapped
+            )
+        )
 
     def changed(self, changes: DiscoveryChanges) -> None:
         """Open taps for new groups, and tell synchronization which writers came and went."""

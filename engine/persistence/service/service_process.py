@@ -356,8 +356,7 @@ class Service:
             return
 
         def resolved(resolution: Any) -> None:
-            found = self._intake.neighbourhood.resolved(reference, resolution.type, resolution.reason)
-            self._intake.changed(found)
+            self._intake.resolved(reference, resolution)
             if resolution.type is None and is_first:
                 self._counters["unresolved"] += 1
 
