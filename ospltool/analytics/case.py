@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 4
+TEXT_LEVEL: Final = 6
+"""For texts and fields, which come in the order of their templates: a third smaller than at level 4."""
 ROWS_TOGETHER: Final = 16_384
 """Rows of a group. They come in the order of their templates, so a query by template reads few groups."""
 OPEN_FILES: Final = 4
@@ -37,6 +39,7 @@ _REPEATED: Final = [
     "group_name", "fields.key_value.key",
 ]  # fmt: skip
 _NUMBERS: Final = dict.fromkeys(["off", "length"], "DELTA_BINARY_PACKED")
+_TEXTS: Final = frozenset(["text", "fields.key_value.key", "fields.key_value.value"])
 _WITH_STATISTICS: Final = ["off", "time_ns", "state", "thread", "edge", "level", "template", "event"]
 
 
@@ -191,7 +194,7 @@ class RecordWriter:
                 directory / f"{self._name}-{self._files}.parquet",
                 schema,
                 compression=COMPRESSION,
-                compression_level=COMPRESSION_LEVEL,
+                compression_level=_levels(schema),
                 use_dictionary=_REPEATED,
                 column_encoding=_NUMBERS,
                 write_statistics=_WITH_STATISTICS,
@@ -206,6 +209,12 @@ class RecordWriter:
         """Close all files."""
         while self._open:
             self._open.popitem()[1].close()
+
+
+def _levels(schema: pa.Schema) -> dict[str, int]:
+    """Return the level of compression of each column of a file, by its path in Parquet."""
+    names = {name for name in schema.names if name != "fields"} | _TEXTS
+    return {name: TEXT_LEVEL if name in _TEXTS else COMPRESSION_LEVEL for name in names}
 
 
 def _with_own_text(table: pa.Table) -> pa.Table:

@@ -8,13 +8,21 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 pa = pytest.importorskip("pyarrow", reason="cases need the extra `sql`")
 
 import pyarrow.parquet as pq  # noqa: E402 - after the check that it is there
 
-from ospltool.analytics.case import ROWS_TOGETHER, CaseError, open_case, partition  # noqa: E402 - likewise
+from ospltool.analytics.case import (  # noqa: E402 - likewise
+    COMPRESSION,
+    COMPRESSION_LEVEL,
+    ROWS_TOGETHER,
+    CaseError,
+    open_case,
+    partition,
+)
 from ospltool.analytics.contract import (  # noqa: E402 - likewise
     COLUMNS,
     DETAILS,
@@ -208,6 +216,40 @@ def test_records_of_one_template_lie_together(tmp_path: pathlib.Path) -> None:
         spans = [(group.column(place).statistics, group.num_rows) for group in groups]
         touched = sum(rows for span, rows in spans if span.min <= one <= span.max)
         assert touched <= ROWS_TOGETHER + 1, "the last record of a file is a piece of its own"
+
+
+def test_texts_are_compressed_harder_than_the_rest(tmp_path: pathlib.Path) -> None:
+    """A case is mostly times and texts; texts of one template in a row become smaller with more search."""
+    random = np.random.default_rng(3)
+    texts = (
+        b"Federation %d (%d) is now complete after request %d",
+        b"Marking kernel group 'p.T%d' COMPLETE for fellow %d, %d samples",
+    )
+    lines = [
+        ISO + b"COMPLETE (t) -> " + texts[number % 2] % tuple(random.integers(0, 40, 3).tolist()) + b"\n"
+        for number in range(ROWS_TOGETHER)
+    ]
+    path = tmp_path / "durability.log"
+    path.write_bytes(b"".join(lines))
+    load([TraceFile(path, "n1")], tmp_path / "case")
+    (written,) = (tmp_path / "case" / "records").rglob("*.parquet")
+    plain = tmp_path / "plain.parquet"
+    pq.write_table(
+        pq.ParquetFile(written).read(["text"]),
+        plain,
+        compression=COMPRESSION,
+        compression_level=COMPRESSION_LEVEL,
+        use_dictionary=False,
+        row_group_size=ROWS_TOGETHER,
+    )
+    assert _size_of_texts(written) < 0.95 * _size_of_texts(plain)
+
+
+def _size_of_texts(path: pathlib.Path) -> int:
+    file = pq.ParquetFile(path)
+    place = file.schema_arrow.names.index("text")
+    groups = range(file.num_row_groups)
+    return sum(file.metadata.row_group(number).column(place).total_compressed_size for number in groups)
 
 
 def test_pieces_of_all_kinds_go_into_one_case(
