@@ -1,6 +1,7 @@
 """The figures of `ospltool health` as families of Prometheus metrics.
 
-A node that is not heard has `ospltool_node_up` 0, the age of its last heartbeat, and no other value.
+A node that is not heard has `ospltool_node_up` 0, the age of its last heartbeat, and no other value; an
+expected one that was never heard has only the first.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ NODE: Final = ("domain", "node")
 SPACE: Final = ("domain", "name_space")
 SET: Final = ("domain", "node", "name_space")
 NS_PER_S: Final = 1e9
+UP: Final = "Whether a node is heard."
 
 
 def families(systems: Iterable[tuple[str, Health, int]]) -> list[Metric]:
@@ -33,8 +35,12 @@ def families(systems: Iterable[tuple[str, Health, int]]) -> list[Metric]:
     for domain, health, now_ns in systems:
         _whole(made, domain, health, now_ns)
         _copies(made, domain, health)
-        for name, node in sorted(_newest(health.model.nodes.values()).items()):
-            _node(made, domain, name, node, health, now_ns)
+        newest = _newest(health.model.nodes.values())
+        for name in sorted(newest.keys() | set(health.expected.nodes)):
+            if name in newest:
+                _node(made, domain, name, newest[name], health, now_ns)
+            else:
+                made.gauge("node_up", UP, NODE, (domain, name), 0)
         for service in health.model.persistence.ordered():
             labels = domain, service.view.name
             is_up = not service.gone_ns and not service.is_stale(now_ns)
@@ -115,7 +121,7 @@ def _newest(nodes: Iterable[Node]) -> dict[str, Node]:
 def _node(made: _Families, domain: str, name: str, node: Node, health: Health, now_ns: int) -> None:
     labels = domain, name
     is_up = not node.is_stale(now_ns)
-    made.gauge("node_up", "Whether a node is heard.", NODE, labels, is_up)
+    made.gauge("node_up", UP, NODE, labels, is_up)
     age_s = max(0, now_ns - health.model.heartbeat_ns(node)) / NS_PER_S
     made.gauge("node_heartbeat_age_seconds", "Time since the last heartbeat of a node.", NODE, labels, age_s)
     if not is_up:

@@ -109,6 +109,14 @@ def test_a_system_of_nobody_is_measured_too(measure: Callable[..., Values]) -> N
     assert found["nodes_heard", "7"] == 0
     assert found["incidents", "7", "error"] == 1
     assert found["copies", "7", "A"] == 0
+    assert {key: found[key] for key in found if key[0].startswith("node_")} == {
+        ("node_up", "7", name): 0 for name in ("n1", "n2", "n3")
+    }
+
+
+def test_an_expected_node_that_died_before_is_down(measure: Callable[..., Values]) -> None:
+    found = measure(node(1), node(3))
+    assert [found["node_up", "7", name] for name in ("n1", "n2", "n3")] == [1, 0, 1]
 
 
 def test_a_node_that_came_back_is_one_node(measure: Callable[..., Values]) -> None:
