@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import signal
 import time
@@ -92,7 +93,7 @@ class _Domain:
         self.title = one.title
         self.system = domains.opened(one, partition)
         self.feed, self.health = self.system.feed, self.system.health
-        self.told: dict[str, tuple[str, int, str]] = {}
+        self.told: dict[str, tuple[str, int, str, int]] = {}
         self.line_told = ""
         self._line, self._line_s = "", 0.0
 
@@ -124,11 +125,15 @@ class _Domain:
         found: list[tuple[str, Incident]] = []
         last = {one.key: one for one in (*self.health.open, *self.health.muted)}
         for key, one in last.items():
-            said = (one.code.id, one.severity, one.who)
+            said = (one.code.id, one.severity, one.who, one.muted_until_ns)
             if self.told.get(key) != said:
                 found.append(("changed" if key in self.told else "began", one))
             self.told[key] = said
-        found += [("ended", one) for one in self.health.closed if self.told.pop(one.key, None)]
+        found += [
+            ("ended", dataclasses.replace(one, muted_until_ns=told[-1]))
+            for one in self.health.closed
+            if (told := self.told.pop(one.key, None))
+        ]
         self.told = {key: said for key, said in self.told.items() if key in last}  # some are part of others
         return found
 
@@ -196,7 +201,10 @@ def _tell(domain: _Domain, news: list[tuple[str, Incident]]) -> None:
     lines = []
     for what, one in news:
         lines.append(f"{_clock(now_ns)} {what}")
-        lines += incident_lines(one, now_ns) if one.is_open else [f"  {_heading(one, now_ns)}"]
+        if one.muted_until_ns:
+            lines.append(_muted_line(one))
+        else:
+            lines += incident_lines(one, now_ns) if one.is_open else [f"  {_heading(one, now_ns)}"]
     lines.append(f"{_clock(now_ns)} {domain.line()}")
     _put_lines(lines)
 
@@ -207,7 +215,7 @@ def _put(systems: list[_Domain]) -> None:
         for one in domain.health.open:
             lines += incident_lines(one, domain.feed.now_ns())
         for one in domain.health.muted:
-            lines.append(f"  muted until {_clock(one.muted_until_ns)}: {one.code.id} {one.who}: {one.what}")
+            lines.append(_muted_line(one))
         _put_lines(lines)
         if domain.health.mutes.problem:
             streams.say(f"ospltool: mutes cannot be stored: {domain.health.mutes.problem}")
@@ -231,6 +239,10 @@ def incident_lines(one: Incident, now_ns: int) -> list[str]:
         f"    effect: {one.effect}",
         f"    next:   {one.next}",
     ]
+
+
+def _muted_line(one: Incident) -> str:
+    return f"  muted until {_clock(one.muted_until_ns)}: {one.code.id} {one.who}: {one.what}"
 
 
 def _heading(one: Incident, now_ns: int) -> str:

@@ -274,3 +274,21 @@ def test_watching_tells_what_begins_and_ends_with_the_code_of_that_moment(
     else:
         assert out.startswith("domain 7: OK")
         assert " UTC began\n  ERROR DUL-STORE-FULL n1: " in out
+
+
+def test_watching_tells_a_muted_incident_as_muted_in_one_line(
+    shell: Shell, hear: Hear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ospltool.cli.domains.MOST_S", 0.01)
+    now_ns = time.time_ns()
+    hear(node(1), then=Update((ReceivedSnapshot(node(1, store=FULL), now_ns),)))
+    timer = threading.Timer(3 * LATER_S, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    code, out, _ = shell.run("health", "--domain", 7, "--mute", "DUL-STORE-FULL:n1", "1h", "--watch")
+    timer.join()
+    assert code == 0
+    _, began, muted, line = out.splitlines()
+    assert began.endswith(" UTC began")
+    assert muted.startswith("  muted until 20")
+    assert muted.endswith(" UTC: DUL-STORE-FULL n1: n1 store: no space left on device")
+    assert " UTC domain 7: OK · 1 muted · " in line

@@ -193,15 +193,25 @@ def summary(view: View, width: int) -> Line:
         plural(services, "persistence service") if services else "",
     ]
     gap, start = f" {view.glyphs.separator} ", f" {sign} {verdict.word}"
-    short = [part.partition(" (")[0] for part in verdict.parts]
+    every = _with_ends_of_mutes(view, verdict.parts)
+    short = [part.partition(" (")[0] for part in every]
     shorter = [re.sub(r"(?<= complete),.*|, [\d,]+ notice.*", "", part) for part in short]
     least = [re.split("[,:] ", part)[0] for part in shorter]
-    forms = ["".join(f"{gap}{part}" for part in form) for form in (verdict.parts, short, shorter, least)]
+    forms = ["".join(f"{gap}{part}" for part in form) for form in (every, short, shorter, least)]
     said = next((form for form in forms if cell_len(start + form) <= width), "")
     for part in filter(None, parts if said else (*least, *parts)):
         if cell_len(f"{start}{said}{gap}{part}") <= width:
             said += f"{gap}{part}"
     return (Span(start, tone), Span(said, Tone.DIM))
+
+
+def _with_ends_of_mutes(view: View, parts: Sequence[str]) -> list[str]:
+    """Return the parts of a verdict; the number of muted incidents is followed by when their mutes end."""
+    ends = sorted({one.muted_until_ns for one in view.health.muted})
+    if not ends:
+        return list(parts)
+    times = " to ".join(dict.fromkeys((text.clock(ends[0]), text.clock(ends[-1]))))
+    return [re.sub(r"(?<= muted)$", f" until {times}", part) for part in parts]
 
 
 def _verdict_sign(view: View, verdict: SystemVerdict) -> tuple[str, Tone]:
