@@ -173,6 +173,8 @@ class SupervisorReport:
     """Its store directory; empty without persistency."""
     pid: int = 0
     """Its process, if that exists; else 0."""
+    ended_ns: int = 0
+    """When it ended or failed, if its supervisor saw it; else 0."""
 
 
 class Scene:

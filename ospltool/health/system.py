@@ -137,4 +137,13 @@ def _report(status: NodeStatus) -> SupervisorReport:
         is_coming=status.condition is Condition.RESTARTING,
         store=record.store,
         pid=record.node.pid if record.node is not None and runs else 0,
+        ended_ns=_ended_ns(status) if is_dead else 0,
     )
+
+
+def _ended_ns(status: NodeStatus) -> int:
+    """Return when a dead node ended, as its supervisor saw it; 0 if that was killed as well."""
+    if status.is_unsupervised:
+        return 0
+    is_restarting = status.condition is Condition.RESTARTING
+    return status.record.failed_ns if is_restarting else status.record.changed_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import pytest
@@ -104,3 +105,22 @@ def test_nodes_that_died_before_the_watch_are_named_with_their_stores() -> None:
     (found,) = health.open
     assert found.effect == "all copies in memory are lost; stores: n1 /s/n1, n2 /s/n2"
     assert found.next.startswith("Start n1 and n2 again with `ospltool start`.")
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "since_s"), [((40, 30), 30), ((40, 0), 0)], ids=["seen by supervisors", "unknown of one"]
+)
+def test_a_domain_lost_before_the_watch_dates_from_the_last_end_if_all_are_known(
+    ends_s: tuple[int, int], since_s: int
+) -> None:
+    """`ends_s` and `since_s` are seconds before the watch began."""
+    reports = {
+        name: dataclasses.replace(DIED, ended_ns=START_NS - end_s * SECOND_NS if end_s else 0)
+        for name, end_s in zip(("n1", "n2"), ends_s, strict=True)
+    }
+    model = SystemModel()
+    model.apply(Update(), START_NS)
+    health = looked(model, START_NS + 30 * SECOND_NS, Expectation(("n1", "n2")), reports)
+    (found,) = health.open
+    assert found.what == "none of 2 expected nodes was heard since this watch began: n1 and n2"
+    assert found.since_ns == START_NS - since_s * SECOND_NS

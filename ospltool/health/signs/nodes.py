@@ -79,11 +79,15 @@ def _absent(scene: Scene) -> Iterator[Sign]:
         lost_ns = _lost_ns(scene, name)
         if lost_ns or (report and report.is_dead):
             code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
-        since_ns = min(lost_ns or model.began_ns, model.began_ns)
+        known_ns = lost_ns or (report.ended_ns if report else 0)
+        since_ns = min(known_ns or model.began_ns, model.began_ns)
         yield Sign(code, name, what, since_ns, why=why, next=advice, weight=2)
     if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
-        what = f"none of {len(absent)} expected nodes was ever heard: {joined(list(absent))}"
-        yield Sign("DUL-DOMAIN-LOST", "domain", what, model.began_ns)
+        names = joined(list(absent))
+        what = f"none of {len(absent)} expected nodes was heard since this watch began: {names}"
+        ends = [report.ended_ns if report else 0 for report in absent.values()]
+        since_ns = min(max(ends), model.began_ns) if all(ends) else model.began_ns
+        yield Sign("DUL-DOMAIN-LOST", "domain", what, since_ns)
 
 
 def _lost_ns(scene: Scene, name: str) -> int:
