@@ -7,6 +7,7 @@ import enum
 import functools
 import tomllib
 from importlib import resources
+from typing import Final
 
 
 class HealthSeverity(enum.IntEnum):
@@ -124,6 +125,10 @@ class Sign:
     def key(self) -> str:
         """Key that signs of one cause about one subject share."""
         return f"{self.kind.cause}:{self.who}"
+
+
+UNANNOUNCED: Final = "killed, crashed, or stopped by SIGSTOP: no end was announced"
+"""Beginning of a cause that is only concluded from silence: it takes the place of no cause that was told."""
 
 
 def joined(names: tuple[str, ...] | list[str], most: int = 4) -> str:

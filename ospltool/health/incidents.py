@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ospltool.health.causes import RootCause
-from ospltool.health.codes import SECOND_NS, Code, HealthSeverity
+from ospltool.health.codes import SECOND_NS, UNANNOUNCED, Code, HealthSeverity
 
 LINGER_NS: Final = 2 * SECOND_NS
 """An incident not seen for this long is over; a shorter time is a gap in the observation."""
@@ -251,7 +251,8 @@ def _with_cause_of(before: Incident, told: Incident) -> Incident:
     """Keep the known cause of an incident whose present form does not tell it, as of a node that is back."""
     if not before.is_cause_known or told.code.cause != before.code.cause:
         return told
-    if not told.is_cause_known or told.why in before.why:
+    is_guess = told.why.startswith(UNANNOUNCED)
+    if not told.is_cause_known or is_guess or told.why in before.why:
         return dataclasses.replace(told, why=before.why, is_cause_known=True)
     is_next = told.code.id == "DUL-NODE-RESTARTED" and told.code != before.code
     return dataclasses.replace(told, why=f"{before.why}; {told.why}") if is_next else told

@@ -315,6 +315,28 @@ def test_a_known_cause_stays_when_a_gone_node_is_back_in_a_new_process(is_told: 
     assert (found.code.id, found.why) == ("DUL-NODE-RESTARTED", f"seen on its host: has died{more}")
 
 
+def test_a_known_cause_stays_while_the_node_starts_and_its_new_supervisor_knows_of_none() -> None:
+    """While the new process is not heard yet, silence beside a fellow on its host tells less than before."""
+    model = SystemModel()
+    reports: dict[str, SupervisorReport] = {}
+    health = Health(model, reports=lambda: reports)
+    died = SupervisorReport("seen on its host: has died", is_trouble=True, is_dead=True)
+    for second in range(20):
+        now_ns = START_NS + second * S
+        is_back = second > 12
+        reports = {"n1": died if 2 < second < 10 else SupervisorReport("", is_starting=9 < second < 13)}
+        fellow = fake.snapshot(2, time_ns=now_ns, host="vm")
+        began_ns = START_NS + 13 * S * is_back
+        heard = fake.snapshot(1, time_ns=now_ns, pid=1 + is_back, started_ns=began_ns, host="vm")
+        gone = (FeedNotice(NoticeKind.NODE_LOST, now_ns, "", node_id(1)),) if second == 5 else ()
+        alive = (heard, fellow) if not 2 < second < 13 else (fellow,)
+        model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in alive), notices=gone), now_ns)
+        health.update(now_ns)
+    (found,) = [one for one in health.every if one.who == "n1"]
+    assert (found.code.id, found.why) == ("DUL-NODE-RESTARTED", "seen on its host: has died")
+    assert found.next.startswith("Read its ospl-error.log: ")
+
+
 def watched_until_silent(second_s: int, silent: range, *, stalled_s: int = -1, queued: int = 0) -> Health:
     """The health at `second_s` of a node that its supervisor knows to be stopped while it is silent."""
     model = SystemModel()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from engine.persistence.service.replica_view import ReplicaView
-from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
+from ospltool.health.codes import SECOND_NS, UNANNOUNCED, HealthSeverity, Sign, joined
 from ospltool.health.scene import Scene, SupervisorReport
 from ospltool.live import persistence
 from ospltool.live.feed import ENDING
@@ -130,7 +130,7 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
         if others
         else ""
     )
-    why = why or (f"killed, crashed, or stopped by SIGSTOP: no end was announced, and {seen}" if seen else "")
+    why = why or (f"{UNANNOUNCED}, and {seen}" if seen else "")
     yield Sign(
         "DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why, next=advice, weight=2
     )
@@ -174,6 +174,11 @@ _WHY: Final = {
 }
 """Causes that the node's own message contains."""
 
+NO_FAILURE: Final = (
+    "Read its ospl-error.log: it was started by a new supervisor, which knows nothing of the failure."
+)
+"""Advice about a node whose supervisor has no failure to tell."""
+
 _VERBS: Final = {RemarkSubject.RESTARTED: "failed and was started again"}
 
 
@@ -196,14 +201,15 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
         yield _shared_identity(scene, node, remark)
     for topic, remarks in told.items():
         more = f" (and {len(remarks) - 1:,} more)" if len(remarks) > 1 else ""
-        report = scene.reports.get(name)
+        report = scene.reports.get(name) if topic is RemarkSubject.RESTARTED else None
         yield Sign(
             _CODES[topic],
             name,
             f"{name} {_VERBS.get(topic, 'says')}: {remarks[-1].text}{more}",
             remarks[0].time_ns,
             (node.id,),
-            why=report.text if report and topic is RemarkSubject.RESTARTED else _WHY.get(topic, ""),
+            why=report.text if report else _WHY.get(topic, ""),
+            next=NO_FAILURE if report and not report.text else "",
             weight=len(remarks),
         )
 
