@@ -137,4 +137,6 @@ def _report(status: NodeStatus) -> SupervisorReport:
         is_coming=status.condition is Condition.RESTARTING,
         store=record.store,
         pid=record.node.pid if record.node is not None and runs else 0,
+        started_ns=record.started_ns,
+        failed_ns=record.failed_ns,
     )
