@@ -6,12 +6,13 @@ import bisect
 import collections
 import dataclasses
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.causes import Patience, RootCause, causes_of
-from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
+from ospltool.health.codes import SECOND_NS, Code, HealthSeverity, Sign, joined
 from ospltool.health.effects import advice, effect
 from ospltool.health.incidents import Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
@@ -308,7 +309,7 @@ def _described(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy])
         why=why or f"cause unknown; usually: {' '.join(code.causes[:2])}",
         is_cause_known=bool(why),
         effect=effect(scene, cause, copies),
-        next=root.next or advice(scene, cause) or code.next,
+        next=root.next or advice(scene, cause) or _next(code, scene.expected.file),
         since_ns=root.since_ns,
         nodes=cause.nodes,
         subjects=root.subjects or root.nodes,
@@ -316,6 +317,12 @@ def _described(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy])
         signs=tuple(dict.fromkeys(sign.what for sign in cause.signs)),
         weight=root.weight,
     )
+
+
+def _next(code: Code, file: str) -> str:
+    """Return the advice of a code, with the fleet file that the user named in its commands."""
+    check = "`ospltool check {}`"
+    return code.next.replace(check.format("fleet.toml"), check.format(shlex.quote(file or "fleet.toml")))
 
 
 def _causes_of_nodes(cause: RootCause) -> str:
