@@ -14,6 +14,8 @@ from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
 from tests.health.test_alarms import THREE, Watch
+from tui.cells import UNICODE
+from tui.viewmodel.base import View, node_state
 
 ORPHANED = "Splicedaemon has gone away without stopping this service, terminating durability now..."
 FAILED = "its supervisor says: the node ended unexpectedly (killed by signal 9), started again 1 time"
@@ -100,3 +102,31 @@ def test_a_late_caller_is_told_of_a_restart_as_is_one_who_watched_it() -> None:
     assert (found.severity, found.since_ns) == (HealthSeverity.WARNING, failed_ns)
     watch.run(6, 1, 2, 3, started_s=-1)
     assert watch.open == []
+
+
+def row(watch: Watch, number: int, now_ns: int) -> str:
+    """The state in the row of a node."""
+    return node_state(View(watch.health, now_ns, UNICODE), watch.model.nodes[node_id(number)]).text
+
+
+def test_the_verdict_changes_together_with_the_row_of_a_node() -> None:
+    """However short the last examination is ago."""
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.run(1, 1, 2, fellows=(1, 2, 3))
+    heard_ns = watch.model.nodes[node_id(3)].heard_ns
+    for late_ns, told in ((-1, "OK"), (1, "WARNING")):
+        now_ns = heard_ns + 2 * S + late_ns
+        watch.health.update(now_ns)
+        assert (watch.health.verdict.word == told) and (row(watch, 3, now_ns) == "silent") is (late_ns > 0)
+
+
+def test_the_row_of_a_node_says_what_its_incident_says() -> None:
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.reports = {"n3": comes(watch)}
+    watch.run(3, 1, 2, lost=(3,))
+    assert (watch.open, row(watch, 3, watch.now_ns)) == ([("DUL-NODE-SILENT", "n3")], "silent")
+    watch.reports = {}
+    watch.run(1, 1, 2)
+    assert (watch.open, row(watch, 3, watch.now_ns)) == ([("DUL-NODE-GONE", "n3")], "gone")
