@@ -345,6 +345,7 @@ def _of_fleet(fleet: Fleet) -> list[Watched]:
                     for one in fleet.name_spaces
                     if one.domain in (None, domain_id)
                 ),
+                file=fleet.path,
             ),
         )
         for domain_id in sorted(names)

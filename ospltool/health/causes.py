@@ -75,6 +75,7 @@ _RULES: Final = (
     _rule("identity", "node master conflict set complete mesh copies disk-copies align definition"),
     _rule("DUL-MASTER-IMPOSSIBLE", "complete copies disk-copies master"),
     _rule("store", "disk-copies pressure"),
+    _rule("DUL-CONFIG-DIFFERS", "disk-copies"),
     _rule("stuck", "complete align pressure late"),
     _rule("mesh", "master conflict set"),
     _rule("DUL-TWO-MASTERS DUL-NO-MASTER", "conflict set copies disk-copies", "name_space"),

@@ -6,12 +6,13 @@ import bisect
 import collections
 import dataclasses
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.causes import Patience, RootCause, causes_of
-from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
+from ospltool.health.codes import SECOND_NS, Code, HealthSeverity, Sign, joined
 from ospltool.health.effects import advice, effect
 from ospltool.health.incidents import Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
@@ -111,6 +112,7 @@ class Health:
         self._patience = Patience()
         self._facts = FactBook()
         self._copies: dict[str, Redundancy] = {}
+        self._presences: dict[str, Presence] = {}
         self._updated_ns = 0
         self._is_gathering = False
         self._era = model.era
@@ -135,7 +137,10 @@ class Health:
         return self._patience.is_waiting
 
     def update(self, now_ns: int) -> None:
-        """Examine the model at `now_ns`; do nothing if the last examination was a moment ago."""
+        """Examine the model at `now_ns`; do nothing if the last examination was a moment ago.
+
+        A node that is lost or back is always examined at once: its row and the verdict change together.
+        """
         for _ in self.steps(now_ns):
             pass
 
@@ -149,15 +154,24 @@ class Health:
             self._incidents = self._incidents.wound_to(now_ns)
             self._patience = Patience()
             self._updated_ns = 0
-        if self._updated_ns and now_ns - self._updated_ns < UPDATE_NS + NODE_NS * len(self.model.nodes):
+        is_early = now_ns - self._updated_ns < UPDATE_NS + NODE_NS * len(self.model.nodes)
+        if self._updated_ns and is_early and not self._is_presence_new(now_ns):
             return
         yield from self.examine(now_ns)
+
+    def _is_presence_new(self, now_ns: int) -> bool:
+        """Return whether a node that was examined is heard, silent or gone other than it was then."""
+        nodes = self.model.nodes
+        return any(
+            node in nodes and nodes[node].presence(now_ns) is not was for node, was in self._presences.items()
+        )
 
     def examine(self, now_ns: int) -> Iterator[None]:
         """Examine the model in steps, however short the last examination is ago."""
         self._era, self._updated_ns = self.model.era, now_ns
         scene = Scene(self.model, now_ns, self.expected, self._reports(), self._facts)
         self._facts.keep(self.model.nodes)
+        self._presences = {node.id: scene.presence(node) for node in self.model.nodes.values()}
         self.awaited, self.unheard = scene.awaited, never_heard(scene)
         yield
         copies = yield from redundancies(scene)
@@ -308,7 +322,7 @@ def _described(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy])
         why=why or f"cause unknown; usually: {' '.join(code.causes[:2])}",
         is_cause_known=bool(why),
         effect=effect(scene, cause, copies),
-        next=root.next or advice(scene, cause) or code.next,
+        next=root.next or advice(scene, cause) or _next(code, scene.expected.file),
         since_ns=root.since_ns,
         nodes=cause.nodes,
         subjects=root.subjects or root.nodes,
@@ -316,6 +330,12 @@ def _described(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy])
         signs=tuple(dict.fromkeys(sign.what for sign in cause.signs)),
         weight=root.weight,
     )
+
+
+def _next(code: Code, file: str) -> str:
+    """Return the advice of a code, with the fleet file that the user named in its commands."""
+    check = "`ospltool check {}`"
+    return code.next.replace(check.format("fleet.toml"), check.format(shlex.quote(file or "fleet.toml")))
 
 
 def _causes_of_nodes(cause: RootCause) -> str:

@@ -32,6 +32,8 @@ class Redundancy:
     """Nodes that are silent or gone, and not coming back."""
     filtered: tuple[str, ...] = ()
     """Nodes beside `held` that hold it without the samples that their content filters withhold."""
+    apart: tuple[str, ...] = ()
+    """Nodes that hold another set under this name: they are incompatible with those in `held`."""
 
     @property
     def left(self) -> int:
@@ -108,6 +110,7 @@ class _Places:
     stopped: list[str] = dataclasses.field(default_factory=list)
     lost: list[str] = dataclasses.field(default_factory=list)
     filtered: set[str] = dataclasses.field(default_factory=set)
+    apart: list[str] = dataclasses.field(default_factory=list)
 
     def part(self, scene: Scene, refused: Mapping[str, set[str]]) -> None:
         """Keep the holders that communicate with each other: the most, or else those that are expected.
@@ -126,8 +129,10 @@ class _Places:
             return len(circle(one)), scene.model.name_of(one) in scene.expected.nodes
 
         if self.held:
+            before = self.held
             self.held = circle(max(self.held, key=rank))
             counted = set(self.held)
+            self.apart = [one for one in before if one not in counted]
             self.on_disk = [one for one in self.on_disk if one in counted]
 
 
@@ -173,4 +178,5 @@ def _redundancy(scene: Scene, name: str, places: _Places, ended: list[str]) -> R
         stopped=(*places.stopped, *(ended if expected.copies or expected.on_disk else ())),
         lost=tuple(places.lost),
         filtered=tuple([node for node in places.held if node not in counted]),
+        apart=tuple(places.apart),
     )

@@ -26,6 +26,9 @@ STANDING_NS: Final = 3 * SECOND_NS
 MAX_SKEW_NS: Final = SECOND_NS
 """Tolerated difference between two clocks."""
 
+START_NS: Final = 10 * SECOND_NS
+"""Time from the start of the first node in which all nodes of a system come; of a restart, too."""
+
 PERSISTENT: Final = frozenset({"PERSISTENT", "Persistent"})
 _COMMUNICATION: Final = operator.attrgetter("communication")
 _SKEW: Final = operator.attrgetter("skew_ns")
@@ -175,6 +178,15 @@ class SupervisorReport:
     """Its process, if that exists; else 0."""
     ended_ns: int = 0
     """When it ended or failed, if its supervisor saw it; else 0."""
+    started_ns: int = 0
+    """Start of its supervisor; 0 if unknown."""
+    failed_ns: int = 0
+    """Last failure after which its supervisor started it again; 0 for none."""
+
+    def restarts(self, now_ns: int) -> bool:
+        """Return whether its supervisor starts it again after a failure a moment ago."""
+        is_again = self.is_coming or (self.failed_ns > 0 and self.pid > 0 and not self.is_trouble)
+        return is_again and now_ns - self.failed_ns < START_NS
 
 
 class Scene:

@@ -138,6 +138,8 @@ def _report(status: NodeStatus) -> SupervisorReport:
         store=record.store,
         pid=record.node.pid if record.node is not None and runs else 0,
         ended_ns=_ended_ns(status) if is_dead else 0,
+        started_ns=record.started_ns,
+        failed_ns=record.failed_ns,
     )
 
 

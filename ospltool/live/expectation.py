@@ -20,11 +20,13 @@ class Expectation:
     """Expected contents of one domain. `nodes` are the nodes' own names.
 
     `is_whole` says that there should be no other nodes: a fleet file names all, a configuration only its own.
+    `file` is the fleet file as the user named it; empty without one.
     """
 
     nodes: tuple[str, ...] = ()
     name_spaces: tuple[ExpectedSpace, ...] = ()
     is_whole: bool = True
+    file: str = ""
 
     def space(self, name: str) -> ExpectedSpace:
         """Return the expectation for a name-space; an empty one if the fleet file does not name it."""

@@ -30,6 +30,8 @@ STEP: Final = 10
 RETURN_NS: Final = 10_000_000_000
 """How long after the domain was found again its other nodes may take to come back."""
 
+_ORPHANED: Final = "lifecycle.daemon-lost"
+
 
 def _is_repeated(before: Node | None, snapshot: NodeSnapshot) -> bool:
     """Return whether a recording repeats an old snapshot of a node that had ended in order."""
@@ -73,6 +75,7 @@ class SystemModel:
         self._masterships = Masterships()
         self._names_told: dict[str, str] = {}
         self._replaced: dict[str, int] = {}
+        self._orphaned_ns: dict[str, int] = {}
         self._ordered_names: dict[str, str] = {}
         self._order: list[str] = []
         self._name_space_order: list[str] | None = None
@@ -314,10 +317,12 @@ class SystemModel:
             self._name_space_order = None
         aligning = tuple(view for view in snapshot.name_spaces if view.alignments)
         heartbeats = {one.id: one.last_heartbeat_ns for one in snapshot.fellows if one.last_heartbeat_ns}
+        is_orphan = self._orphaned_ns.get(snapshot.id, -1) >= snapshot.started_ns
         self.nodes[snapshot.id] = Node(
             snapshot,
             heard.heard_ns,
-            in_order=snapshot.state in ENDING or _is_repeated(before, snapshot),
+            in_order=not is_orphan and (snapshot.state in ENDING or _is_repeated(before, snapshot)),
+            lost_supervisor=is_orphan,
             name_spaces=name_spaces,
             digests=digests,
             aligning=aligning,
@@ -406,8 +411,10 @@ class SystemModel:
             self.conflicts.apply(event)
             if node is None or event.time_ns >= node.snapshot.started_ns:  # not of a former run
                 self.told.apply(event)
-            if event.state in ENDING and node is not None and event.time_ns >= node.snapshot.time_ns:
-                self.nodes[node.id] = dataclasses.replace(node, in_order=True)
+            if event.event == _ORPHANED:
+                self._note_orphan(event)
+            elif event.state in ENDING and node is not None and event.time_ns >= node.snapshot.time_ns:
+                self.nodes[node.id] = dataclasses.replace(node, in_order=not node.lost_supervisor)
         first_ns = min(event.time_ns for event in events)
         start = len(self.events)
         while start and self.events[start - 1].time_ns > first_ns:
@@ -416,11 +423,20 @@ class SystemModel:
         if len(self.events) > MAX_EVENTS + EVENTS_SLACK:
             del self.events[:-MAX_EVENTS]
 
+    def _note_orphan(self, event: NodeEvent) -> None:
+        """Notice that the supervisor of a node is gone: the end that the node announces then is unplanned."""
+        self._orphaned_ns[event.node] = event.time_ns
+        if len(self._orphaned_ns) > MAX_NODES:
+            del self._orphaned_ns[next(iter(self._orphaned_ns))]
+        node = self.nodes.get(event.node)
+        if node is not None and event.time_ns >= node.snapshot.started_ns:
+            self.nodes[node.id] = dataclasses.replace(node, in_order=False, lost_supervisor=True)
+
     def _apply_notice(self, notice: FeedNotice, now_ns: int) -> None:
         self.notices.append(notice)
         node = self.nodes.get(notice.node)
         if notice.kind is NoticeKind.NODE_LOST and node is not None and notice.time_ns >= node.heard_ns:
-            in_order = node.in_order or notice.in_order
+            in_order = (node.in_order or notice.in_order) and not node.lost_supervisor
             gone = dataclasses.replace(node, gone_ns=notice.time_ns, in_order=in_order)
             self.nodes[node.id] = gone
             self._forget_replaced(gone)

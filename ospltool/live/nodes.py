@@ -36,7 +36,9 @@ class Node:
     gone_ns: int = 0
     """When the node left; 0 while it is present."""
     in_order: bool = False
-    """Whether the node had announced its end."""
+    """Whether the node had announced its end, which somebody had asked for."""
+    lost_supervisor: bool = False
+    """Whether its supervisor was lost: then it ends by itself, and that is no planned stop."""
     name_spaces: Mapping[str, NameSpaceView] = dataclasses.field(default_factory=dict)
     """Its name-spaces by name."""
     digests: Mapping[str, tuple[str, int]] = dataclasses.field(default_factory=dict)

@@ -23,6 +23,9 @@ _DIGITS: Final = re.compile(r"\b\d+\.\d{3,9}(?= seconds\b)")
 
 MINUTE_NS: Final = 60_000_000_000
 
+RESTARTED_NS: Final = 5_000_000_000
+"""Time for which the restart of a node is told."""
+
 
 class RemarkSubject(enum.StrEnum):
     """Subject of a remark."""
@@ -70,7 +73,7 @@ _SUBJECTS: Final = {
 _LASTS_NS: Final = {
     RemarkSubject.STALLED: 5_000_000_000,
     RemarkSubject.LATE: MINUTE_NS,
-    RemarkSubject.RESTARTED: 5_000_000_000,
+    RemarkSubject.RESTARTED: RESTARTED_NS,
     RemarkSubject.UNSUPPORTED: 10 * MINUTE_NS,
 }
 

@@ -165,6 +165,19 @@ def incompatible(name: str, *elements: str) -> NodePlan:
     return dataclasses.replace(plan, settings=dataclasses.replace(plan.settings, name_spaces=spaces))
 
 
+@pytest.mark.parametrize("elements", ["ns1.Reading", "other.*"])
+def test_the_copy_that_a_node_with_wrong_name_spaces_lacks_is_part_of_its_incident(elements: str) -> None:
+    plans = [incompatible(f"n{n}", "ns1.*") for n in (1, 2)]
+    ward = Ward(*plans, incompatible("n3", elements), expected=THREE)
+    ward.scenario.start()
+    ward.run(12)
+    assert set(ward.seen) <= {("DUL-INCOMPATIBLE", "n3"), ("DUL-INCOMPATIBLE", "n1 and n3")}
+    ward.check(("DUL-INCOMPATIBLE", "n3"))
+    (found,) = ward.health.open
+    assert "2 of 3 copies" in found.effect
+    assert "no further node" not in found.why
+
+
 def test_one_node_with_wrong_name_spaces_is_one_incident_about_that_node() -> None:
     plans = [incompatible(f"n{n}", "ns1.*") for n in (1, 2, 4)]
     ward = Ward(*plans, incompatible("n3", "ns1.Reading"), expected=Expectation())

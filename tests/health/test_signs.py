@@ -19,7 +19,7 @@ from engine.runtime.monitor import (
     UnkeptView,
 )
 from ospltool.health.health import Health
-from ospltool.live.expectation import Expectation
+from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
@@ -350,6 +350,22 @@ def test_a_node_that_does_not_fit_hides_no_other_node_that_is_defined_differentl
         ("DUL-CONFIG-DIFFERS", "Orders"),
     ]
     assert found[0].why.startswith("the configuration of n4 defines")
+
+
+def test_the_copy_on_disk_that_a_node_defined_as_transient_lacks_is_part_of_its_incident() -> None:
+    memory = StoreStatus("memory", "")
+    shown = [space(1), space(2), dataclasses.replace(space(3, durability="Transient"), store=memory)]
+    meshed = [
+        dataclasses.replace(one, fellows=tuple(fake.fellow(n) for n in (1, 2, 3) if n != number))
+        for number, one in enumerate(shown, 1)
+    ]
+    wanted = Expectation(
+        ("n1", "n2", "n3"), (ExpectedSpace("Orders", copies=3, on_disk=3),), file="my ships.toml"
+    )
+    (found,) = incidents(held_for_long(*meshed), START_NS + 10 * S, wanted)
+    assert (found.code.id, found.who) == ("DUL-CONFIG-DIFFERS", "Orders")
+    assert "2 of 3 on disk" in found.effect
+    assert "`ospltool check 'my ships.toml'`" in found.next
 
 
 def test_a_set_that_stays_different_is_named_with_its_master_and_since_when() -> None:

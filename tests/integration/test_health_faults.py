@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.supervisor.rundir import RunDirectory, location
 from tests.integration.clinic import BUSY_S, ENDS_S, TOLD_S, Clinic, check_fault, filled, report, watched
 from tests.integration.configurations import Settings, Space
 from tests.integration.hosts import HostsLab, hosts_lab
@@ -228,13 +229,25 @@ def test_what_a_supervisor_knows_is_why(lab: Lab) -> None:
             before = lab.seen.node("n2")
             assert before is not None
             os.kill(before.pid, signal.SIGKILL)
-            told_s = clinic.check("DUL-NODE-GONE DUL-NODE-RESTARTED", "n2")
+            told_s = clinic.check("DUL-NODE-SILENT DUL-NODE-RESTARTED", "n2")
+            assert clinic.open[0].document["severity"] == "warning"
             clinic.wait("it says why", lambda: "signal 9" in clinic.open[0].document["why"], 10.0)
             report("kill, and the supervisor", told_s, clinic.check_well(30.0))
             run_command(lab, "stop", lab.home("n2") / "ospl.xml")
             clinic.check_quiet(5.0)
+            os.kill(supervisor_of(lab, "n3"), signal.SIGKILL)
+            told_s = clinic.check("DUL-NODE-GONE", "n3")
+            assert "supervisor was killed" in clinic.open[0].document["why"]
+            run_command(lab, "start", lab.home("n3") / "ospl.xml")
+            report("kill of the supervisor alone", told_s, clinic.check_well(30.0))
     finally:
         run_command(lab, "stop", "--all")
+
+
+def supervisor_of(lab: Lab, name: str) -> int:
+    records = [one.record() for one in RunDirectory(location(lab.environ)).nodes()]
+    (found,) = [one for one in records if one and one.configuration.startswith(str(lab.home(name)))]
+    return found.supervisor.pid
 
 
 def run_command(lab: Lab, *arguments: object) -> None:

@@ -121,6 +121,15 @@ class View:
         node = self.model.nodes.get(node_id)
         return node is not None and not node.is_stale(self.now_ns)
 
+    def presence(self, node: Node) -> Presence:
+        """Return the presence of a node; of one that is gone and comes back, silent as in its incident."""
+        presence = node.presence(self.now_ns)
+        if presence is Presence.GONE:
+            for one in (*self.health.open, *self.health.muted):
+                if node.id in one.subjects and one.code.id == "DUL-NODE-SILENT":
+                    return Presence.SILENT
+        return presence
+
     def is_refused(self, node: Node) -> bool:
         """Return whether the node is the one that does not fit its fellows."""
         found = (one for one in self.health.open if one.code.id == "DUL-INCOMPATIBLE")
@@ -176,7 +185,7 @@ def state_name(state: str) -> str:
 def node_mark(view: View, node: Node) -> Span:
     """Return the one sign for how a node is."""
     glyphs = view.glyphs
-    presence = node.presence(view.now_ns)
+    presence = view.presence(node)
     if presence is not Presence.HEARD:
         return {
             Presence.STOPPED: Span(glyphs.idle, Tone.DIM),
@@ -196,17 +205,18 @@ def node_state(view: View, node: Node) -> Span:
     """Return the state in words; of a node that is not heard, what became of it."""
     if view.is_refused(node):
         return Span(INCOMPATIBLE, Tone.CONFLICT)
-    state = node.shown_state(view.now_ns)
+    presence = view.presence(node)
+    state = node.snapshot.state if presence is Presence.HEARD else presence.value
     tone = _STATE_TONES.get(state, Tone.STRONG)
     return Span(state_name(state), tone)
 
 
 def since_heard(view: View, node: Node) -> str:
     """Return how long a node has been up, or for how long it has not been heard."""
-    presence = node.presence(view.now_ns)
+    presence = view.presence(node)
     if presence is Presence.HEARD:
         return f"up {text.age(view.now_ns - node.snapshot.started_ns)}"
-    since_ns = node.heard_ns if presence is Presence.SILENT else node.gone_ns
+    since_ns = node.heard_ns if presence is Presence.SILENT else node.gone_ns or node.heard_ns
     return f"{presence} since {text.clock(since_ns)} UTC"
 
 
@@ -282,7 +292,7 @@ def ranks(view: View, incidents: Sequence[Incident]) -> Mapping[str, Rank]:
 
 
 def _rank(view: View, node: Node) -> Rank:
-    presence = node.presence(view.now_ns)
+    presence = view.presence(node)
     if presence is Presence.GONE:
         return Rank.ERROR
     if presence is Presence.SILENT:

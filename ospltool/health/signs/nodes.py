@@ -7,18 +7,15 @@ from typing import Final
 
 from engine.persistence.service.replica_view import ReplicaView
 from ospltool.health.codes import SECOND_NS, UNANNOUNCED, HealthSeverity, Sign, joined
-from ospltool.health.scene import Scene, SupervisorReport
+from ospltool.health.scene import START_NS, Scene, SupervisorReport
 from ospltool.live import persistence
 from ospltool.live.feed import ENDING
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
-from ospltool.live.remarks import Remark, RemarkSubject
+from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject
 
 ABSENT_NS: Final = 4 * SECOND_NS
 """Watching time after which an unheard node is absent: each sends a snapshot every second or two."""
-
-START_NS: Final = 10 * SECOND_NS
-"""Time from the start of the first node in which all nodes of a system come."""
 
 SLOW_START_NS: Final = 60 * SECOND_NS
 """Longest normal start of a node."""
@@ -31,6 +28,7 @@ def of_nodes(scene: Scene) -> Iterator[Sign]:
         presence = scene.presence(node)
         if presence is Presence.HEARD:
             yield from _of_heard(scene, node)
+            yield from _restarted(scene, node)
             yield from _remarks(scene, node)
         elif presence is not Presence.STOPPED:
             yield from _unheard(scene, node, presence)
@@ -52,11 +50,17 @@ def missing(scene: Scene) -> dict[str, SupervisorReport | None]:
 
 
 def is_gathering(scene: Scene) -> bool:
-    """Return whether the system has just started: no heard node runs for long. Others may still come."""
+    """Return whether the system has just started: no heard node runs for long. Others may still come.
+
+    While none is heard, the first one that a supervisor of this machine starts counts.
+    """
     runs = [
         scene.now_ns - node.heard_ns + node.snapshot.time_ns - node.snapshot.started_ns
         for node in scene.heard
     ]
+    if not runs:
+        starting = (scene.reports[name] for name in scene.awaited if name in scene.reports)
+        runs = [scene.now_ns - one.started_ns for one in starting if one.is_starting and one.started_ns]
     return bool(runs) and max(runs) < START_NS
 
 
@@ -77,7 +81,10 @@ def _absent(scene: Scene) -> Iterator[Sign]:
         advice = report.next if report else ""
         code = "DUL-NODE-ABSENT"
         lost_ns = _lost_ns(scene, name)
-        if lost_ns or (report and report.is_dead):
+        if report and report.restarts(scene.now_ns):
+            code, what = "DUL-NODE-SILENT", _RESTARTS.format(name)
+            lost_ns = report.failed_ns
+        elif lost_ns or (report and report.is_dead):
             code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
         known_ns = lost_ns or (report.ended_ns if report else 0)
         since_ns = min(known_ns or model.began_ns, model.began_ns)
@@ -105,6 +112,9 @@ def _names(scene: Scene, node: Node) -> list[str]:
     return sorted({node.snapshot.name} | {one.subject for one in told if one.topic is RemarkSubject.IDENTITY})
 
 
+_RESTARTS: Final = "{} failed, and its supervisor starts it again"
+
+
 def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     name = node.snapshot.name
     report = scene.reports.get(name)
@@ -113,8 +123,10 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     why, advice = (report.text, report.next) if report else ("", "")
     runs = bool(report and report.is_trouble and not report.is_dead)
     is_dead = bool(report and report.is_dead) or (not runs and _is_removed(scene, node))
-    if presence is Presence.SILENT and not is_dead:
-        what = f"{name} is silent"
+    is_early = scene.now_ns - node.heard_ns < 2 * START_NS  # else it fails again and again
+    restarts = is_early and bool(report and report.restarts(scene.now_ns))
+    if restarts or (presence is Presence.SILENT and not is_dead):
+        what = _RESTARTS.format(name) if restarts else f"{name} is silent"
         if report and report.pid and report.pid != node.snapshot.pid:
             what = f"{name} failed, was started again, and is not heard yet"
             advice = f"Wait: {name} starts. If it is not heard in a minute, read its ospl-error.log."
@@ -124,6 +136,9 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
             "DUL-NODE-SILENT", name, what, node.heard_ns, (node.id,), why=why, next=advice, severity=severity
         )
         return
+    if node.lost_supervisor and not why:
+        why = "its supervisor was killed, and the node ended by itself"
+        advice = "Start it again on its host: `ospltool start` with its configuration."
     others = [n.snapshot.name for n in scene.heard if n.snapshot.host == node.snapshot.host]
     seen = (
         f"its host {node.snapshot.host} answers: {joined(others)} {'is' if len(others) == 1 else 'are'} there"
@@ -212,6 +227,18 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
             next=NO_FAILURE if report and not report.text else "",
             weight=len(remarks),
         )
+
+
+def _restarted(scene: Scene, node: Node) -> Iterator[Sign]:
+    """Yield a sign of a restart that only its supervisor saw: this watch began after it."""
+    name, snapshot, report = node.snapshot.name, node.snapshot, scene.reports.get(node.snapshot.name)
+    told = scene.model.told.of(node.id, scene.now_ns)
+    if report is None or any(one.topic is RemarkSubject.RESTARTED for one in told):
+        return
+    is_of_this_run = 0 < report.failed_ns <= snapshot.started_ns and report.pid == snapshot.pid
+    if is_of_this_run and scene.now_ns - snapshot.started_ns < RESTARTED_NS:
+        what = f"{name} {_VERBS[RemarkSubject.RESTARTED]} by its supervisor"
+        yield Sign("DUL-NODE-RESTARTED", name, what, report.failed_ns, (node.id,), why=report.text)
 
 
 def _late(scene: Scene, node: Node, remark: Remark) -> Sign:

@@ -40,9 +40,12 @@ def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
         what = f"{one.name}: {one.text}{warning}" + (f"; missing: {absent}" if absent else "")
         severity = HealthSeverity.ERROR if len(one.held) <= 1 else None
         lacks = f"{absent} {'is' if len(one.lost) == 1 else 'are'} not heard"
-        why = lacks if absent else f"no further node has {one.name} in its configuration"
+        names = joined(scene.names(one.apart))
+        refuses = f"the copy of {names} does not count: the nodes are incompatible"
+        nobody = f"no further node has {one.name} in its configuration"
+        why = "; ".join([lacks] * bool(absent) + [refuses] * bool(names)) or nobody
         yield Sign(
-            "DUL-COPIES-LOW", one.name, what, 0, one.lost, one.name,
+            "DUL-COPIES-LOW", one.name, what, 0, (*one.lost, *one.apart), one.name,
             why, severity=severity, patience_ns=COPYING_NS, weight=one.lacks,
         )  # fmt: skip
     if one.lacks_on_disk:
@@ -50,7 +53,7 @@ def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
         names = joined(scene.names(without))
         what = f"{one.name}: {one.text}" + (f"; not on the disk of {names}" if names else "")
         yield Sign(
-            "DUL-DISK-COPIES-LOW", one.name, what, 0, (*without, *one.lost), one.name,
+            "DUL-DISK-COPIES-LOW", one.name, what, 0, (*without, *one.lost, *one.apart), one.name,
             _off_disk(scene, without), severity=None if one.on_disk else HealthSeverity.ERROR,
             patience_ns=WRITING_NS, weight=one.lacks_on_disk,
         )  # fmt: skip

@@ -1,0 +1,132 @@
+"""What is told of nodes whose supervisors are killed, start them, or start them again."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from ospltool.health.codes import HealthSeverity
+from ospltool.health.scene import SupervisorReport
+from ospltool.live.feed import FeedNotice, NoticeKind, Update
+from ospltool.live.nodes import Presence
+from tests import fake
+from tests.fake import SECOND_NS as S
+from tests.fake import START_NS, node_id
+from tests.health.test_alarms import THREE, Watch
+from tui.cells import UNICODE
+from tui.viewmodel.base import View, node_state
+
+ORPHANED = "Splicedaemon has gone away without stopping this service, terminating durability now..."
+FAILED = "its supervisor says: the node ended unexpectedly (killed by signal 9), started again 1 time"
+
+
+def test_the_end_of_a_node_whose_supervisor_was_killed_is_no_planned_stop() -> None:
+    """It announces its end as at a stop that somebody asked for; the first event tells why."""
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    told = (
+        fake.event(1, 3, watch.now_ns, ORPHANED, event="lifecycle.daemon-lost", level="WARNING"),
+        fake.event(2, 3, watch.now_ns, "----ENTERING STATE----", state="TERMINATED"),
+    )
+    gone = FeedNotice(NoticeKind.NODE_LOST, watch.now_ns, "", node_id(3), in_order=True)
+    watch.model.apply(Update(events=told, notices=(gone,)), watch.now_ns)
+    watch.run(5, 1, 2)
+    assert watch.open == [("DUL-NODE-GONE", "n3")]
+    assert "its supervisor was killed" in watch.health.open[0].why
+    assert watch.health.verdict.word == "ERROR"
+    assert len(watch.rung) == 1
+    assert watch.model.nodes[node_id(3)].presence(watch.now_ns) is Presence.GONE
+    watch.run(20, 1, 2, 3, started_s=26)
+    stops = fake.event(9, 3, watch.now_ns, "----ENTERING STATE----", state="TERMINATED")
+    gone = dataclasses.replace(gone, time_ns=watch.now_ns)
+    watch.model.apply(Update(events=(stops,), notices=(gone,)), watch.now_ns)
+    watch.run(5, 1, 2)
+    assert watch.open == []
+
+
+def test_a_start_is_no_error_for_a_watch_that_was_there_first() -> None:
+    """The supervisor of the first node is known a moment before the node is heard, and before the others."""
+    watch = Watch(THREE)
+    watch.run(50)
+    assert watch.open == [("DUL-DOMAIN-LOST", "domain")]
+    watch.reports = {"n1": SupervisorReport("", is_starting=True, started_ns=watch.now_ns, pid=1)}
+    watch.run(2)
+    watch.reports = {}
+    watch.run(2, 1, started_s=50)
+    watch.run(10, 1, 2, 3, started_s=50)
+    assert {one.code.id for one in watch.health.every} == {"DUL-DOMAIN-LOST"}
+
+
+def test_nodes_are_absent_when_the_first_one_does_not_come_in_its_time() -> None:
+    watch = Watch(THREE)
+    watch.run(50)
+    watch.reports = {"n1": SupervisorReport("", is_starting=True, started_ns=watch.now_ns, pid=1)}
+    watch.run(15)
+    assert watch.open == [("DUL-NODE-ABSENT", "n2"), ("DUL-NODE-ABSENT", "n3")]
+
+
+def comes(watch: Watch) -> SupervisorReport:
+    return SupervisorReport(FAILED, is_trouble=True, is_dead=True, is_coming=True, failed_ns=watch.now_ns)
+
+
+def runs(failed_ns: int) -> SupervisorReport:
+    return SupervisorReport(FAILED, pid=7, failed_ns=failed_ns)
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "late caller"])
+def test_a_node_that_its_supervisor_starts_again_is_silent_and_not_gone(is_watched: bool) -> None:
+    watch = Watch(THREE)
+    if is_watched:
+        watch.run(20, 1, 2, 3)
+    failed_ns = watch.now_ns
+    watch.reports = {"n3": comes(watch)}
+    watch.run(6, 1, 2, lost=(3,))
+    (found,) = watch.health.open
+    assert (found.code.id, found.who, found.severity) == ("DUL-NODE-SILENT", "n3", HealthSeverity.WARNING)
+    watch.reports = {"n3": runs(failed_ns)}
+    watch.run(2, 1, 2)
+    assert [one.code.id for one in watch.health.every] == ["DUL-NODE-SILENT"]
+    assert watch.rung == {}
+    watch.run(4, 1, 2)
+    assert watch.open == [("DUL-NODE-GONE" if is_watched else "DUL-NODE-ABSENT", "n3")]
+
+
+def test_a_late_caller_is_told_of_a_restart_as_is_one_who_watched_it() -> None:
+    watch = Watch(THREE)
+    failed_ns = START_NS - 4 * S
+    watch.reports = {"n3": dataclasses.replace(runs(failed_ns), pid=fake.snapshot(3).pid)}
+    watch.run(3, 1, 2, 3, started_s=-1)
+    (found,) = watch.health.open
+    assert (found.code.id, found.who, found.why) == ("DUL-NODE-RESTARTED", "n3", FAILED)
+    assert (found.severity, found.since_ns) == (HealthSeverity.WARNING, failed_ns)
+    watch.run(6, 1, 2, 3, started_s=-1)
+    assert watch.open == []
+
+
+def row(watch: Watch, number: int, now_ns: int) -> str:
+    """The state in the row of a node."""
+    return node_state(View(watch.health, now_ns, UNICODE), watch.model.nodes[node_id(number)]).text
+
+
+def test_the_verdict_changes_together_with_the_row_of_a_node() -> None:
+    """However short the last examination is ago."""
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.run(1, 1, 2, fellows=(1, 2, 3))
+    heard_ns = watch.model.nodes[node_id(3)].heard_ns
+    for late_ns, told in ((-1, "OK"), (1, "WARNING")):
+        now_ns = heard_ns + 2 * S + late_ns
+        watch.health.update(now_ns)
+        assert (watch.health.verdict.word == told) and (row(watch, 3, now_ns) == "silent") is (late_ns > 0)
+
+
+def test_the_row_of_a_node_says_what_its_incident_says() -> None:
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.reports = {"n3": comes(watch)}
+    watch.run(3, 1, 2, lost=(3,))
+    assert (watch.open, row(watch, 3, watch.now_ns)) == ([("DUL-NODE-SILENT", "n3")], "silent")
+    watch.reports = {}
+    watch.run(1, 1, 2)
+    assert (watch.open, row(watch, 3, watch.now_ns)) == ([("DUL-NODE-GONE", "n3")], "gone")
