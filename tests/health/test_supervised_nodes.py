@@ -118,7 +118,8 @@ def test_the_verdict_changes_together_with_the_row_of_a_node() -> None:
     for late_ns, told in ((-1, "OK"), (1, "WARNING")):
         now_ns = heard_ns + 2 * S + late_ns
         watch.health.update(now_ns)
-        assert (watch.health.verdict.word == told) and (row(watch, 3, now_ns) == "silent") is (late_ns > 0)
+        assert watch.health.verdict.word == told
+        assert (row(watch, 3, now_ns) == "silent") is (late_ns > 0)
 
 
 def test_the_row_of_a_node_says_what_its_incident_says() -> None:
