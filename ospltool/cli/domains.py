@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import time
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
 from ospltool.cli.exits import CommandError, Exit, not_installed
+from ospltool.output import streams
 
 if TYPE_CHECKING:
     from engine.config import Configuration
@@ -249,6 +252,10 @@ class Watched:
         from ospltool.health.mutes import Mutes, place
         from ospltool.health.system import supervisor_reports
 
+        try:
+            RunDirectory(location(os.environ))
+        except RunDirectoryError as error:
+            _say_once(f"{error}; what supervisors know of this machine's nodes is not used")
         mutes = Mutes(place(os.environ), self.title)
         return Health(
             model,
@@ -256,6 +263,11 @@ class Watched:
             mutes=mutes,
             reports=lambda: supervisor_reports(os.environ, self.place.domain_id),
         )
+
+
+@functools.cache
+def _say_once(text: str) -> None:
+    streams.say(f"ospltool: {text}")
 
 
 def opened(one: Watched, partition: str | None) -> System:

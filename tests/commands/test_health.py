@@ -174,6 +174,17 @@ def test_a_node_that_died_here_before_is_told_without_a_fleet_file(shell: Shell,
         assert "why:    seen on its host: has died, its supervisor was killed\n" in out
 
 
+def test_a_run_directory_that_cannot_be_used_is_told(shell: Shell, hear: Hear) -> None:
+    shell.runs.mkdir(mode=0o755)
+    hear(node(1))
+    code, out, err = shell.run("health", "--domain", 7)
+    assert (code, out.startswith("domain 7: OK")) == (0, True)
+    assert err.count(f"ospltool: {shell.runs}: others may enter it; chmod 700 it") == 1
+    assert "not used" in err
+    shell.runs.chmod(0o700)
+    assert shell.run("health", "--domain", 7)[2] == ""
+
+
 def test_a_wrong_fleet_is_refused_with_line_and_column(shell: Shell) -> None:
     (shell.root / "fleet.toml").write_text(FLEET.replace("copies = 2", " copies = 3"))
     code, _, err = shell.run("health", "fleet.toml")
