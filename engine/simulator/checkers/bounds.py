@@ -72,8 +72,8 @@ class Traffic(Checker):
 
 BASE: Final = 100
 """Entries of a node that is alone: counters, history of masters, remembered fellows."""
-FOR_EACH: Final = 6
-"""Entries for each fellow, reader process, writer and topic, times the name-spaces."""
+FOR_EACH: Final = 10
+"""Entries for each fellow (nine containers list it), reader process, writer and topic, times the name-spaces."""
 LOOKS: Final = 6
 _CONTAINERS: Final = (dict, list, tuple, set, frozenset, collections.deque)
 _DATA: Final = (
