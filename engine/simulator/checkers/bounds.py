@@ -73,7 +73,7 @@ class Traffic(Checker):
 BASE: Final = 100
 """Entries of a node that is alone: counters, history of masters, remembered fellows."""
 FOR_EACH: Final = 10
-"""Entries for each fellow (nine containers list it), reader process, writer and topic, times the name-spaces."""
+"""Entries for each fellow (nine containers list it), reader, writer and topic, times the name-spaces."""
 LOOKS: Final = 6
 _CONTAINERS: Final = (dict, list, tuple, set, frozenset, collections.deque)
 _DATA: Final = (
