@@ -14,7 +14,7 @@ BEGIN_NS = 1_000 * CELL_NS
 
 
 def heard(seconds: float, every_s: float, per_s: float) -> NodeSeries:
-    """A node that says every so often how much it has stored: nothing at first, then so much per second."""
+    """A node that tells what it has stored: nothing for half the time, then `per_s` a second."""
     series = NodeSeries()
     for number in range(round(seconds / every_s) + 1):
         since_s = number * every_s
