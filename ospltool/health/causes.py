@@ -230,7 +230,7 @@ class Patience:
     """The beginnings of signs. `is_waiting`: some of the present signs do not count yet."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str], _Seen] = {}
+        self._seen: dict[tuple[str, str, tuple[int, ...]], _Seen] = {}
         self.is_waiting = False
 
     def lasting(self, signs: Iterable[Sign], now_ns: int) -> list[Sign]:
@@ -238,7 +238,7 @@ class Patience:
         self.is_waiting = False
         found = []
         for sign in signs:
-            key = (sign.code, sign.who)
+            key = (sign.code, sign.who, sign.occasion)
             before = self._seen.get(key)
             first_ns = before.first_ns if before else now_ns
             self._seen[key] = _Seen(first_ns, now_ns)

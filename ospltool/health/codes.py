@@ -106,6 +106,8 @@ class Sign:
     """Severity in place of the code's."""
     patience_ns: int = 0
     """Time that the sign must last before it counts."""
+    occasion: tuple[int, ...] = ()
+    """What it must last within, such as the runs of two nodes; on another occasion the time begins anew."""
     weight: int = 1
     """Gravity, comparable only with that of the same sign at another moment."""
     subjects: tuple[str, ...] = ()

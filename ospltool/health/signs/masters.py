@@ -85,6 +85,7 @@ def _contested(scene: Scene) -> Iterator[Sign]:
 def _mesh(scene: Scene) -> Iterator[Sign]:
     """Yield a sign for each pair of which at least one node does not know the other."""
     names = {node.id: node.snapshot.name for node in scene.heard}
+    runs = {node.id: node.snapshot.started_ns for node in scene.heard}
     starting = {node.id for node in scene.heard if node.snapshot.state != "COMPLETE"}
     ids = frozenset(names)
     deaf: dict[tuple[str, str], list[str]] = {}
@@ -98,7 +99,15 @@ def _mesh(scene: Scene) -> Iterator[Sign]:
             other = pair[1] if tellers[0] == pair[0] else pair[0]
             what = f"{names[tellers[0]]} does not hear {names[other]}, which hears it"
         patience_ns = MEETING_NS if starting.isdisjoint(pair) else STARTING_NS
-        yield Sign("DUL-PARTIAL-MESH", f"{first} and {second}", what, 0, pair, patience_ns=patience_ns)
+        yield Sign(
+            "DUL-PARTIAL-MESH",
+            f"{first} and {second}",
+            what,
+            0,
+            pair,
+            patience_ns=patience_ns,
+            occasion=(runs[pair[0]], runs[pair[1]]),
+        )
 
 
 def _incompatible(scene: Scene) -> Iterator[Sign]:
