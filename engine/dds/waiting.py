@@ -162,6 +162,15 @@ class Bell:
             abi.waitset_detach(self._waitset, self.guard)
             return True
 
+    def forget(self) -> None:
+        """While it is silent, forget what it was set for; call it before looking at all that sets it.
+
+        Otherwise the first `arm` afterwards fails for what has been seen. A flag that is set during the look
+        stays.
+        """
+        if not self._is_armed:
+            self._is_set(abi.take_guard)
+
     def arm(self, has_news: Callable[[], bool]) -> bool:
         """Let it ring again; return False if it would ring at once, so that it stays silent.
 

@@ -43,6 +43,8 @@ ROOMY: Final = 0.25
 TICK_S: Final = 0.005
 GATHER_S: Final = 0.05
 """Time that a sample may wait in a tap for others: draining all taps costs more than one sample."""
+LONE_S: Final = 1.5 * GATHER_S
+"""After a sample that came so long after the one before, waiting for others would be in vain."""
 
 
 class CaptureDrain:
@@ -75,6 +77,7 @@ class CaptureDrain:
     ) -> None:
         self._bell = bell
         self._look_s = 0.0
+        self._taken_s = float("-inf")
         self._max_waiting = max_waiting or MAX_BACKLOG
         self._taps = taps
         self._neighbourhood = neighbourhood
@@ -107,8 +110,8 @@ class CaptureDrain:
     def found_nothing(self, now: float) -> bool:
         """Look at the taps, if that is all that is due; return whether they have nothing.
 
-        While samples come, the taps are looked at every `GATHER_S`. Once they have nothing, their bell rings
-        for the next sample.
+        While samples come, the taps are looked at every `GATHER_S`. Once they have nothing, or after a lone
+        sample, their bell rings for the next one.
         """
         if self._bell.is_armed or now < max(self._look_s, self._due_s) or self._taps.is_moving:
             return False
@@ -137,6 +140,7 @@ class CaptureDrain:
         most = min(DRAIN, room)
         routes = self._neighbourhood.routes
         count, fill, is_behind = 0, ROOMY, False
+        self._bell.forget()
         for tap in self._taps:
             fill = max(fill, tap.fill)
             some, drained = tap.drain_runs(most)
@@ -156,6 +160,9 @@ class CaptureDrain:
         self._due_s = now + pause_s
         if count:
             self._look_s = now + GATHER_S * ROOMY / fill
+            is_lone, self._taken_s = now - self._taken_s >= LONE_S, now
+            if is_lone and not self._taps.is_moving:
+                self._bell.arm(self._taps.has_news)
 
 
 MAX_BYTES_WAITING: Final = 32 << 20

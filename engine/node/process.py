@@ -384,7 +384,7 @@ class RunningNode:
         try:
             due = 0.0
             while self._shell.stop_reason is None:
-                due = min(due, self._showing.due_s)
+                due = min(due, self._showing.times.due_s)
                 self._shell.mailbox.wait(self._patience_s(due))
                 if self._is_early(due):
                     continue
@@ -451,8 +451,8 @@ class RunningNode:
         state = self._runtime.state.value
         if state != self._shown_state:
             self._shown_state = state
-            self._showing.due_s = now
-        if now >= self._showing.due_s:
+            self._showing.times.due_s = now
+        if self._showing.is_due(now):
             problem = self._runtime.store_queue.problem
             waiting = unstored(self._runtime) if problem else 0
             said = {"problem": problem, "unstored": waiting, "waits": without_candidates(self._runtime)}

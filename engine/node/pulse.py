@@ -36,6 +36,7 @@ class Pulse:
         patience_s: limit for one piece of work; beyond it the node's thread counts as hung.
 
     Attributes:
+        beats: number of heartbeats that the node's thread provided.
         repeated: number of heartbeats repeated because the node's thread was busy.
         fault: the error that ended the thread, or None.
     """
@@ -55,6 +56,7 @@ class Pulse:
         self._newest = self._sent = b""
         self._is_ending = False
         self._changed = threading.Condition()
+        self.beats = 0
         self.repeated = 0
         self.fault: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -63,6 +65,7 @@ class Pulse:
     def beat(self, heartbeat: bytes) -> None:
         """Send the node's heartbeat; it replaces one that was not sent yet."""
         with self._changed:
+            self.beats += 1
             self._newest = heartbeat
             self._changed.notify()
 
@@ -102,3 +105,31 @@ class Pulse:
             self._is_ending = True
             self._changed.notify()
         self._thread.join(timeout_s)
+
+
+class WithBeats:
+    """Says when something is due that is done with the heartbeats, so that it needs no turn of its own.
+
+    Args:
+        pause_s: least time between two times, except where `due_s` is set.
+        period_s: the heartbeat period; without heartbeats it is due when they are late.
+
+    Attributes:
+        due_s: time, monotonic, at which it is due without a heartbeat.
+    """
+
+    def __init__(self, pause_s: float, period_s: float) -> None:
+        self._pause_s = pause_s
+        self._longest_s = LATE * max(pause_s, period_s)
+        self._beats = -1
+        self._done_s = float("-inf")
+        self.due_s = 0.0
+
+    def is_due(self, now_s: float, beats: int) -> bool:
+        """Tell whether it is due, where `beats` heartbeats have been provided."""
+        return now_s >= self.due_s or (beats != self._beats and now_s - self._done_s >= self._pause_s)
+
+    def done(self, now_s: float, beats: int) -> None:
+        """Take in that it is done now."""
+        self._done_s, self._beats = now_s, beats
+        self.due_s = now_s + self._longest_s

@@ -22,6 +22,7 @@ from engine.dds.bulk import BulkSender
 from engine.dds.channel import ChannelTopic
 from engine.dds.errors import DdsError, DdsTimeout
 from engine.node.keeping import Keeping
+from engine.node.pulse import WithBeats
 from engine.runtime import monitor
 from engine.runtime.codec import STATUS_TOPIC
 from engine.runtime.monitor import DeliveryView, UnkeptView
@@ -130,6 +131,11 @@ class DdsWire:
         self.on_rejected: Callable[[Group, int], None]
         self._deliveries: collections.deque[DeliveryView] = collections.deque(maxlen=DELIVERIES_SHOWN)
         self._sender.start()
+
+    @property
+    def beats(self) -> int:
+        """Number of heartbeats that the node provided."""
+        return self._pulse.beats
 
     # engine.runtime.ports.Wire
 
@@ -365,7 +371,7 @@ class ConsolePublisher:
         past: remembered events.
 
     Attributes:
-        due_s: time of the next snapshot, monotonic.
+        times: when the next snapshot is due.
     """
 
     def __init__(
@@ -385,11 +391,15 @@ class ConsolePublisher:
         self._past = past
         self._past_due_s = 0.0
         self._past_shown = -1
-        self.due_s = 0.0
+        self.times = WithBeats(SNAPSHOT_PAUSE_S, runtime.settings.heartbeat_period_s)
+
+    def is_due(self, now: float) -> bool:
+        """Tell whether a snapshot is due: with each heartbeat, or when one is late."""
+        return self.times.is_due(now, self._wire.beats)
 
     def show(self, now: float) -> None:
         """Publish a snapshot."""
-        self.due_s = now + max(SNAPSHOT_PAUSE_S, self._runtime.settings.heartbeat_period_s)
+        self.times.done(now, self._wire.beats)
         if self._wire.monitor_dropped:
             self._runtime.counters["monitor_dropped"] = self._wire.monitor_dropped
         shown = snapshot(

@@ -121,6 +121,7 @@ class Listener:
         """Take what came since the bell rang, until it can ring again."""
         count = 0
         while not self.bell.arm(lambda: bool(len(self.tap))):
+            self.bell.forget()
             count += len(self.tap.drain())
         return count
 
@@ -144,6 +145,25 @@ def test_a_bell_rings_once_until_it_is_armed_and_wakes_nothing_else(
     made.pump.stop()
     assert made.sink.count("bell") == 50
     assert made.asked - before < 10, "the pump asks all sources once a second, and when another one has news"
+
+
+def test_a_bell_that_forgets_what_is_looked_at_next_can_be_armed_at_once(
+    participant: NodeParticipant, topic: Topic, writer: RawWriter
+) -> None:
+    made = Listener(participant, topic)
+    for number in range(1, 21):
+        writer.write(SAMPLE, number)
+        made.sink.wait_for("bell", number)  # fails if a sample was forgotten with the one before
+        made.bell.forget()
+        assert len(made.tap.drain()) == 1
+        assert made.bell.arm(lambda: bool(len(made.tap)))
+    made.bell.forget()  # nothing while it is armed
+    writer.write(SAMPLE, 21)
+    made.sink.wait_for("bell", 21)
+    made.bell.forget()
+    writer.write(SAMPLE, 22)
+    assert not made.bell.arm(lambda: bool(len(made.tap))), "two samples wait"
+    made.pump.stop()
 
 
 def test_nothing_that_comes_while_a_bell_is_armed_is_forgotten(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from engine.node.intake import MAX_BACKLOG, CaptureDrain
+from engine.node.intake import LONE_S, MAX_BACKLOG, CaptureDrain
 from engine.tracing.tracer import Tracer
 
 
@@ -28,7 +28,7 @@ def test_writers_that_are_held_back_are_said_once_with_how_long_it_took() -> Non
     persistence: Any = types.SimpleNamespace(queued_changes=MAX_BACKLOG + 1, queued_bytes=0, problem="")
     nobody: Any = types.SimpleNamespace(routes={})
     taps: Any = []
-    bell: Any = types.SimpleNamespace(is_armed=True)
+    bell: Any = types.SimpleNamespace(is_armed=True, forget=lambda: None)
     capture = CaptureDrain(taps, nobody, runtime, persistence, None, nobody, clock, bell=bell)
     for _ in range(3):
         capture.drain()
@@ -38,3 +38,30 @@ def test_writers_that_are_held_back_are_said_once_with_how_long_it_took() -> Non
     capture.drain()
     told = [(record.event.id, *record.fields.values()) for record in tracer.recent()]
     assert told == [("capture.back-pressure", MAX_BACKLOG + 1), ("capture.relieved", 3_000_000_000)]
+
+
+class Taps(list[Any]):
+    """One tap with one sample at each look."""
+
+    is_moving = False
+
+    def has_news(self) -> bool:
+        return False
+
+
+def test_a_lone_sample_lets_the_bell_ring_for_the_next_and_others_are_waited_for() -> None:
+    clock, armed = Clock(), []
+    shared = types.SimpleNamespace(tracer=Tracer(lambda: 0), is_behind=False)
+    serving = types.SimpleNamespace(tails={})
+    runtime: Any = types.SimpleNamespace(shared=shared, serving=serving, capture=lambda *_: [])
+    persistence: Any = types.SimpleNamespace(queued_changes=0, queued_bytes=0, problem="")
+    others: Any = types.SimpleNamespace(routes={}, unregistered=lambda _: None)
+    taps: Any = Taps([types.SimpleNamespace(fill=0.0, drain_runs=lambda _: (1, []))])
+    bell: Any = types.SimpleNamespace(
+        is_armed=False, forget=lambda: None, arm=lambda _: armed.append(clock.now_s)
+    )
+    capture = CaptureDrain(taps, others, runtime, persistence, None, others, clock, bell=bell)
+    for now_s in (0.0, LONE_S / 2, LONE_S, 3 * LONE_S):
+        clock.now_s = now_s
+        capture.drain()
+    assert armed == [0.0, 3 * LONE_S]

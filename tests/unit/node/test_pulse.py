@@ -10,7 +10,7 @@ import pytest
 
 from engine.dds.activity import Work
 from engine.dds.errors import DdsError, DdsTimeout
-from engine.node.pulse import Pulse
+from engine.node.pulse import LATE, Pulse, WithBeats
 
 PERIOD_S = 0.02
 SOON_S = 20.0
@@ -114,3 +114,17 @@ def test_last_heartbeat_is_sent_before_the_end(sent: Sent, work: Work) -> None:
     pulse.beat(b"good-bye")
     pulse.close(SOON_S)
     assert sent.queue.get_nowait() == b"good-bye"
+
+
+def test_what_is_done_with_the_heartbeats_waits_for_the_next_one_unless_it_is_late() -> None:
+    times = WithBeats(0.25, 1.0)
+    assert times.is_due(0.3, 0), "the first time needs no heartbeat"
+    times.done(0.3, 0)
+    assert not times.is_due(0.9, 0)
+    assert times.is_due(1.0, 1), "the phase of the heartbeats is taken over"
+    times.done(1.0, 1)
+    assert not times.is_due(1.1, 2), "two heartbeats in quick succession"
+    assert times.is_due(1.25, 2)
+    times.done(2.0, 2)
+    assert times.due_s == 2.0 + LATE
+    assert times.is_due(times.due_s, 2), "without heartbeats"
