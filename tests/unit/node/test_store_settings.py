@@ -140,7 +140,7 @@ def test_no_more_is_captured_than_the_queue_of_the_store_has_room_for(
     store_queue: Any = SimpleNamespace(queued_changes=waiting, queued_bytes=megabytes << 20, problem="")
     clock: Any = SimpleNamespace(monotonic=lambda: 0.0, wall_ns=lambda: 0)
     neighbourhood: Any = SimpleNamespace(routes={})
-    bell: Any = SimpleNamespace(is_armed=True)
+    bell: Any = SimpleNamespace(is_armed=True, forget=lambda: None)
     CaptureDrain(
         taps, neighbourhood, runtime, store_queue, None, keeping, clock, max_waiting=size, bell=bell
     ).drain()
