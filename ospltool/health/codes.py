@@ -107,7 +107,7 @@ class Sign:
     patience_ns: int = 0
     """Time that the sign must last before it counts."""
     occasion: tuple[int, ...] = ()
-    """What it must last within, such as the runs of two nodes; on another occasion the time begins anew."""
+    """What it must last within, such as the runs of two nodes; on another occasion the time begins again."""
     weight: int = 1
     """Gravity, comparable only with that of the same sign at another moment."""
     subjects: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,6 +17,7 @@ from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
+from tests.health.looking import node
 
 TWO_ON_DISK = Expectation(("n1", "n2"), (ExpectedSpace("Orders", copies=2, on_disk=2),))
 
@@ -166,3 +168,36 @@ def test_different_definitions_begin_when_the_first_node_of_the_other_side_start
     health.update(START_NS)
     found = [(one.code.id, one.since_ns) for one in health.open]
     assert found == [("DUL-CONFIG-DIFFERS", START_NS - 300 * S)]
+
+
+@pytest.mark.parametrize(("state", "told_s"), [("COMPLETE", 3), ("FETCH_INITIAL", 10)])
+def test_a_node_that_starts_has_more_time_to_meet_the_others(state: str, told_s: int) -> None:
+    model = SystemModel()
+    health = Health(model)
+    told = []
+    for second in range(told_s + 1):
+        now_ns = START_NS + second * S
+        nodes = (node(1, state=state), node(2))
+        model.apply(Update(snapshots=tuple(ReceivedSnapshot(one, now_ns) for one in nodes)), now_ns)
+        health.update(now_ns)
+        told += [second for one in health.open if one.code.id == "DUL-PARTIAL-MESH"]
+    assert told[0] == told_s
+
+
+def test_nodes_that_restart_one_after_the_other_are_not_taken_for_nodes_that_do_not_hear_each_other() -> None:
+    """Each meets the other within a second; the time of one restart does not count for the next one."""
+    model = SystemModel()
+    health = Health(model)
+    for half in range(20):
+        now_ns = START_NS + half * S // 2
+        restarted, is_met = half // 2, half % 2 == 1
+        nodes = [
+            dataclasses.replace(
+                node(number, fellows=(fake.fellow(3 - number),) if is_met else ()),
+                started_ns=START_NS - S + (restarted + number) // 2 * S,
+            )
+            for number in (1, 2)
+        ]
+        model.apply(Update(snapshots=tuple(ReceivedSnapshot(one, now_ns) for one in nodes)), now_ns)
+        health.update(now_ns)
+        assert [one.what for one in health.open if one.code.id == "DUL-PARTIAL-MESH"] == []

@@ -416,39 +416,6 @@ def test_nodes_that_do_not_hear_each_other_are_named_by_what_they_have_in_common
     )
 
 
-@pytest.mark.parametrize(("state", "told_s"), [("COMPLETE", 3), ("FETCH_INITIAL", 10)])
-def test_a_node_that_starts_has_more_time_to_meet_the_others(state: str, told_s: int) -> None:
-    model = SystemModel()
-    health = Health(model)
-    told = []
-    for second in range(told_s + 1):
-        now_ns = START_NS + second * S
-        nodes = (node(1, state=state), node(2))
-        model.apply(Update(snapshots=tuple(ReceivedSnapshot(one, now_ns) for one in nodes)), now_ns)
-        health.update(now_ns)
-        told += [second for one in health.open if one.code.id == "DUL-PARTIAL-MESH"]
-    assert told[0] == told_s
-
-
-def test_nodes_that_restart_one_after_the_other_are_not_taken_for_nodes_that_do_not_hear_each_other() -> None:
-    """Each meets the other within a second; the time of one restart does not count for the next one."""
-    model = SystemModel()
-    health = Health(model)
-    for half in range(20):
-        now_ns = START_NS + half * S // 2
-        restarted, is_met = half // 2, half % 2 == 1
-        nodes = [
-            dataclasses.replace(
-                node(number, fellows=(fake.fellow(3 - number),) if is_met else ()),
-                started_ns=START_NS - S + (restarted + number) // 2 * S,
-            )
-            for number in (1, 2)
-        ]
-        model.apply(Update(snapshots=tuple(ReceivedSnapshot(one, now_ns) for one in nodes)), now_ns)
-        health.update(now_ns)
-        assert [one.what for one in health.open if one.code.id == "DUL-PARTIAL-MESH"] == []
-
-
 def test_one_wrong_clock_is_one_incident_about_its_node() -> None:
     def sees(number: int, **skews: int) -> NodeSnapshot:
         fellows = (fake.fellow(n, skew_ns=skews.get(f"n{n}", 0) * S) for n in (1, 2, 3) if n != number)
