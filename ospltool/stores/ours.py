@@ -225,7 +225,7 @@ class PersistenceStore:
 
 def _sample_of(row: tuple[bytes | str | int, ...]) -> Sample | None:
     """Make the sample of a row; None if it is damaged."""
-    if not rows.is_whole(row):
+    if not rows.is_whole(row, rows.KEPT):
         return None
     key, writer, sequence, time_ns, status, payload, *_ = row
     found = _WRITER.match(writer) if isinstance(writer, str) else None

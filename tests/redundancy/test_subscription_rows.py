@@ -91,6 +91,29 @@ def test_a_damaged_sample_is_left_out_and_counted(store: sqlite3.Connection) -> 
     assert (damaged, saved[GROUP].held) == (1, (sample_of(2),))
 
 
+@pytest.mark.parametrize(
+    "what",
+    [
+        "held SET number = CAST(number AS TEXT)",
+        "acknowledged SET number = CAST(number AS TEXT)",
+        "subscription SET quorum = 'x'",
+    ],
+)
+def test_a_row_whose_value_has_another_type_is_left_out_and_counted(
+    store: sqlite3.Connection, what: str
+) -> None:
+    """One bit of a row's header tells text from a blob; the bytes stay the same."""
+    stock = Subscriptions("i", ON, tuple)
+    stock.register("a", 2)
+    one = OriginalSample("w" * 32, 2, b"key", 2, b"payload")
+    stock.sample_arrived(one)
+    stock.acknowledge("a", "m", ((one.writer, (one.sequence,)),))
+    rows.write_subscriptions(store, {GROUP: stock.changes()})
+    assert rows.read_subscriptions(store)[1] == 0
+    store.execute(f"UPDATE {what}")
+    assert rows.read_subscriptions(store)[1] == 1
+
+
 def test_what_is_forgotten_at_the_bound_leaves_the_store_as_well(
     store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

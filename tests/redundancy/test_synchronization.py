@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,7 @@ from engine.persistence.core.sequences import Sequences
 from engine.persistence.service import replica_rows as rows
 from engine.persistence.service import synchronization
 from engine.persistence.service.kept_groups import KnownGroups, group_id, writer_name
+from engine.persistence.service.replica_store import connect
 from engine.persistence.service.synchronization import GROUPS, Synchronization
 
 ON = SynchronizationSettings(enable=True)
@@ -143,7 +145,7 @@ def test_what_is_sound_but_means_nothing_here_is_refused(kind: str, body: bytes)
 
 @pytest.fixture
 def store() -> Iterator[sqlite3.Connection]:
-    connection = sqlite3.connect(":memory:")
+    connection = connect(Path(":memory:"))
     for statement in Synchronization.tables.split(";"):
         connection.execute(statement)
     yield connection
@@ -167,7 +169,15 @@ def test_what_was_saved_in_parts_is_there_again(store: sqlite3.Connection) -> No
     assert again.part.changes() is None, "the group is known, too"
 
 
-@pytest.mark.parametrize("what", ["kept SET payload = 'y' WHERE key", "accounted SET intervals = '[]' WHERE"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "kept SET payload = 'y' WHERE key",
+        "kept SET sequence = CAST(sequence AS TEXT) WHERE key",
+        "accounted SET intervals = '[]' WHERE",
+        "accounted SET intervals = CAST(intervals AS BLOB) WHERE",
+    ],
+)
 def test_a_damaged_row_is_left_out_and_everything_is_asked_for_again(
     store: sqlite3.Connection, what: str
 ) -> None:

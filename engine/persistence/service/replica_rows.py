@@ -11,7 +11,7 @@ import collections
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from engine.persistence.core.replica_messages import (
@@ -48,9 +48,21 @@ def checked(row: _Row) -> _Row:
     return (*row, _check(row))
 
 
-def is_whole(row: _Row) -> bool:
-    """Whether a row matches its checksum."""
-    return _check(row[:-1]) == row[-1]
+KEPT: Final = (bytes, str, bytes, int, int, bytes, int, str, bytes)
+"""Types of the columns of `kept`; a flipped bit in a row's header changes one, and no byte of the content."""
+_ACCOUNTED: Final = (str, str, bytes)
+_HELD: Final = (bytes, str, bytes, bytes, int, int, bytes, bytes)
+_SUBSCRIPTION: Final = (bytes, str, int, int, int)
+_ACKNOWLEDGED: Final = (str, str, bytes)
+
+
+def is_whole(row: _Row, types: tuple[type, ...]) -> bool:
+    """Whether a row has these types and matches its checksum."""
+    return _has(row, types) and _check(row[:-1]) == row[-1]
+
+
+def _has(row: _Row, types: tuple[type, ...]) -> bool:
+    return all(map(isinstance, row, types))
 
 
 def _check(row: _Row) -> bytes:
@@ -101,7 +113,7 @@ def read(store: sqlite3.Connection) -> tuple[Saved, int]:
     kept: list[KeptSample] = []
     had: list[tuple[str, Sequences]] = []
     for row in store.execute("SELECT * FROM kept"):
-        if not is_whole(row):
+        if not is_whole(row, KEPT):
             damaged += 1
             continue
         key, writer, sequence, time_ns, status, payload, late, writers, _ = row
@@ -109,7 +121,7 @@ def read(store: sqlite3.Connection) -> tuple[Saved, int]:
         sample = OriginalSample(writer, number, key, time_ns, payload, status, late=bool(late))
         kept.append(KeptSample(sample, frozenset(json.loads(writers))))
     for row in store.execute("SELECT * FROM accounted"):
-        if not is_whole(row):
+        if not is_whole(row, _ACCOUNTED):
             damaged += 1
             continue
         writer, intervals, _ = row
@@ -200,7 +212,7 @@ def _held_row(group: bytes, sample: OriginalSample) -> tuple[bytes | str | int, 
 
 
 def read_subscriptions(store: sqlite3.Connection) -> tuple[dict[bytes, SavedSubscriptions], int]:
-    """Return the contents of the store, by group, and the number of damaged samples.
+    """Return the contents of the store, by group, and the number of damaged rows, which are left out.
 
     Raises:
         sqlite3.Error: it cannot be read.
@@ -208,7 +220,7 @@ def read_subscriptions(store: sqlite3.Connection) -> tuple[dict[bytes, SavedSubs
     damaged = 0
     held: dict[bytes, list[OriginalSample]] = collections.defaultdict(list)
     for row in store.execute("SELECT * FROM held"):
-        if not is_whole(row):
+        if not is_whole(row, _HELD):
             damaged += 1
             continue
         group, writer, number, key, time_ns, status, payload, _ = row
@@ -216,8 +228,13 @@ def read_subscriptions(store: sqlite3.Connection) -> tuple[dict[bytes, SavedSubs
             OriginalSample(writer, int.from_bytes(number, "big"), key, time_ns, payload, status)
         )
     ledgers: dict[bytes, list[LedgerState]] = collections.defaultdict(list)
-    for group, name, generation, is_deleted, quorum in store.execute("SELECT * FROM subscription"):
-        members = _members(store, group, name)
+    for row in store.execute("SELECT * FROM subscription"):
+        if not _has(row, _SUBSCRIPTION):
+            damaged += 1
+            continue
+        group, name, generation, is_deleted, quorum = row
+        members, lost = _members(store, group, name)
+        damaged += lost
         terms = SubscriptionTerms(generation, bool(is_deleted))
         done = members.pop(_QUORUM, ())
         ledgers[group].append(LedgerState(name, terms, quorum, done, tuple(sorted(members.items()))))
@@ -225,14 +242,20 @@ def read_subscriptions(store: sqlite3.Connection) -> tuple[dict[bytes, SavedSubs
     return {each: SavedSubscriptions(tuple(ledgers[each]), tuple(held[each])) for each in groups}, damaged
 
 
-def _members(store: sqlite3.Connection, group: bytes, name: str) -> dict[str, Numbers]:
+def _members(store: sqlite3.Connection, group: bytes, name: str) -> tuple[dict[str, Numbers], int]:
+    """Return what each member has acknowledged, and the number of damaged rows."""
     found: dict[str, dict[str, list[int]]] = {}
-    rows: Iterable[tuple[str, str, bytes]] = store.execute(
+    damaged = 0
+    for row in store.execute(
         "SELECT member, writer, number FROM acknowledged WHERE sample_group = ? AND name = ?", (group, name)
-    )
-    for member, writer, number in rows:
+    ):
+        if not _has(row, _ACKNOWLEDGED):
+            damaged += 1
+            continue
+        member, writer, number = row
         found.setdefault(member, {}).setdefault(writer, []).append(int.from_bytes(number, "big"))
-    return {
+    numbers = {
         member: tuple((writer, tuple(numbers)) for writer, numbers in lines.items())
         for member, lines in found.items()
     }
+    return numbers, damaged
