@@ -196,7 +196,7 @@ class Snapshots:
     """The newest of what each node and replica shows, kept up with states and deltas.
 
     The state of a sender is there in its plain form, or as the value that was made of it: deltas change the
-    value itself, as making all of it anew takes ten times as long.
+    value itself, as making all of it again takes ten times as long.
     """
 
     def __init__(self) -> None:

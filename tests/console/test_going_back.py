@@ -123,6 +123,23 @@ def test_the_past_says_so_and_the_present_stays_in_the_first_line(play: Play, re
     play(recorded.feed, scenario, size=(140, 40), recordings=(recorded.path,))
 
 
+def test_what_is_known_now_is_known_in_the_past_and_the_other_way_round(play: Play, tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path / "r.jsonl", 80)
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        settle(app)
+        (now,) = [one for one in app.health.open if node_id(2) in one.subjects]
+        assert app.health.acknowledge(now.key)
+        app.systems.go_back().seek(at(77))
+        settle(app, 20)
+        (then,) = [one for one in app.health.open if node_id(2) in one.subjects]
+        assert app.health is not app.systems.present.health
+        assert then.acknowledged_ns == at(79)
+
+    play(recorded.feed, scenario, recordings=(recorded.path,))
+    recorded.recorder.close()
+
+
 @pytest.mark.parametrize("theme", ["ops-dark", "ops-light", "ops-ansi", "ops-mono"])
 def test_nothing_of_the_past_is_bright(play: Play, recorded: Recorded, theme: str) -> None:
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:

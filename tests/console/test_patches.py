@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engine.core import plain
 from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import GroupView, NodeSnapshot
+from ospltool.live.feed import HeardReplica
 from ospltool.live.patches import PatchFault, difference, patched
 from ospltool.live.record_file import (
     Delta,
@@ -92,7 +93,7 @@ def by_deltas(old: NodeSnapshot | ReplicaView, patch: Any, reader: Snapshots) ->
         heard = reader.decode(reader.take(Delta(old.id, patch, of)), START_NS)
     except (PatchFault, plain.PlainFault) as fault:
         return type(fault)
-    return heard.snapshot if isinstance(old, NodeSnapshot) else heard.view  # type: ignore[union-attr]
+    return heard.view if isinstance(heard, HeardReplica) else heard.snapshot
 
 
 def reader_of(old: NodeSnapshot | ReplicaView) -> Snapshots:
