@@ -152,9 +152,13 @@ def _patcher_of_dataclass(cls: type) -> Patcher:
         values = list(values_of(old))
         for name, part in patch.items():
             known = member(name)
-            if known is None:  # a newer version has more
+            if known is None:  # a newer version has more; what is in it is not known
+                if type(part) is not dict and part != []:
+                    patched(None, part)
                 continue
             number, patcher, build = known
+            if part is None:
+                continue
             if type(part) is list:
                 (value,) = part  # none stands for a default, which `patched` leaves to `plain`
                 values[number] = build(value)

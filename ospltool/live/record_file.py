@@ -270,12 +270,15 @@ class Snapshots:
 
     def _change(self, key: Shown, made: NodeSnapshot | ReplicaView, delta: Delta) -> bool:
         """Apply an ordinary delta; return False if it is another, or a wrong one."""
-        if type(delta.patch) is not dict or "id" in delta.patch:
+        if type(delta.patch) is not dict:
             return False
         try:
-            self._made[key] = changed(made, delta.patch)
+            after = changed(made, delta.patch)
         except (PatchFault, plain.PlainFault):
             return False
+        if after.id != delta.id:
+            return False
+        self._made[key] = after
         return True
 
 
