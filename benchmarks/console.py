@@ -21,6 +21,8 @@ from textual.pilot import Pilot
 from benchmarks import terminal
 from benchmarks.rows import Bar, Is, Row
 from engine.runtime import monitor
+from ospltool.health.health import Health
+from ospltool.health.system import System
 from ospltool.live.feed import Feed
 from ospltool.live.recorder import Recorder
 from ospltool.live.replay import ReplayFeed
@@ -39,6 +41,8 @@ IDLE_S: Final = 10.0
 HOUR_S: Final = 3600
 RECORDED_NODES, RECORDED_SPACES, RECORDED_GROUPS = 20, 10, 10
 RECORDED_EVERY_S: Final = 5
+SETTLED_S, WOUND_S = 10, 30
+"""Parts of a recording: every node is seen, and the part over which one jumps."""
 FORWARD_S: Final = 10
 """The part of the recording that goes by in one tick."""
 
@@ -153,6 +157,7 @@ def _rows_of_keys(
 def _rows_of_idling(idle: list[float], repeat: int) -> list[Row]:
     decode_ms = [1e3 * decode_s() for _ in range(repeat)]
     grown = [memory_growth() for _ in range(min(repeat, 1))]
+    replayed = replay_shares(repeat)
     return [
         Row(
             AREA,
@@ -168,6 +173,14 @@ def _rows_of_idling(idle: list[float], repeat: int) -> list[Row]:
             "ms",
             tuple(decode_ms),
             remark="paid by the live feed besides",
+        ),
+        Row(
+            AREA,
+            "replay, processor time of a recorded second",
+            "ms",
+            tuple(1e3 * share for share in replayed),
+            bar=Bar(Is.AT_MOST, 50),
+            remark="of the same system; a jump over half a minute",
         ),
         Row(
             AREA,
@@ -267,6 +280,35 @@ def decode_s() -> float:
     for payload in payloads:
         monitor.decode(payload)
     return (time.process_time() - started) / len(payloads)
+
+
+def replay_shares(repeat: int) -> list[float]:
+    """Processor seconds for each second that a recording is wound on."""
+    with tempfile.TemporaryDirectory(prefix="ospltool-console-") as directory:
+        path = Path(directory) / "minute.jsonl"
+        source = FakeFeed(NODES, SPACES, GROUPS_OF_A_NODE, period_ns=2 * SECOND_NS)
+        recorder = Recorder(path, source="invented", made_by="benchmark")
+        begin_ns = source.now_ns()
+        while source.now_ns() - begin_ns < (WOUND_S + SETTLED_S) * SECOND_NS:
+            recorder.write(source.poll(), source.now_ns())
+        recorder.close()
+        return [_replay_share(path) for _ in range(repeat)]
+
+
+def _replay_share(path: Path) -> float:
+    feed = ReplayFeed(path, clock=_Clock(), paused=True)
+    system = System((feed, Health))
+
+    def wind_to(second: int) -> None:
+        feed.seek(feed.begin_ns + second * SECOND_NS)
+        while feed.now_ns() < feed.begin_ns + second * SECOND_NS or feed.is_winding:
+            system.update()
+
+    wind_to(SETTLED_S)
+    worked = time.process_time()
+    wind_to(SETTLED_S + WOUND_S - 1)
+    feed.close()
+    return (time.process_time() - worked) / (WOUND_S - 1)
 
 
 def memory_growth() -> float:

@@ -90,8 +90,12 @@ class Systems:
         raise CommandFault("; ".join(told) or f"no recording of {title} yet: `ospltool record` makes one")
 
     def _health(self, model: SystemModel) -> Health:
-        """Judge the past by what is expected; mutes and supervisors speak of now."""
-        return Health(model, self.present.health.expected)
+        """Judge the past by what is expected; mutes and supervisors speak of now.
+
+        What the operator knows is known there, too.
+        """
+        now = self.present.health
+        return Health(model, now.expected, acknowledged=now.acknowledged)
 
     def return_to_present(self) -> None:
         """Show the system as it is, and close its recording."""

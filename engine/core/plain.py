@@ -34,7 +34,7 @@ def to_plain(value: Any) -> Any:
         return value.value
     if dataclasses.is_dataclass(value):
         cls: type = type(value)
-        return {name: to_plain(getattr(value, name)) for name in _hints(cls)}
+        return {name: to_plain(getattr(value, name)) for name in hints(cls)}
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in value]
     if isinstance(value, dict):
@@ -51,7 +51,7 @@ def from_plain(wanted: Any, value: Any) -> Any:
         PlainFault: a missing field, or a value that does not fit its annotation.
     """
     try:
-        return _builder(wanted)(value)
+        return builder(wanted)(value)
     except PlainFault:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
@@ -72,10 +72,11 @@ def from_json(wanted: Any, text: bytes | str) -> Any:
 
 
 @functools.cache
-def _hints(wanted: type) -> dict[str, Any]:
+def hints(wanted: type) -> dict[str, Any]:
+    """Return the annotation of each field of a dataclass."""
     names = [field.name for field in dataclasses.fields(wanted)]
-    hints = typing.get_type_hints(wanted)
-    return {name: hints[name] for name in names}
+    known = typing.get_type_hints(wanted)
+    return {name: known[name] for name in names}
 
 
 @functools.cache
@@ -85,7 +86,7 @@ def _tuple_hints(wanted: type) -> tuple[Any, ...]:
 
 
 @functools.cache
-def _builder(wanted: Any) -> Builder:
+def builder(wanted: Any) -> Builder:
     """Return what makes values of a type: a large message has thousands, and its types are looked at once."""
     if dataclasses.is_dataclass(wanted):
         return _dataclass_builder(typing.cast("type", wanted))
@@ -96,10 +97,10 @@ def _builder(wanted: Any) -> Builder:
         inner, *others = typing.get_args(wanted)
         if others != [...]:
             return lambda value: tuple(_build_each((inner, *others), value, "a tuple"))
-        item_of = _builder(inner)
+        item_of = builder(inner)
         return lambda value: tuple([item_of(item) for item in _listed(value)])
     if origin is dict:
-        of_value = _builder(typing.get_args(wanted)[1])
+        of_value = builder(typing.get_args(wanted)[1])
         return lambda value: {_build_str(key): of_value(item) for key, item in value.items()}
     return _simple_builder(wanted)
 
@@ -109,7 +110,7 @@ def _dataclass_builder(cls: type) -> Builder:
     def fields() -> tuple[
         tuple[str, Builder], ...
     ]:  # not before the first value: types may contain themselves
-        return tuple((name, _builder(hint)) for name, hint in _hints(cls).items())
+        return tuple((name, builder(hint)) for name, hint in hints(cls).items())
 
     return lambda value: cls(**{name: build(value[name]) for name, build in fields() if name in value})
 
@@ -119,7 +120,7 @@ def _optional_builder(choices: tuple[Any, ...]) -> Builder:
         if value is None and type(None) in choices:
             return None
         (inner,) = [choice for choice in choices if choice is not type(None)]
-        return _builder(inner)(value)
+        return builder(inner)(value)
 
     return build
 
@@ -171,7 +172,7 @@ def _build_each(hints: tuple[Any, ...], value: Any, what: str) -> list[Any]:
     items = _listed(value)
     if len(items) != len(hints):
         raise PlainFault(f"{what} has {len(hints)} parts, not {len(items)}")
-    return [_builder(hint)(item) for hint, item in zip(hints, items, strict=True)]
+    return [builder(hint)(item) for hint, item in zip(hints, items, strict=True)]
 
 
 def _listed(value: Any) -> list[Any]:

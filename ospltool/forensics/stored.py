@@ -11,9 +11,9 @@ from engine.core.plain import PlainFault
 from ospltool.forensics.attachments import Attachment, AttachmentKind
 from ospltool.forensics.conclusion import Conclusion, SetFate
 from ospltool.live.feed import ReceivedSnapshot
+from ospltool.live.patches import PatchFault
 from ospltool.live.record_file import (
     Delta,
-    PatchFault,
     RecordedState,
     RecordingFault,
     SenderKind,

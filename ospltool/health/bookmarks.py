@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
 from ospltool.health.health import Health
+from ospltool.health.incidents import Acknowledgements
 from ospltool.health.mutes import Mutes
 from ospltool.live.replay import Bookmark
 
@@ -51,13 +52,14 @@ class Bookmarks:
         """Return what was known at a bookmark, nothing at None; its model counts on from that of `before`."""
         found = forked(self._first if bookmark is None else self._kept[bookmark])
         found.model.follow(before.model)
+        found.conclude()
         return found
 
 
 def forked(value: T) -> T:
     """Return an independent copy of a model, or of health with its model. What never changes is shared.
 
-    Mutes are shared, too: they are the operator's, and belong to no moment.
+    Mutes and acknowledgements are shared, too: they are the operator's, and belong to no moment.
     """
     return _Fork().of(value)  # type: ignore[no-any-return]  # it has the type of the value
 
@@ -107,7 +109,9 @@ class _Fork:
         return made
 
 
-_SHARED: Final = frozenset({int, str, float, bool, bytes, type(None), tuple, frozenset, Mutes})
+_SHARED: Final = frozenset(
+    {int, str, float, bool, bytes, type(None), tuple, frozenset, Acknowledgements, Mutes}
+)
 _CHANGING: Final = ("ospltool.live.", "ospltool.health.")
 """Packages whose objects change, unless they are frozen."""
 

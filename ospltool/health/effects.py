@@ -49,15 +49,10 @@ def _touched(scene: Scene, cause: RootCause) -> list[str]:
 
 
 def _of_space(scene: Scene, cause: RootCause, copies: Redundancy) -> str:
-    masters = [
-        node.snapshot.name
-        for node in scene.model.ordered_nodes()
-        if scene.is_heard(node) and scene.model.is_master(node, copies.name, scene.now_ns)
-    ]
-    told = [", ".join(filter(None, (copies.text, copies.warning)))]
-    told.append(
-        f"{joined(masters)} {'is master' if len(masters) == 1 else 'are masters'}" if masters else "no master"
-    )
+    masters, is_split = _of_masters(scene, copies.name)
+    told = [", ".join(filter(None, (copies.text, copies.warning))), masters]
+    if is_split:
+        told.reverse()
     if cause.root.kind.cause == "store":
         facts = (scene.facts(scene.model.nodes[node]) for node in cause.root.nodes)
         waiting = sum(one.waiting[copies.name].samples for one in facts if copies.name in one.waiting)
@@ -68,6 +63,20 @@ def _of_space(scene: Scene, cause: RootCause, copies: Redundancy) -> str:
     if away:
         told.append(_lost(scene, copies, away))
     return f"{copies.name}: {', '.join(filter(None, told))}"
+
+
+def _of_masters(scene: Scene, name: str) -> tuple[str, bool]:
+    """Tell who is master of a name-space, and whether several of one role are."""
+    masters = [
+        node.snapshot
+        for node in scene.model.ordered_nodes()
+        if scene.is_heard(node) and scene.model.is_master(node, name, scene.now_ns)
+    ]
+    if len(masters) < 2:
+        return f"{masters[0].name} is master" if masters else "no master", False
+    is_split = len({one.role for one in masters}) < len(masters)
+    apart = ", their sets drift apart" if is_split else ""
+    return f"{joined([one.name for one in masters])} are masters{apart}", is_split
 
 
 def _since_failure(scene: Scene, node: Node, name: str) -> str:

@@ -14,7 +14,7 @@ from engine.runtime.monitor import NodeEvent
 from ospltool.health.causes import Patience, RootCause, causes_of
 from ospltool.health.codes import SECOND_NS, Code, HealthSeverity, Sign, joined
 from ospltool.health.effects import advice, effect
-from ospltool.health.incidents import Incident, Incidents
+from ospltool.health.incidents import Acknowledgements, Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.redundancy import Redundancy, redundancies
 from ospltool.health.scene import FactBook, Scene, SupervisorReport
@@ -84,6 +84,7 @@ class Health:
         expected: nodes and copies that should exist.
         mutes: incidents that do not count.
         reports: returns the reports of this machine's supervisors by node name; called at every update.
+        acknowledged: incidents that the operator knows, also from another moment of the system.
 
     Attributes:
         open: open incidents that are not muted, most urgent and then oldest first.
@@ -101,10 +102,12 @@ class Health:
         *,
         mutes: Mutes | None = None,
         reports: SupervisorReports = dict,
+        acknowledged: Acknowledgements | None = None,
     ) -> None:
         self.model = model
         self.expected = expected
         self.mutes = mutes or Mutes()
+        self.acknowledged = acknowledged or Acknowledgements()
         self._reports = reports
         self.awaited = expected.nodes
         self.unheard: Mapping[str, SupervisorReport | None] = {}
@@ -187,24 +190,26 @@ class Health:
         causes = causes_of(scene, self._patience.lasting(signs, now_ns))
         self._incidents.update(causes, now_ns, lambda cause: _described(scene, cause, self._copies))
         self.mutes.settle(self._incidents.open, now_ns)
-        self._conclude()
+        self.conclude()
 
     def acknowledge(self, key: str) -> bool:
         """Mark an open incident as known to an operator; return False if there is none with this key."""
-        found = self._incidents.acknowledge(key, self._updated_ns)
-        self._conclude()
-        return found
+        found = next((one for one in self._incidents.open if one.key == key), None)
+        if found is not None:
+            self.acknowledged.add(found, self._updated_ns)
+            self.conclude()
+        return found is not None
 
     def mute(self, code: str, who: str, lasts_ns: int) -> Mute:
         """Mute incidents of a code for `lasts_ns`: those of one subject `who`, or of all if it is empty."""
         made = self.mutes.add(code, who, self._updated_ns + lasts_ns, self._incidents.open)
-        self._conclude()
+        self.conclude()
         return made
 
     def unmute(self, code: str, who: str) -> bool:
         """Lift the mutes of a code's cause, of one subject or of all; return False if there was none."""
         found = self.mutes.remove(code, who)
-        self._conclude()
+        self.conclude()
         return found
 
     def events(self, incident: Incident) -> list[NodeEvent]:
@@ -219,15 +224,27 @@ class Health:
         name_spaces = {*incident.name_spaces, *(name for node in known for name in node.name_spaces)}
         return [one for one in events[first:last] if _is_about(one, nodes, names, name_spaces)]
 
-    def _conclude(self) -> None:
-        """Compute the shown lists and the verdict, once for all readers until the next change."""
+    def conclude(self) -> None:
+        """Compute the shown lists and the verdict, once for all readers until the next change.
+
+        Going back to an earlier health does so too: what the operator said since then counts there.
+        """
         lasting = [
-            dataclasses.replace(one, muted_until_ns=self.mutes.until_ns(one, self._updated_ns))
+            dataclasses.replace(
+                one,
+                muted_until_ns=self.mutes.until_ns(one, self._updated_ns),
+                acknowledged_ns=self.acknowledged.at_ns(one),
+            )
             for one in self._incidents.open
         ]
         self.open = [one for one in lasting if not one.muted_until_ns]
         self.muted = [one for one in lasting if one.muted_until_ns]
-        self.closed = self._incidents.closed
+        self.closed = [
+            dataclasses.replace(one, acknowledged_ns=known_ns)
+            if (known_ns := self.acknowledged.at_ns(one))
+            else one
+            for one in self._incidents.closed
+        ]
         self.verdict = self._verdict()
 
     @property

@@ -66,7 +66,7 @@ class Incident:
     rises: int = 0
     """How often it became worse than ever before: a higher severity, or more subjects."""
     acknowledged_ns: int = 0
-    """When an operator acknowledged it; 0 for never."""
+    """When an operator acknowledged it, as grave as it is; 0 for never."""
     muted_until_ns: int = 0
     """End of its mute; 0 if it is not muted."""
 
@@ -101,6 +101,47 @@ class _Open:
     most: int
 
 
+MAX_ACKNOWLEDGED: Final = 1_000
+
+SOONER_NS: Final = 5 * SECOND_NS
+"""Time by which another reader of the same system may have seen an incident sooner."""
+
+
+class Acknowledgements:
+    """The incidents that an operator knows, and how grave they were when the operator said so.
+
+    They are the operator's, and belong to no moment of a recording: an incident that was acknowledged is
+    known at each of its moments at which it is not worse.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Incident, int]] = {}
+
+    def add(self, incident: Incident, now_ns: int) -> None:
+        """Note that an operator knows the incident as it is now."""
+        self._known.pop(incident.key, None)
+        self._known[incident.key] = incident, now_ns
+        if len(self._known) > MAX_ACKNOWLEDGED:
+            del self._known[next(iter(self._known))]
+
+    def at_ns(self, incident: Incident) -> int:
+        """Return when the incident was acknowledged; 0 if it was not, or became worse."""
+        known = self._known.get(incident.key) or next(
+            (one for one in self._known.values() if _is_same_later(*one, incident)), None
+        )
+        if known is None:
+            return 0
+        before, now_ns = known
+        is_worse = (incident.severity, -incident.weight) < (before.severity, -before.weight)
+        return 0 if is_worse else now_ns
+
+
+def _is_same_later(before: Incident, acknowledged_ns: int, incident: Incident) -> bool:
+    """Return whether an incident is the acknowledged one, seen by a reader who began within it."""
+    is_alike = (before.code.cause, before.who) == (incident.code.cause, incident.who)
+    return is_alike and before.since_ns - SOONER_NS <= incident.since_ns <= acknowledged_ns
+
+
 class Incidents:
     """The incidents of one system. `left_out` counts present causes beyond the bound of open incidents."""
 
@@ -131,13 +172,6 @@ class Incidents:
     def closed(self) -> list[Incident]:
         """Closed incidents, newest end first."""
         return sorted(self._closed, key=lambda one: (-one.until_ns, one.key))
-
-    def acknowledge(self, key: str, now_ns: int) -> bool:
-        """Mark an open incident as known to an operator; return False if there is none with this key."""
-        known = self._open.get(key)
-        if known is not None:
-            known.incident = dataclasses.replace(known.incident, acknowledged_ns=now_ns)
-        return known is not None
 
     def update(
         self,
@@ -204,7 +238,7 @@ class Incidents:
             self._closed.remove(again)
             told = dataclasses.replace(
                 _with_cause_of(again, told), key=again.key, since_ns=again.since_ns, times=again.times + 1,
-                acknowledged_ns=again.acknowledged_ns, rises=again.rises,
+                rises=again.rises,
             )  # fmt: skip
         else:
             told = dataclasses.replace(told, key=f"{cause.root.key}@{since_ns}", since_ns=since_ns)
@@ -219,13 +253,11 @@ class Incidents:
         known = self._open[key]
         before = known.incident
         told = _with_cause_of(before, describe(cause))
-        is_worse = (told.severity, -told.weight) < (before.severity, -before.weight)
         known.incident = dataclasses.replace(
             told,
             key=key,
             since_ns=min(before.since_ns, cause.root.since_ns),
             times=before.times,
-            acknowledged_ns=0 if is_worse else before.acknowledged_ns,
             rises=before.rises + (told.severity < known.worst or len(told.subjects) > known.most),
         )
         known.root, known.seen_ns, known.keys = cause.root.key, now_ns, cause.keys

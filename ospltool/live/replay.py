@@ -28,11 +28,11 @@ from ospltool.live.feed import (
     Update,
 )
 from ospltool.live.moments import Marks
+from ospltool.live.patches import PatchFault
 from ospltool.live.record_file import (
     Caption,
     Delta,
     Key,
-    PatchFault,
     RecordedState,
     RecordingFault,
     RecordingLine,

@@ -28,7 +28,7 @@ from tests.console.test_replay import S, at, updates
 from tests.fake import ScriptedFeed, node_id
 from tui.app import ConsoleApp
 from tui.cells import Tone
-from tui.viewmodel import panels
+from tui.viewmodel import heading
 from tui.viewmodel.base import Elsewhere
 from tui.widgets.lines import Toned
 
@@ -117,10 +117,27 @@ def test_the_past_says_so_and_the_present_stays_in_the_first_line(play: Play, re
         assert app.systems.present.health.verdict != app.health.verdict
         fine = dataclasses.replace(app.health.verdict, word="OK", worst=None, errors=0, warnings=0)
         status = dataclasses.replace(app.status(), elsewhere=(Elsewhere("domain 7 now", fine, True),))
-        line = panels.header(app.view(), status, "overview", "overview", 140)[0]
+        line = heading.header(app.view(), status, "overview", "overview", 140)[0]
         assert "domain 7 now: OK" in "".join(span.text for span in line)
 
     play(recorded.feed, scenario, size=(140, 40), recordings=(recorded.path,))
+
+
+def test_what_is_known_now_is_known_in_the_past_and_the_other_way_round(play: Play, tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path / "r.jsonl", 80)
+
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        settle(app)
+        (now,) = [one for one in app.health.open if node_id(2) in one.subjects]
+        assert app.health.acknowledge(now.key)
+        app.systems.go_back().seek(at(77))
+        settle(app, 20)
+        (then,) = [one for one in app.health.open if node_id(2) in one.subjects]
+        assert app.health is not app.systems.present.health
+        assert then.acknowledged_ns == at(79)
+
+    play(recorded.feed, scenario, recordings=(recorded.path,))
+    recorded.recorder.close()
 
 
 @pytest.mark.parametrize("theme", ["ops-dark", "ops-light", "ops-ansi", "ops-mono"])

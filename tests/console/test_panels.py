@@ -13,7 +13,7 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
 from tui.cells import UNICODE, Tone, plain
-from tui.viewmodel import panels
+from tui.viewmodel import heading, panels
 from tui.viewmodel.base import ConsoleStatus, Filter, View
 
 S = SECOND_NS
@@ -60,7 +60,7 @@ def test_the_header_says_what_is_watched_and_how(
     status: ConsoleStatus, notices: tuple[FeedNotice, ...], right: str, tone: Tone
 ) -> None:
     status = dataclasses.replace(status, screens=("overview", "node", "trace"))
-    line, tabs = panels.header(view_of(Update(notices=notices)), status, "node", "node n1", 80)
+    line, tabs = heading.header(view_of(Update(notices=notices)), status, "node", "node n1", 80)
     assert plain(line).endswith(right)
     assert plain(line).startswith(f" t  {status.source} · node n1 ")
     assert len(plain(line)) == 80
@@ -88,8 +88,8 @@ def test_the_header_says_what_is_watched_and_how(
     ],
 )
 def test_a_header_names_the_screens_as_well_as_it_can(width: int, start: str, tabs: str) -> None:
-    status = ConsoleStatus("ospltool", "domain 7", "live", screens=tuple(panels.SHORT_NAMES))
-    first, second = map(plain, panels.header(view_of(), status, "node", "node n1", width))
+    status = ConsoleStatus("ospltool", "domain 7", "live", screens=tuple(heading.SHORT_NAMES))
+    first, second = map(plain, heading.header(view_of(), status, "node", "node n1", width))
     assert first.startswith(start)
     assert first.endswith("  live  01:03:20 UTC ")
     assert second.startswith(tabs)
@@ -98,7 +98,7 @@ def test_a_header_names_the_screens_as_well_as_it_can(width: int, start: str, ta
 
 def test_a_console_that_may_change_nodes_says_so() -> None:
     status = ConsoleStatus("t", "domain 7", "live", operates=True)
-    first = panels.header(view_of(), status, "node", "node", 80)[0]
+    first = heading.header(view_of(), status, "node", "node", 80)[0]
     assert plain(first).endswith("  OPERATE live  01:03:20 UTC ")
 
 
@@ -293,12 +293,12 @@ def test_events_that_are_no_longer_kept_are_counted_in_the_title() -> None:
     assert panels.events_title(view) == "events, 1,005 older ones not kept"
 
 
-@given(st.integers(6, 200), st.integers(0, 300), st.integers(0, 300), st.booleans())
+@given(st.integers(6, 200), st.integers(0, 300), st.integers(0, 300), st.booleans(), st.booleans())
 def test_the_parts_never_need_more_than_the_room(
-    room: int, nodes: int, attention: int, events_only: bool
+    room: int, nodes: int, attention: int, events_only: bool, is_explained: bool
 ) -> None:
-    shares = panels.share_height(room, nodes, attention, events_only=events_only)
-    parts = (shares.matrix, shares.detail, shares.attention, shares.events, shares.timeline)
+    shares = panels.share_height(room, nodes, attention, events_only=events_only, is_explained=is_explained)
+    parts = (shares.matrix, shares.detail, shares.attention, shares.about, shares.events, shares.timeline)
     assert all(part >= 0 for part in parts)
     assert sum(parts) <= max(room, 8)
     if not events_only and room >= 17:

@@ -12,13 +12,13 @@ from engine.core import plain
 from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind
+from ospltool.live.patches import PatchFault, difference, patched
 from ospltool.live.record_file import (
     KEY_MARK,
     Caption,
     Delta,
     Item,
     Key,
-    PatchFault,
     RecordedState,
     RecordingFault,
     RecordingHeader,
@@ -26,9 +26,7 @@ from ospltool.live.record_file import (
     SenderKind,
     Snapshots,
     decode_line,
-    difference,
     encode_line,
-    patched,
 )
 from tests import fake
 from tests.fake import START_NS

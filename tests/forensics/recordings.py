@@ -7,13 +7,13 @@ import itertools
 
 from engine.core import plain
 from engine.runtime.monitor import GroupView
+from ospltool.live.patches import difference
 from ospltool.live.record_file import (
     Delta,
     Item,
     Key,
     RecordedState,
     RecordingHeader,
-    difference,
     encode_line,
 )
 from tests import fake

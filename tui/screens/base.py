@@ -14,7 +14,7 @@ from textual.widgets import Input
 from tui import commands
 from tui.cells import Line
 from tui.console import Console
-from tui.viewmodel import panels
+from tui.viewmodel import heading, panels
 from tui.viewmodel.base import ConsoleStatus, Filter, Subject, View
 from tui.widgets.bottom import CommandLine, Entry, FilterLine, KeyBar
 from tui.widgets.lines import Lines, Toned
@@ -104,15 +104,15 @@ class OpsScreen(Screen[None]):
         header.set_class(status.paused or is_past, "-paused")
         for widget in self.query(Toned):
             widget.set_class(is_past and widget.id not in _OF_THE_PRESENT, PAST)
-        lines = panels.header(view, status, self.NAME, self.heading, width)
+        lines = heading.header(view, status, self.NAME, self.heading, width)
         self.fill("#header", lines if self.size.height >= LEAST_FOR_TABS else lines[:1])
-        self.fill("#timebar", panels.timebar_lines(view, status, width))
+        self.fill("#timebar", heading.timebar_lines(view, status, width))
         self.fill("#caption", panels.caption_lines(view, width))
         self.fill("#message", self.console.message_lines())
-        heading = self.heading
+        before = self.heading
         self.show(view)
-        if self.heading != heading:
-            lines = panels.header(view, status, self.NAME, self.heading, width)
+        if self.heading != before:
+            lines = heading.header(view, status, self.NAME, self.heading, width)
             self.fill("#header", lines if self.size.height >= LEAST_FOR_TABS else lines[:1])
         self._keep_focus()
 
@@ -163,7 +163,7 @@ class OpsScreen(Screen[None]):
         header = self.query_one("#header", Lines)
         if event.widget is not header or self.last is None or event.y != 1 or len(header.lines) < 2:
             return
-        screen = panels.tab_at(header.lines[1], event.x, self.last[1].screens)
+        screen = heading.tab_at(header.lines[1], event.x, self.last[1].screens)
         if screen:
             event.stop()
             self.console.action_screen(screen)

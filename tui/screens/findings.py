@@ -84,6 +84,10 @@ class FindingsScreen(TableScreen):
         """Return the finding and what to do about it."""
         return findings.finding_lines(view, row, width)
 
+    def instead(self, view: View) -> list[Line]:
+        """Return the lines shown without findings."""
+        return findings.none_lines(running=self._about is None) if not self.filter else []
+
     def here(self) -> Subject:
         """Return the first node that the finding is about."""
         if self.row is None or not self.row.nodes:

@@ -66,10 +66,12 @@ def key_lines(keys: list[tuple[str, str]], title: str) -> list[Line]:
     """Return the keys in two columns."""
     lines: list[Line] = [(Span(f"keys of the {title} screen", Tone.STRONG),), ()]
     half = (len(keys) + 1) // 2
+    longest = max((len(key) for key, _ in keys), default=0)
+    widest = max((len(meaning) for _, meaning in keys[:half]), default=0)
     for index in range(half):
         row: Line = ()
         for key, meaning in keys[index::half]:
-            row = (*row, Span(f"{key:>10}  ", Tone.ACCENT), Span(f"{meaning:<22}"))
+            row = (*row, Span(f"{key:>{longest}}  ", Tone.ACCENT), Span(f"{meaning:<{widest}}  "))
         lines.append(row)
     return lines
 

@@ -164,7 +164,8 @@ class IncidentScreen(IncidentKeys):
             self.fill("#title", [])
             set_height(self.query_one("#events", Sheet), 0)
             return
-        lines = [views.head(view, one), (), *views.about(view, one, width)][: max(3, self.room * 2 // 3)]
+        every = [views.head(view, one, width), (), *views.about(view, one, width)]
+        lines = every[: max(3, self.room * 2 // 3)]
         self.fill("#about", lines)
         rows = self._rows = views.events(view, one, width)
         title = plural(len(rows.keys), "event")

@@ -13,6 +13,7 @@ from ospltool.health.incidents import Incident
 from tui.cells import Line, LineRows
 from tui.screens.base import set_height
 from tui.screens.incidents import KEYS, IncidentKeys
+from tui.viewmodel import incidents as incident_views
 from tui.viewmodel import overview, panels
 from tui.viewmodel.base import Subject, View, plural
 from tui.viewmodel.overview import Overview, timeline_lines
@@ -51,6 +52,7 @@ class OverviewScreen(IncidentKeys):
         """Yield incidents, the matrix and its explanation, the last hour, and events."""
         yield Lines(id="summary")
         yield Sheet(id="attention")
+        yield Lines(id="about")
         yield Sheet(cells=True, id="matrix")
         yield Lines(id="detail")
         yield Lines(id="timeline")
@@ -70,15 +72,21 @@ class OverviewScreen(IncidentKeys):
         self.query_one("#summary", Lines).show([panels.summary(view, width)])
         urgent = panels.notables(view, incidents)
         room, nodes = self.room - 1, len(view.model.nodes) + len(view.health.unheard)
-        shares = panels.share_height(room, nodes, len(urgent), events_only=self.only_events)
+        explained = bool(incidents)
+        shares = panels.share_height(
+            room, nodes, len(urgent), events_only=self.only_events, is_explained=explained
+        )
         rows = 0 if self.unfolded else shares.matrix - 1
         matrix = self._matrix = Overview(view, width, incidents, rows)
         self.heading = (
             f"faults only, {plural(matrix.hidden, 'node')} hidden" if self.only_faults else "overview"
         )
         if len(matrix.keys) < nodes and not self.only_events:
-            shares = panels.share_height(room, len(matrix.keys), len(urgent), events_only=False)
+            shares = panels.share_height(
+                room, len(matrix.keys), len(urgent), events_only=False, is_explained=explained
+            )
         self._show_attention(view, urgent, shares.attention)
+        self.fill("#about", self._about(view), shares.about)
         self.grid.show(matrix)
         set_height(self.grid, shares.matrix if matrix.keys else 0)
         self.fill("#detail", self._detail(view, matrix), shares.detail)
@@ -96,6 +104,17 @@ class OverviewScreen(IncidentKeys):
         set_height(table, height)
         if height and self.focused is self.grid and not self._is_walking:
             self.set_focus(table)
+
+    def _about(self, view: View) -> list[Line]:
+        """Explain the incident under the cursor, or else the most urgent one."""
+        one = self.incident or next(iter(panels.current_incidents(view)), None)
+        return incident_views.explanation(view, one, self.size.width) if one else []
+
+    @on(Sheet.Moved)
+    def _explain(self) -> None:
+        about = self.query_one("#about", Lines)
+        if self._view is not None and about.display:
+            about.show(self._about(self._view))
 
     def here(self) -> Subject:
         """Return the node and the name-space under the cursor, or those that need attention."""

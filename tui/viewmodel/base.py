@@ -9,7 +9,7 @@ from typing import Final
 
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.codes import HealthSeverity
-from ospltool.health.health import Health, SystemVerdict
+from ospltool.health.health import STARTING, UNKNOWN, Health, SystemVerdict
 from ospltool.health.incidents import Incident
 from ospltool.live.feed import ReplayPosition
 from ospltool.live.model import SystemModel
@@ -263,6 +263,15 @@ def severity_sign(glyphs: Glyphs, severity: HealthSeverity) -> tuple[str, Tone]:
         HealthSeverity.WARNING: (glyphs.warn, Tone.WARN),
         HealthSeverity.NOTICE: (glyphs.idle, Tone.DIM),
     }[severity]
+
+
+def verdict_sign(view: View, verdict: SystemVerdict) -> tuple[str, Tone]:
+    """Return the sign and the tone of a verdict."""
+    if verdict.word == STARTING:
+        return view.glyphs.busy, Tone.STRONG
+    if verdict.worst in (None, HealthSeverity.NOTICE):
+        return view.glyphs.idle if verdict.word == UNKNOWN else view.glyphs.ok, Tone.DIM
+    return severity_sign(view.glyphs, verdict.worst)
 
 
 def plural(number: int, noun: str) -> str:

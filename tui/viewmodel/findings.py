@@ -182,3 +182,14 @@ def title(view: View, found: Sequence[Diagnostic], hidden: int, *, running: bool
     ]
     who = f"{heard:,} nodes advertise" if heard > 1 else "the node advertises"
     return table_title([*worst] or [f"no findings: what {who} fits together"], hidden)
+
+
+def none_lines(*, running: bool) -> list[Line]:
+    """Return the lines shown without findings: what was compared, and what was not."""
+    if running:
+        return []
+    told = (
+        "compared: what nodes advertise; for readers and writers: `ospltool doctor`",
+        "for their configurations: `ospltool check fleet.toml`",
+    )
+    return [(Span(f" {line}", Tone.DIM),) for line in told]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from rich.cells import cell_len
+
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Presence
 from tui import text
-from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title
+from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, plain, single, table_title
 from tui.viewmodel.base import Rank, View, plural, severity_sign
-from tui.viewmodel.panels import URGENT_LEVELS, told
+from tui.viewmodel.panels import URGENT_LEVELS
+from tui.viewmodel.panels import told as text_of
 from tui.viewmodel.unheard import unheard_nodes
 
 LEAST_WITH_CLOCK: Final = 100
@@ -87,8 +90,21 @@ def title(view: View, rows: Rows[Incident]) -> str:
 
 def about(view: View, one: Incident, width: int, most: int = MAX_LINES) -> list[Line]:
     """Return observation, cause, effect and advice, each in at most `most` lines."""
+    return _told(view, (("What", one.what), *_reasons(one)), width, most)
+
+
+def explanation(view: View, one: Incident, width: int) -> list[Line]:
+    """Return cause, effect and advice, each in one line, for a screen that shows the observation already."""
+    return _told(view, _reasons(one), width, 1)
+
+
+def _reasons(one: Incident) -> tuple[tuple[str, str], ...]:
+    return ("Why", one.why), ("Effect", one.effect), ("Next", one.next)
+
+
+def _told(view: View, told: tuple[tuple[str, str], ...], width: int, most: int) -> list[Line]:
     lines: list[Line] = []
-    for label, value in (("What", one.what), ("Why", one.why), ("Effect", one.effect), ("Next", one.next)):
+    for label, value in told:
         wrapped = text.wrap(value, max(10, width - LABEL - 2), most, ellipsis=view.glyphs.ellipsis)
         for number, part in enumerate(wrapped):
             tone = Tone.STRONG if label == "What" else Tone.PLAIN
@@ -96,17 +112,23 @@ def about(view: View, one: Incident, width: int, most: int = MAX_LINES) -> list[
     return lines
 
 
-def head(view: View, one: Incident) -> Line:
-    """Code, title, since when and whether it lasts."""
+def head(view: View, one: Incident, width: int) -> Line:
+    """Return code, title, since when, whether it lasts, and the page of the code, without what does not fit.
+
+    The heading of the screen has the code, and every code its page.
+    """
     sign, tone = severity_sign(view.glyphs, one.severity)
     again = f", {one.times} times" if one.times > 1 else ""
     lasts = f"{text.age(one.age_ns(view.now_ns))}{again}"
-    return (
-        Span(f" {sign} {one.code.id}", tone),
-        Span(f"  {one.code.title}", Tone.STRONG),
-        Span(f"  since {text.clock(one.since_ns)} UTC, {lasts}, {state(view, one)}", Tone.DIM),
-        Span(f"  {one.code.page}", Tone.DIM),
+    code, title = Span(f" {one.code.id} ", tone), Span(f" {one.code.title}", Tone.STRONG)
+    since = Span(f"  since {text.clock(one.since_ns)} UTC, {lasts}, {state(view, one)}", Tone.DIM)
+    mark = Span(f" {sign}", tone)
+    forms: tuple[Line, ...] = (
+        (mark, code, title, since, Span(f"  {one.code.page}", Tone.DIM)),
+        (mark, code, title, since),
+        (mark, title, since),
     )
+    return next((line for line in forms if cell_len(plain(line)) <= width), forms[-1])
 
 
 def events(view: View, one: Incident, width: int) -> Rows[NodeEvent]:
@@ -122,7 +144,7 @@ def events(view: View, one: Incident, width: int) -> Rows[NodeEvent]:
         return {
             "time": single(text.moment(event.time_ns)[11:], Tone.DIM),
             "node": single(event.node_name, Tone.DIM),
-            "text": single(told(event.event, event.state, event.text), tone),
+            "text": single(text_of(event.event, event.state, event.text), tone),
         }[key]
 
     found = view.health.events(one)
@@ -149,9 +171,5 @@ def none_lines(view: View) -> list[Line]:
         more = f" and {plural(others, 'other node')}" if others else ""
         return [(Span(f" no incident yet, but {first}{more} cannot be heard"),)]
     began_ns = view.model.began_ns
-    since = (
-        f", and nothing was seen to be since this console came at {text.clock(began_ns)} UTC"
-        if began_ns
-        else ""
-    )
-    return [dimmed((Span(f" nothing is wrong{since}; 7 shows all that is traced"),))]
+    since = f", nor was since this console came at {text.clock(began_ns)} UTC" if began_ns else ""
+    return [dimmed((Span(f" nothing is wrong{since}; 7: trace"),))]

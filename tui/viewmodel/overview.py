@@ -20,6 +20,7 @@ from tui.viewmodel.base import (
     node_state,
     plural,
     ranks,
+    severity_sign,
     since_heard,
 )
 from tui.viewmodel.panels import URGENT_LEVELS, rule_line
@@ -101,7 +102,7 @@ class Overview:
 
     def __init__(self, view: View, width: int, incidents: Sequence[Incident] = (), rows: int = 0) -> None:
         self._view = view
-        ranked = ranks(view, incidents)
+        ranked = self._ranked = ranks(view, incidents)
         unheard = unheard_nodes(view)
         kept: list[Node | UnheardNode] = [node for node in view.model.ordered_nodes() if self._keeps(node)]
         kept += [one for one in unheard if self._keeps(one)]
@@ -223,7 +224,7 @@ class Overview:
     def _node_cell(self, node: Node, key: str) -> Cell:
         view = self._view
         if key == "mark":
-            return (node_mark(view, node),)
+            return (self._mark(node),)
         if key == "node":
             return single(self._names[node.id])
         if key == "state":
@@ -236,6 +237,14 @@ class Overview:
             return (sparks(gaps, view.glyphs, CURVE, least=2 * node.stale_after_ns / 1e9),)
         tone = Tone.WARN if node.is_stale(view.now_ns) else Tone.DIM
         return single(text.age(view.now_ns - view.model.heartbeat_ns(node)), tone)
+
+    def _mark(self, node: Node) -> Span:
+        """Return how the node is; of one that says it is well, whether an incident is about it."""
+        mark, rank = node_mark(self._view, node), self._ranked[node.id]
+        is_heard = self._view.presence(node) is Presence.HEARD
+        if is_heard and mark.tone is Tone.DIM and rank <= Rank.WARNING:
+            return Span(*severity_sign(self._view.glyphs, HealthSeverity(rank)))
+        return mark
 
     def _name_space_cell(self, node: Node, name: str, width: int) -> Cell:
         glyphs = self._view.glyphs

@@ -1,4 +1,4 @@
-"""Lines of text around the matrix: header, caption, summary, attention and events."""
+"""Lines of text around the matrix: caption, summary, attention and events."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from rich.cells import cell_len
 from engine.runtime.monitor import DeliveryView, NameSpaceView, NodeEvent
 from engine.tracing.levels import Level
 from ospltool.health.codes import HealthSeverity, joined
-from ospltool.health.health import STARTING, UNKNOWN, SystemVerdict
+from ospltool.health.health import UNKNOWN
 from ospltool.health.incidents import Incident
-from ospltool.live.feed import ReplayPosition
 from ospltool.live.nodes import Node
 from ospltool.live.series import AlignmentProgress
 from tui import text
-from tui.cells import Line, LineRows, Span, Tone, fit_line, plain
-from tui.viewmodel.base import ConsoleStatus, Elsewhere, Subject, View, plural, severity_sign
+from tui.cells import Line, LineRows, Span, Tone, plain
+from tui.viewmodel.base import Subject, View, plural, severity_sign, verdict_sign
 
 URGENT_LEVELS: Final = {"SEVERE": Tone.FAULT, "WARNING": Tone.WARN}
 _NANOSECONDS: Final = re.compile(r"\b(\d+\.\d\d)\d{7}\b")
@@ -30,133 +29,14 @@ SMALL_LEVELS: Final = frozenset(level.name for level in Level if level < Level.I
 SAME_NS: Final = 5_000_000_000
 """Time within which equal messages of several nodes make one line."""
 LEAST_FOR_TIMELINE: Final = 28
+LEAST_FOR_EXPLANATION: Final = 17
+EXPLAINED: Final = 3
+"""Lines about an incident on the overview: why, effect and next."""
 MAX_CAPTION_LINES: Final = 2
-MOST_ELSEWHERE: Final = 3
-"""Other systems in trouble that the header names."""
 MOST_NAME: Final = 12
 """Cells after which the name of a node in a list of events is cut."""
 
-SHORT_NAMES: Final = {
-    "overview": "home",
-    "node": "node",
-    "name-space": "space",
-    "alignment": "align",
-    "incidents": "trouble",
-    "groups": "group",
-    "trace": "trace",
-    "store": "store",
-    "findings": "check",
-    "persistence": "pers",
-}
-"""Short names of screens for a narrow header."""
-
 SECOND_NS: Final = 1_000_000_000
-
-
-def header(view: View, status: ConsoleStatus, screen: str, heading: str, width: int) -> list[Line]:
-    """Return the header: system, screen, and whether it is live, frozen or out of reach; below, the tabs.
-
-    `heading` is the screen's name for people.
-    """
-    right = _mode(view, status)
-    room = max(0, width - sum(len(span.text) for span in right))
-    sign, tone = _verdict_sign(view, view.health.verdict)
-    word = "" if tone is Tone.DIM else f"  {sign} {view.health.verdict.word}"
-    if status.ago_ns is not None:
-        tone = Tone.DIM
-    others = _elsewhere(view, status)
-    gap = Span(f" {view.glyphs.separator} ", Tone.DIM)
-    at = gap, Span(heading, Tone.STRONG), Span(word, tone)
-    source = Span(f" {status.source}", Tone.DIM)
-    choices: tuple[Line, ...] = (
-        (Span(f" {status.title} ", Tone.STRONG), source, *at, *others),
-        (source, *at, *others),
-        *([(source, Span(word, tone), *others)] if others else []),
-        *([(source, Span(word, tone), *_elsewhere(view, status, 0))] if others else []),
-        (Span(f" {heading}", Tone.STRONG), Span(word, tone)),
-    )
-    fitting = (line for line in choices if sum(cell_len(span.text) for span in line) <= room)
-    first = fit_line(next(fitting, choices[-1]), room, glyphs=view.glyphs)
-    return [(*first, *right), fit_line(_tabs(status, screen, width), width, glyphs=view.glyphs)]
-
-
-def _elsewhere(view: View, status: ConsoleStatus, most: int = MOST_ELSEWHERE) -> Line:
-    """Return the other systems: those in trouble by name, worst first, the others as a number.
-
-    If none may be named, the number has the sign of the worst.
-    """
-    gap = f" {view.glyphs.separator} "
-    sick = [one for one in status.elsewhere if one.verdict.word != "OK" or one.is_present]
-    sick.sort(key=lambda one: (one.verdict.worst is None, one.verdict.worst or 0))
-    if sick and not most:
-        sign, tone = _verdict_sign(view, sick[0].verdict)
-        return (Span(f"{gap}{sign} {len(sick)} more", tone),)
-    shown = sick[:most]
-    spans = [span for one in shown for span in (Span(gap, Tone.DIM), _of_another(view, one))]
-    rest = len(status.elsewhere) - len(shown)
-    if rest:
-        word = "more" if len(sick) > len(shown) else "OK" if sick else "other OK"
-        spans.append(Span(f"{gap}{rest} {word}", Tone.DIM))
-    return tuple(spans)
-
-
-def _of_another(view: View, one: Elsewhere) -> Span:
-    sign, tone = _verdict_sign(view, one.verdict)
-    errors, warnings = one.verdict.errors, one.verdict.warnings
-    if one.verdict.word == "OK":
-        return Span(f"{one.title}: OK", Tone.DIM)
-    if one.verdict.worst is None:
-        return Span(f"{one.title}: {'starting' if one.verdict.word == STARTING else 'nobody heard'}", tone)
-    return Span(
-        f"{sign} {one.title}: {plural(errors, 'error') if errors else plural(warnings, 'warning')}", tone
-    )
-
-
-def tab_at(line: Line, x: int, screens: tuple[str, ...]) -> str:
-    """Return the screen whose tab stands at cell `x` of the tabs; empty where there is none."""
-    at = 0
-    for span, screen in zip(line, screens, strict=False):
-        at += cell_len(span.text)
-        if x < at:
-            return screen
-    return ""
-
-
-def _tabs(status: ConsoleStatus, screen: str, width: int) -> Line:
-    """The screens with their keys and names, as long as those have room; the present one stands out."""
-    for names in ({name: name for name in status.screens}, SHORT_NAMES, {}):
-        tabs = tuple(
-            Span(
-                f" {number % 10} {names[name]}" if name in names else f" {number % 10}",
-                Tone.STRONG if name == screen else Tone.DIM,
-            )
-            for number, name in enumerate(status.screens, 1)
-        )
-        if sum(cell_len(tab.text) for tab in tabs) <= width:
-            break
-    return tabs
-
-
-def _mode(view: View, status: ConsoleStatus) -> tuple[Span, ...]:
-    glyphs = view.glyphs
-    moment = Span(f"  {text.clock(view.now_ns)} UTC ", Tone.DIM)
-    if status.ago_ns is not None:
-        return (Span(f"  PAST, {text.ago(status.ago_ns)}", Tone.WARN), moment)
-    if status.paused:
-        behind = f", {text.age(status.behind_ns)} behind" if status.behind_ns >= SECOND_NS else ""
-        return (Span(f"  PAUSED{behind}", Tone.WARN), moment)
-    if view.model.domain_lost_ns and view.model.all_stopped:
-        return (Span("  all nodes stopped", Tone.DIM), moment)
-    if view.model.domain_lost_ns:
-        told = (one.since_ns for one in view.health.every if one.is_open and one.code.cause == "domain")
-        lost = text.ago(view.now_ns - next(told, view.model.domain_lost_ns))
-        return (Span(f"  {glyphs.fault} DOMAIN LOST {lost}", Tone.FAULT), moment)
-    if view.model.ended_ns:
-        what = {"recorded": "recording", "simulated": "simulation"}.get(status.mode, status.mode)
-        return (Span(f"  end of {what}", Tone.STRONG), moment)
-    if status.operates:
-        return (Span("  OPERATE", Tone.WARN), Span(f" {status.mode}", Tone.DIM), moment)
-    return (Span(f"  {status.mode}", Tone.DIM), moment)
 
 
 def caption_lines(view: View, width: int) -> list[Line]:
@@ -180,7 +60,7 @@ def summary(view: View, width: int) -> Line:
     verdict = view.health.verdict
     if view.model.is_empty and verdict.word == UNKNOWN:
         return (Span(" nobody heard yet", Tone.DIM),)
-    sign, tone = _verdict_sign(view, verdict)
+    sign, tone = verdict_sign(view, verdict)
     nodes = list(view.model.nodes.values())
     aligning = sum(
         1 for node in nodes for _, p in view.model.progress(node) if p.alignment.direction == "from"
@@ -212,14 +92,6 @@ def _with_ends_of_mutes(view: View, parts: Sequence[str]) -> list[str]:
         return list(parts)
     times = " to ".join(dict.fromkeys((text.clock(ends[0]), text.clock(ends[-1]))))
     return [re.sub(r"(?<= muted)$", f" until {times}", part) for part in parts]
-
-
-def _verdict_sign(view: View, verdict: SystemVerdict) -> tuple[str, Tone]:
-    if verdict.word == STARTING:
-        return view.glyphs.busy, Tone.STRONG
-    if verdict.worst in (None, HealthSeverity.NOTICE):
-        return view.glyphs.idle if verdict.word == UNKNOWN else view.glyphs.ok, Tone.DIM
-    return severity_sign(view.glyphs, verdict.worst)
 
 
 def incident_line(view: View, incident: Incident) -> Line:
@@ -444,53 +316,40 @@ def more_line(number: int) -> Line:
     return (Span(f"   and {plural(number, 'more line')}", Tone.DIM),)
 
 
-def timebar_lines(view: View, status: ConsoleStatus, width: int) -> list[Line]:
-    """Return the position in a recording; [] for a live system."""
-    timeline = status.timeline
-    if timeline is None:
-        return []
-    glyphs = view.glyphs
-    elapsed_ns, whole_ns = timeline.now_ns - timeline.begin_ns, timeline.end_ns - timeline.begin_ns
-    sign = "paused" if timeline.paused else _speed(timeline)
-    left = f" {text.moment(timeline.now_ns)[:19]}  {sign:>7}  "
-    right = f"  {text.age(elapsed_ns)} of {text.age(whole_ns)}  {plural(len(timeline.marks), 'mark')} "
-    room = max(4, width - len(left) - len(right))
-    full, empty = glyphs.bar(elapsed_ns / whole_ns if whole_ns > 0 else 1.0, room)
-    bar = list(full + empty)
-    for mark_ns in timeline.marks:
-        if whole_ns > 0 and timeline.begin_ns <= mark_ns <= timeline.end_ns:
-            bar[min(room - 1, (mark_ns - timeline.begin_ns) * room // whole_ns)] = glyphs.mark
-    return [(Span(left, Tone.STRONG), Span("".join(bar)), Span(right, Tone.DIM))]
-
-
-def _speed(timeline: ReplayPosition) -> str:
-    """Return the speed; of a simulation that cannot keep up, the speed that it reaches."""
-    if timeline.reached is None:
-        return f"{timeline.speed:g}x"
-    return f"{timeline.reached:.2g}x, cannot keep up with {timeline.speed:g}x"
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shares:
     """Lines of each part of the overview, titles included; 0 hides it."""
 
     attention: int
+    about: int
     matrix: int
     detail: int
     timeline: int
     events: int
 
 
-def share_height(room: int, nodes: int, attention: int, *, events_only: bool) -> Shares:
+def share_height(
+    room: int, nodes: int, attention: int, *, events_only: bool, is_explained: bool = False
+) -> Shares:
     """Share `room` lines: attention gets what it needs up to a third, events four at least, nodes the rest.
 
-    Where there is room, the last hour gets three. `events_only` gives the events everything.
+    Where there is room, the last hour gets three, and so does the explanation of an incident.
+
+    Args:
+        room: the lines of the screen that are left.
+        nodes: number of nodes.
+        attention: number of incidents and of running work.
+        events_only: give the events everything.
+        is_explained: there is an incident to explain.
     """
     if events_only:
-        return Shares(0, 0, 0, 0, max(2, room))
+        return Shares(0, 0, 0, 0, 0, max(2, room))
+    about = EXPLAINED if is_explained and room >= LEAST_FOR_EXPLANATION else 0
+    room -= about
     detail = 2
     timeline = 3 if room >= LEAST_FOR_TIMELINE else 0
     wanted = attention + 1 if attention else 0
     watched = min(wanted, max(2, room // 3)) if wanted else 0
     matrix = max(2, min(nodes + 1, max(3, room - detail - watched - timeline - 4)))
-    return Shares(watched, matrix, detail, timeline, max(0, room - matrix - detail - watched - timeline))
+    events = max(0, room - matrix - detail - watched - timeline)
+    return Shares(watched, about, matrix, detail, timeline, events)
