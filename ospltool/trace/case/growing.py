@@ -191,7 +191,7 @@ def _files_by_name(known: dict[str, Any]) -> dict[str, set[str]]:
 def _separate(
     target: pathlib.Path, scratch: pathlib.Path, known: dict[str, Any], before: dict[str, set[str]]
 ) -> int:
-    """Write anew what stays of bundles of which files were dropped; return the next number of a bundle.
+    """Write again what stays of bundles of which files were dropped; return the next number of a bundle.
 
     The case still has the old rows, which it no longer names.
     """
