@@ -89,6 +89,11 @@ class Value:
         """Line and column at which the value begins, after the quote."""
         return self.source.position(self.span.start)
 
+    @property
+    def is_left_empty(self) -> bool:
+        """Whether there is no text because variables are not set."""
+        return not self.text.strip() and any(use.vanishes for use in self.uses)
+
 
 @lazy_dataclass(frozen=True, slots=True, eq=False)
 class Attribute:

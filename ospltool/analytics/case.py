@@ -181,8 +181,6 @@ class RecordWriter:
             )
 
     def _writer(self, hour: int, schema: pa.Schema) -> pq.ParquetWriter:
-        import pyarrow.parquet as pq  # only where tables are written
-
         key = (hour, schema)  # texts may come as views or not; a file has one kind of columns
         writer = self._open.get(key)
         if writer is None:
@@ -190,16 +188,7 @@ class RecordWriter:
                 self._open.popitem(last=False)[1].close()
             directory = self._root / partition(self._node, hour)
             directory.mkdir(parents=True, exist_ok=True)
-            writer = pq.ParquetWriter(
-                directory / f"{self._name}-{self._files}.parquet",
-                schema,
-                compression=COMPRESSION,
-                compression_level=_levels(schema),
-                use_dictionary=_REPEATED,
-                column_encoding=_NUMBERS,
-                write_statistics=_WITH_STATISTICS,
-                store_schema=False,
-            )
+            writer = records_file(directory / f"{self._name}-{self._files}.parquet", schema)
             self._files += 1
             self._open[key] = writer
         self._open.move_to_end(key)
@@ -209,6 +198,22 @@ class RecordWriter:
         """Close all files."""
         while self._open:
             self._open.popitem()[1].close()
+
+
+def records_file(path: pathlib.Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """Open a new file of the table of records for writing."""
+    import pyarrow.parquet as pq  # only where tables are written
+
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression=COMPRESSION,
+        compression_level=_levels(schema),
+        use_dictionary=_REPEATED,
+        column_encoding=_NUMBERS,
+        write_statistics=_WITH_STATISTICS,
+        store_schema=False,
+    )
 
 
 def _levels(schema: pa.Schema) -> dict[str, int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import re
 import signal
 import sys
+import time
 from collections.abc import MutableMapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -331,14 +333,18 @@ def load(
 
         detail = Detail.RECORDS if records_only else Detail.FULL
         place, spark_master = pathlib.Path(target), master if engine == "spark" else None
-        progress = ProgressLine(f"loading into {target}", sys.stderr, in_bytes=True)
+        began_ns = time.monotonic_ns()
         if follow:
             summary, attachments = _follow(names, place, detail, spark_master)
         else:
             evidence = _raw(names)
             attachments = evidence.attachments
-            summary = loading.load_case(evidence.sources, place, detail, spark_master, progress)
-        progress.close()
+            title = f"loading into {target}"
+            with contextlib.closing(
+                ProgressLine(title, sys.stderr, in_bytes=True, by_timer=True)
+            ) as progress:
+                summary = loading.load_case(evidence.sources, place, detail, spark_master, progress)
+        took_ns = time.monotonic_ns() - began_ns
         kept = _keep(place, attachments)
         keep_private(place)
     total = summary.total
@@ -347,7 +353,7 @@ def load(
         end(damages=total.damages)
         return
     streams.say(
-        f"{target}: {total.records} records from {total.bytes} bytes in {duration(progress.elapsed_ns)}; "
+        f"{target}: {total.records} records from {total.bytes} bytes in {duration(took_ns)}; "
         f"{total.unparsed_bytes} bytes belong to no record"
         + ("" if records_only else f", {total.unmatched} records match no template")
         + kept

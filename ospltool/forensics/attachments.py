@@ -21,12 +21,12 @@ from engine.store.interface import DamageLog
 from ospltool.analytics.case import CaseError, is_case_directory, write_table
 from ospltool.analytics.contract import Table, schema
 from ospltool.output import envelope
+from ospltool.output.progress import advance
 from ospltool.stores.describe import count_sets
 from ospltool.stores.model import StoreReader, StoreUnreadable
 from ospltool.stores.opening import is_store, open_reader
-from ospltool.trace.reading.sources import SourceError, named_path
+from ospltool.trace.reading.sources import MOST_FILES, SourceError, named_path
 
-MOST_FILES: Final = 100_000
 SNIFFED_BYTES: Final = 1 << 14
 
 _CONFIGURATION: Final = re.compile(rb"<(?:[A-Za-z]\w*:)?(?:OpenSplice|CycloneDDS)[\s>/]")
@@ -117,6 +117,7 @@ def _below(path: Path) -> Iterator[tuple[AttachmentKind, Path]]:
             continue
         for one in sorted(directory.iterdir()):
             count += 1
+            advance(1)
             if count > MOST_FILES:
                 raise SourceError(f"{path}: more than {MOST_FILES} files; name the directories to look at")
             if one.name.startswith("."):

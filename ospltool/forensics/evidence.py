@@ -17,14 +17,21 @@ from typing import Final, Protocol, TextIO
 from ospltool.analytics.case import Case, is_case_directory
 from ospltool.analytics.engines import Engine
 from ospltool.forensics.attachments import Attachment, AttachmentKind, find_attachments, what_is
-from ospltool.output.progress import ProgressLine
+from ospltool.output.progress import ProgressLine, counted, shown
 from ospltool.trace.case.loading import FILE_SUFFIXES
 from ospltool.trace.case.reading_back import WantedRecords, first_time_of, nodes_of, records_of
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.record import RecordKind, TraceRecord
-from ospltool.trace.reading.sources import MOST_AT_ONCE, SourceError, TraceFile, find_sources, named_path
+from ospltool.trace.reading.sources import (
+    MOST_AT_ONCE,
+    SHRUNK,
+    SourceError,
+    TraceFile,
+    find_sources,
+    named_path,
+)
 from ospltool.trace.views.records import skew_of, skews_of
 from ospltool.trace.views.selection import first_time
 from ospltool.trace.views.times import parse_time
@@ -113,9 +120,6 @@ def window_of(evidence: Evidence, since: str | None, until: str | None, nodes: S
 LARGE_BYTES: Final = 16_000_000
 """Size from which a case is worth its start."""
 
-_SHRUNK: Final = 8
-"""Least factor, roughly, by which a compressed trace grows."""
-
 
 class RawEvidence:
     """Files and directories as evidence.
@@ -137,12 +141,13 @@ class RawEvidence:
         plain = [name for name, path in paths.items() if what_is(path) is None]
         self.sources: tuple[TraceFile, ...] = ()
         cause: SourceError | None = None
-        try:
-            self.sources = find_sources(plain).sources if plain else ()
-        except SourceError as error:
-            cause = error
-        self.nodes = tuple(sorted({source.node for source in self.sources}))
-        self.attachments = tuple(find_attachments(names, self.nodes))
+        with shown("looking at files", "looks"):
+            try:
+                self.sources = find_sources(plain).sources if plain else ()
+            except SourceError as error:
+                cause = error
+            self.nodes = tuple(sorted({source.node for source in self.sources}))
+            self.attachments = tuple(find_attachments(names, self.nodes))
         if cause is not None and not any(
             one.what is not AttachmentKind.CONFIGURATION for one in self.attachments
         ):
@@ -169,7 +174,7 @@ class RawEvidence:
 
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records; for large files through a temporary case."""
-        if len(self.sources) <= MOST_AT_ONCE and is_worth_a_case(self.sources):
+        if is_worth_a_case(self.sources):
             return facts_through_a_case(self.sources, window, skews, self._stream, with_waits=with_waits)
         return TraceFacts.of(self.records(window, skews), with_waits=with_waits)
 
@@ -179,9 +184,11 @@ class RawEvidence:
 
 
 def is_worth_a_case(sources: Sequence[TraceFile]) -> bool:
-    """Return whether files are read faster through a case, and its packages are installed."""
-    size = sum(one.path.stat().st_size * (_SHRUNK if one.compressed else 1) for one in sources)
-    return size >= LARGE_BYTES and all(map(importlib.util.find_spec, ("duckdb", "pyarrow")))
+    """Return whether files are many or are read faster through a case, and its packages are installed."""
+    size = sum(one.path.stat().st_size * (SHRUNK if one.compressed else 1) for one in sources)
+    return (len(sources) > MOST_AT_ONCE or size >= LARGE_BYTES) and all(
+        map(importlib.util.find_spec, ("duckdb", "pyarrow"))
+    )
 
 
 def facts_through_a_case(
@@ -201,12 +208,13 @@ def facts_through_a_case(
     """
     from ospltool.analytics.case import CaseError, open_case
     from ospltool.analytics.duck import DuckEngine
-    from ospltool.output.progress import ProgressLine
     from ospltool.trace.case.loading import load
 
     try:
         with tempfile.TemporaryDirectory(prefix="ospltool-case-") as scratch:
-            with contextlib.closing(ProgressLine("loading", stream, in_bytes=True)) as progress:
+            with contextlib.closing(
+                ProgressLine("loading", stream, in_bytes=True, by_timer=True)
+            ) as progress:
                 load(sources, pathlib.Path(scratch) / "case", progress=progress)
             case = open_case(pathlib.Path(scratch) / "case")
             with contextlib.closing(DuckEngine(case)) as engine:
@@ -243,12 +251,14 @@ class CaseEvidence:
 
     def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[TraceRecord]:
         """Yield the records by time."""
-        yield from self._records(_rows(window, skews))
+        with shown("reading the case", "records"):
+            yield from counted(self._records(_rows(window, skews)))
 
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records that contain any."""
         wanted = dataclasses.replace(_rows(window, skews), for_facts=True, with_waits=with_waits)
-        return TraceFacts.of(self._records(wanted), with_waits=with_waits)
+        with shown("reading the case", "records"):
+            return TraceFacts.of(counted(self._records(wanted)), with_waits=with_waits)
 
     def _records(self, wanted: WantedRecords) -> Iterator[TraceRecord]:
         for record in records_of(self._case, self._engine, wanted):

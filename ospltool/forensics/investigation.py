@@ -18,6 +18,7 @@ from ospltool.forensics.evidence import Evidence, Window
 from ospltool.forensics.set_changes import sizes
 from ospltool.forensics.stored import StoredEvidence
 from ospltool.forensics.story import Story, stories
+from ospltool.output.progress import shown
 from ospltool.trace.meaning.fact_kinds import SetSize
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
@@ -217,6 +218,18 @@ def investigate(
         KeyError: a rule is unknown.
     """
     facts = evidence.facts(window, skews, with_waits=False)
+    with shown("drawing conclusions", unit=""):
+        return _concluded(evidence, window, facts, rules, with_stores=with_stores)
+
+
+def _concluded(
+    evidence: Evidence,
+    window: Window,
+    facts: TraceFacts,
+    rules: Iterable[str] | None,
+    *,
+    with_stores: bool,
+) -> Investigation:
     found = anomalies(facts)
     stored = None
     beside = [one for one in evidence.attachments if one.what is not AttachmentKind.CONFIGURATION]

@@ -32,16 +32,25 @@ class ProgressLine:
     Args:
         title: the work; it is made terminal-safe here.
         stream: where the line goes, if it is a terminal.
-        in_bytes: the work is counted in bytes, not in samples.
+        in_bytes: the work is counted in bytes.
+        unit: what is counted otherwise; empty if the line shows the time only.
         by_timer: show the line after `DELAY_S` even if nobody reports work. This takes a thread: not for work
             that forks.
     """
 
-    def __init__(self, title: str, stream: TextIO, *, in_bytes: bool = False, by_timer: bool = False) -> None:
-        self.elapsed_ns = 0
+    def __init__(
+        self,
+        title: str,
+        stream: TextIO,
+        *,
+        in_bytes: bool = False,
+        unit: str = "samples",
+        by_timer: bool = False,
+    ) -> None:
         self._title = visible(title)
         self._stream = stream
         self._in_bytes = in_bytes
+        self._unit = unit
         self._by_timer = by_timer
         self._began_ns = time.monotonic_ns()
         self._is_shown = stream.isatty() and os.environ.get("TERM") != "dumb"
@@ -67,7 +76,6 @@ class ProgressLine:
 
     def close(self) -> None:
         """Remove the line."""
-        self.elapsed_ns = time.monotonic_ns() - self._began_ns
         self._timer.cancel()
         with self._lock:
             self._is_shown = False
@@ -99,7 +107,7 @@ class ProgressLine:
                 if owner._in_bytes:
                     of = f" of {owner._total >> 20:,}" if owner._total else ""
                     return Text(f"{owner._done >> 20:,}{of} MiB")
-                return Text(f"{owner._done:,} samples")
+                return Text(f"{owner._done:,} {owner._unit}" if owner._unit else "")
 
         drawn = progress.Progress(
             progress.SpinnerColumn(),
@@ -123,10 +131,13 @@ _current: ProgressLine | None = None
 
 
 @contextlib.contextmanager
-def shown(title: str) -> Iterator[None]:
-    """Show on standard error how many samples are done while the context lasts; contexts do not nest."""
+def shown(title: str, unit: str = "samples") -> Iterator[None]:
+    """Show on standard error how much is done while the context lasts; contexts do not nest.
+
+    `unit` is what is counted; empty if only the time is shown.
+    """
     global _current  # so that the work need not hand it through
-    _current = ProgressLine(title, sys.stderr, by_timer=True)
+    _current = ProgressLine(title, sys.stderr, unit=unit, by_timer=True)
     try:
         yield
     finally:
@@ -147,16 +158,16 @@ def awaited(items: Iterable[_Item], title: str) -> Iterator[_Item]:
 
 
 def advance(count: int) -> None:
-    """Add samples to the progress that is shown, if one is."""
+    """Add work that is done to the progress that is shown, if one is."""
     if _current is not None:
         _current.advance(count)
 
 
-def counted(samples: Iterable[_Item]) -> Iterator[_Item]:
-    """Pass samples on, and add them to the progress that is shown."""
+def counted(items: Iterable[_Item]) -> Iterator[_Item]:
+    """Pass items on, and add them to the progress that is shown."""
     done = 0
-    for done, sample in enumerate(samples, 1):
+    for done, item in enumerate(items, 1):
         if not done % _BATCH:
             advance(_BATCH)
-        yield sample
+        yield item
     advance(done % _BATCH)

@@ -256,7 +256,7 @@ def test_pieces_of_all_kinds_go_into_one_case(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A piece that is not UTF-8 is read another way; its columns lie beside those of the others."""
-    monkeypatch.setattr("ospltool.trace.case.local_load.pieces", lambda part: pieces(part, 3_000))
+    monkeypatch.setattr("ospltool.trace.case.bundles.pieces", lambda part: pieces(part, 3_000))
     good = HARD * 3
     bad = ISO + b"COMPLETE (t) -> Group found: part\xff.T1 (PERSISTENT)\n"
     path = tmp_path / "durability.log"

@@ -23,8 +23,9 @@ from collections.abc import Iterator
 import pyspark
 
 from ospltool.analytics.case import open_case
-from ospltool.analytics.contract import Detail
+from ospltool.analytics.contract import Detail, Table
 from ospltool.analytics.duck import DuckEngine
+from ospltool.analytics.engines import QueryError
 from ospltool.analytics.java import java_home
 from ospltool.analytics.show import named_queries
 from ospltool.analytics.spark import SparkEngine, session
@@ -32,6 +33,7 @@ from ospltool.trace.case.loading import load
 from ospltool.trace.case.spark_load import load_with_spark
 from ospltool.trace.reading.sources import find_sources
 from tests.analytics.growing import check_is_loaded, content_of, following, killed_in_a_look
+from tests.analytics.test_spark import SECOND_BARRIER
 
 pytestmark = pytest.mark.timeout(400)  # virtual machines for Java start slowly where others work too
 
@@ -261,3 +263,29 @@ def test_a_case_is_followed_on_a_cluster(
     assert "Traceback" not in command.said
     check_is_loaded(case, logs)
     assert len(content_of(case)[0]) > 1_000
+
+
+def test_what_is_planned_is_compared_through_connect_too(
+    connect: str, samples: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the check of the text did not see what Spark sees."""
+    (tmp_path / "file").write_text("a secret")
+    load(find_sources([str(samples / "late-joiner")]).sources, tmp_path / "case")
+    opened = session(connect)
+    try:
+        spark = SparkEngine(open_case(tmp_path / "case"), connect, opened=opened)
+        monkeypatch.setattr("ospltool.analytics.spark.check_reading", lambda *_: None)
+        count = "select count(*) from records where node in (select node from sources)"
+        assert [tuple(row) for row in spark.query(count).rows] == [(2162,)]
+        alone = opened.sql(SECOND_BARRIER[0].format(file=tmp_path / "file")).collect()
+        assert [row[0] for row in alone] == ["a secret"], "Spark itself does not refuse it"
+        for sql in SECOND_BARRIER:
+            text = sql.format(file=tmp_path / "file", out=tmp_path / "out")
+            with pytest.raises(QueryError, match=r"not run|CORRUPT|PARSE") as caught:
+                list(spark.query(text).rows)
+            assert "secret" not in str(caught.value), sql
+            assert not (tmp_path / "out").exists(), sql
+        there = {one.name for one in opened.catalog.listTables()}
+        assert there == {table.value for table in Table}
+    finally:
+        opened.stop()

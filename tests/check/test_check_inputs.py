@@ -10,7 +10,7 @@ import pytest
 from ospltool.check.inputs import UsageFault, gather, named_nodes
 from ospltool.check.registry import RuleInput
 from ospltool.check.runner import Choice, examine, run
-from ospltool.diagnostics.model import Report, Target
+from ospltool.diagnostics.model import Report, Severity, Target
 
 
 @pytest.fixture
@@ -220,6 +220,27 @@ def test_an_unset_variable_is_one_finding_with_its_places(checked: Callable[...,
     (only,) = checked(text, codes=["DUR011"]).diagnostics
     assert "and 2 more places" in only.message
     assert len(only.related) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "code", "severity", "said"),
+    [
+        (">/var/lib/durability/n1<", "DUR604", Severity.ERROR, "persistent data has nowhere to go"),
+        (">ddsi2<", "DUR703", Severity.ERROR, "a service has no command"),
+        (">/var/log/durability-n1.log<", "DUR723", Severity.WARNING, "becomes ''"),
+    ],
+)
+def test_what_a_variable_leaves_empty_is_one_finding(
+    old: str, code: str, severity: Severity, said: str, checked: Callable[..., Report], clean: str
+) -> None:
+    """It is as severe as that of an empty value."""
+    assert old in clean
+    (only,) = checked(clean.replace(old, ">${SITE}<"), codes=["DUR011", code]).diagnostics
+    assert (only.code, only.severity) == ("DUR011", severity)
+    assert said in only.message
+    (empty,) = checked(clean.replace(old, "><"), codes=["DUR011", code]).diagnostics
+    assert (empty.code, empty.severity) == (code, severity)
+    assert empty.blocks == only.blocks
 
 
 def test_a_number_that_a_variable_leaves_empty_is_no_finding_of_its_own(

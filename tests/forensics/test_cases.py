@@ -292,11 +292,13 @@ def test_many_files_are_looked_at_in_a_case(
     logs.mkdir()
     for number in range(1_001):
         (logs / f"n{number}.log").write_text(f"{1795223310 + number}.000000000 COMPLETE (t) -> x\n")
-    assert main(["trace", "timeline", str(logs)]) == 2
+    assert main(["trace", "conversation", "p.T", str(logs)]) == 2  # it needs all records
     assert "load them into a case" in capfd.readouterr().err
+    _, through_a_case = answer(capfd, "timeline", str(logs))
     load(capfd, tmp_path / "case", str(logs))
     _, found = answer(capfd, "timeline", str(tmp_path / "case"))
     assert len(found["runs"]) == 1_001
+    assert found == through_a_case
 
 
 def test_a_case_beside_its_files_is_not_looked_at_as_one_of_them(

@@ -17,7 +17,7 @@ from ospltool.forensics import text
 from ospltool.forensics.investigation import Investigation, verdict
 from ospltool.forensics.page import About, page
 from ospltool.forensics.story import stories
-from ospltool.trace.case.local_load import read_pieces
+from ospltool.trace.case.bundles import read_pieces
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.ranges import ranges

@@ -9,7 +9,7 @@ from engine.config import ByteRange, ProblemKind, Value
 from engine.config.problems import printable, quoted
 from ospltool.check import edits
 from ospltool.check.findings import Finding
-from ospltool.check.registry import EVERYWHERE, RuleInput, rule
+from ospltool.check.registry import EVERYWHERE, NOWHERE, OPENSPLICE, OSPLTOOL, RuleInput, rule
 from ospltool.check.views import FileView, NodeView
 from ospltool.diagnostics.model import Severity
 
@@ -178,6 +178,7 @@ def unset_variable(node: NodeView) -> Iterator[Finding]:
     """A variable without a default is not set, so that it silently expands to nothing.
 
     Why: A path loses its first part, a name becomes empty, a number is missing; all without any message.
+        It is an error where a store directory or the command of a service is left empty.
 
     Example:
         <StoreDirectory>${STORE}/n1</StoreDirectory>
@@ -199,7 +200,17 @@ def unset_variable(node: NodeView) -> Iterator[Finding]:
         message = f"variable '{name}' is not set: {quoted(value.raw)} becomes {quoted(value.text)}{more}"
         how = f"set it for the check (--env), or write ${{{name}:-default}} or ${{{name}:?reason}}"
         related = tuple(node.place(other, "here too") for _, _, other in others[:MAX_RELATED])
-        yield node.found(span, message, advice=how, related=related, subject=path)
+        left_empty = [where for where, one, _ in places if one.is_left_empty]
+        severity, blocks = Severity.WARNING, NOWHERE
+        if any(where.endswith("/StoreDirectory") for where in left_empty):
+            severity, blocks = Severity.ERROR, OSPLTOOL
+            message += "; persistent data has nowhere to go"
+        if any(where.endswith("/Service/Command") for where in left_empty):
+            severity, blocks = Severity.ERROR, blocks | OPENSPLICE
+            message += "; a service has no command"
+        yield node.found(
+            span, message, advice=how, related=related, subject=path, severity=severity, blocks=blocks
+        )
 
 
 _BARE = re.compile(r"(?<![\\$])\$([A-Za-z_][A-Za-z0-9_]*)")

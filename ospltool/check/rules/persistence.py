@@ -90,20 +90,23 @@ def unused_store(node: NodeView) -> Iterator[Finding]:
 
 @rule("DUR604", "empty-store-directory", Severity.ERROR)
 def empty_store_directory(node: NodeView) -> Iterator[Finding]:
-    """The store directory is empty, most often because of a variable that is not set.
+    """The store directory is empty.
 
     Why: Persistent data has nowhere to go.
 
     Example:
-        <StoreDirectory>${STORE}</StoreDirectory>
+        <StoreDirectory></StoreDirectory>
     Use instead:
-        <StoreDirectory>${STORE:?where to store}</StoreDirectory>
+        <StoreDirectory>/var/lib/durability</StoreDirectory>
     OpenSplice: Fails to open the store quietly and runs without persistency. ospltool nodes refuse to
         start.
     Reference: //OpenSplice/DurabilityService/Persistent/StoreDirectory
     """
     for problem in node.interpreted.problems:
-        if problem.kind is ProblemKind.EMPTY_VALUE and problem.subject.endswith("/StoreDirectory"):
+        if problem.kind is not ProblemKind.EMPTY_VALUE or not problem.subject.endswith("/StoreDirectory"):
+            continue
+        element = node.setting("Persistent/StoreDirectory")
+        if not (element and element.value and element.value.is_left_empty):  # DUR011
             yield node.from_problem(problem, blocks=NOWHERE)
 
 

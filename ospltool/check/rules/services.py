@@ -97,7 +97,9 @@ def wrong_command(node: NodeView) -> Iterator[Finding]:
     for entry in _entries(node):
         element = by_name.get(_name(entry))
         command = entry.find("Command")
-        if element is None or command is None or (command.value and command.value.is_broken):
+        if element is None or command is None:
+            continue
+        if command.value and (command.value.is_broken or command.value.is_left_empty):  # DUR011
             continue
         stem = PurePosixPath(command.text.strip()).stem
         known = SERVICE_COMMANDS.get(stem)

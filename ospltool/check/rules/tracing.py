@@ -60,15 +60,15 @@ def empty_output_file(node: NodeView) -> Iterator[Finding]:
     Why: Several services, or nodes, started in one directory write into one file.
 
     Example:
-        <OutputFile>${TRACE}</OutputFile>
+        <OutputFile></OutputFile>
     Use instead:
-        <OutputFile>${TRACE:-/var/log/durability.log}</OutputFile>
+        <OutputFile>/var/log/durability.log</OutputFile>
     OpenSplice: Warns: `OutputFile configuration-parameter is empty, using default value
         "durability.log"`.
     Reference: //OpenSplice/DurabilityService/Tracing/OutputFile
     """
     element = node.setting("Tracing/OutputFile")
-    if element and not element.text:
+    if element and not element.text and not (element.value and element.value.is_left_empty):  # DUR011
         yield node.found(element, "the output file is empty; durability.log is taken")
 
 

@@ -34,12 +34,14 @@ def _bad(node: NodeView, *types: Type) -> Iterator[tuple[Problem, Item, Value]]:
     for problem in node.problems(ProblemKind.BAD_VALUE):
         item = _item(problem)
         value = node.value_at(problem)
-        if item and value and item.type in types and problem.subject != _STORE_MODE and not _vanished(value):
+        if (
+            item
+            and value
+            and item.type in types
+            and problem.subject != _STORE_MODE
+            and not value.is_left_empty
+        ):
             yield problem, item, value
-
-
-def _vanished(value: Value) -> bool:
-    return not value.text.strip() and any(use.vanishes for use in value.uses)
 
 
 @rule("DUR101", "bad-boolean", Severity.ERROR, blocks=OPENSPLICE)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import IO, Any, Final
 
 import numpy as np
@@ -72,29 +72,68 @@ class ColumnarPart:
     unmatched: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlacedFile:
+    """The bytes of a file in a piece, which may hold those of several files.
+
+    Attributes:
+        source: the file.
+        start: byte offset in the piece.
+        offset: byte offset of the same byte in the file.
+    """
+
+    source: TraceFile
+    start: int
+    offset: int
+
+
 def piece_of_trace(data: bytes, source: TraceFile, offset: int, detail: Detail) -> ColumnarPart:
     """Convert a piece of a durability trace: data from a record, or the file's start, to a record's end."""
     found = split(data, untimed=source.untimed)
-    endless = (found.end - found.start > LONGEST_RECORD).any()
-    if not found.start.size or found.head or endless or not _is_text(data):
+    if not is_usual(data, found):
         parser = TraceParser(source, offset)
         return piece_of_records(itertools.chain(parser.feed(data), parser.finish()), detail)
+    return usual_piece(data, found, [PlacedFile(source, 0, offset)], detail)
+
+
+def is_usual(data: bytes, found: Split) -> bool:
+    """Return whether a piece needs no look at each of its records."""
+    return bool(
+        found.start.size
+        and not found.head
+        and (found.end - found.start <= LONGEST_RECORD).all()
+        and is_text(data)
+    )
+
+
+def usual_piece(data: bytes, found: Split, files: Sequence[PlacedFile], detail: Detail) -> ColumnarPart:
+    """Convert a usual piece of durability traces.
+
+    Args:
+        data: the bytes.
+        found: their records.
+        files: whose bytes they are, by place; each begins with a record. All of one product.
+        detail: columns to fill.
+    """
     count = found.start.size
     padded = padded_for_views(data)
+    starts = np.array([one.start for one in files], np.int64)
+    moved = np.array([one.offset for one in files], np.int64) - starts
+    file_of = (np.searchsorted(starts, found.start, side="right") - 1).astype(np.int32)
     details = None
     if detail is Detail.FULL:
         store = np.array([not state for state, _ in found.contexts])[found.context]
         details = DetailColumns(
-            data, padded, found.body, found.stop, store, found.stop == found.end, source.origin
+            data, padded, found.body, found.stop, store, found.stop == found.end, files[0].source.origin
         )
-        edge = _edges(data, found)
+        edge = _edges(data, found, np.searchsorted(found.start, starts))
         order = details.by_template()
-        found, edge = found.taken(order), edge[order]
+        found, edge, file_of = found.taken(order), edge[order], file_of[order]
         details.take(order)
     columns: list[Any] = [
         _constant(RecordKind.TRACE, count),
-        _constant(source.file, count),
-        pa.array(found.start + offset),
+        coded(file_of, [one.source.file for one in files]),
+        pa.array(found.start + moved[file_of]),
         pa.array(found.end - found.start),
         pa.array(found.time_ns, mask=found.time_ns == NO_TIME),
         coded(_clock_codes(found.time_ns), [clock.value for clock in _CLOCKS]),
@@ -168,8 +207,8 @@ def _details_of(rows: list[TraceRecord]) -> list[Any]:
     ]
 
 
-def _edges(data: bytes, found: Split) -> Any:
-    """Return the marks of the records of a piece."""
+def _edges(data: bytes, found: Split, firsts: Positions) -> Any:
+    """Return the marks of the records of a piece; `firsts` are the first records of its files."""
     states = [state for state, _ in found.contexts]
     threads = [thread for _, thread in found.contexts]
     is_initial = np.array([state == INITIAL for state in states], np.bool_)
@@ -178,13 +217,17 @@ def _edges(data: bytes, found: Split) -> Any:
     if initial.size:
         begins = bytes_at(np.frombuffer(data, np.uint8), found.body[initial], len(RUN_HEAD))
         heads[initial] = (begins == np.frombuffer(RUN_HEAD.encode(), np.uint8)).all(axis=1)
-    return edges(
+    columns: tuple[Any, ...] = (
         found.time_ns,
         found.time_ns != NO_TIME,
         _numbers(states)[found.context],
         _numbers(threads)[found.context],
         heads,
     )
+    if firsts.size == 1:
+        return edges(*columns)
+    places = itertools.pairwise([*firsts.tolist(), found.start.size])
+    return np.concatenate([edges(*(one[first:end] for one in columns)) for first, end in places])
 
 
 def _edges_of(rows: list[TraceRecord]) -> list[bool | None]:
@@ -271,7 +314,7 @@ def _hours(times: Positions) -> Positions:
     return np.where(times >= RELATIVE_LIMIT_S * SECOND_NS, times // HOUR_NS, -1)
 
 
-def _is_text(data: bytes) -> bool:
+def is_text(data: bytes) -> bool:
     """Return whether the bytes are UTF-8."""
     if data.isascii():
         return True

@@ -28,16 +28,17 @@ from ospltool.analytics.case import (
     write_table,
 )
 from ospltool.analytics.contract import FORMAT_VERSION, Detail, Table
+from ospltool.trace.case.bundles import Loaded, bundles, write_rows_of
 from ospltool.trace.case.local_load import (
     Job,
     LoadCounts,
-    Loaded,
     LoadedParts,
     described,
     digest_of,
     jobs_of,
     key_of,
     make_case,
+    part_name,
     source_rows,
     template_rows,
     traits_of,
@@ -123,12 +124,13 @@ def add_to_locked(
         with _scratch(target, is_shared=is_shared) as scratch:
             known = files_of(case)
             drop_leftovers(target, known)
-            before = _names(known)
+            before = _files_by_name(known)
             for key in removed:
                 known.pop(key, None)
             parts = _changes(sources, known, plan)
+            number = _separate(target, scratch, known, before)
             ledger = LoadedParts(sources, known)
-            for name, part, loaded in do(jobs_of(parts, scratch, detail, _next_number(before))):
+            for name, part, loaded in do(jobs_of(bundles(parts), scratch, detail, number)):
                 ledger.note(name, part, loaded)
             _put_in_place(scratch, target)
             write_table(target, Table.SOURCES, source_rows(ledger.summary, detail))
@@ -176,18 +178,39 @@ def _can_go_on(source: TraceFile) -> bool:
     return source.format is TraceFormat.TRACE and not source.compressed
 
 
-def _next_number(names: set[str]) -> int:
-    return max((int(name.rpartition("-")[2]) for name in names), default=-1) + 1
+def _files_by_name(known: dict[str, Any]) -> dict[str, set[str]]:
+    """Return the names of all bundles in a case that were loaded on this machine, with their files."""
+    found: dict[str, set[str]] = {}
+    for entry in known.values():
+        for part in entry["parts"]:
+            if part["name"]:
+                found.setdefault(part["name"], set()).add(entry["file"])
+    return found
 
 
-def _names(known: dict[str, Any]) -> set[str]:
-    """Return the names of all parts in a case that were loaded on this machine."""
-    return {part["name"] for entry in known.values() for part in entry["parts"] if part["name"]}
+def _separate(
+    target: pathlib.Path, scratch: pathlib.Path, known: dict[str, Any], before: dict[str, set[str]]
+) -> int:
+    """Write again what stays of bundles of which files were dropped; return the next number of a bundle.
+
+    The case still has the old rows, which it no longer names.
+    """
+    number = max((int(name.rpartition("-")[2]) for name in before), default=-1) + 1
+    renamed: dict[str, str] = {}
+    for name, files in _files_by_name(known).items():
+        if files != before[name]:
+            renamed[name] = part_name(number)
+            number += 1
+            write_rows_of(files, target, scratch, (name, renamed[name]))
+    for entry in known.values():
+        for part in entry["parts"]:
+            part["name"] = renamed.get(part["name"], part["name"])
+    return number
 
 
 def drop_leftovers(target: pathlib.Path, known: dict[str, Any]) -> None:
     """Remove parts that the case does not name: replaced ones, and those of a command that was killed."""
-    names = _names(known)
+    names = _files_by_name(known)
     for path in (target / Table.RECORDS).rglob("part-*.parquet"):
         name = path.name.rpartition("-")[0]
         if name.count("-") == 1 and name not in names:  # Spark's own names have more

@@ -18,12 +18,11 @@ import pyarrow as pa
 
 from ospltool.analytics.case import CaseError, RecordWriter, write_meta, write_table
 from ospltool.analytics.contract import Detail, Table, schema
-from ospltool.trace.case.columnar import ColumnarPart, piece_of_records, piece_of_trace
+from ospltool.trace.case.bundles import Bundle, Loaded, bundles, read_bundle
 from ospltool.trace.meaning.catalogue import Product, catalogue, pattern_text
 from ospltool.trace.reading import damage
-from ospltool.trace.reading.ranges import Range, pieces, ranges
-from ospltool.trace.reading.reader import damaged, read_records
-from ospltool.trace.reading.record import TraceRecord, no_collection
+from ospltool.trace.reading.ranges import Range, ranges
+from ospltool.trace.reading.record import no_collection
 from ospltool.trace.reading.sources import SourceError, TraceFile, TraceFormat
 
 SMALL_BYTES: Final = 32 << 20
@@ -34,35 +33,6 @@ _MMAP_THRESHOLD: Final = -3
 """Options of mallopt(3)."""
 
 DIGESTED_BYTES: Final = 1 << 16
-RECORDS_AT_ONCE: Final = 20_000
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Loaded:
-    """Counts of a part of a source, or of all of it.
-
-    Attributes:
-        bytes: bytes read, after decompression.
-        records: records found.
-        unparsed_bytes: bytes that belong to no record.
-        unmatched: trace records that no template matches.
-        damages: places from which it cannot be read.
-    """
-
-    bytes: int = 0
-    records: int = 0
-    unparsed_bytes: int = 0
-    unmatched: int = 0
-    damages: tuple[damage.FileDamage, ...] = ()
-
-    def __add__(self, other: Loaded) -> Loaded:
-        return Loaded(
-            self.bytes + other.bytes,
-            self.records + other.records,
-            self.unparsed_bytes + other.unparsed_bytes,
-            self.unmatched + other.unmatched,
-            self.damages + other.damages,
-        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,7 +62,7 @@ def make_case(
     users write, too.
     """
     with new_directory(target, is_shared=is_shared) as directory:
-        jobs = jobs_of([part for source in sources for part in ranges(source)], directory, detail)
+        jobs = jobs_of(bundles(part for source in sources for part in ranges(source)), directory, detail)
         ledger = LoadedParts(sources)
         for name, part, loaded in work(jobs, processes, progress):
             ledger.note(name, part, loaded)
@@ -211,43 +181,51 @@ def new_directory(target: pathlib.Path, *, is_shared: bool = False) -> Iterator[
         shutil.rmtree(directory, ignore_errors=True)
 
 
-Job = tuple[Range, "pathlib.Path", str, Detail]
+Job = tuple[Bundle, "pathlib.Path", str, Detail]
 
 
-def jobs_of(parts: Sequence[Range], directory: pathlib.Path, detail: Detail, first: int = 0) -> list[Job]:
-    """Return jobs that load each part into its own files, numbered from `first`.
+def jobs_of(bundles: Sequence[Bundle], directory: pathlib.Path, detail: Detail, first: int = 0) -> list[Job]:
+    """Return jobs that load each bundle into its own files, numbered from `first`.
 
     `directory` is that of the case.
     """
-    return [(part, directory, f"part-{number:05d}", detail) for number, part in enumerate(parts, first)]
+    return [(bundle, directory, part_name(number), detail) for number, bundle in enumerate(bundles, first)]
+
+
+def part_name(number: int) -> str:
+    """Return what the names of the files of a bundle begin with."""
+    return f"part-{number:05d}"
 
 
 def work(
     jobs: list[Job], processes: int | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[tuple[str, Range, Loaded]]:
-    """Do the jobs; yield the name, the part and its counts as each job ends.
+    """Do the jobs; yield the name, each part and its counts as each job ends.
 
     It uses at most `processes`, by default one for each core; `progress` gets bytes done, and of all.
     """
-    size = sum(job[0].size for job in jobs)
+    sizes = [sum(part.size for part in job[0]) for job in jobs]
+    size = sum(sizes)
     workers = min(processes or os.cpu_count() or 1, len(jobs)) if size > SMALL_BYTES else 1
     done = 0
-    for job, loaded in _work(jobs, workers):
-        yield job[2], job[0], loaded
-        done += job[0].size
+    for number, counts in _work(jobs, workers):
+        bundle, _, name, _ = jobs[number]
+        for part, loaded in zip(bundle, counts, strict=True):
+            yield name, part, loaded
+        done += sizes[number]
         if progress:
             progress(done, size)
 
 
-def _work(jobs: list[Job], workers: int) -> Iterator[tuple[Job, Loaded]]:
+def _work(jobs: list[Job], workers: int) -> Iterator[tuple[int, list[Loaded]]]:
     if workers <= 1:
-        for job in jobs:
-            yield job, load_range(*job)
+        for number, job in enumerate(jobs):
+            yield number, load_bundle(*job)
         return
     # A process with threads (Arrow's) must not be forked.
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(workers, context, initializer=_keep_memory) as pool:
-        running = {pool.submit(load_range, *job): job for job in jobs}
+        running = {pool.submit(load_bundle, *job): number for number, job in enumerate(jobs)}
         try:
             for future in concurrent.futures.as_completed(running):
                 yield running[future], future.result()
@@ -267,54 +245,21 @@ def _keep_memory() -> None:
         set_option(_TRIM_THRESHOLD, 1 << 30)
 
 
-def load_range(part: Range, directory: pathlib.Path, name: str, detail: Detail) -> Loaded:
-    """Write the records of a part of a source; return its counts.
+def load_bundle(bundle: Bundle, directory: pathlib.Path, name: str, detail: Detail) -> list[Loaded]:
+    """Write the records of a bundle; return the counts of each part.
 
     The files are in `directory`, and begin with `name`.
     """
-    writer = RecordWriter(directory, part.source.node, name)
-    total = Loaded()
+    writer = RecordWriter(directory, bundle[0].source.node, name)
+    totals = [Loaded()] * len(bundle)
     with no_collection():
         try:
-            for size, piece in read_pieces(part, detail):
-                writer.write(piece.table, piece.hours)
-                total += Loaded(size, piece.table.num_rows, piece.unparsed_bytes, piece.unmatched)
+            for table, hours, counts in read_bundle(bundle, detail):
+                writer.write(table, hours)
+                totals = [total + more for total, more in zip(totals, counts, strict=True)]
         finally:
             writer.close()
-    found = damage.of(part.source.path)
-    return total if found is None else dataclasses.replace(total, damages=(found,))
-
-
-def read_pieces(part: Range, detail: Detail) -> Iterator[tuple[int, ColumnarPart]]:
-    """Yield the records of a part of a source as columns, each with its number of bytes.
-
-    Raises:
-        SourceError: it cannot be read.
-    """
-    source = part.source
-    if source.format is not TraceFormat.TRACE:
-        for batch in _batches(read_records(source)):
-            yield sum(record.length for record in batch), piece_of_records(batch, detail)
-        return
-    try:
-        for offset, data in pieces(part):
-            yield len(data), piece_of_trace(data, source, offset, detail)
-    except OSError as cause:
-        raise SourceError(f"{source.path}: {cause.strerror or cause}") from None
-    found = damage.of(source.path)
-    if found is not None:
-        yield 0, piece_of_records([damaged(source, found)], detail)
-
-
-def _batches(records: Iterator[TraceRecord]) -> Iterator[list[TraceRecord]]:
-    batch: list[TraceRecord] = []
-    for record in records:
-        batch.append(record)
-        if len(batch) >= RECORDS_AT_ONCE:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+    return totals
 
 
 def source_rows(summary: LoadCounts, detail: Detail) -> pa.Table:

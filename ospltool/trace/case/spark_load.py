@@ -30,20 +30,19 @@ from ospltool.analytics.case import CaseError, write_meta, write_table
 from ospltool.analytics.contract import NO_HOUR, PARTITIONS, RECORD_COLUMNS, Detail, Table, hour_of, schema
 from ospltool.analytics.spark import SQL_TYPES, session, ship_package
 from ospltool.output.progress import ProgressLine
+from ospltool.trace.case.bundles import Bundle, Loaded, bundles, read_bundle
 from ospltool.trace.case.growing import Work
 from ospltool.trace.case.local_load import (
     Job,
     LoadCounts,
-    Loaded,
     LoadedParts,
-    load_range,
+    load_bundle,
     new_directory,
-    read_pieces,
     source_rows,
     template_rows,
 )
 from ospltool.trace.reading.damage import FileDamage
-from ospltool.trace.reading.ranges import Range, ranges
+from ospltool.trace.reading.ranges import PIECE_BYTES, Range, ranges
 from ospltool.trace.reading.record import no_collection
 from ospltool.trace.reading.sources import SourceError, TraceFile
 
@@ -97,7 +96,9 @@ def _load(
     progress: ProgressLine | None,
     range_bytes: int,
 ) -> LoadCounts:
-    parts = [part for source in sources for part in ranges(source, range_bytes)]
+    parts = bundles(
+        (part for source in sources for part in ranges(source, range_bytes)), min(range_bytes, PIECE_BYTES)
+    )
     with new_directory(target, is_shared=not is_local(opened)) as directory:
         try:
             ship_package(opened)
@@ -124,7 +125,9 @@ def is_local(opened: SparkSession) -> bool:
     return context is not None and str(context.master).startswith("local")
 
 
-def _write_records(opened: SparkSession, parts: list[Range], directory: pathlib.Path, detail: Detail) -> None:
+def _write_records(
+    opened: SparkSession, parts: list[Bundle], directory: pathlib.Path, detail: Detail
+) -> None:
     opened.dataSource.register(TraceSource)
     reader = opened.read.format(TraceSource.name()).option(DETAIL, detail.value)
     for number, part in enumerate(parts):
@@ -133,10 +136,15 @@ def _write_records(opened: SparkSession, parts: list[Range], directory: pathlib.
     writer.parquet((directory.absolute() / Table.RECORDS).as_uri())
 
 
-def for_workers(part: Range) -> Range:
-    """Return the part with an absolute path."""
-    source = dataclasses.replace(part.source, path=part.source.path.absolute(), name=part.source.file)
-    return dataclasses.replace(part, source=source)
+def for_workers(bundle: Bundle) -> Bundle:
+    """Return the bundle with absolute paths."""
+    return tuple(
+        dataclasses.replace(
+            part,
+            source=dataclasses.replace(part.source, path=part.source.path.absolute(), name=part.source.file),
+        )
+        for part in bundle
+    )
 
 
 class TraceSource(DataSource):
@@ -173,11 +181,12 @@ class _PartReader(DataSourceReader):
         return [InputPartition(part) for part in self._parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a part."""
-        part: Range = pickle.loads(bytes.fromhex(partition.value))  # noqa: S301 - made by _write_records
+        """Yield the records of a bundle."""
+        bundle: Bundle = pickle.loads(bytes.fromhex(partition.value))  # noqa: S301 - made by _write_records
         with no_collection():
-            for _, piece in read_pieces(part, self._detail):
-                yield from with_partitions(piece.table, piece.hours, part.source.node)
+            for table, hours, _ in read_bundle(bundle, self._detail):
+                if len(hours):
+                    yield from with_partitions(table, hours, bundle[0].source.node)
 
 
 def with_partitions(table: pa.Table, hours: Any, node: str) -> list[pa.RecordBatch]:
@@ -218,8 +227,8 @@ def _what_was_found(opened: SparkSession, directory: pathlib.Path) -> dict[tuple
 class _Watched:
     """Reports the progress of the tasks while they run."""
 
-    def __init__(self, opened: SparkSession, parts: list[Range], progress: ProgressLine | None) -> None:
-        self._size = sum(part.size for part in parts)
+    def __init__(self, opened: SparkSession, parts: list[Bundle], progress: ProgressLine | None) -> None:
+        self._size = sum(part.size for bundle in parts for part in bundle)
         self._count = max(len(parts), 1)
         self._progress = progress
         self._over = threading.Event()
@@ -260,12 +269,13 @@ def spark_work(opened: SparkSession) -> Work:
         if not jobs:
             return
         for number, place, result in _results(opened, jobs):
-            part, directory, name, _ = jobs[number]
+            bundle, directory, name, _ = jobs[number]
             found = pickle.loads(result)  # noqa: S301 - made by _Jobs
             if isinstance(found, str):
                 raise SourceError(found)
             _take(directory / place, directory)
-            yield name, part, found
+            for part, loaded in zip(bundle, found, strict=True):
+                yield name, part, loaded
         for left in jobs[0][1].glob(f"{_ATTEMPT}*"):
             shutil.rmtree(left, ignore_errors=True)
 
@@ -276,8 +286,8 @@ def _results(opened: SparkSession, jobs: list[Job]) -> list[Any]:
     try:
         opened.dataSource.register(PartWork)
         reader = opened.read.format(PartWork.name())
-        for number, (part, directory, name, detail) in enumerate(jobs):
-            job = pickle.dumps((number, for_workers(part), str(directory.absolute()), name, detail))
+        for number, (bundle, directory, name, detail) in enumerate(jobs):
+            job = pickle.dumps((number, for_workers(bundle), str(directory.absolute()), name, detail))
             reader = reader.option(f"{_JOB}{number:08d}", job.hex())
         return reader.load().collect()
     except PySparkException as cause:
@@ -318,12 +328,12 @@ class _Jobs(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[int, str, bytes]]:
         """Do a job; yield its result."""
-        number, part, directory, name, detail = pickle.loads(  # noqa: S301 - made by _results
+        number, bundle, directory, name, detail = pickle.loads(  # noqa: S301 - made by _results
             bytes.fromhex(partition.value)
         )
         place = f"{_ATTEMPT}{uuid.uuid4().hex}"
         try:
-            found: Loaded | str = load_range(part, pathlib.Path(directory, place), name, detail)
+            found: list[Loaded] | str = load_bundle(bundle, pathlib.Path(directory, place), name, detail)
         except SourceError as cause:
             found = str(cause)
         yield number, place, pickle.dumps(found)

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import IO, Final, cast
 
+from ospltool.output.progress import advance
 from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.damage import SoundPart
@@ -22,6 +23,9 @@ MOST_FILES: Final = 200_000
 
 MOST_AT_ONCE: Final = 1_000
 """Most files that are merged at once, since all of them are open. A case has no such bound."""
+
+SHRUNK: Final = 8
+"""Factor, roughly, by which a compressed trace grows."""
 
 _REPORT: Final = re.compile(rb"\A(?:={60,}\r?\n|Report      : )", re.MULTILINE)
 _ENGINE_JSON: Final = re.compile(rb'\A\{"format_version":\d+,"kind":"trace-event"')
@@ -114,6 +118,7 @@ def find_sources(names: Iterable[str]) -> SourceSet:
     sources: list[TraceFile] = []
     taken: set[pathlib.Path] = set()
     for node, path in given:
+        advance(1)
         try:
             source = sniff(path, node)
         except SourceError as cause:
