@@ -48,8 +48,6 @@ from engine.store.interface import (
 )
 
 MAX_QUEUED_CHANGES: Final = 500_000
-BATCH_CHANGES: Final = 20_000
-"""Changes in one transaction at most."""
 MAX_GATHERED: Final = 1_000
 """Queued changes from which on the store does not wait for more."""
 
@@ -180,13 +178,12 @@ class StoreQueue:
             if name_space in self._overflowed:
                 return  # the whole set, which is written later, brings its marks
             self._queued += len(changes)
-            self._queued_bytes += payload_bytes(changes)
             self._handed_over += len(changes)
             waiting = self._waiting(name_space)
             if waiting is None:
                 waiting = AppendJob(name_space, [])
                 self._jobs.append(waiting)
-            waiting.changes += changes
+            self._queued_bytes += waiting.join(changes)
             waiting.marks |= marks or {}
 
     def _waiting(self, name_space: str) -> AppendJob | None:
@@ -286,7 +283,7 @@ class StoreQueue:
         """Carry out the next job; False if there is none or the disk refused it."""
         with self._lock:
             job = self._at_work = self._jobs[0] if self._jobs else None
-            batch = job.changes[:BATCH_CHANGES] if isinstance(job, AppendJob) else []
+            batch = job.batch() if isinstance(job, AppendJob) else []
         if job is None:
             return False
         try:
@@ -337,12 +334,11 @@ class StoreQueue:
             self._has_hurried |= self._carried_out < self._urgent
             waited = self._queued
             if isinstance(job, AppendJob):
-                count = min(BATCH_CHANGES, len(job.changes))
-                self._queued_bytes -= payload_bytes(job.changes[:count])
-                del job.changes[:count]
-                job.marks.clear()
-                self._queued -= count
-                self._carried_out += count
+                batch = job.batch()
+                job.done(len(batch))
+                self._queued -= len(batch)
+                self._queued_bytes -= payload_bytes(batch)
+                self._carried_out += len(batch)
             else:
                 self._carried_out += 1
             if not isinstance(job, AppendJob) or not job.changes:
