@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.capture.unkept import Unkept, UnkeptWriters, Why
+from engine.capture.unkept import Unkept, UnkeptReason, UnkeptWriters
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescription
@@ -217,7 +217,7 @@ class Neighbourhood:
         offers = self._offers.get(group.topic, {}).items()
         return frozenset(writer for writer, offer in offers if group in offer.groups)
 
-    def refuse(self, offer: Offer, why: Why, detail: str) -> Unkept | None:
+    def refuse(self, offer: Offer, why: UnkeptReason, detail: str) -> Unkept | None:
         """Ignore a writer from now on that cannot be captured; return None if it was ignored before.
 
         `why` and `detail` are the reason that is reported.
@@ -296,7 +296,7 @@ class Neighbourhood:
                 continue
             self.routes[endpoint.guid] = ()
             if endpoint.guid not in given_up:
-                self._not_kept(endpoint, Why.TYPE_UNKNOWN, found, reason)
+                self._not_kept(endpoint, UnkeptReason.TYPE_UNKNOWN, found, reason)
             if endpoint.guid in self._gone:
                 self.unkept.remove(endpoint.guid)
             else:
@@ -345,7 +345,7 @@ class Neighbourhood:
         else:
             waiting = self._waiting.setdefault(endpoint.type, [])
             waiting.append(endpoint)
-            self.unkept.add(endpoint, Why.TYPE_AWAITED)
+            self.unkept.add(endpoint, UnkeptReason.TYPE_AWAITED)
             if len(waiting) == 1:
                 found.unresolved.append(endpoint)
 
@@ -353,12 +353,14 @@ class Neighbourhood:
         """Take in a writer without type information; only without a key can it be kept."""
         if not is_keyless(endpoint.guid):
             self.routes[endpoint.guid] = ()
-            self._not_kept(endpoint, Why.UNTYPED_KEYED, found)
+            self._not_kept(endpoint, UnkeptReason.UNTYPED_KEYED, found)
             return
         typed = (each for each in self._types.values() if each.name == endpoint.type_name and not each.keyed)
         self._writer_seen(endpoint, next(typed, None) or untyped(endpoint.type_name), found)
 
-    def _not_kept(self, endpoint: EndpointSeen, why: Why, found: DiscoveryChanges, detail: str = "") -> None:
+    def _not_kept(
+        self, endpoint: EndpointSeen, why: UnkeptReason, found: DiscoveryChanges, detail: str = ""
+    ) -> None:
         unkept = self.unkept.add(endpoint, why, detail)
         if unkept is not None:
             found.unkept.append(unkept)

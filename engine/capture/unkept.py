@@ -16,7 +16,7 @@ MAX_UNKEPT: Final = 10_000
 """Limit for remembered writers; beyond it the oldest are forgotten."""
 
 
-class Why(enum.StrEnum):
+class UnkeptReason(enum.StrEnum):
     """Reason why the data of a durable writer is not kept.
 
     DURABILITY of TRANSIENT and PERSISTENT promises earlier samples to a late joiner (DDS 1.4, 2.2.3.4). If a
@@ -31,10 +31,10 @@ class Why(enum.StrEnum):
 
 
 EXPLANATIONS: Final = {
-    Why.UNTYPED_KEYED: "it tells no type information, so its instances cannot be told apart",
-    Why.TYPE_AWAITED: "its type is being looked up; it is kept as soon as that is known",
-    Why.TYPE_UNKNOWN: "its type could not be looked up",
-    Why.QOS: "it and the built-in reader do not match",
+    UnkeptReason.UNTYPED_KEYED: "it tells no type information, so its instances cannot be told apart",
+    UnkeptReason.TYPE_AWAITED: "its type is being looked up; it is kept as soon as that is known",
+    UnkeptReason.TYPE_UNKNOWN: "its type could not be looked up",
+    UnkeptReason.QOS: "it and the built-in reader do not match",
 }
 
 
@@ -55,7 +55,7 @@ class Unkept:
     topic: str
     type_name: str
     partitions: tuple[str, ...]
-    why: Why
+    why: UnkeptReason
     detail: str = ""
 
     @property
@@ -77,7 +77,7 @@ class UnkeptWriters:
     def __len__(self) -> int:
         return len(self._writers)
 
-    def add(self, endpoint: EndpointSeen, why: Why, detail: str = "") -> Unkept | None:
+    def add(self, endpoint: EndpointSeen, why: UnkeptReason, detail: str = "") -> Unkept | None:
         """Note a writer that is not kept; return None if it was noted with the same reason before.
 
         `detail` explains the reason further.

@@ -25,8 +25,8 @@ KEY_HEADER: Final = b"\x00\x07\x00\x00"
 """Encapsulation header of a payload with only the key: PLAIN_CDR2, little-endian (RTPS 2.5, 10.2)."""
 
 DIGEST_BYTES: Final = 16
-LARGE_BYTES: Final = 1 << 18
-"""Payloads from this size on are not copied in order to digest, pack or store them."""
+LARGE_BYTES: Final = 1 << 15
+"""Payloads from this size on are not copied in order to digest or store them."""
 HEADER: Final = struct.Struct("<qQBII")
 """Digested before writer, key and payload: source time, sequence, status, lengths of key and payload."""
 

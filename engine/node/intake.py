@@ -6,7 +6,7 @@ import collections
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.tap_registry import Orphans
-from engine.capture.unkept import Why
+from engine.capture.unkept import UnkeptReason
 from engine.dds.interfaces import beyond_loopback
 from engine.dds.typeinfo import ATTEMPTS, LOOK_UP_S, resolve_type
 
@@ -302,12 +302,15 @@ class NodeIntake:
     def _check_offers(self, offers: Iterable[Offer]) -> None:
         for offer in offers:
             if problem := self._wire.taps.problem(offer.groups[0]):
-                unkept = self._neighbourhood.refuse(offer, Why.TYPE_UNKNOWN, problem)
+                unkept = self._neighbourhood.refuse(offer, UnkeptReason.TYPE_UNKNOWN, problem)
                 if unkept is not None:
                     self._not_kept(unkept)
                 continue
             policies = self._wire.taps.refusals(offer.groups[0], offer.endpoint.endpoint_qos)
-            if policies and self._neighbourhood.refuse(offer, Why.QOS, ", ".join(policies)) is not None:
+            if (
+                policies
+                and self._neighbourhood.refuse(offer, UnkeptReason.QOS, ", ".join(policies)) is not None
+            ):
                 self._runtime.counters["unkept_writers"] += 1
                 for group in offer.groups:
                     self._runtime.shared.refuse_writer(group, offer.endpoint.guid.hex(), policies)

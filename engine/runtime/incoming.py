@@ -23,7 +23,7 @@ from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.jobs import Conversion
 from engine.runtime.name_space_data import NameSpaceData
-from engine.runtime.store_queue import WORTH_CHANGING
+from engine.runtime.set_writing import WORTH_CHANGING
 from engine.runtime.stream import StreamBegin, StreamEnd, StreamFault, Unpacker, stream_of
 from engine.store.interface import GroupChange
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.name_spaces import Group
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
+from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows
 from engine.store.interface import GroupChange, Marks, RememberedFellow, Replaced
+
+BATCH_CHANGES: Final = 20_000
+"""Changes in one transaction at most."""
+LET_GO_BYTES: Final = 4_096
+"""Payloads from this size on are let go when they need not be written any more."""
 
 
 @lazy_dataclass(slots=True)
@@ -23,6 +30,55 @@ class AppendJob:
     name_space: str
     changes: list[GroupChange]
     marks: dict[str, str] = dataclasses.field(default_factory=dict)
+    _done: int = 0
+    _large: dict[tuple[Group, bytes], int] = dataclasses.field(default_factory=dict)
+
+    def batch(self) -> list[GroupChange]:
+        """Return the changes of the next transaction."""
+        return self.changes[:BATCH_CHANGES]
+
+    def join(self, changes: list[GroupChange]) -> int:
+        """Add changes; return by how many bytes the payloads of the job grew, which may be less than 0.
+
+        What comes and goes within a transaction is not written (`engine.store.changes`), so a large sample
+        needs its payload no longer once a change of its transaction evicts it.
+        """
+        sizes = [len(change.added.payload) for change in changes if change.added is not None]
+        if not self._large and max(sizes, default=0) < LET_GO_BYTES:
+            self.changes += changes
+            return sum(sizes)
+        return sum(sizes) - sum([self._join(change) for change in changes])
+
+    def _join(self, change: GroupChange) -> int:
+        """Add a change; return how many bytes it lets go."""
+        description, added, evicted = change
+        at, left = self._done + len(self.changes), 0
+        if added is not None and len(added.payload) >= LET_GO_BYTES:
+            self._large[description.group, added.digest] = at
+        self.changes.append(GroupChange(description, added, [_without_payload(sample) for sample in evicted]))
+        for sample in evicted:
+            place = self._large.pop((description.group, sample.digest), -1)
+            if place >= self._done and place // BATCH_CHANGES == at // BATCH_CHANGES:
+                left += self._let_go(place - self._done)
+        return left
+
+    def _let_go(self, index: int) -> int:
+        """Empty the payload that the change of that index adds; return its bytes."""
+        description, added, evicted = self.changes[index]
+        assert added is not None
+        self.changes[index] = GroupChange(description, _without_payload(added), evicted)
+        return len(added.payload)
+
+    def done(self, count: int) -> None:
+        """Forget the first `count` changes, which are those of `batch`, and the marks: they are stored."""
+        del self.changes[:count]
+        self.marks.clear()
+        self._done += count
+
+
+def _without_payload(sample: Sample) -> Sample:
+    """Return what identifies a sample, which is all that its removal needs."""
+    return sample._replace(payload=b"") if len(sample.payload) >= LET_GO_BYTES else sample
 
 
 def payload_bytes(changes: list[GroupChange]) -> int:

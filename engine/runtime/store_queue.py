@@ -12,15 +12,12 @@ written into a new one.
 from __future__ import annotations
 
 import collections
-import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from engine.core.name_spaces import Group
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import SampleRows
 from engine.runtime.backups import Backups, Report
 from engine.runtime.jobs import (
@@ -38,15 +35,12 @@ from engine.runtime.jobs import (
     StoredGroups,
     payload_bytes,
 )
+from engine.runtime.set_writing import WRITE_SAMPLES, SetWriting
 from engine.store.interface import (
     GroupChange,
     Marks,
     RememberedFellow,
     Replaced,
-    SetInfo,
-    SetState,
-    SetWriter,
-    Soundness,
     Store,
     StoreDamaged,
     StoreError,
@@ -54,13 +48,8 @@ from engine.store.interface import (
 )
 
 MAX_QUEUED_CHANGES: Final = 500_000
-BATCH_CHANGES: Final = 20_000
-"""Changes in one transaction at most."""
 MAX_GATHERED: Final = 1_000
 """Queued changes from which on the store does not wait for more."""
-WRITE_SAMPLES: Final = 50_000
-WORTH_CHANGING: Final = 0.3
-"""Part of a set above which rewriting it is faster than changing it."""
 
 
 class StoreQueue:
@@ -73,7 +62,6 @@ class StoreQueue:
 
     def __init__(self, store: Store, moved: Callable[[], None] = lambda: None) -> None:
         self._store = store
-        self._moved = moved
         self._lock = threading.Lock()
         self._jobs: collections.deque[Job] = collections.deque()
         self._results: collections.deque[Result] = collections.deque()
@@ -87,8 +75,8 @@ class StoreQueue:
         self._at_work: Job | None = None
         self._problem = ""
         self._overflowed: set[str] = set()
-        self._filling: dict[str, tuple[bytes, SetWriter]] = {}
         self._backups = Backups(store)
+        self._sets = SetWriting(store, self._backups, moved)
 
     @property
     def problem(self) -> str:
@@ -190,13 +178,12 @@ class StoreQueue:
             if name_space in self._overflowed:
                 return  # the whole set, which is written later, brings its marks
             self._queued += len(changes)
-            self._queued_bytes += payload_bytes(changes)
             self._handed_over += len(changes)
             waiting = self._waiting(name_space)
             if waiting is None:
                 waiting = AppendJob(name_space, [])
                 self._jobs.append(waiting)
-            waiting.changes += changes
+            self._queued_bytes += waiting.join(changes)
             waiting.marks |= marks or {}
 
     def _waiting(self, name_space: str) -> AppendJob | None:
@@ -296,7 +283,7 @@ class StoreQueue:
         """Carry out the next job; False if there is none or the disk refused it."""
         with self._lock:
             job = self._at_work = self._jobs[0] if self._jobs else None
-            batch = job.changes[:BATCH_CHANGES] if isinstance(job, AppendJob) else []
+            batch = job.batch() if isinstance(job, AppendJob) else []
         if job is None:
             return False
         try:
@@ -329,120 +316,17 @@ class StoreQueue:
                 stored = self._store.append(job.name_space, batch, job.marks)
                 return StoredGroups(job.name_space, stored, len(batch))
             case FillJob():
-                self._fill(job)
+                self._sets.fill(job)
             case SetJob():
-                return SetStored(job.name_space, self._write(job))
+                written, watermarks = self._sets.write(job)
+                with self._lock:
+                    self._results.append(StoredGroups(job.name_space, watermarks))
+                return SetStored(job.name_space, written)
             case MarksJob():
                 self._store.mark(job.name_space, job.marks)
             case FellowsJob():
                 self._store.remember_fellows(job.name_space, job.fellows)
         return None
-
-    def _fill(self, job: FillJob) -> None:
-        filling = self._filling.get(job.name_space)
-        if filling is None or filling[0] != job.stream:
-            former = self._former(job.name_space) if job.resumes else None
-            filling = job.stream, former or self._store.begin_set(job.name_space)
-            self._filling[job.name_space] = filling
-        filling[1].add(job.description, job.samples)
-
-    def _former(self, name_space: str) -> SetWriter | None:
-        """Return the writer of a stream that broke off, if its samples are intact."""
-        for info in self._store.sets(name_space):
-            if info.state is SetState.FILLING and info.soundness is Soundness.INTACT:
-                return self._store.filling(name_space)
-        return None
-
-    def _write(self, job: SetJob) -> int:
-        """Turn the stored set into the job's at the least cost; return how many samples were written."""
-        note = self._backups.note_for(job.name_space, job.wanted, job.keeps)
-        kept = None if self._backups.gives_up else note
-        written = self._convert(job, kept)
-        info = self._store.complete_set(job.name_space)
-        if written is None or info is None or not info.stored.same_content(job.wanted):
-            info, written = self._write_whole(job, kept), job.wanted.count
-        if note is not None and kept is None:
-            self._backups.not_kept(job.name_space, note)
-        watermarks = {group.description.group: group.stored for group in info.groups}
-        with self._lock:
-            self._results.append(StoredGroups(job.name_space, watermarks))
-        return written
-
-    def _convert(self, job: SetJob, note: Replaced | None) -> int | None:
-        """Write the job's conversion if it fits the stored set; None if the whole set must be written."""
-        conversion, info = job.conversion, self._store.complete_set(job.name_space)
-        stored = info.stored if info is not None and info.soundness is Soundness.INTACT else None
-        filling = self._filling.get(job.name_space)
-        if stored is not None and stored.same_content(job.wanted):
-            changes: list[GroupChange] = []
-        elif (
-            conversion is not None
-            and conversion.stream
-            and filling is not None
-            and filling[0] == conversion.stream
-        ):
-            return self._finish(job, filling[1], conversion, note)
-        elif (
-            note is None
-            and conversion is not None
-            and stored is not None
-            and conversion.before is not None
-            and stored.same_content(conversion.before)
-            and len(conversion.changes) <= WORTH_CHANGING * stored.count
-        ):
-            changes = conversion.changes
-        else:
-            return None
-        assert info is not None
-        known = {group.description for group in info.groups}
-        declared = [
-            GroupChange(description, None) for description, _ in job.groups if description not in known
-        ]
-        remembered = self._store.marks(job.name_space)
-        if changes or declared or any(remembered.get(key) != value for key, value in job.marks.items()):
-            self._store.append(job.name_space, [*changes, *declared], job.marks)
-        left = self._store.filling(job.name_space)
-        if left is not None:
-            self._store.abandon(left)
-        self._filling.pop(job.name_space, None)
-        return len(changes)
-
-    def _finish(
-        self, job: SetJob, writer: SetWriter, conversion: Conversion, note: Replaced | None
-    ) -> int | None:
-        for description, _ in job.groups:
-            writer.add(description, ())
-        for description, samples in conversion.rest:
-            for some in samples.split(WRITE_SAMPLES):
-                writer.add(description, some)
-                self._moved()
-        by_group: dict[Group, tuple[GroupDescription, list[Sample], list[Sample]]] = {}
-        for description, added, evicted in conversion.changes:
-            _, comes, goes = by_group.setdefault(description.group, (description, [], []))
-            comes += () if added is None else (added,)
-            goes += evicted
-        for description, comes, goes in by_group.values():
-            writer.add(description, comes, goes)
-        if not writer.stored.same_content(job.wanted):
-            return None
-        self._backups.commit(writer, job.mark, note, job.marks)
-        del self._filling[job.name_space]
-        return job.wanted.count
-
-    def _write_whole(self, job: SetJob, note: Replaced | None) -> SetInfo:
-        self._filling.pop(job.name_space, None)
-        writer = self._store.begin_set(job.name_space)
-        try:
-            for description, samples in job.groups:
-                writer.add(description, ())
-                for some in samples.split(WRITE_SAMPLES):
-                    writer.add(description, some)
-                    self._moved()
-            return self._backups.commit(writer, job.mark, note, job.marks)
-        except StoreError:
-            with contextlib.suppress(StoreError):
-                self._store.abandon(writer)  # its own first part may fill the disk
-            raise
 
     def _done(self, job: Job, result: Result | None) -> None:
         with self._lock:
@@ -450,12 +334,11 @@ class StoreQueue:
             self._has_hurried |= self._carried_out < self._urgent
             waited = self._queued
             if isinstance(job, AppendJob):
-                count = min(BATCH_CHANGES, len(job.changes))
-                self._queued_bytes -= payload_bytes(job.changes[:count])
-                del job.changes[:count]
-                job.marks.clear()
-                self._queued -= count
-                self._carried_out += count
+                batch = job.batch()
+                job.done(len(batch))
+                self._queued -= len(batch)
+                self._queued_bytes -= payload_bytes(batch)
+                self._carried_out += len(batch)
             else:
                 self._carried_out += 1
             if not isinstance(job, AppendJob) or not job.changes:
@@ -474,12 +357,13 @@ class StoreQueue:
             aside = self._store.replace_damaged()
         except StoreError:
             return False
-        self._filling.clear()
+        self._sets.forget()
         with self._lock:
             left: collections.deque[Job] = collections.deque()
             for job in self._jobs:
                 if isinstance(job, AppendJob):
                     self._queued -= len(job.changes)
+                    self._queued_bytes -= payload_bytes(job.changes)
                     self._carried_out += len(job.changes)
                 else:
                     left.append(job)

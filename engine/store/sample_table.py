@@ -141,6 +141,8 @@ def _text(name: str, *, varies: bool) -> str:
 _MASK: Final = (1 << 128) - 1
 _STATEMENT_BYTES: Final = 8 << 20
 """Limit for the payload bytes of one statement, unless a single payload is larger."""
+_FEW_BYTES: Final = 1 << 18
+"""Payload bytes of samples that one statement adds, however large each of them is."""
 _ROWS_PER_PAGE: Final = 4096
 _FIRST_ROWS: Final = 16
 """Rows of the first page, of which the size of the others is learned."""
@@ -218,7 +220,7 @@ class SampleTable:
 
 def _inserts(group_id: int, part: Part) -> Iterator[_Statement]:
     """Make the statements that add samples; a large one has its own, which copies its payload less often."""
-    if part.payload_bytes < LARGE_BYTES:
+    if part.payload_bytes < _FEW_BYTES:
         yield from (_insertion(group_id, block) for block in SampleRows((part,)).blocks(_STATEMENT_BYTES))
     elif isinstance(part, Block) and part.count == 1:
         yield _large_insertion(group_id, part.sample_with(0, b""), part.payload_view())

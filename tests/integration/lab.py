@@ -95,9 +95,16 @@ class Lab:
     def start_three(self, settings: Settings | None = None) -> tuple[str, str, str]:
         """Configure and start three nodes; they are complete when this returns."""
         names = self.configure_three(settings)
-        self.start(*names)
-        self.seen.wait_for("all three are complete", lambda: self.seen.are_complete(*names))
+        self.start_complete(*names)
         return names
+
+    def start_complete(self, *names: str, settings: Settings | None = None) -> None:
+        """Start nodes, with these settings if given; they are complete when this returns."""
+        if settings is not None:
+            for name in names:
+                self.configure(name, settings)
+        self.start(*names)
+        self.seen.wait_for("all are complete", lambda: self.seen.are_complete(*names))
 
     def is_aligning(self, name: str) -> bool:
         """Whether a node has begun to take in the set of a fellow; on a fast machine it may be done, too."""

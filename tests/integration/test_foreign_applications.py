@@ -50,10 +50,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 @pytest.fixture
 def started(lab: Lab) -> Lab:
-    for name in NODES:
-        lab.configure(name, Settings(spaces=(Space(elements=("*",)),)))
-    lab.start(*NODES)
-    lab.seen.wait_for("both are complete", lambda: lab.seen.are_complete(*NODES))
+    lab.start_complete(*NODES, settings=Settings(spaces=(Space(elements=("*",)),)))
     return lab
 
 

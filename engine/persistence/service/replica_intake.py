@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from engine.capture.neighbourhood import DiscoveryChanges, Neighbourhood, Offer
 from engine.capture.tap_registry import Orphans, TapRegistry
-from engine.capture.unkept import Unkept, Why
+from engine.capture.unkept import Unkept, UnkeptReason
 from engine.dataset.captured import CapturedSample
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds import abi
@@ -171,13 +171,13 @@ class Intake:
         """Whether a writer does not match its tap; then its samples are ignored, which is said once."""
         writer = offer.endpoint.guid
         if problem := self.taps.problem(offer.groups[0]):
-            unkept = self.neighbourhood.refuse(offer, Why.TYPE_UNKNOWN, problem)
+            unkept = self.neighbourhood.refuse(offer, UnkeptReason.TYPE_UNKNOWN, problem)
             if unkept is not None:
                 self._names[writer] = ()
                 self._not_kept(unkept)
             return True
         policies = self.taps.refusals(offer.groups[0], offer.endpoint.endpoint_qos)
-        if policies and self.neighbourhood.refuse(offer, Why.QOS, ", ".join(policies)) is not None:
+        if policies and self.neighbourhood.refuse(offer, UnkeptReason.QOS, ", ".join(policies)) is not None:
             self._writer_gone(writer)
             self._names[writer] = ()
             self.counters["refused_writers"] += len(offer.groups)

@@ -12,14 +12,20 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from cyclonedds.internal import DDS
 
-from engine.dds.uri import cyclone_uri
+from engine.dds.abi import content_of
+from engine.dds.participant import NodeParticipant, free_domain_id
+from engine.dds.topics import description_of
+from engine.dds.uri import cyclone_uri, private_uri
 from tests.integration.dds import sample_types
+from tests.integration.dds.compared_topics import Compared, own_library
+from tests.integration.dds.public_api import content
 from tests.integration.programs import ROOT, Program
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 DOMAIN: Final = 97
+HEADER_BYTES: Final = 4
 LOOK: Final = "from engine.dds.selfcheck import check_layouts; check_layouts()"
 MIX: Final = """
 import ctypes, sys
@@ -89,6 +95,23 @@ def test_public_functions_hand_over_samples_in_another_library(other: str) -> No
 def test_public_functions_make_topics_of_types_known_by_their_bytes(other: str) -> None:
     made = public(other, "made", DOMAIN)
     assert made == dict.fromkeys(sample_types.TYPES, True)
+
+
+def test_topics_of_public_functions_keep_the_bytes_that_those_of_the_package_keep() -> None:
+    """Of all types; and only they tell the key, so that both must be replaced at once.
+
+    Once the last line fails, the memory layout of samples need not be read any more.
+    """
+    library = own_library()
+    with free_domain_id() as domain, NodeParticipant(domain, private_uri(), "topics", os.urandom(16)) as one:
+        for class_, make in sample_types.SAMPLES.items():
+            compared = Compared(library, one, description_of(class_))
+            payload = make(5).serialize()
+            package, public = compared.package(payload), compared.public(payload)
+            assert content(library, public) == content(library, package) == payload, class_
+            key, _ = content_of(package)
+            assert content(library, compared.key(public))[HEADER_BYTES:] == key, class_
+            assert content(library, compared.key(package)) == b""
 
 
 def test_the_package_makes_no_topic_on_a_participant_of_another_library(other: str) -> None:

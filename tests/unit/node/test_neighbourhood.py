@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.capture.neighbourhood import ASK_AGAIN_S, Neighbourhood
-from engine.capture.unkept import Why
+from engine.capture.unkept import UnkeptReason
 from engine.core.name_spaces import Group
 from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
 from engine.dds.channel import PeerAttached, PeerDetached
@@ -255,7 +255,7 @@ def check_told(told: list[TopicSeen | EndpointSeen]) -> tuple[GroupQos, set[byte
             request = EndpointQos(durability=kept.requested)
             for offer in neighbourhood.offers("Observations", DESCRIPTION.type_id):
                 refused = incompatibilities(offer.endpoint.endpoint_qos, request)
-                if refused and neighbourhood.refuse(offer, Why.QOS, str(refused)) is not None:
+                if refused and neighbourhood.refuse(offer, UnkeptReason.QOS, str(refused)) is not None:
                     news.append(offer.endpoint.guid)
     assert kept is not None
     return kept, {guid for guid, groups in neighbourhood.routes.items() if not groups}, news
@@ -338,7 +338,7 @@ def test_a_type_that_is_found_late_brings_all_of_its_writers_back() -> None:
     """Those that were given up, and a new one that made the node ask."""
     first, second = (endpoint(guid * 16, is_writer=True) for guid in (b"1", b"2"))
     neighbourhood = given_up(first)
-    assert [one.why for one in neighbourhood.unkept] == [Why.TYPE_UNKNOWN]
+    assert [one.why for one in neighbourhood.unkept] == [UnkeptReason.TYPE_UNKNOWN]
     assert neighbourhood.routes[first.guid] == ()
     assert neighbourhood.take([second]).unresolved == [second]
     found = neighbourhood.resolved(TYPE, DESCRIPTION)
@@ -354,7 +354,7 @@ def test_a_writer_that_ended_before_its_type_was_given_up_is_reported_and_not_sh
     neighbourhood.take([APPLICATION, writer])
     neighbourhood.take([EndpointGone(writer.guid)])
     found = neighbourhood.resolved(TYPE, None, "nobody answers")
-    assert [(one.writer, one.why) for one in found.unkept] == [(writer.guid.hex(), Why.TYPE_UNKNOWN)]
+    assert [(one.writer, one.why) for one in found.unkept] == [(writer.guid.hex(), UnkeptReason.TYPE_UNKNOWN)]
     assert not list(neighbourhood.unkept)
     assert neighbourhood.to_ask_again(0.0) is None
 

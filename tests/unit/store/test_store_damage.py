@@ -370,6 +370,23 @@ def test_a_file_that_fails_while_it_is_written_to_is_put_aside_once(
     check_healed(store, directory)
 
 
+def test_changes_that_a_damaged_file_did_not_take_do_not_hold_writers_back_for_ever(
+    stores: dict[str, Path], tmp_path: Path
+) -> None:
+    """They wait no longer once the whole set is written, which has them."""
+    directory = tmp_path / "later"
+    store = broken_later(stores, directory)
+    queue = StoreQueue(store)
+    for name_space, payload_bytes in (SPACE, SMALL), ("other", LARGE):
+        changes = [GroupChange(GROUPS[0], one) for one in samples(0, 3_000, payload_bytes)]
+        queue.append(name_space, changes)
+    assert queue.queued_bytes == 3_000 * (SMALL + LARGE)
+    while not queue.is_overflowed:
+        assert queue.work()
+    assert (queue.queued_changes, queue.queued_bytes) == (0, 0)
+    check_healed(store, directory)
+
+
 def test_a_node_that_dies_before_its_set_is_written_anew_knows_that_it_is_missing(
     stores: dict[str, Path], tmp_path: Path
 ) -> None:
