@@ -171,8 +171,20 @@ class Block:
         "payload_texts",
     )
 
-    def __init__(self, data: bytes, digests: bytes | None = None) -> None:
-        """Find the columns, and compute the digests unless they are given.
+    def __init__(
+        self,
+        data: bytes,
+        digests: bytes | None = None,
+        span_ns: tuple[int, int] | None = None,
+        digest_sum: int = -1,
+    ) -> None:
+        """Find the columns.
+
+        Args:
+            data: the block.
+            digests: those of its samples; they are computed unless they are given.
+            span_ns: the oldest and the newest source time, if they are known.
+            digest_sum: what `digest_sum` returns, if it is known.
 
         Raises:
             BlockFault, struct.error: not a block.
@@ -207,8 +219,8 @@ class Block:
         if self.payload_texts.end(count) < len(data):
             raise BlockFault("bytes follow the samples")
         self.digests = self.computed_digests() if digests is None else digests
-        self._digest_sum = -1
-        self._span_ns: tuple[int, int] | None = None
+        self._digest_sum = digest_sum
+        self._span_ns = span_ns
 
     def computed_digests(self) -> bytes:
         """Compute the digests of the samples.
@@ -331,7 +343,7 @@ class Block:
         return self.span_ns()[1]
 
     def digest_sum(self) -> int:
-        """Return the sum of the digests as numbers, not reduced."""
+        """Return the sum of the digests as numbers, modulo 2**128 or not reduced."""
         if self._digest_sum < 0:
             self._digest_sum = sum_of_digests(self.digests)
         return self._digest_sum

@@ -19,7 +19,7 @@ from engine.dataset.settling import WIDTH_NS, Content, Present, Recent
 
 MAX_LOOSE: Final = 16_384
 """Instances of a group kept as objects; of more, the longest untouched are packed."""
-PACKED_FROM: Final = 8_192
+PACKED_FROM: Final = MAX_SAMPLES
 """Instances below which a group is not packed on arrival."""
 MIN_PACKED: Final = 256
 """Samples below which a block does not pay."""
@@ -225,8 +225,9 @@ class GroupSet:
             return False
         if not self._packed and len(self._instances) + block.count < PACKED_FROM:
             return False
-        keys = block.keys()
-        if not self._instances.keys().isdisjoint(keys) or not self._open_packed().add(block, keys):
+        if self._instances and not self._instances.keys().isdisjoint(block.keys()):
+            return False
+        if not self._open_packed().add(block):
             return False
         self._count_in_rows(SampleRows((block,)))
         return True
@@ -252,8 +253,7 @@ class GroupSet:
             packable = {sample.key for sample in plain}
             self._instances.update([(key, history) for key, history in oldest if key not in packable])
         for piece in pieces(plain, _BLOCK_BYTES) if len(plain) >= MIN_PACKED else (plain,):
-            keys = [sample.key for sample in piece]
-            if len(plain) < MIN_PACKED or not self._open_packed().add(pack_samples(piece), keys):
+            if len(plain) < MIN_PACKED or not self._open_packed().add(pack_samples(piece)):
                 self._instances.update([(sample.key, [sample]) for sample in piece])
         self._pack_at = max(MAX_LOOSE, len(self._instances) + _STEP // 4 + 1)
 

@@ -7,10 +7,13 @@ alone, so that a run can be repeated.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from engine import native
 from engine.dataset.blocks import MAX_PLACES, Block
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import Part, Partial
@@ -35,6 +38,58 @@ _FULL: Final = 0.6
 _REHASHED: Final = 1 << 16
 """Entries that move to a new table in one go, to bound the memory needed."""
 
+_SUSPECTS: Final = 4_096
+"""Entries with equal tags that the compiled library may name; of different keys there are hardly any."""
+
+
+class _Table(ctypes.Structure):
+    """`struct table` of packed.c."""
+
+    _fields_ = [("tags", ctypes.c_void_p), ("rows", ctypes.c_void_p), ("mask", ctypes.c_uint64)]
+
+
+class _Keys(ctypes.Structure):
+    """`struct keys` of packed.c."""
+
+    _fields_ = [
+        *(("data", ctypes.c_char_p), ("count", ctypes.c_uint64), ("begin", ctypes.c_uint64)),
+        *(("size", ctypes.c_int64), ("ends", ctypes.c_void_p)),
+    ]
+
+
+@functools.cache
+def _hash_of_bytes() -> int | None:
+    """Return the address of the function behind `hash` of bytes; None if this Python does not show it."""
+    try:
+        function = ctypes.pythonapi._Py_HashBytes
+    except AttributeError:
+        return None
+    function.restype = ctypes.c_ssize_t
+    function.argtypes = [ctypes.c_char_p, ctypes.c_ssize_t]
+    for text in (b"", b"a", b"0123456", b"a longer text", bytes(range(256))):
+        if function(text, len(text)) != hash(text):
+            return None
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+@functools.cache
+def compiled() -> ctypes.PyDLL | None:
+    """Return the compiled library; None without it."""
+    if native.absence() or _hash_of_bytes() is None:
+        return None
+    library = native.library()
+    library.packed_enter.restype = ctypes.c_int64
+    library.packed_enter.argtypes = [
+        *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int),
+        *(ctypes.c_void_p, ctypes.c_int64),
+    ]
+    library.packed_move.restype = None
+    library.packed_move.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64]
+    return library
+
+
+_hash: Final = hash
+"""The hash of a key; `_hash_of_bytes` is the same function."""
 _Slots: TypeAlias = "npt.NDArray[np.int64]"
 
 
@@ -65,7 +120,7 @@ class Packed:
 
     def _make_table(self, size: int) -> None:
         self._rows = np.zeros(size, dtype=np.int32)
-        self._tags = np.full(size, _FREE, dtype=np.uint32)
+        self._tags = np.zeros(size, dtype=np.uint32)  # all of them _FREE
         self._row_at, self._tag_at = self._rows.data, self._tags.data
         self._mask = size - 1
 
@@ -73,7 +128,7 @@ class Packed:
 
     def find(self, key: bytes) -> int:
         """Return the slot of an instance, valid until a change; -1 if it is not here."""
-        tag, mask, tags = hash(key) & _TAG or 1, self._mask, self._tag_at
+        tag, mask, tags = _hash(key) & _TAG or 1, self._mask, self._tag_at
         slot = tag & mask
         while found := tags[slot]:
             if found == tag and (row := self._row_at[slot]) >= 0 and self._key(row) == key:
@@ -130,26 +185,47 @@ class Packed:
 
     # Many.
 
-    def add(self, block: Block, keys: list[bytes]) -> bool:
-        """Add a block; False, and no change, if one of its instances is here or in it twice.
-
-        Args:
-            block: plain samples.
-            keys: their keys.
-        """
-        if len(set(keys)) < block.count or (not self._unused and len(self._segments) >= _MAX_BLOCKS):
+    def add(self, block: Block) -> bool:
+        """Add a block of plain samples; False, and no change, if an instance is here or in it twice."""
+        if not self._unused and len(self._segments) >= _MAX_BLOCKS:
             return False
         self._make_room(block.count)
-        tags = (np.fromiter(map(hash, keys), np.int64, block.count) & _TAG).astype(np.uint32)
+        number = self._unused[-1] if self._unused else len(self._segments)
+        enter = self._enter if compiled() is None else self._enter_compiled
+        if not enter(block, number << _PLACE_BITS):
+            return False
+        if self._unused:
+            self._unused.pop()
+        self._segments[number] = _Segment(block)
+        self._used += block.count
+        self.count += block.count
+        return True
+
+    def _enter_compiled(self, block: Block, first_row: int) -> bool:
+        library = compiled()
+        assert library is not None
+        table = _Table(self._tags.ctypes.data, self._rows.ctypes.data, self._mask)
+        texts = block.key_texts
+        keys = _Keys(block.data, block.count, texts.begin, texts.size, texts.ends_at())
+        suspects = np.empty((_SUSPECTS, 2), dtype=np.int32)
+        call = ctypes.byref(table), ctypes.byref(keys), _hash_of_bytes(), first_row
+        found: int = library.packed_enter(*call, 0, suspects.ctypes.data, _SUSPECTS)
+        if found == _SUSPECTS:
+            return self._enter(block, first_row)
+        if found > 0 and all(self._key(row) != block.key(at) for at, row in suspects[:found].tolist()):
+            found = library.packed_enter(*call, 1, None, 0)
+        return not found
+
+    def _enter(self, block: Block, first_row: int) -> bool:
+        keys = block.keys()
+        if len(set(keys)) < block.count:
+            return False
+        tags = (np.fromiter(map(_hash, keys), np.int64, block.count) & _TAG).astype(np.uint32)
         tags[tags == _FREE] = 1
         slots = tags.astype(np.int64) & self._mask
         if self._walk(tags, slots, keys):
             return False
-        number = self._unused.pop() if self._unused else len(self._segments)
-        self._segments[number] = _Segment(block)
-        self._place(tags, slots, np.arange(block.count, dtype=np.int32) + (number << _PLACE_BITS))
-        self._used += block.count
-        self.count += block.count
+        self._place(tags, slots, np.arange(block.count, dtype=np.int32) + first_row)
         return True
 
     def _walk(self, tags: npt.NDArray[np.uint32], slots: _Slots, keys: Sequence[bytes] = ()) -> bool:
@@ -184,6 +260,12 @@ class Packed:
         old_rows, old_tags = self._rows, self._tags
         self._make_table(size)
         self._used = self.count
+        if (library := compiled()) is not None:
+            table = _Table(self._tags.ctypes.data, self._rows.ctypes.data, self._mask)
+            library.packed_move(
+                ctypes.byref(table), old_tags.ctypes.data, old_rows.ctypes.data, len(old_rows)
+            )
+            return
         for begin in range(0, len(old_rows), _REHASHED):
             rows = old_rows[begin : begin + _REHASHED]
             tags = old_tags[begin : begin + _REHASHED]

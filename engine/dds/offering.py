@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Final
 from engine.core import expressions
 from engine.dataset.groups import KEEP_ALL
 from engine.dataset.living import DeliveryStep
-from engine.dataset.sample import UNREGISTER, make_sample
+from engine.dataset.sample import DATA, UNREGISTER, make_sample
 from engine.dds.errors import DdsError, DdsTimeout
 from engine.dds.qos import EndpointQos, incompatibilities
 from engine.dds.typeinfo import TypeRef
 from engine.dds.writer import key_payload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from engine.dataset.groups import GroupQos, TypeDescription
+    from engine.dataset.sample import Sample
     from engine.dds.discovery import EndpointSeen
     from engine.dds.writer import RawWriter
 
 LEAST_STRENGTH: Final = -(1 << 31)
 """First OWNERSHIP_STRENGTH of delivering writers, so that every original writer outranks them."""
+_AT_ONCE: Final = 64
+"""Samples that are looked at, and written with one call, at a time."""
 
 
 def offer(qos: GroupQos, partition: str, readers: list[EndpointSeen]) -> EndpointQos:
@@ -161,17 +164,42 @@ def write_all(
     """
     sent = 0
     goes, stays, *_ = writers
-    for sample, is_written in _freeing(steps) if frees else steps:
-        writer = stays if is_written else goes
-        while True:
-            try:
-                writer.put(sample.status, sample.key, sample.payload, sample.source_time_ns)
-            except DdsTimeout:
-                if time.monotonic() >= deadline:
-                    return sent, f"the target was behind for too long after {sent} samples"
-            except DdsError as error:
-                return sent, f"{error} (sample {sent + 1}, source time {sample.source_time_ns} ns)"
-            else:
-                sent += not frees or sample.status != UNREGISTER
-                break
+    left = iter(_freeing(steps) if frees else steps)
+    while some := list(itertools.islice(left, _AT_ONCE)):
+        for (is_written, is_plain), run in itertools.groupby(some, _manner):
+            samples = [step.sample for step in run]
+            done = 0
+            while done < len(samples):
+                try:
+                    done += _write(stays if is_written else goes, samples[done:], is_plain=is_plain)
+                except DdsTimeout:
+                    if time.monotonic() >= deadline:
+                        sent += _counted(samples[:done], frees=frees)
+                        return sent, f"the target was behind for too long after {sent} samples"
+                except DdsError as error:
+                    sent += _counted(samples[:done], frees=frees)
+                    where = f"sample {sent + 1}, source time {samples[done].source_time_ns} ns"
+                    return sent, f"{error} ({where})"
+            sent += _counted(samples, frees=frees)
     return sent, ""
+
+
+def _manner(step: DeliveryStep) -> tuple[bool, bool]:
+    """Tell which writer a step is for, and whether it is a plain write."""
+    return step.is_written, step.sample.status == DATA
+
+
+def _write(writer: RawWriter, samples: Sequence[Sample], *, is_plain: bool) -> int:
+    """Write the first of these samples, or as many as possible; return how many."""
+    if is_plain:
+        return writer.write_many(
+            [sample.payload for sample in samples], [sample.source_time_ns for sample in samples]
+        )
+    (first, *_) = samples
+    writer.put(first.status, first.key, first.payload, first.source_time_ns)
+    return 1
+
+
+def _counted(samples: Sequence[Sample], *, frees: bool) -> int:
+    """Return the number of samples, without those that only free an instance."""
+    return sum(sample.status != UNREGISTER for sample in samples) if frees else len(samples)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
+import functools
 import threading
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
+from engine import native
 from engine.dataset.sample import DATA, DISPOSE, KEY_HEADER, UNREGISTER
 from engine.dds import abi
 from engine.dds.errors import TIMEOUT, check
@@ -26,6 +29,24 @@ def key_payload(key: bytes) -> bytes:
     instance's samples have.
     """
     return KEY_HEADER + key
+
+
+@functools.cache
+def compiled() -> ctypes.CDLL | None:
+    """Return the compiled library, whose calls give up the interpreter lock; None without it."""
+    if native.absence():
+        return None
+    library = ctypes.CDLL(str(native.LIBRARY))
+    library.write_many.restype = ctypes.c_int64
+    pointers = [ctypes.c_void_p] * 4
+    library.write_many.argtypes = [ctypes.c_int32, *pointers, ctypes.c_int64, ctypes.c_void_p]
+    return library
+
+
+@functools.cache
+def _address_of_write() -> int | None:
+    function: Any = abi.write_at
+    return ctypes.cast(function, ctypes.c_void_p).value
 
 
 class RawWriter:
@@ -65,6 +86,31 @@ class RawWriter:
         """
         sample = abi.SampleBytes(payload, len(payload))
         check(abi.write_at(self.entity, ctypes.byref(sample), source_time_ns), self._action)
+
+    def write_many(self, payloads: Sequence[bytes], times_ns: Sequence[int]) -> int:
+        """Write whole samples in order, as many as readers are not behind for; return how many.
+
+        Args:
+            payloads: the samples, one or more.
+            times_ns: their source times.
+
+        Raises:
+            DdsTimeout, DdsError: as for `write`, and none was written.
+        """
+        library = compiled()
+        if library is None:
+            self.write(payloads[0], times_ns[0])
+            return 1
+        code = ctypes.c_int32()
+        sizes, times = array.array("Q", map(len, payloads)), array.array("q", times_ns)
+        done: int = library.write_many(
+            *(self.entity, _address_of_write()),
+            *((ctypes.c_char_p * len(payloads))(*payloads), sizes.buffer_info()[0], times.buffer_info()[0]),
+            *(len(payloads), ctypes.byref(code)),
+        )
+        if not done:
+            check(code.value, self._action)
+        return done
 
     def dispose(self, payload: bytes, source_time_ns: int) -> None:
         """Dispose the instance whose key-only payload is given; errors as for `write`."""

@@ -20,13 +20,13 @@ from engine.core.name_spaces import Group
 from engine.dataset.blocks import Block, SampleColumns
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import Sample
-from engine.store import tables
+from engine.store import compiled_rows, tables
 from engine.store.catalog import GroupRow, SetVersion, read_catalog, read_fellows, read_marks, read_node
 from engine.store.database import is_header_damaged, mend_header
 from engine.store.interface import DamageLog, RememberedFellow, SetInfo, StoreError, StoreFailed, StoreRefused
 from engine.store.sample_table import read_group
 from engine.store.store_directory import DATABASE, LOCK, lock_holder
-from engine.store.verification import sound_blocks, sound_samples
+from engine.store.verification import compiled_blocks, sound_blocks, sound_samples
 
 
 class StoreView:
@@ -173,6 +173,35 @@ class StoreView:
             row = chosen.groups[key]
             one_by_one = functools.partial(self._sound, key, row, damage)
             blocks = sound_blocks(self._connection, row.id, row.stored, one_by_one)
+            yield row.description, blocks
+            skipped = sum(1 for _ in blocks)
+            assert not skipped, "a group's samples must be used up before the next group is asked for"
+
+    def load_whole(
+        self, version: int, damage: DamageLog
+    ) -> Iterator[tuple[GroupDescription, Iterator[Block]]]:
+        """Read and verify like `load`, in blocks; only for the one that has the store open, meanwhile idle.
+
+        Raises:
+            LookupError: there is no such version.
+        """
+        chosen = self._catalog.versions.get(version)
+        if chosen is None:
+            raise LookupError(f"{self.path}: there is no set version {version}")
+        for place, reason in chosen.damage:
+            damage.add(place, reason)
+        _, _, commits, _ = read_node(self._connection, self.path)
+        can_compile = compiled_rows.is_available() and self._copy is None
+        for key in sorted(chosen.groups):
+            row = chosen.groups[key]
+            one_by_one = functools.partial(self._sound, key, row, damage)
+            blocks: Iterator[Block]
+            if can_compile and row.stored.count >= compiled_rows.MIN_ROWS:
+                rows = compiled_rows.CompiledRows(self.path, row.id, commits)
+                blocks = compiled_blocks(rows, row.stored, one_by_one)
+            else:
+                found = sound_blocks(self._connection, row.id, row.stored, one_by_one)
+                blocks = (block for _, block in found)
             yield row.description, blocks
             skipped = sum(1 for _ in blocks)
             assert not skipped, "a group's samples must be used up before the next group is asked for"

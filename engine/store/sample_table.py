@@ -257,7 +257,7 @@ def raw_pages(
         TypeError: a payload in a damaged file is not bytes.
         sqlite3.DatabaseError: the rest of the table cannot be read.
     """
-    cursor = connection.execute(_FORWARD, (group_id,))
+    cursor = connection.execute(FORWARD, (group_id,))
     fitting = min(size, _FIRST_ROWS)
     while rows := cursor.fetchmany(fitting):
         yield rows
@@ -282,7 +282,7 @@ def read_group(
     """
     seen = 0
     last = b""
-    for sample in _scan(connection, _FORWARD, group_id, place, damage):
+    for sample in _scan(connection, FORWARD, group_id, place, damage):
         seen += 1
         last = sample.digest
         yield sample
@@ -317,7 +317,7 @@ def _scan(
 
 
 _SELECT: Final = f"SELECT {_COLUMNS} FROM sample WHERE sample_group = ?"  # noqa: S608  # constants only
-_FORWARD: Final = f"{_SELECT} ORDER BY source_time_ns, digest"
+FORWARD: Final = f"{_SELECT} ORDER BY source_time_ns, digest"
 _BACKWARD: Final = f"{_SELECT} ORDER BY source_time_ns DESC, digest DESC"
 
 

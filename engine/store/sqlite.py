@@ -465,8 +465,8 @@ class SqliteStore:
     ) -> Iterator[tuple[GroupDescription, Iterator[SampleRows]]]:
         before = damage.count
         with StoreView(self._path) as view:
-            for description, found in view.load_blocks(version.number, damage):
-                yield description, (SampleRows((block,)) for _, block in found)
+            for description, blocks in view.load_whole(version.number, damage):
+                yield description, (SampleRows((block,)) for block in blocks)
         version.soundness = Soundness.INTACT if damage.count == before else Soundness.DAMAGED
 
     def remember_fellows(self, name_space: str, fellows: Iterable[RememberedFellow]) -> None:

@@ -16,6 +16,7 @@ from engine.core.name_spaces import Group
 from engine.dataset.blocks import Block, SampleColumns, pack
 from engine.dataset.group_set import Summary
 from engine.dataset.sample import DIGEST_BYTES, Sample, digest_of
+from engine.store.compiled_rows import CompiledRows
 from engine.store.interface import DamageLog
 from engine.store.sample_table import raw_pages
 
@@ -111,6 +112,23 @@ def sound_blocks(
         pass  # reading one by one notes the damage
     for columns in in_columns(itertools.islice(one_by_one(), passed, None)):
         yield columns, pack(columns)
+
+
+def compiled_blocks(
+    rows: CompiledRows, expected: Summary, one_by_one: Callable[[], Iterator[Sample]]
+) -> Iterator[Block]:
+    """Read the sound samples of a group with the compiled library.
+
+    Args:
+        rows: the rows of the group.
+        expected: the group's watermark.
+        one_by_one: verifies the rows of the group one by one, and notes damage.
+    """
+    yield from rows.blocks()
+    are_all = rows.is_whole and (rows.passed, rows.digest_sum & _MASK) == (expected.count, expected.digest)
+    if not are_all or rows.newest_ns > expected.newest_ns:
+        for columns in in_columns(itertools.islice(one_by_one(), rows.passed, None)):
+            yield pack(columns)
 
 
 def _is_sound(columns: SampleColumns, block: Block) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from engine.dataset.groups import DurabilityKind, GroupQos, TypeDescription
 from engine.dataset.living import DeliveryStep, InstanceEnd, whole
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
-from engine.dds import directed
+from engine.dds import directed, writer
 from engine.dds.directed import MAX_LOW, DeliveryPurpose, DirectedSession
 from engine.dds.discovery import Discovery, ParticipantSeen
 from engine.dds.errors import DdsError
@@ -88,6 +88,28 @@ def test_only_the_target_process_gets_what_is_delivered(
     # The end of the session is what the other would hear of, had it been matched.
     target.expect(lambda line: line.get("state") == NO_WRITERS)
     assert states(other, 0.3) == []
+
+
+@pytest.mark.parametrize("way", [writer.compiled, lambda: None], ids=["compiled", "one by one"])
+def test_a_delivery_ends_before_a_sample_that_cannot_be_written(
+    arena: Arena,
+    find: Finder,
+    plain: TypeDescription,
+    way: Callable[[], object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(writer, "compiled", way)
+    target = arena.start("reader", types=["Plain"])
+    target.ready()
+    samples = [plain_sample(number, 1000 + number) for number in range(150)]
+    samples[70] = plain_sample(70, 1070, DISPOSE)
+    samples[130] = make_sample(1130, b"w" * 16, DATA, samples[130].key, b"\0\1\0\0")
+    with session_with(arena, find(target)) as session:
+        report = session.deliver("Plain", plain, TRANSIENT, "", past(samples), 10)
+        assert report.sent == 130
+        assert "(sample 131, source time 1130 ns)" in report.problem
+        got = [target.expect(lambda line: "state" in line)["time"] for _ in range(130)]
+        assert got == [sample.source_time_ns for sample in samples[:130]]
 
 
 def test_instances_end_as_the_delivered_events_say(
