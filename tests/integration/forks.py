@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import atexit
+import ctypes
 import functools
 import gc
 import importlib
@@ -29,6 +30,9 @@ IMPORTED = ("core", "domain", "idl.types", "pub", "sub", "topic", "util")
 OWN = ("CYCLONEDDS_", "OSPL")
 """Beginnings of names of environment variables that are read after the fork; no other may differ."""
 MAX_BYTES = 1 << 20
+IN_NETWORK = ("ip", "netns", "exec")
+"""Before the name of a network namespace: the beginning of a command in it."""
+_CLONE_NEWNET = 0x4000_0000
 
 
 class ForkedProcess:
@@ -79,15 +83,25 @@ def _others(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if not name.startswith((*OWN, "PYTEST_"))}
 
 
-def fork(module: str, arguments: Sequence[str], environ: Mapping[str, str]) -> ForkedProcess:
-    """Start `python -m module` with arguments and variables, its input and output being pipes."""
+def fork(
+    module: str, arguments: Sequence[str], environ: Mapping[str, str], network: Sequence[str] = ()
+) -> ForkedProcess:
+    """Start `python -m module` with arguments and variables, its input and output being pipes.
+
+    Args:
+        module: whose main program is started.
+        arguments: of the program.
+        environ: all environment variables of the program.
+        network: name of its network namespace, if it has one.
+    """
     control = _forker(module, os.getpid())
     stdin, to_stdin = os.pipe()
     from_stdout, stdout = os.pipe()
     ended, tell_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         handed = array.array("i", [stdin, stdout, 2, tell_end.fileno()])
-        request = json.dumps({"arguments": [*arguments], "environ": {**environ}}).encode()
+        wanted = {"arguments": [*arguments], "environ": {**environ}, "network": [*network]}
+        request = json.dumps(wanted).encode()
         control.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, handed)])
         pid = int(control.recv(32))
     finally:
@@ -163,7 +177,11 @@ def _tell_ends(told: dict[int, int]) -> None:
 
 
 def _begin(request: dict[str, Any], handed: Sequence[int]) -> list[str]:
-    """Become the program: its input and output, and its variables."""
+    """Become the program: its network, its input and output, and its variables."""
+    for name in request["network"]:
+        with Path("/run/netns", name).open("rb") as space:
+            if ctypes.CDLL(None, use_errno=True).setns(space.fileno(), _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), f"network namespace {name}")
     for number, descriptor in enumerate(handed[:3]):
         os.dup2(descriptor, number)
     for descriptor in handed:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.integration.forks import ForkedProcess, fork, is_usual
+from tests.integration.forks import IN_NETWORK, ForkedProcess, fork, is_usual
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
@@ -36,8 +36,9 @@ class Program:
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         command = self._command(role, options)
         self._process: subprocess.Popen[str] | ForkedProcess
-        if not prefix and command[:3] == [sys.executable, "-m", self.module] and is_usual(environ):
-            self._process = fork(self.module, command[3:], environ)
+        is_ours = command[:3] == [sys.executable, "-m", self.module] and is_usual(environ)
+        if is_ours and (not prefix or tuple(prefix[:-1]) == IN_NETWORK):
+            self._process = fork(self.module, command[3:], environ, prefix[-1:])
         else:
             self._process = subprocess.Popen(
                 [*prefix, *command],
