@@ -20,7 +20,7 @@ endif
 # Tests and benchmarks start hundreds of processes; without their byte code each compiles all modules, for 1 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test again check versions compilers older foreign faults sim chaos soak fuzz bench docs screenshots clean
+.PHONY: demo test again check types rules versions compilers older foreign faults sim chaos soak fuzz bench docs screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -46,8 +46,13 @@ demo: $(VENV)/.demo ## Three nodes, one command: durable data on real Cyclone DD
 check: $(VENV)/.dev ## Style, types, the layers of the house and its small rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory --jobs 2 types rules
+
+types: # beside the rules: mypy uses one processor
+	$(BIN)/mypy
+
+rules:
 	$(BIN)/python -m pytest -q -n 2 tests/hygiene
 
 test: check ## Everything that must be green, in under 15 minutes

@@ -22,7 +22,6 @@ LONGEST: Final = (
     "analytics/test_spark.py",
     "integration/test_health_faults.py",
     "integration/test_timelines.py",
-    "stores/test_spark_differences.py",
     "chaos/test_rounds.py",
     "integration/test_merge_table.py",
     "integration/test_tutorial.py",

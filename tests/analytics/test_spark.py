@@ -31,6 +31,9 @@ from ospltool.trace.case.loading import load
 from ospltool.trace.case.reading_back import WantedRecords, records_of
 from ospltool.trace.case.spark_load import load_with_spark
 from ospltool.trace.reading.sources import find_sources
+from tests.analytics.java_classes import java_classes
+
+__all__ = ["java_classes"]
 
 pytestmark = pytest.mark.timeout(400)  # virtual machines for Java start slowly where others work too
 
@@ -56,7 +59,8 @@ def duck(case: pathlib.Path) -> Iterator[DuckEngine]:
 
 
 @pytest.fixture(scope="module")
-def spark(case: pathlib.Path) -> Iterator[SparkEngine]:
+def spark(case: pathlib.Path, java_classes: str) -> Iterator[SparkEngine]:
+    del java_classes
     opened = SparkEngine(open_case(case), MASTER)
     yield opened
     opened.close()

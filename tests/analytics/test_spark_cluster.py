@@ -29,11 +29,17 @@ from ospltool.analytics.engines import QueryError
 from ospltool.analytics.java import java_home
 from ospltool.analytics.show import named_queries
 from ospltool.analytics.spark import SparkEngine, session
+from ospltool.stores.diff.report import Verdict
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.spark_load import load_with_spark
 from ospltool.trace.reading.sources import find_sources
 from tests.analytics.growing import check_is_loaded, content_of, following, killed_in_a_look
+from tests.analytics.java_classes import JAVA_VARIABLE, SHORT_START, java_classes
 from tests.analytics.test_spark import SECOND_BARRIER
+from tests.stores.making import BASE_NS, Held, Message, Version, write_kv, write_xml
+from tests.stores.test_spark_differences import check_equal
+
+__all__ = ["java_classes"]
 
 pytestmark = pytest.mark.timeout(400)  # virtual machines for Java start slowly where others work too
 
@@ -45,7 +51,6 @@ SETTINGS = {
     "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE_S:.0f}s",
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     "spark.sql.shuffle.partitions": "2",
 }
 
@@ -98,14 +103,14 @@ class Daemon:
 
 
 @pytest.fixture(scope="module")
-def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of the processes of the cluster."""
+def environ(java_classes: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of the processes of the cluster, which hand it on to executors."""
     found = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path_factory.mktemp("home")),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        JAVA_VARIABLE: f"{SHORT_START} {java_classes}",
         "PYSPARK_PYTHON": sys.executable,
     }
     home = java_home(os.environ)
@@ -289,3 +294,20 @@ def test_what_is_planned_is_compared_through_connect_too(
         assert there == {table.value for table in Table}
     finally:
         opened.stop()
+
+
+def test_stores_differ_on_a_cluster_as_on_this_machine_with_their_fields(
+    master: str, tmp_path: pathlib.Path
+) -> None:
+    writes = tuple(Message(number, text=f"text {number}", time_ns=BASE_NS + number) for number in range(9))
+    stores = [
+        str(write_kv(tmp_path / "a", Version((Held(writes[:-1]), Held(writes, topic="Equal"))))),
+        str(write_xml(tmp_path / "b", Version((Held(writes[1:]), Held(writes, topic="Equal"))))),
+    ]
+    report = check_equal(stores, master, SETTINGS, contents=True)
+    assert report.differing == 2
+    assert {group.topic: group.verdict for group in report.groups} == {
+        "Items": Verdict.DIFFER,
+        "Equal": Verdict.EQUAL,
+    }
+    assert report.instances[0].samples[0].fields is not None

@@ -1,4 +1,7 @@
-"""Spark finds what the engines of one machine find: here, and on a cluster of two workers."""
+"""Spark finds what the engines of one machine find.
+
+`tests/analytics/test_spark_cluster.py` compares on a cluster.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ pytest.importorskip("duckdb", reason="the local engine needs the extra `sql`")
 
 from ospltool.cli import app
 from ospltool.stores.diff.compare import CompareOptions, compare
-from ospltool.stores.diff.report import ReportData, Verdict
-from tests.analytics.test_spark_cluster import SETTINGS, environ, master
-from tests.stores.making import BASE_NS, Held, Message, Version, write_kv, write_kvmt, write_xml
+from ospltool.stores.diff.report import ReportData
+from tests.analytics.java_classes import java_classes
+from tests.stores.making import Held, Message, Version, write_kvmt
 from tests.stores.own_stores import write_ours
 from tests.stores.test_differences import Content, add, change, dispose, fresh, move, remove, swap, truth
 
-__all__ = ["environ", "master"]  # the cluster of the other tests
+__all__ = ["check_equal", "java_classes"]
 
 pytestmark = pytest.mark.timeout(400)  # virtual machines for Java start slowly where others work too
 
@@ -32,6 +35,7 @@ def check_equal(
     return wanted
 
 
+@pytest.mark.usefixtures("java_classes")
 def test_spark_on_this_machine_finds_all_kinds_of_difference_also_such_as_cancel(tmp_path: Path) -> None:
     contents: list[Content] = [fresh() for _ in range(3)]
     for number, plant in enumerate((remove, add, change, dispose, move)):
@@ -40,21 +44,6 @@ def test_spark_on_this_machine_finds_all_kinds_of_difference_also_such_as_cancel
     swap(contents[2], 0, 1)
     stores = [str(write_ours(tmp_path / str(number), content)) for number, content in enumerate(contents)]
     assert check_equal(stores, "local[2]", contents=False).differing == len(truth(contents)) > 6
-
-
-def test_a_cluster_gives_the_same_report_with_the_fields(master: str, tmp_path: Path) -> None:
-    writes = tuple(Message(number, text=f"text {number}", time_ns=BASE_NS + number) for number in range(9))
-    stores = [
-        str(write_kv(tmp_path / "a", Version((Held(writes[:-1]), Held(writes, topic="Equal"))))),
-        str(write_xml(tmp_path / "b", Version((Held(writes[1:]), Held(writes, topic="Equal"))))),
-    ]
-    report = check_equal(stores, master, SETTINGS, contents=True)
-    assert report.differing == 2
-    assert {group.topic: group.verdict for group in report.groups} == {
-        "Items": Verdict.DIFFER,
-        "Equal": Verdict.EQUAL,
-    }
-    assert report.instances[0].samples[0].fields is not None
 
 
 def test_a_cluster_that_is_not_there_ends_with_2(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

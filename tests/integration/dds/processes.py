@@ -70,14 +70,22 @@ class Arena:
     def __init__(self, domain: int, tag: str, lease_s: float) -> None:
         self.domain = domain
         self.tag = tag
-        self.uri = cyclone_uri(
-            tag=tag, lease_s=lease_s, spdp_interval_ms=200, max_auto_participant_index=20, environment={}
-        )
+        self.uri = self._uri(lease_s)
         self._peers: list[Peer] = []
 
-    def start(self, role: str, **options: Any) -> Peer:
-        """A process in a role; it is ended with the test."""
-        peer = Peer(role, {"domain": self.domain, **options}, {**os.environ, "CYCLONEDDS_URI": self.uri})
+    def _uri(self, lease_s: float) -> str:
+        return cyclone_uri(
+            tag=self.tag,
+            lease_s=lease_s,
+            spdp_interval_ms=200,
+            max_auto_participant_index=20,
+            environment={},
+        )
+
+    def start(self, role: str, *, lease_s: float | None = None, **options: Any) -> Peer:
+        """A process in a role, perhaps with a lease of its own; it is ended with the test."""
+        uri = self.uri if lease_s is None else self._uri(lease_s)
+        peer = Peer(role, {"domain": self.domain, **options}, {**os.environ, "CYCLONEDDS_URI": uri})
         self._peers.append(peer)
         return peer
 
