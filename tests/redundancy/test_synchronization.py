@@ -144,8 +144,8 @@ def test_what_is_sound_but_means_nothing_here_is_refused(kind: str, body: bytes)
 
 
 @pytest.fixture
-def store() -> Iterator[sqlite3.Connection]:
-    connection = connect(Path(":memory:"))
+def store(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    connection = connect(tmp_path / "store")
     for statement in Synchronization.tables.split(";"):
         connection.execute(statement)
     yield connection
