@@ -9,7 +9,7 @@ from typing import Final
 from engine.runtime.monitor import UnkeptView
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.redundancy import Redundancy
-from ospltool.health.scene import Scene
+from ospltool.health.scene import KEPT_ON_DISK, Scene
 from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.nodes import Node
 from ospltool.live.remarks import RemarkSubject
@@ -54,20 +54,23 @@ def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
         what = f"{one.name}: {one.text}" + (f"; not on the disk of {names}" if names else "")
         yield Sign(
             "DUL-DISK-COPIES-LOW", one.name, what, 0, (*without, *one.lost, *one.apart), one.name,
-            _off_disk(scene, without), severity=None if one.on_disk else HealthSeverity.ERROR,
+            _off_disk(scene, one.name, without), severity=None if one.on_disk else HealthSeverity.ERROR,
             patience_ns=WRITING_NS, weight=one.lacks_on_disk,
         )  # fmt: skip
 
 
-def _off_disk(scene: Scene, nodes: Iterable[str]) -> str:
-    """Return why nodes that hold a set do not have it on disk; empty for no node."""
+def _off_disk(scene: Scene, name: str, nodes: Iterable[str]) -> str:
+    """Return why nodes that hold a name-space do not have it on disk; empty for no node."""
     told: dict[str, list[str]] = {}
     for node in nodes:
-        snapshot = scene.model.nodes[node].snapshot
-        why = snapshot.store.problem or (
-            "it keeps data in memory only" if snapshot.store.kind == "memory" else ""
-        )
-        told.setdefault(why or "samples wait for its disk", []).append(snapshot.name)
+        known = scene.model.nodes[node]
+        durability, store = known.name_spaces[name].durability, known.snapshot.store
+        why = "samples wait for its disk"
+        if store.problem or store.kind == "memory":
+            why = store.problem or "it keeps data in memory only"
+        elif durability not in KEPT_ON_DISK:
+            why = f"the durability {durability} of its policy keeps nothing on disk"
+        told.setdefault(why, []).append(known.snapshot.name)
     return "; ".join(f"{joined(names)}: {why}" for why, names in told.items())
 
 
