@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from engine.persistence.service.replica_view import ReplicaView
+from engine.runtime.monitor import NodeEvent
 from ospltool.health.codes import SECOND_NS, UNANNOUNCED, HealthSeverity, Sign, joined
 from ospltool.health.scene import START_NS, Scene, SupervisorReport
 from ospltool.live import persistence
 from ospltool.live.feed import ENDING
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
-from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject
+from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject, clock
 
 ABSENT_NS: Final = 4 * SECOND_NS
 """Watching time after which an unheard node is absent: each sends a snapshot every second or two."""
@@ -72,23 +73,8 @@ def _absent(scene: Scene) -> Iterator[Sign]:
     absent = missing(scene)
     gathers = is_gathering(scene)
     for name, report in absent.items():
-        if gathers and not (report and report.is_trouble):
-            continue
-        why = report.text if report else ""
-        what = f"{name} is expected and was never heard"
-        if name not in scene.expected.nodes:
-            what = f"{name} was started on this machine and is not heard"
-        advice = report.next if report else ""
-        code = "DUL-NODE-ABSENT"
-        lost_ns = _lost_ns(scene, name)
-        if report and report.restarts(scene.now_ns):
-            code, what = "DUL-NODE-SILENT", _RESTARTS.format(name)
-            lost_ns = report.failed_ns
-        elif lost_ns or (report and report.is_dead):
-            code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
-        known_ns = lost_ns or (report.ended_ns if report else 0)
-        since_ns = min(known_ns or model.began_ns, model.began_ns)
-        yield Sign(code, name, what, since_ns, why=why, next=advice, weight=2)
+        if not gathers or (report and report.is_trouble):
+            yield _absence(scene, name, report)
     if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
         names = joined(list(absent))
         what = f"none of {len(absent)} expected nodes was heard since this watch began: {names}"
@@ -97,13 +83,55 @@ def _absent(scene: Scene) -> Iterator[Sign]:
         yield Sign("DUL-DOMAIN-LOST", "domain", what, since_ns)
 
 
-def _lost_ns(scene: Scene, name: str) -> int:
-    """Return when a fellow removed a node that was never heard and had not ended in order; 0 if none did."""
+def _absence(scene: Scene, name: str, report: SupervisorReport | None) -> Sign:
+    """Return the sign of an awaited node that was never heard, with what is known of it."""
+    code, why, advice = "DUL-NODE-ABSENT", "", ""
+    what = f"{name} is expected and was not heard since this watch began"
+    if name not in scene.expected.nodes:
+        what = f"{name} was started on this machine and is not heard"
+    if report:
+        why, advice = report.text, report.next
+    farewell = _farewell(scene, name)
+    hearing = _hearing(scene, name)
+    known_ns = report.ended_ns if report else 0
+    if report and report.restarts(scene.now_ns):
+        code, what, known_ns = "DUL-NODE-SILENT", _RESTARTS.format(name), report.failed_ns
+    elif (report and report.is_dead) or (farewell and not _is_orderly(farewell)):
+        code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
+        known_ns = farewell.time_ns if farewell and not _is_orderly(farewell) else known_ns
+    elif hearing:
+        what += f", but {joined(hearing)} {'hears' if len(hearing) == 1 else 'hear'} it"
+        why = why or f"{name} runs, and this watch does not reach it"
+        advice = advice or _OUT_OF_REACH.format(name)
+    elif farewell:
+        why = why or f"it ended in order at {clock(farewell.time_ns)} UTC, as {farewell.node_name} says"
+    since_ns = min(known_ns or scene.model.began_ns, scene.model.began_ns)
+    return Sign(code, name, what, since_ns, why=why, next=advice, weight=2)
+
+
+_OUT_OF_REACH: Final = (
+    "Compare the interface and the CYCLONEDDS_URI of this watch with those of {}, or watch from its host."
+)
+
+
+def _farewell(scene: Scene, name: str) -> NodeEvent | None:
+    """Return what a fellow told last of the end of a node; None if no fellow has lost it."""
     begin = f"Removing confirmed fellow {name}. Reason: "
-    for event in reversed(scene.model.events):
-        if event.event == "fellow.disconnected" and event.text.startswith(begin):
-            return 0 if event.text == f"{begin}it is terminating." else event.time_ns
-    return 0
+    told = (one for one in reversed(scene.model.events) if one.event == "fellow.disconnected")
+    return next((one for one in told if one.text.startswith(begin)), None)
+
+
+def _is_orderly(farewell: NodeEvent) -> bool:
+    return farewell.text.endswith("Reason: it is terminating.")
+
+
+def _hearing(scene: Scene, name: str) -> list[str]:
+    """Return the names of the heard nodes that have a node of this name as a fellow."""
+    return [
+        node.snapshot.name
+        for node in scene.heard
+        if any(one.name == name and one.id in scene.facts(node).met for one in node.snapshot.fellows)
+    ]
 
 
 def _names(scene: Scene, node: Node) -> list[str]:
