@@ -121,3 +121,20 @@ def test_a_short_stall_is_none_and_a_long_one_is_over_seconds_after_it() -> None
         now_ns = START_NS + after_s * S
         model.apply(Update((ReceivedSnapshot(node(time_ns=now_ns), now_ns),), (told,)), now_ns)
         assert len(incidents(model, now_ns)) == count
+
+
+@pytest.mark.parametrize(("phase", "code"), [("merge", "DUL-MERGE"), ("align", "DUL-CONFLICT")])
+def test_a_conflict_within_a_role_is_a_merge_while_the_node_merges(phase: str, code: str) -> None:
+    """No event tells that the merge began, or by which policy: within a role it is always Merge."""
+    model = SystemModel()
+    text = "Native state conflict in namespace 'Orders' for fellow n2 detected, conflict 2/0000 created"
+    told = fake.event(1, 1, START_NS, text, event="conflict.native-state", level="FINE")
+    view = fake.name_space("Orders", 1, phase=phase, complete=False)
+    shown = (
+        fake.snapshot(1, view, fellows=(fake.fellow(2),)),
+        fake.snapshot(2, fake.name_space("Orders", 1), fellows=(fake.fellow(1),)),
+    )
+    model.apply(Update(tuple(ReceivedSnapshot(one, START_NS) for one in shown), (told,)), START_NS)
+    (found,) = incidents(model, START_NS + S)
+    assert (found.code.id, found.who) == (code, "Orders")
+    assert ("merging by Merge" in found.what) == (phase == "merge")

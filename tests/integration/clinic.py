@@ -79,6 +79,8 @@ class Clinic:
         self._reader.start()
         self.told: dict[str, ReportedIncident] = {}
         self.open: list[ReportedIncident] = []
+        self.forms: dict[str, list[tuple[str, str]]] = {}
+        """The codes and subjects that each incident had, in order."""
         self.effects: dict[str, list[str]] = {}
         """The effects of each subject, one after the other, each once while it lasts."""
         self._take(30.0)
@@ -95,6 +97,9 @@ class Clinic:
         self.open = [ReportedIncident(one["code"], one["who"], one) for one in document["incidents"]]
         for one in (*document["incidents"], *document["closed"]):
             self.told[one["key"]] = ReportedIncident(one["code"], one["who"], one)
+            forms = self.forms.setdefault(one["key"], [])
+            if (one["code"], one["who"]) not in forms:
+                forms.append((one["code"], one["who"]))
             effects = self.effects.setdefault(one["who"], [])
             if effects[-1:] != [one["effect"]]:
                 effects.append(one["effect"])
@@ -124,6 +129,10 @@ class Clinic:
     def check_well(self, within_s: float = ENDS_S + BUSY_S) -> float:
         """Nothing is wrong any more, in time; returns the seconds it took."""
         return self.wait("nothing is wrong", lambda: not self._names(), within_s)
+
+    def times(self, code: str) -> int:
+        """How many incidents had this code, for a while at least."""
+        return sum(code in [one for one, _ in forms] for forms in self.forms.values())
 
     def listen(self, seconds: float) -> None:
         """Take in all that is told for so long."""

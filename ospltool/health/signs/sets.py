@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from engine.core.name_spaces import MergeType
+from engine.core.states import Phase
 from engine.runtime.monitor import UnkeptView
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.redundancy import Redundancy
@@ -105,12 +107,19 @@ def _conflicts(scene: Scene) -> Iterator[Sign]:
             told[pair] = one
     for one in told.values():
         nodes = (one.node, *((ids[one.fellow],) if one.fellow in ids else ()))
-        merge = f", merging by {one.policy}" if one.policy else ""
+        policy = one.policy or _policy_of_merge(model.nodes.get(one.node), one.name_space)
+        merge = f", merging by {policy}" if policy else ""
         what = f"{one.name_space}: {one.node_name} and {one.fellow}: {one.cause}{merge}"
         yield Sign(
-            "DUL-MERGE" if one.policy else "DUL-CONFLICT", one.name_space, what, one.began_ns, nodes,
+            "DUL-MERGE" if policy else "DUL-CONFLICT", one.name_space, what, one.began_ns, nodes,
             one.name_space, why=one.cause, patience_ns=PASSING_NS,
         )  # fmt: skip
+
+
+def _policy_of_merge(node: Node | None, name_space: str) -> str:
+    """Return the policy of a merge within a role, which no event tells; empty if the node does not merge."""
+    view = node.name_spaces.get(name_space) if node else None
+    return MergeType.MERGE.value if view is not None and view.phase == Phase.MERGE.value else ""
 
 
 def _different(scene: Scene, node: Node) -> Iterator[Sign]:
