@@ -229,9 +229,12 @@ class Tracker:
 
     def add(self, view: AlignmentView, heard_ns: int) -> None:
         """Note the state of the alignment at `heard_ns`."""
-        if self.view is None or view.started_ns != self.view.started_ns:
-            self._points.clear()
+        if self.view is None:
             self.moved_ns = heard_ns
+        elif view.started_ns != self.view.started_ns:
+            self._points.clear()
+            if view.samples or self.view.samples:  # else it is only another attempt
+                self.moved_ns = heard_ns
         elif view.samples != self.view.samples:
             self.moved_ns = heard_ns
         self.view = view

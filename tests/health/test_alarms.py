@@ -105,6 +105,21 @@ def test_the_loss_of_the_last_copy_is_news_after_others() -> None:
     assert watch.calls[2:] == [("DUL-DOMAIN-LOST", "domain")]
 
 
+@pytest.mark.parametrize("leave", [(1, 2), ()], ids=["two leave first", "all are silent"])
+def test_all_nodes_that_are_killed_at_once_ring_once_for_the_domain(leave: tuple[int, ...]) -> None:
+    """Their leases end one after the other; until one is heard that has survived, no node is an error."""
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.run(2)
+    notices = tuple(FeedNotice(NoticeKind.NODE_LOST, watch.now_ns, "", node_id(one)) for one in leave)
+    watch.model.apply(Update(notices=notices), watch.now_ns)
+    watch.run(5)
+    assert watch.open == [("DUL-DOMAIN-LOST", "domain")]
+    assert watch.health.open[0].since_ns == START_NS + 20 * S
+    assert watch.calls == [("DUL-DOMAIN-LOST", "domain")]
+    assert [one.code.id for one in watch.health.closed] == []
+
+
 def test_a_start_before_the_eyes_of_the_console_is_no_alarm() -> None:
     watch = Watch(THREE)
     watch.run(14)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from ospltool.live.expectation import Expectation
@@ -107,8 +109,10 @@ def test_a_late_heartbeat_is_about_the_fellow_and_part_of_its_loss() -> None:
     model.apply(Update(tuple(ReceivedSnapshot(one, START_NS) for one in shown), (told,)), START_NS)
     found = incidents(model, START_NS + S)
     assert [(one.code.id, one.who) for one in found] == [("DUL-HEARTBEAT-LATE", "n2")]
-    model.apply(Update(notices=(FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2)),)), START_NS)
-    found = incidents(model, START_NS + S)
+    gone = FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2))
+    survivor = dataclasses.replace(shown[0], time_ns=START_NS + 2 * S)
+    model.apply(Update((ReceivedSnapshot(survivor, START_NS + 2 * S),), notices=(gone,)), START_NS + 2 * S)
+    found = incidents(model, START_NS + 2 * S)
     assert [(one.code.id, one.who) for one in found] == [("DUL-NODE-GONE", "n2")]
     assert f"n1 says: {text}" in found[0].signs
 

@@ -81,6 +81,8 @@ class Clinic:
         self.open: list[ReportedIncident] = []
         self.forms: dict[str, list[tuple[str, str]]] = {}
         """The codes and subjects that each incident had, in order."""
+        self.errors: list[tuple[str, str]] = []
+        """What was an error, for a while at least: each rings once in a console."""
         self.effects: dict[str, list[str]] = {}
         """The effects of each subject, one after the other, each once while it lasts."""
         self._take(30.0)
@@ -100,6 +102,8 @@ class Clinic:
             forms = self.forms.setdefault(one["key"], [])
             if (one["code"], one["who"]) not in forms:
                 forms.append((one["code"], one["who"]))
+            if one["severity"] == "error" and (one["code"], one["who"]) not in self.errors:
+                self.errors.append((one["code"], one["who"]))
             effects = self.effects.setdefault(one["who"], [])
             if effects[-1:] != [one["effect"]]:
                 effects.append(one["effect"])

@@ -61,6 +61,23 @@ def patient(tmp_path: Path) -> Iterator[Lab]:
     made.close()
 
 
+def test_all_nodes_that_are_killed_at_once_are_one_error(patient: Lab) -> None:
+    """They are silent for longer than an error needs, and their leases end one after the other."""
+    patient.start_three()
+    with watched(Clinic(patient, NAMES, copies=3)) as clinic:
+        clinic.check_well()
+        for _ in range(2):
+            patient.kill(*NAMES)
+            took_s = clinic.check("DUL-DOMAIN-LOST", "domain")
+            assert clinic.errors == [("DUL-DOMAIN-LOST", "domain")]
+            patient.start(*NAMES)
+            patient.seen.wait_for("all are complete", lambda: patient.seen.are_complete(*NAMES))
+            report("all are killed at once", took_s, clinic.check_well())
+        assert clinic.errors == [("DUL-DOMAIN-LOST", "domain")]
+        ended = [forms for forms in clinic.forms.values() if ("DUL-NODE-GONE", "n1") in forms]
+        assert ended == []
+
+
 def stood_still(lab: Lab, name: str, seconds: float) -> int:
     """Stop the process of a node for so long; returns when it began."""
     began_ns, pid = time.time_ns(), lab.pid(name)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration import hanging
 from tests.integration.clinic import BUSY_S, ENDS_S, TOLD_S, Clinic, check_fault, report, watched
 from tests.integration.configurations import Settings, Space
 from tests.integration.hosts import HostsLab, hosts_lab
@@ -48,7 +49,6 @@ def on_a_slow_wire(self, *arguments):
     return send(self, *arguments)
 BulkSender.send = on_a_slow_wire
 """
-DISCOVERY_S = 75.0
 
 
 def on_a_slow_wire(directory: Path) -> dict[str, str]:
@@ -92,15 +92,25 @@ def test_an_election_that_waits_for_the_vote_of_a_node_that_stands_still(patient
         report("an election that waits", told_s, ended_s)
 
 
-def test_a_node_that_is_not_complete_for_long(lab: Lab) -> None:
+def test_a_node_that_is_not_complete_because_its_aligner_does_not_send(lab: Lab, tmp_path: Path) -> None:
+    """The alignment stands still after ten seconds, as a part of what the aligner tells of its thread."""
     lab.configure("n1", Settings().with_priority(200))
-    lab.configure("n2", Settings(discovery_s=DISCOVERY_S).with_priority(100))
-    lab.start("n1")
+    lab.configure("n2", Settings().with_priority(100))
+    lab.start("n1", environ=hanging.environ(tmp_path))
     lab.seen.wait_for("n1 is complete", lambda: lab.seen.are_complete("n1"))
+    lab.write({"count": 500, "time": 1_000})
     with watched(Clinic(lab, ("n1", "n2"), copies=2)) as clinic:
+        (tmp_path / "stream").touch()
         lab.start("n2")
+
+        def is_stalled() -> bool:
+            stuck = [one.document["signs"] for one in clinic.open if one.code == "DUL-NODE-STUCK"]
+            return any("alignment from n1 has stalled" in sign for signs in stuck for sign in signs)
+
+        clinic.wait("the alignment stands still", is_stalled, 10.0 + TOLD_S + 2 * BUSY_S)
+        assert told(clinic, "DUL-NODE-STUCK", "n1")
         clinic.wait("it is told", lambda: told(clinic, "DUL-NOT-COMPLETE", "n2"), 60.0 + TOLD_S + BUSY_S)
-        lab.seen.wait_for("n2 is complete", lambda: lab.seen.are_complete("n1", "n2"))
+        (tmp_path / "stream").unlink()
         report("not complete, after a minute", 0.0, clinic.check_well())
         assert clinic.times("DUL-NOT-COMPLETE") == 1
 

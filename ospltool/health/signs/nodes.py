@@ -11,6 +11,7 @@ from ospltool.health.codes import SECOND_NS, UNANNOUNCED, HealthSeverity, Sign, 
 from ospltool.health.scene import START_NS, Scene, SupervisorReport
 from ospltool.live import persistence
 from ospltool.live.feed import ENDING
+from ospltool.live.model import LOST_PERIODS
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject, clock
@@ -153,8 +154,11 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     is_dead = bool(report and report.is_dead) or (not runs and _is_removed(scene, node))
     is_early = scene.now_ns - node.heard_ns < 2 * START_NS  # else it fails again and again
     restarts = is_early and bool(report and report.restarts(scene.now_ns))
-    if restarts or (presence is Presence.SILENT and not is_dead):
+    is_doubtful = _may_be_all(scene, node)
+    if restarts or is_doubtful or (presence is Presence.SILENT and not is_dead):
         what = _RESTARTS.format(name) if restarts else f"{name} is silent"
+        if is_doubtful and not restarts:
+            what += ", and no other node has been heard since"
         if report and report.pid and report.pid != node.snapshot.pid:
             what = f"{name} failed, was started again, and is not heard yet"
             advice = f"Wait: {name} starts. If it is not heard in a minute, read its ospl-error.log."
@@ -177,6 +181,21 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     yield Sign(
         "DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why, next=advice, weight=2
     )
+
+
+def _may_be_all(scene: Scene, node: Node) -> bool:
+    """Return whether this may be the loss of all nodes: none was heard since this one is overdue.
+
+    Then it is no error yet: for one cause there is one alarm, which is that of the domain.
+    """
+    if scene.model.domain_lost_ns:
+        return False
+    others = [one for one in scene.nodes if one.id != node.id and scene.presence(one) is not Presence.STOPPED]
+    newest_ns = max((one.heard_ns for one in others), default=0)
+    overdue_ns = node.heard_ns + node.snapshot.update_period_ns * 5 // 4
+    if not others or newest_ns > overdue_ns:
+        return False
+    return scene.now_ns - max(newest_ns, node.heard_ns) <= LOST_PERIODS * node.stale_after_ns
 
 
 def _is_removed(scene: Scene, node: Node) -> bool:
@@ -302,9 +321,12 @@ def _is_gone(scene: Scene, node_id: str) -> bool:
 def of_domain(scene: Scene) -> Iterator[Sign]:
     """Yield the signs about the domain as a whole, and about the watcher."""
     model = scene.model
-    if model.domain_lost_ns and not model.all_stopped:
+    if (model.domain_lost_ns and not model.all_stopped) or (
+        model.is_silent(scene.now_ns) and not scene.heard
+    ):
+        lost_ns = model.domain_lost_ns or scene.now_ns
         heard_ns = [node.heard_ns for node in model.nodes.values() if not node.in_order]
-        since_ns = min(model.domain_lost_ns, max(heard_ns, default=model.domain_lost_ns))
+        since_ns = min(lost_ns, max(heard_ns, default=lost_ns))
         nodes = tuple(model.nodes)
         yield Sign("DUL-DOMAIN-LOST", "domain", "the domain is out of reach", since_ns, nodes)
     if model.messages_left_out:
