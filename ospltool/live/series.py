@@ -202,8 +202,8 @@ class Witnesses:
 
 ALIGNMENT_POINTS: Final = 240
 """Points kept of one alignment: a minute at four snapshots a second; older ones are forgotten."""
-STALLED_NS: Final = 10_000_000_000
-"""An alignment that moved nothing for this long has stalled."""
+STALLED_NS: Final = 5_000_000_000
+"""An alignment that moved nothing for this long has stalled; after twice that time the alignee asks again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -229,12 +229,9 @@ class Tracker:
 
     def add(self, view: AlignmentView, heard_ns: int) -> None:
         """Note the state of the alignment at `heard_ns`."""
-        if self.view is None:
-            self.moved_ns = heard_ns
-        elif view.started_ns != self.view.started_ns:
+        if self.view is None or view.started_ns != self.view.started_ns:
             self._points.clear()
-            if view.samples or self.view.samples:  # else it is only another attempt
-                self.moved_ns = heard_ns
+            self.moved_ns = heard_ns
         elif view.samples != self.view.samples:
             self.moved_ns = heard_ns
         self.view = view
