@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from engine.runtime.monitor import GroupView, NodeSnapshot
 from ospltool.live.expectation import Expectation
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
@@ -142,3 +143,39 @@ def test_a_conflict_within_a_role_is_a_merge_while_the_node_merges(phase: str, c
     (found,) = incidents(model, START_NS + S)
     assert (found.code.id, found.who) == (code, "Orders")
     assert ("merging by Merge" in found.what) == (phase == "merge")
+
+
+def rejecting(number: int, *topics: str) -> NodeSnapshot:
+    """A node that rejects samples of these topics of one name-space, and a fellow of the other one."""
+    groups = tuple(
+        GroupView(
+            "Orders", "Orders", topic, "T", "PERSISTENT", 1, 1, 1, "d", START_NS, 1, 0,
+            rejected=(("max_samples", number),),
+        )
+        for topic in topics
+    )  # fmt: skip
+    return node(number, groups=groups, fellows=(fake.fellow(3 - number),))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        (
+            ("A",),
+            ("A",),
+            ["n1 and n2 rejected samples by the same limits: "],
+        ),
+        (("A",), ("B",), ["n1 rejected samples of Orders.A: ", "n2 rejected samples of Orders.B: "]),
+        (("A", "B"), (), ["n1 rejected samples of Orders.A: 1 by max_samples; Orders.B: 1 by max_samples"]),
+    ],
+    ids=["one topic", "two topics", "two topics of one node"],
+)
+def test_rejections_of_one_topic_are_one_incident_and_all_topics_are_named(
+    first: tuple[str, ...], second: tuple[str, ...], told: list[str]
+) -> None:
+    model = SystemModel()
+    shown = (rejecting(1, *first), rejecting(2, *second))
+    model.apply(Update(tuple(ReceivedSnapshot(one, START_NS) for one in shown)), START_NS)
+    found = sorted(one.what for one in incidents(model, START_NS + S))
+    assert len(found) == len(told)
+    assert all(what.startswith(begin) for what, begin in zip(found, told, strict=True))
