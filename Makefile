@@ -94,8 +94,7 @@ foreign: $(VENV)/.dev $(FOREIGN)/foreign ## Applications on Fast DDS 2.9 beside 
 	OSPLTOOL_FOREIGN=$(abspath $(FOREIGN)) $(BIN)/python -m pytest tests/integration/test_foreign_applications.py
 
 faults: $(VENV)/.dev ## Faults on real nodes: health names each of them in time, once, and sees it end (STARTS=15)
-	OSPLTOOL_FAULTS=1 STARTS=$(STARTS) $(BIN)/python -m pytest -s tests/integration/test_health_faults.py \
-	  tests/integration/test_health_faults_within.py tests/integration/test_health_faults_of_sets.py
+	OSPLTOOL_FAULTS=1 STARTS=$(STARTS) $(BIN)/python -m pytest -s tests/integration/test_health_faults*.py
 
 sim: $(VENV)/.dev ## Thousands of simulated systems with faults (RUNS=2000 SEED=1)
 	$(BIN)/ospltool simulate --runs $(RUNS) --seed $(SEED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import signal
 import time
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 SETTLED_S = 5.0
-"""Time without a change of the summary line after which it is told again."""
+"""Time without a change of the summary line, or of the effect of an incident, until it is told again."""
 
 
 def register(app: typer.Typer) -> None:
@@ -90,10 +89,12 @@ class _Domain:
     """A watched domain, and the incidents that were reported of it."""
 
     def __init__(self, one: Watched, partition: str | None) -> None:
+        from ospltool.health.news import IncidentNews
+
         self.title = one.title
         self.system = domains.opened(one, partition)
         self.feed, self.health = self.system.feed, self.system.health
-        self.told: dict[str, tuple[str, int, str, int]] = {}
+        self._news = IncidentNews(SETTLED_S)
         self.line_told = ""
         self._line, self._line_s = "", 0.0
 
@@ -122,20 +123,7 @@ class _Domain:
 
     def news(self) -> list[tuple[str, Incident]]:
         """Return (`began`, `changed` or `ended`, incident) for each change since the last call."""
-        found: list[tuple[str, Incident]] = []
-        last = {one.key: one for one in (*self.health.open, *self.health.muted)}
-        for key, one in last.items():
-            said = (one.code.id, one.severity, one.who, one.muted_until_ns)
-            if self.told.get(key) != said:
-                found.append(("changed" if key in self.told else "began", one))
-            self.told[key] = said
-        found += [
-            ("ended", dataclasses.replace(one, muted_until_ns=told[-1]))
-            for one in self.health.closed
-            if (told := self.told.pop(one.key, None))
-        ]
-        self.told = {key: said for key, said in self.told.items() if key in last}  # some are part of others
-        return found
+        return self._news.take(self.health, time.monotonic())
 
 
 def _changes(mute: tuple[str, str], unmute: str) -> list[Callable[[Health], str]]:

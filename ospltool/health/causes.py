@@ -126,11 +126,11 @@ def _with_bursts(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
 
 
 def _with_limits(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
-    """Make one cause of several nodes that reject samples of the same name-spaces: their limits are equal."""
-    alike: dict[tuple[str, ...], list[RootCause]] = {}
+    """Make one cause of several nodes that reject samples of the same topics: their limits are equal."""
+    alike: dict[frozenset[tuple[str, str]], list[RootCause]] = {}
     for one in causes:
         if one.root.code == "DUL-REJECTED" and one.root.nodes:
-            alike.setdefault(one.name_spaces, []).append(one)
+            alike.setdefault(_rejecting(scene, one.root.nodes[0]), []).append(one)
     for found in alike.values():
         if len(found) < 2:
             continue
@@ -141,6 +141,12 @@ def _with_limits(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
         root = dataclasses.replace(first.root, what=what, nodes=nodes, weight=len(found))
         causes = [*(one for one in causes if one not in found), _with(RootCause(root), others)]
     return causes
+
+
+def _rejecting(scene: Scene, node: str) -> frozenset[tuple[str, str]]:
+    """Return partition and topic of each group of which a node rejects samples."""
+    groups = scene.model.nodes[node].snapshot.groups
+    return frozenset((one.partition, one.topic) for one in groups if one.rejected)
 
 
 def _cause(members: list[Sign]) -> RootCause:

@@ -18,9 +18,6 @@ MOST_SPACES: Final = 3
 MOST_STORES: Final = 4
 """Store directories that are named."""
 
-KEPT_ON_DISK: Final = frozenset({"Durable", "Persistent", "PERSISTENT"})
-"""Durabilities of a policy whose persistent samples are stored."""
-
 
 def effect(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy]) -> str:
     """Describe the effect on the name-spaces that the cause touches; without any, the effect of its code."""
@@ -187,8 +184,7 @@ def _of_lost_space(scene: Scene, name: str, *, is_over: bool) -> str:
 
 
 def _is_on_disk(scene: Scene, node: Node, name: str) -> bool:
-    transient = node.name_spaces[name].durability not in KEPT_ON_DISK
-    return not transient and name not in scene.facts(node).off_disk
+    return name not in scene.facts(node).off_disk
 
 
 def _unstored(scene: Scene, node: Node, name: str) -> int:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from engine.core.name_spaces import MAX_PRIORITY
+from engine.core.name_spaces import MAX_PRIORITY, Durability
 from engine.runtime.monitor import FellowView, GroupView, NameSpaceView, NodeSnapshot
 from ospltool.health.codes import SECOND_NS, Sign
 from ospltool.health.signs.snapshots import of_snapshot
@@ -30,6 +30,8 @@ START_NS: Final = 10 * SECOND_NS
 """Time from the start of the first node in which all nodes of a system come; of a restart, too."""
 
 PERSISTENT: Final = frozenset({"PERSISTENT", "Persistent"})
+KEPT_ON_DISK: Final = frozenset({Durability.DURABLE.value, Durability.PERSISTENT.value, "PERSISTENT"})
+"""Durabilities of a policy whose persistent samples are stored."""
 _COMMUNICATION: Final = operator.attrgetter("communication")
 _SKEW: Final = operator.attrgetter("skew_ns")
 
@@ -51,7 +53,7 @@ class SnapshotFacts:
     Attributes:
         signs: signs about the node's own data.
         waiting: name-spaces with samples that wait for the disk, and since when it has taken none.
-        off_disk: name-spaces that are not on the disk, beyond what is on the way to it.
+        off_disk: name-spaces that are not on the disk, beyond what is on the way to it, also by their policy.
         met: ids of the fellows that have introduced themselves, compatible or not.
         refused: fellows with incompatible definitions.
         skewed: fellows whose clock differs by more than MAX_SKEW_NS.
@@ -139,15 +141,15 @@ def _waiting(snapshot: NodeSnapshot, before: Mapping[str, Waiting]) -> Mapping[s
     return found
 
 
-def _off_disk(snapshot: NodeSnapshot, waiting: Mapping[str, Waiting]) -> Iterable[str]:
+def _off_disk(snapshot: NodeSnapshot, waiting: Mapping[str, Waiting]) -> Iterator[str]:
     """Yield the name-spaces that are in memory only, fail, are far behind, or of which nothing is written."""
     if snapshot.store.kind == "memory" or snapshot.store.problem:
-        return (view.name for view in snapshot.name_spaces)
-    return (
-        name
-        for name, one in waiting.items()
-        if one.samples >= FAR_BEHIND or snapshot.time_ns - one.since_ns >= STANDING_NS
-    )
+        yield from (view.name for view in snapshot.name_spaces)
+        return
+    yield from (view.name for view in snapshot.name_spaces if view.durability not in KEPT_ON_DISK)
+    for name, one in waiting.items():
+        if one.samples >= FAR_BEHIND or snapshot.time_ns - one.since_ns >= STANDING_NS:
+            yield name
 
 
 STEP: Final = 40

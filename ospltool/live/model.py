@@ -12,7 +12,7 @@ from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.groups import GroupIndex, GroupKey, Losses
 from ospltool.live.masterships import Mastership, Masterships
-from ospltool.live.nodes import Node, Presence, natural
+from ospltool.live.nodes import MIN_STALE_NS, Node, Presence, natural
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks
 from ospltool.live.series import AlignmentProgress, NodeSeries, Trackers, Witnesses
@@ -29,6 +29,9 @@ STEP: Final = 10
 
 RETURN_NS: Final = 10_000_000_000
 """How long after the domain was found again its other nodes may take to come back."""
+
+LOST_PERIODS: Final = 2
+"""Times that it takes until one node is silent, after which the silence of all is the loss of the domain."""
 
 _ORPHANED: Final = "lifecycle.daemon-lost"
 
@@ -63,6 +66,7 @@ class SystemModel:
         self.caption = ""
         self.domain_lost_ns = 0
         self._last_lost_ns = self._found_ns = -1
+        self._newest_ns = 0
         self.ended_ns = 0
         self.dropped = 0
         self.nodes_left_out = 0
@@ -306,6 +310,7 @@ class SystemModel:
             return
         if snapshot.time_ns <= self._replaced.get(snapshot.id, 0):  # a recording repeats what it knew
             return
+        self._note_return(before, heard)
         old = before.digests if before else {}
         digests = {}
         for view in snapshot.name_spaces:
@@ -360,6 +365,23 @@ class SystemModel:
         self._masterships.forget(node.id)
         self.groups.forget(node.id)
         self._trackers.apply(node.id, (), node.gone_ns)
+
+    def is_silent(self, now_ns: int) -> bool:
+        """Return whether several nodes have not ended in order, and none of them was heard for long."""
+        lost = [node for node in self.nodes.values() if not node.in_order]
+        if len(lost) < 2:
+            return False
+        newest = max(lost, key=lambda node: node.heard_ns)
+        return now_ns - newest.heard_ns > LOST_PERIODS * newest.stale_after_ns
+
+    def _note_return(self, before: Node | None, heard: ReceivedSnapshot) -> None:
+        """Notice a node in a new run after the silence of all, before the leases of all have ended."""
+        heard_ns, started_ns = heard.heard_ns, heard.snapshot.started_ns
+        is_new = before is not None and started_ns > before.snapshot.started_ns
+        is_late = heard_ns - self._newest_ns > LOST_PERIODS * MIN_STALE_NS
+        if is_new and is_late and self.is_silent(heard_ns):
+            self._last_lost_ns, self._found_ns = self._newest_ns, heard_ns
+        self._newest_ns = max(self._newest_ns, heard_ns)
 
     def is_coming_back(self, node: Node, now_ns: int) -> bool:
         """Return whether the node was lost with the whole domain, which was found again a moment ago."""

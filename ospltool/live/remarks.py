@@ -141,7 +141,7 @@ class Remarks:
         """
         samples = {space.name: space.count for space in before.name_spaces}
         away = f"not heard for {max(0, time_ns - last_ns) / 1e9:.1f} s"
-        text = f"{away}, from {_clock(last_ns)} to {_clock(time_ns)} UTC"
+        text = f"{away}, from {clock(last_ns)} to {clock(time_ns)} UTC"
         self._note(Remark(before.id, RemarkSubject.RESTARTED, "", time_ns, text, samples))
 
     def settle(self, snapshot: NodeSnapshot) -> None:
@@ -163,7 +163,8 @@ class Remarks:
             del self._remarks[next(iter(self._remarks))]
 
 
-def _clock(time_ns: int) -> str:
+def clock(time_ns: int) -> str:
+    """Return the time of day of a moment, in UTC."""
     return datetime.datetime.fromtimestamp(time_ns // 1_000_000_000, datetime.UTC).strftime("%H:%M:%S")
 
 

@@ -202,8 +202,8 @@ class Witnesses:
 
 ALIGNMENT_POINTS: Final = 240
 """Points kept of one alignment: a minute at four snapshots a second; older ones are forgotten."""
-STALLED_NS: Final = 10_000_000_000
-"""An alignment that moved nothing for this long has stalled."""
+STALLED_NS: Final = 5_000_000_000
+"""An alignment that moved nothing for this long has stalled; after twice that time the alignee asks again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

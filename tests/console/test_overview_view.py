@@ -214,7 +214,7 @@ def test_the_last_hour_marks_what_began_and_what_nodes_told() -> None:
     title, marks, clock = map(plain, timeline_lines(view, 62))
     number = len(view.health.open) + len(view.health.closed)
     assert title.startswith(f"─ last hour, {number} incidents seen; ✖ error, ▲ warning ─")
-    assert "DUL-NODE-GONE" in {one.code.id for one in view.health.open}
+    assert "DUL-DOMAIN-LOST" in {one.code.id for one in view.health.open}
     assert marks[1:].index("▲") == 29
     assert marks.rstrip().endswith("✖")
     assert clock.startswith(" 00:03     00:13")

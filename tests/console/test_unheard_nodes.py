@@ -107,7 +107,7 @@ def test_enter_on_its_row_opens_its_incident(
         assert app.screen.NAME == "incident"
         text = read_screen(app)
         assert "DUL-NODE-ABSENT" in text[0]
-        assert any("n2 is expected and was never heard" in line for line in text)
+        assert any("n2 is expected and was not heard since this watch began" in line for line in text)
 
     feed = ScriptedFeed(steps, title="domain 7")
     play(feed, scenario, ticks=22, watch_health=lambda model: Health(model, EXPECTED))

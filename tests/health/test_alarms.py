@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -104,6 +105,21 @@ def test_the_loss_of_the_last_copy_is_news_after_others() -> None:
     assert watch.calls[2:] == [("DUL-DOMAIN-LOST", "domain")]
 
 
+@pytest.mark.parametrize("leave", [(1, 2), ()], ids=["two leave first", "all are silent"])
+def test_all_nodes_that_are_killed_at_once_ring_once_for_the_domain(leave: tuple[int, ...]) -> None:
+    """Their leases end one after the other; until one is heard that has survived, no node is an error."""
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.run(2)
+    notices = tuple(FeedNotice(NoticeKind.NODE_LOST, watch.now_ns, "", node_id(one)) for one in leave)
+    watch.model.apply(Update(notices=notices), watch.now_ns)
+    watch.run(5)
+    assert watch.open == [("DUL-DOMAIN-LOST", "domain")]
+    assert watch.health.open[0].since_ns == START_NS + 20 * S
+    assert watch.calls == [("DUL-DOMAIN-LOST", "domain")]
+    assert [one.code.id for one in watch.health.closed] == []
+
+
 def test_a_start_before_the_eyes_of_the_console_is_no_alarm() -> None:
     watch = Watch(THREE)
     watch.run(14)
@@ -191,3 +207,35 @@ def test_a_late_caller_is_told_as_gone_whom_the_fellows_remember_as_lost(
     (found,) = watch.health.open
     assert found.code.id == code
     assert found.since_ns == START_NS + began_s * S
+
+
+UNHEARD = "n3 is expected and was not heard since this watch began"
+
+
+def test_of_a_node_that_nobody_knows_only_this_watch_is_said_not_to_have_heard_it() -> None:
+    watch = Watch(THREE)
+    watch.run(9, 1, 2)
+    assert [(one.code.id, one.what) for one in watch.health.open] == [("DUL-NODE-ABSENT", UNHEARD)]
+
+
+def test_a_node_that_its_fellows_hear_and_this_watch_does_not_is_told_so() -> None:
+    watch = Watch(THREE)
+    watch.run(9, 1, 2, fellows=(1, 2, 3))
+    (found,) = watch.health.open
+    assert (found.code.id, found.what) == ("DUL-NODE-ABSENT", f"{UNHEARD}, but n1 and n2 hear it")
+    assert found.why == "n3 runs, and this watch does not reach it"
+    assert found.next.startswith(
+        "Compare the interface and the CYCLONEDDS_URI of this watch with those of n3"
+    )
+
+
+def test_a_node_that_had_ended_in_order_before_the_watch_is_told_so() -> None:
+    watch = Watch(THREE)
+    text = "Removing confirmed fellow n3. Reason: it is terminating."
+    told = fake.event(1, 1, START_NS - 100 * S, text, event="fellow.disconnected")
+    watch.run(1, 1, 2)
+    watch.model.apply(Update(events=(told,)), watch.now_ns)
+    watch.run(8, 1, 2)
+    (found,) = watch.health.open
+    assert (found.code.id, found.what) == ("DUL-NODE-ABSENT", UNHEARD)
+    assert re.fullmatch(r"it ended in order at \d\d:\d\d:\d\d UTC, as n1 says", found.why)

@@ -201,3 +201,21 @@ def test_nodes_that_restart_one_after_the_other_are_not_taken_for_nodes_that_do_
         model.apply(Update(snapshots=tuple(ReceivedSnapshot(one, now_ns) for one in nodes)), now_ns)
         health.update(now_ns)
         assert [one.what for one in health.open if one.code.id == "DUL-PARTIAL-MESH"] == []
+
+
+@pytest.mark.parametrize("samples", [0, 100], ids=["empty", "with samples"])
+def test_a_policy_that_keeps_nothing_on_disk_is_no_copy_there(samples: int) -> None:
+    """Also while the set is empty: nothing that is written from now on comes to that disk."""
+
+    def told(second: int) -> list[NodeSnapshot]:
+        nodes = [keeping(number, second, samples=samples, stored=samples) for number in (1, 2)]
+        spaces = (fake.name_space("Orders", 1, durability="Transient", count=samples),)
+        group = dataclasses.replace(nodes[1].groups[0], stored=0)
+        groups = (group,) if samples else ()
+        return [nodes[0], dataclasses.replace(nodes[1], name_spaces=spaces, groups=groups, role="other")]
+
+    health = watched(30, told, TWO_ON_DISK)
+    assert codes(health) == ["DUL-DISK-COPIES-LOW"]
+    (one,) = health.open
+    assert one.what == "Orders: 2 of 2 copies, 1 of 2 on disk; not on the disk of n2"
+    assert one.why == "n2: the durability Transient of its policy keeps nothing on disk"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -130,3 +131,24 @@ def test_a_node_that_was_started_again_and_is_not_heard_yet_is_not_waited_for_in
         "n2 failed, was started again, and is not heard yet",
     )
     assert found.next.startswith("Wait: n2 starts.")
+
+
+def test_all_nodes_that_come_back_before_their_leases_have_ended_are_no_news() -> None:
+    """Nobody tells then that the domain was lost: only their silence does."""
+    model = SystemModel()
+    health = Health(model)
+    seen: set[tuple[str, str]] = set()
+    for second in range(40):
+        now_ns = START_NS + second * S
+        numbers = (1, 2, 3) if second < 10 else () if second < 16 else (1,) if second < 19 else (1, 2, 3)
+        began_ns = START_NS + 16 * S if second >= 16 else START_NS - 60 * S
+        heard = [node(one, time_ns=now_ns, pid=one + second // 16, started_ns=began_ns) for one in numbers]
+        shown = [
+            dataclasses.replace(one, fellows=tuple(fake.fellow(n) for n in numbers if node_id(n) != one.id))
+            for one in heard
+        ]
+        model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown)), now_ns)
+        health.update(now_ns)
+        seen.update((one.code.id, one.severity.name) for one in health.every if one.severity.name == "ERROR")
+    assert seen == {("DUL-DOMAIN-LOST", "ERROR")}
+    assert health.open == []

@@ -379,9 +379,9 @@ def test_a_set_that_stays_different_is_named_with_its_master_and_since_when() ->
 def test_an_alignment_that_stands_still_is_named() -> None:
     alignment = AlignmentView("from", node_id(1), 5, 10, 0, START_NS)
     waiting = dataclasses.replace(space(2, complete=False, alignments=(alignment,)), update_period_ns=100 * S)
-    check_signs([waiting], [], after_s=10)
+    check_signs([waiting], [], after_s=5)
     what = "Orders on n2: the alignment from n1 has stalled"
-    check_signs([waiting], [("DUL-ALIGN-STALLED", "n2", what)], after_s=11)
+    check_signs([waiting], [("DUL-ALIGN-STALLED", "n2", what)], after_s=6)
 
 
 def test_a_node_that_takes_a_name_space_on_request_only_need_not_have_a_master() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from engine.runtime.monitor import GroupView, NodeSnapshot
 from ospltool.live.expectation import Expectation
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
@@ -107,8 +110,10 @@ def test_a_late_heartbeat_is_about_the_fellow_and_part_of_its_loss() -> None:
     model.apply(Update(tuple(ReceivedSnapshot(one, START_NS) for one in shown), (told,)), START_NS)
     found = incidents(model, START_NS + S)
     assert [(one.code.id, one.who) for one in found] == [("DUL-HEARTBEAT-LATE", "n2")]
-    model.apply(Update(notices=(FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2)),)), START_NS)
-    found = incidents(model, START_NS + S)
+    gone = FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2))
+    survivor = dataclasses.replace(shown[0], time_ns=START_NS + 2 * S)
+    model.apply(Update((ReceivedSnapshot(survivor, START_NS + 2 * S),), notices=(gone,)), START_NS + 2 * S)
+    found = incidents(model, START_NS + 2 * S)
     assert [(one.code.id, one.who) for one in found] == [("DUL-NODE-GONE", "n2")]
     assert f"n1 says: {text}" in found[0].signs
 
@@ -121,3 +126,56 @@ def test_a_short_stall_is_none_and_a_long_one_is_over_seconds_after_it() -> None
         now_ns = START_NS + after_s * S
         model.apply(Update((ReceivedSnapshot(node(time_ns=now_ns), now_ns),), (told,)), now_ns)
         assert len(incidents(model, now_ns)) == count
+
+
+@pytest.mark.parametrize(("phase", "code"), [("merge", "DUL-MERGE"), ("align", "DUL-CONFLICT")])
+def test_a_conflict_within_a_role_is_a_merge_while_the_node_merges(phase: str, code: str) -> None:
+    """No event tells that the merge began, or by which policy: within a role it is always Merge."""
+    model = SystemModel()
+    text = "Native state conflict in namespace 'Orders' for fellow n2 detected, conflict 2/0000 created"
+    told = fake.event(1, 1, START_NS, text, event="conflict.native-state", level="FINE")
+    view = fake.name_space("Orders", 1, phase=phase, complete=False)
+    shown = (
+        fake.snapshot(1, view, fellows=(fake.fellow(2),)),
+        fake.snapshot(2, fake.name_space("Orders", 1), fellows=(fake.fellow(1),)),
+    )
+    model.apply(Update(tuple(ReceivedSnapshot(one, START_NS) for one in shown), (told,)), START_NS)
+    (found,) = incidents(model, START_NS + S)
+    assert (found.code.id, found.who) == (code, "Orders")
+    assert ("merging by Merge" in found.what) == (phase == "merge")
+
+
+def rejecting(number: int, *topics: str) -> NodeSnapshot:
+    """A node that rejects samples of these topics of one name-space, and a fellow of the other one."""
+    groups = tuple(
+        GroupView(
+            "Orders", "Orders", topic, "T", "PERSISTENT", 1, 1, 1, "d", START_NS, 1, 0,
+            rejected=(("max_samples", number),),
+        )
+        for topic in topics
+    )  # fmt: skip
+    return node(number, groups=groups, fellows=(fake.fellow(3 - number),))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        (
+            ("A",),
+            ("A",),
+            ["n1 and n2 rejected samples by the same limits: "],
+        ),
+        (("A",), ("B",), ["n1 rejected samples of Orders.A: ", "n2 rejected samples of Orders.B: "]),
+        (("A", "B"), (), ["n1 rejected samples of Orders.A: 1 by max_samples; Orders.B: 1 by max_samples"]),
+    ],
+    ids=["one topic", "two topics", "two topics of one node"],
+)
+def test_rejections_of_one_topic_are_one_incident_and_all_topics_are_named(
+    first: tuple[str, ...], second: tuple[str, ...], told: list[str]
+) -> None:
+    model = SystemModel()
+    shown = (rejecting(1, *first), rejecting(2, *second))
+    model.apply(Update(tuple(ReceivedSnapshot(one, START_NS) for one in shown)), START_NS)
+    found = sorted(one.what for one in incidents(model, START_NS + S))
+    assert len(found) == len(told)
+    assert all(what.startswith(begin) for what, begin in zip(found, told, strict=True))

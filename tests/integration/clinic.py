@@ -79,6 +79,12 @@ class Clinic:
         self._reader.start()
         self.told: dict[str, ReportedIncident] = {}
         self.open: list[ReportedIncident] = []
+        self.forms: dict[str, list[tuple[str, str]]] = {}
+        """The codes and subjects that each incident had, in order."""
+        self.errors: list[tuple[str, str]] = []
+        """What was an error, for a while at least: each rings once in a console."""
+        self.effects: dict[str, list[str]] = {}
+        """The effects of each subject, one after the other, each once while it lasts."""
         self._take(30.0)
 
     def _read(self) -> None:
@@ -93,6 +99,14 @@ class Clinic:
         self.open = [ReportedIncident(one["code"], one["who"], one) for one in document["incidents"]]
         for one in (*document["incidents"], *document["closed"]):
             self.told[one["key"]] = ReportedIncident(one["code"], one["who"], one)
+            forms = self.forms.setdefault(one["key"], [])
+            if (one["code"], one["who"]) not in forms:
+                forms.append((one["code"], one["who"]))
+            if one["severity"] == "error" and (one["code"], one["who"]) not in self.errors:
+                self.errors.append((one["code"], one["who"]))
+            effects = self.effects.setdefault(one["who"], [])
+            if effects[-1:] != [one["effect"]]:
+                effects.append(one["effect"])
         return moment
 
     def wait(self, what: str, condition: Callable[[], bool], within_s: float) -> float:
@@ -119,6 +133,17 @@ class Clinic:
     def check_well(self, within_s: float = ENDS_S + BUSY_S) -> float:
         """Nothing is wrong any more, in time; returns the seconds it took."""
         return self.wait("nothing is wrong", lambda: not self._names(), within_s)
+
+    def times(self, code: str) -> int:
+        """How many incidents had this code, for a while at least."""
+        return sum(code in [one for one, _ in forms] for forms in self.forms.values())
+
+    def listen(self, seconds: float) -> None:
+        """Take in all that is told for so long."""
+        end = time.monotonic() + seconds
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._take(max(0.0, end - time.monotonic()))
 
     def check_quiet(self, seconds: float) -> None:
         """Nothing is told for so long."""

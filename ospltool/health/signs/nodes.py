@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from engine.persistence.service.replica_view import ReplicaView
+from engine.runtime.monitor import NodeEvent
 from ospltool.health.codes import SECOND_NS, UNANNOUNCED, HealthSeverity, Sign, joined
 from ospltool.health.scene import START_NS, Scene, SupervisorReport
 from ospltool.live import persistence
 from ospltool.live.feed import ENDING
+from ospltool.live.model import LOST_PERIODS
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
-from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject
+from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject, clock
 
 ABSENT_NS: Final = 4 * SECOND_NS
 """Watching time after which an unheard node is absent: each sends a snapshot every second or two."""
@@ -72,23 +74,8 @@ def _absent(scene: Scene) -> Iterator[Sign]:
     absent = missing(scene)
     gathers = is_gathering(scene)
     for name, report in absent.items():
-        if gathers and not (report and report.is_trouble):
-            continue
-        why = report.text if report else ""
-        what = f"{name} is expected and was never heard"
-        if name not in scene.expected.nodes:
-            what = f"{name} was started on this machine and is not heard"
-        advice = report.next if report else ""
-        code = "DUL-NODE-ABSENT"
-        lost_ns = _lost_ns(scene, name)
-        if report and report.restarts(scene.now_ns):
-            code, what = "DUL-NODE-SILENT", _RESTARTS.format(name)
-            lost_ns = report.failed_ns
-        elif lost_ns or (report and report.is_dead):
-            code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
-        known_ns = lost_ns or (report.ended_ns if report else 0)
-        since_ns = min(known_ns or model.began_ns, model.began_ns)
-        yield Sign(code, name, what, since_ns, why=why, next=advice, weight=2)
+        if not gathers or (report and report.is_trouble):
+            yield _absence(scene, name, report)
     if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
         names = joined(list(absent))
         what = f"none of {len(absent)} expected nodes was heard since this watch began: {names}"
@@ -97,13 +84,55 @@ def _absent(scene: Scene) -> Iterator[Sign]:
         yield Sign("DUL-DOMAIN-LOST", "domain", what, since_ns)
 
 
-def _lost_ns(scene: Scene, name: str) -> int:
-    """Return when a fellow removed a node that was never heard and had not ended in order; 0 if none did."""
+def _absence(scene: Scene, name: str, report: SupervisorReport | None) -> Sign:
+    """Return the sign of an awaited node that was never heard, with what is known of it."""
+    code, why, advice = "DUL-NODE-ABSENT", "", ""
+    what = f"{name} is expected and was not heard since this watch began"
+    if name not in scene.expected.nodes:
+        what = f"{name} was started on this machine and is not heard"
+    if report:
+        why, advice = report.text, report.next
+    farewell = _farewell(scene, name)
+    hearing = _hearing(scene, name)
+    known_ns = report.ended_ns if report else 0
+    if report and report.restarts(scene.now_ns):
+        code, what, known_ns = "DUL-NODE-SILENT", _RESTARTS.format(name), report.failed_ns
+    elif (report and report.is_dead) or (farewell and not _is_orderly(farewell)):
+        code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
+        known_ns = farewell.time_ns if farewell and not _is_orderly(farewell) else known_ns
+    elif hearing:
+        what += f", but {joined(hearing)} {'hears' if len(hearing) == 1 else 'hear'} it"
+        why = why or f"{name} runs, and this watch does not reach it"
+        advice = advice or _OUT_OF_REACH.format(name)
+    elif farewell:
+        why = why or f"it ended in order at {clock(farewell.time_ns)} UTC, as {farewell.node_name} says"
+    since_ns = min(known_ns or scene.model.began_ns, scene.model.began_ns)
+    return Sign(code, name, what, since_ns, why=why, next=advice, weight=2)
+
+
+_OUT_OF_REACH: Final = (
+    "Compare the interface and the CYCLONEDDS_URI of this watch with those of {}, or watch from its host."
+)
+
+
+def _farewell(scene: Scene, name: str) -> NodeEvent | None:
+    """Return what a fellow told last of the end of a node; None if no fellow has lost it."""
     begin = f"Removing confirmed fellow {name}. Reason: "
-    for event in reversed(scene.model.events):
-        if event.event == "fellow.disconnected" and event.text.startswith(begin):
-            return 0 if event.text == f"{begin}it is terminating." else event.time_ns
-    return 0
+    told = (one for one in reversed(scene.model.events) if one.event == "fellow.disconnected")
+    return next((one for one in told if one.text.startswith(begin)), None)
+
+
+def _is_orderly(farewell: NodeEvent) -> bool:
+    return farewell.text.endswith("Reason: it is terminating.")
+
+
+def _hearing(scene: Scene, name: str) -> list[str]:
+    """Return the names of the heard nodes that have a node of this name as a fellow."""
+    return [
+        node.snapshot.name
+        for node in scene.heard
+        if any(one.name == name and one.id in scene.facts(node).met for one in node.snapshot.fellows)
+    ]
 
 
 def _names(scene: Scene, node: Node) -> list[str]:
@@ -125,8 +154,11 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     is_dead = bool(report and report.is_dead) or (not runs and _is_removed(scene, node))
     is_early = scene.now_ns - node.heard_ns < 2 * START_NS  # else it fails again and again
     restarts = is_early and bool(report and report.restarts(scene.now_ns))
-    if restarts or (presence is Presence.SILENT and not is_dead):
+    is_doubtful = _may_be_all(scene, node)
+    if restarts or is_doubtful or (presence is Presence.SILENT and not is_dead):
         what = _RESTARTS.format(name) if restarts else f"{name} is silent"
+        if is_doubtful and not restarts:
+            what += ", and no other node has been heard since"
         if report and report.pid and report.pid != node.snapshot.pid:
             what = f"{name} failed, was started again, and is not heard yet"
             advice = f"Wait: {name} starts. If it is not heard in a minute, read its ospl-error.log."
@@ -149,6 +181,21 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     yield Sign(
         "DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why, next=advice, weight=2
     )
+
+
+def _may_be_all(scene: Scene, node: Node) -> bool:
+    """Return whether this may be the loss of all nodes: none was heard since this one is overdue.
+
+    Then it is no error yet: for one cause there is one alarm, which is that of the domain.
+    """
+    if scene.model.domain_lost_ns:
+        return False
+    others = [one for one in scene.nodes if one.id != node.id and scene.presence(one) is not Presence.STOPPED]
+    newest_ns = max((one.heard_ns for one in others), default=0)
+    overdue_ns = node.heard_ns + node.snapshot.update_period_ns * 5 // 4
+    if not others or newest_ns > overdue_ns:
+        return False
+    return scene.now_ns - max(newest_ns, node.heard_ns) <= LOST_PERIODS * node.stale_after_ns
 
 
 def _is_removed(scene: Scene, node: Node) -> bool:
@@ -274,9 +321,12 @@ def _is_gone(scene: Scene, node_id: str) -> bool:
 def of_domain(scene: Scene) -> Iterator[Sign]:
     """Yield the signs about the domain as a whole, and about the watcher."""
     model = scene.model
-    if model.domain_lost_ns and not model.all_stopped:
+    if (model.domain_lost_ns and not model.all_stopped) or (
+        model.is_silent(scene.now_ns) and not scene.heard
+    ):
+        lost_ns = model.domain_lost_ns or scene.now_ns
         heard_ns = [node.heard_ns for node in model.nodes.values() if not node.in_order]
-        since_ns = min(model.domain_lost_ns, max(heard_ns, default=model.domain_lost_ns))
+        since_ns = min(lost_ns, max(heard_ns, default=lost_ns))
         nodes = tuple(model.nodes)
         yield Sign("DUL-DOMAIN-LOST", "domain", "the domain is out of reach", since_ns, nodes)
     if model.messages_left_out:

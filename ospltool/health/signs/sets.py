@@ -6,10 +6,12 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from engine.core.name_spaces import MergeType
+from engine.core.states import Phase
 from engine.runtime.monitor import UnkeptView
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.redundancy import Redundancy
-from ospltool.health.scene import Scene
+from ospltool.health.scene import KEPT_ON_DISK, Scene
 from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.nodes import Node
 from ospltool.live.remarks import RemarkSubject
@@ -54,20 +56,23 @@ def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
         what = f"{one.name}: {one.text}" + (f"; not on the disk of {names}" if names else "")
         yield Sign(
             "DUL-DISK-COPIES-LOW", one.name, what, 0, (*without, *one.lost, *one.apart), one.name,
-            _off_disk(scene, without), severity=None if one.on_disk else HealthSeverity.ERROR,
+            _off_disk(scene, one.name, without), severity=None if one.on_disk else HealthSeverity.ERROR,
             patience_ns=WRITING_NS, weight=one.lacks_on_disk,
         )  # fmt: skip
 
 
-def _off_disk(scene: Scene, nodes: Iterable[str]) -> str:
-    """Return why nodes that hold a set do not have it on disk; empty for no node."""
+def _off_disk(scene: Scene, name: str, nodes: Iterable[str]) -> str:
+    """Return why nodes that hold a name-space do not have it on disk; empty for no node."""
     told: dict[str, list[str]] = {}
     for node in nodes:
-        snapshot = scene.model.nodes[node].snapshot
-        why = snapshot.store.problem or (
-            "it keeps data in memory only" if snapshot.store.kind == "memory" else ""
-        )
-        told.setdefault(why or "samples wait for its disk", []).append(snapshot.name)
+        known = scene.model.nodes[node]
+        durability, store = known.name_spaces[name].durability, known.snapshot.store
+        why = "samples wait for its disk"
+        if store.problem or store.kind == "memory":
+            why = store.problem or "it keeps data in memory only"
+        elif durability not in KEPT_ON_DISK:
+            why = f"the durability {durability} of its policy keeps nothing on disk"
+        told.setdefault(why, []).append(known.snapshot.name)
     return "; ".join(f"{joined(names)}: {why}" for why, names in told.items())
 
 
@@ -102,12 +107,19 @@ def _conflicts(scene: Scene) -> Iterator[Sign]:
             told[pair] = one
     for one in told.values():
         nodes = (one.node, *((ids[one.fellow],) if one.fellow in ids else ()))
-        merge = f", merging by {one.policy}" if one.policy else ""
+        policy = one.policy or _policy_of_merge(model.nodes.get(one.node), one.name_space)
+        merge = f", merging by {policy}" if policy else ""
         what = f"{one.name_space}: {one.node_name} and {one.fellow}: {one.cause}{merge}"
         yield Sign(
-            "DUL-MERGE" if one.policy else "DUL-CONFLICT", one.name_space, what, one.began_ns, nodes,
+            "DUL-MERGE" if policy else "DUL-CONFLICT", one.name_space, what, one.began_ns, nodes,
             one.name_space, why=one.cause, patience_ns=PASSING_NS,
         )  # fmt: skip
+
+
+def _policy_of_merge(node: Node | None, name_space: str) -> str:
+    """Return the policy of a merge within a role, which no event tells; empty if the node does not merge."""
+    view = node.name_spaces.get(name_space) if node else None
+    return MergeType.MERGE.value if view is not None and view.phase == Phase.MERGE.value else ""
 
 
 def _different(scene: Scene, node: Node) -> Iterator[Sign]:

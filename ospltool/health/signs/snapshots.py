@@ -11,6 +11,8 @@ from ospltool.health.codes import SECOND_NS, Sign
 REMEMBER_FAILED_NS: Final = 300 * SECOND_NS
 """Time for which a reader that was not served, and did not come back, is reported."""
 MANY_QUEUED: Final = 1_000
+MOST_TOPICS: Final = 3
+"""Topics that are named; the others are counted."""
 BEHIND_NS: Final = 5 * SECOND_NS
 _NO_ROOM: Final = ("no space", "space are too few", "disk is full", "quota exceeded", "file too large")
 _CLOSED: Final = "the last run did not close the store"
@@ -48,12 +50,24 @@ def of_capture(snapshot: NodeSnapshot) -> Iterator[Sign]:
     if large:
         what = f"{name} does not keep {large:,} samples that are too large"
         yield Sign("DUL-NOT-KEPT", name, what, 0, me, why="MaxSampleSize of the node", weight=large)
+    yield from _rejected(snapshot)
+
+
+def _rejected(snapshot: NodeSnapshot) -> Iterator[Sign]:
+    """Yield one sign for each name-space, with all topics whose limits keep samples out."""
+    told: dict[str, list[str]] = {}
     for group in snapshot.groups:
         if group.rejected:
             causes = ", ".join(f"{count:,} by {cause}" for cause, count in group.rejected)
-            what = f"{name} rejected samples of {group.partition}.{group.topic}: {causes}"
-            why = "the resource limits of the topic's durability service are reached"
-            yield Sign("DUL-REJECTED", name, what, 0, me, group.name_space, why)
+            told.setdefault(group.name_space, []).append(f"{group.partition}.{group.topic}: {causes}")
+    for name_space, topics in told.items():
+        limits = "the resource limits of the topic's durability service are reached"
+        if len(topics) > 1:
+            limits = f"the resource limits of {len(topics)} topics' durability services are reached"
+        what = f"{snapshot.name} rejected samples of {'; '.join(topics[:MOST_TOPICS])}"
+        if len(topics) > MOST_TOPICS:
+            what += f"; {len(topics) - MOST_TOPICS:,} more topics"
+        yield Sign("DUL-REJECTED", snapshot.name, what, 0, (snapshot.id,), name_space, limits)
 
 
 def of_readers(snapshot: NodeSnapshot) -> Iterator[Sign]:

@@ -1,0 +1,87 @@
+"""What somebody who follows incidents is told: each begins, changes and ends, and its effect settles."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final, NamedTuple
+
+from ospltool.health.codes import HealthSeverity
+from ospltool.health.health import Health
+from ospltool.health.incidents import Incident
+
+SLOWER: Final = 2
+"""Factor by which an effect that was told again must stand longer until it is told once more."""
+
+
+class _Form(NamedTuple):
+    """What is told at once when it changes."""
+
+    code: str
+    severity: HealthSeverity
+    who: str
+    muted_until_ns: int
+
+
+@dataclasses.dataclass(slots=True)
+class _ToldIncident:
+    """An open incident that was told.
+
+    Attributes:
+        form: as it was told.
+        effect: the effect that was told.
+        seen: the effect as it was seen last.
+        since: when that was seen first.
+        patience_s: time for which another effect must stand.
+    """
+
+    form: _Form
+    effect: str
+    seen: str
+    since: float
+    patience_s: float
+
+    def is_effect_untold(self, effect: str, now: float) -> bool:
+        """Return whether the effect is another one than was told, and has stood for long enough."""
+        if effect != self.seen:
+            self.seen, self.since = effect, now
+        return effect != self.effect and now - self.since >= self.patience_s
+
+
+class IncidentNews:
+    """The incidents of one system that were told, each in its last form.
+
+    An effect changes with elections and counts while the trouble stays the same. It is told again once it
+    has stood for `settled_s`; each time it is, the next one must stand twice as long.
+
+    Args:
+        settled_s: time in seconds, above 0.
+    """
+
+    def __init__(self, settled_s: float) -> None:
+        self._settled_s = settled_s
+        self._told: dict[str, _ToldIncident] = {}
+
+    def take(self, health: Health, now: float) -> list[tuple[str, Incident]]:
+        """Return (`began`, `changed` or `ended`, incident) for each change since the last call."""
+        found: list[tuple[str, Incident]] = []
+        last = {one.key: one for one in (*health.open, *health.muted)}
+        for key, one in last.items():
+            form = _Form(one.code.id, one.severity, one.who, one.muted_until_ns)
+            told = self._told.get(key)
+            if told is None:
+                self._told[key] = _ToldIncident(form, one.effect, one.effect, now, self._settled_s)
+                found.append(("began", one))
+                continue
+            is_settled = told.is_effect_untold(one.effect, now) and not one.muted_until_ns
+            if is_settled:
+                told.patience_s *= SLOWER
+            if told.form != form or is_settled:
+                found.append(("changed", one))
+                told.form, told.effect = form, one.effect
+        found += [
+            ("ended", dataclasses.replace(one, muted_until_ns=told.form.muted_until_ns))
+            for one in health.closed
+            if (told := self._told.pop(one.key, None))
+        ]
+        self._told = {key: told for key, told in self._told.items() if key in last}  # some are part of others
+        return found

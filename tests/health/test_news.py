@@ -1,0 +1,86 @@
+"""What `health --watch` tells of incidents: an effect that changes is told again once it stands, seldom."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from engine.runtime.monitor import StoreStatus
+from ospltool.health.health import Health
+from ospltool.health.incidents import Incident
+from ospltool.health.news import IncidentNews
+from ospltool.live.feed import ReceivedSnapshot, Update
+from ospltool.live.model import SystemModel
+from tests.fake import START_NS
+from tests.health.looking import looked, node
+from tests.health.test_incidents import Ward
+
+SETTLED_S = 5.0
+
+
+def sick() -> Health:
+    """One node whose disk is full."""
+    model = SystemModel()
+    full = node(store=StoreStatus("sqlite", "/x", problem="no space left on device"))
+    model.apply(Update((ReceivedSnapshot(full, START_NS),)), START_NS)
+    return looked(model, START_NS + 1)
+
+
+def told_over(seconds: int, effect: Callable[[int], str], **changes: Any) -> list[tuple[int, str, str]]:
+    """(second, what, effect) of all that is told of one incident whose effect is that in each second."""
+    health, news = sick(), IncidentNews(SETTLED_S)
+    (one,) = health.open
+    found = []
+    for second in range(seconds):
+        shown: list[Incident] = [dataclasses.replace(one, effect=effect(second), **changes)]
+        health.open, health.muted = ([], shown) if shown[0].muted_until_ns else (shown, [])
+        found += [(second, what, each.effect) for what, each in news.take(health, float(second))]
+    return found
+
+
+def test_an_effect_is_told_again_when_it_has_stood_for_a_while() -> None:
+    told = told_over(60, lambda second: "n2 is master" if second < 2 else "n1 is master")
+    assert told == [(0, "began", "n2 is master"), (7, "changed", "n1 is master")]
+
+
+def test_an_effect_that_comes_back_soon_is_not_told_again() -> None:
+    told = told_over(60, lambda second: "no master" if 2 <= second < 6 else "n1 is master")
+    assert told == [(0, "began", "n1 is master")]
+
+
+def test_an_effect_that_never_stands_is_not_told_again() -> None:
+    told = told_over(60, lambda second: f"{second} samples in memory only")
+    assert [second for second, _, _ in told] == [0]
+
+
+def test_an_effect_that_changes_again_and_again_is_told_less_and_less_often() -> None:
+    """It stands for six seconds each time, so it is told once: next time it has to stand for ten."""
+    told = told_over(600, lambda second: f"n{second // 6 % 2 + 1} is master")
+    assert [second for second, _, _ in told] == [0, 11]
+    told = told_over(600, lambda second: f"{second // 25} samples lost with it")
+    assert [second for second, _, _ in told] == [0, 30, 60, 95]
+
+
+def test_the_effect_of_a_muted_incident_is_not_told() -> None:
+    told = told_over(60, lambda second: f"{second // 20} samples", muted_until_ns=1)
+    assert [second for second, _, _ in told] == [0]
+
+
+def test_the_new_master_is_told_of_an_incident_that_was_told_with_the_old_one() -> None:
+    """Simulated nodes: the master is killed; the incident begins before another one is elected."""
+    ward = Ward()
+    ward.start()
+    ward.scenario.write("n1", 1, 2, 3)
+    ward.run(3)
+    news, told = IncidentNews(SETTLED_S), []
+    master = ward.scenario.master("n1")
+    ward.scenario.kill(master)
+    for _ in range(120):
+        ward.run(0.25)
+        told += [(what, one.effect) for what, one in news.take(ward.health, ward.watched.now_ns / 1e9)]
+    (found,) = ward.health.open
+    assert "no master" in told[0][1]
+    assert "is master, nothing lost" in found.effect
+    assert told[-1] == ("changed", found.effect)
+    assert len(told) == len(set(told)) <= 3

@@ -1,0 +1,119 @@
+"""More faults on real nodes: what is told while masters change, and heartbeats are late or nodes lost.
+
+`make faults` runs them, with those of `test_health_faults`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.dds.uri import cyclone_uri
+from ospltool.cli.health import SETTLED_S
+from tests.integration.clinic import BUSY_S, TOLD_S, Clinic, report, watched
+from tests.integration.conftest import own_domain
+from tests.integration.lab import LEASE_S, Lab
+
+pytestmark = [
+    pytest.mark.dds,
+    pytest.mark.skipif("OSPLTOOL_FAULTS" not in os.environ, reason="`make faults` runs it"),
+]
+
+NAMES = ("n1", "n2", "n3")
+MOST_EFFECTS = 3
+"""With the old master, without one, and with the new one."""
+
+
+def test_the_new_master_is_told_of_a_loss_that_was_told_before_its_election(lab: Lab) -> None:
+    lab.start_three()
+    with watched(Clinic(lab, NAMES, copies=3)) as clinic:
+        clinic.check_well()
+        lab.kill("n1")
+        clinic.check("DUL-NODE-GONE DUL-NODE-SILENT", "n1")
+        effects = clinic.effects["n1"]
+        took_s = clinic.wait("the new master is told", lambda: "n2 is master" in effects[-1], 15.0 + BUSY_S)
+        clinic.listen(2 * SETTLED_S)
+        assert "n2 is master, nothing lost" in effects[-1], effects
+        assert len(effects) <= MOST_EFFECTS, effects
+        lab.start("n1")
+        report("the new master of a loss", took_s, clinic.check_well())
+
+
+LONG_LEASE_S = 10.0
+LATE_S = 1.4
+"""Between half of the ExpiryTime of the tests, 2 s, and all of it."""
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Iterator[Lab]:
+    """A lab whose participants keep silent ones for longer than their heartbeats last."""
+    domain, tag = own_domain()
+    uri = cyclone_uri(
+        tag=tag, peers=("localhost",), lease_s=LONG_LEASE_S, spdp_interval_ms=200, environment={}
+    )
+    made = Lab(tmp_path, domain, tag, uri)
+    yield made
+    made.close()
+
+
+def test_all_nodes_that_are_killed_at_once_are_one_error(patient: Lab) -> None:
+    """They are silent for longer than an error needs, and their leases end one after the other."""
+    patient.start_three()
+    with watched(Clinic(patient, NAMES, copies=3)) as clinic:
+        clinic.check_well()
+        for _ in range(2):
+            patient.kill(*NAMES)
+            took_s = clinic.check("DUL-DOMAIN-LOST", "domain")
+            assert clinic.errors == [("DUL-DOMAIN-LOST", "domain")]
+            patient.start(*NAMES)
+            patient.seen.wait_for("all are complete", lambda: patient.seen.are_complete(*NAMES))
+            report("all are killed at once", took_s, clinic.check_well())
+        assert clinic.errors == [("DUL-DOMAIN-LOST", "domain")]
+        ended = [forms for forms in clinic.forms.values() if ("DUL-NODE-GONE", "n1") in forms]
+        assert ended == []
+
+
+def stood_still(lab: Lab, name: str, seconds: float) -> int:
+    """Stop the process of a node for so long; returns when it began."""
+    began_ns, pid = time.time_ns(), lab.pid(name)
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(seconds)  # what is measured is a time
+    os.kill(pid, signal.SIGCONT)
+    return began_ns
+
+
+def is_told_late(clinic: Clinic) -> bool:
+    return ("DUL-HEARTBEAT-LATE", "n3") in [(one.code, one.who) for one in clinic.open]
+
+
+def test_heartbeats_that_are_late_and_still_in_time(patient: Lab) -> None:
+    patient.start_three()
+    with watched(Clinic(patient, NAMES, copies=3)) as clinic:
+        clinic.check_well()
+        stood_still(patient, "n3", LATE_S)
+        took_s = clinic.wait("it is told", lambda: is_told_late(clinic), TOLD_S + BUSY_S)
+        (found,) = [one for one in clinic.open if one.code == "DUL-HEARTBEAT-LATE"]
+        assert found.document["severity"] == "notice"
+        report("heartbeats are late, for a minute", took_s, 0.0)
+
+
+def test_a_silence_beyond_the_lease_of_dds_is_a_loss_and_no_late_heartbeat(lab: Lab) -> None:
+    """The fellows lose the node with its endpoints, although less than its ExpiryTime has passed."""
+    lab.start_three()
+    with watched(Clinic(lab, NAMES, copies=3)) as clinic:
+        clinic.check_well()
+        began_ns = stood_still(lab, "n3", LEASE_S + 0.3)
+
+        def lost() -> list[str]:
+            told = lab.trace("n1", "fellow.disconnected", since_ns=began_ns)
+            return [one["reason"] for one in told if one["fellow"] == "n3"]
+
+        lab.seen.wait_for("n1 has it again", lambda: lost() and lab.seen.are_complete(*NAMES))
+        assert lost() == ["its endpoints are gone"]
+        clinic.listen(TOLD_S)
+        assert not is_told_late(clinic)
