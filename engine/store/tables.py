@@ -206,14 +206,14 @@ def typed(error: sqlite3.Error, path: Path) -> StoreError | None:
         return StoreFull(f"{path}: no space left")
     if primary in _REFUSALS:
         return StoreFailed(f"{path}: {error}")
-    if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _is_no_text(error):
+    if primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _is_unreadable(error):
         return StoreDamaged(f"{path}: {error}")
     return None
 
 
-def _is_no_text(error: sqlite3.Error) -> bool:
-    """Tell whether a text in the file is not UTF-8, for which the module sqlite3 has words and no code."""
-    return str(error).startswith("Could not decode to UTF-8")
+def _is_unreadable(error: sqlite3.Error) -> bool:
+    """Tell whether a text is not UTF-8, or the header names another format: both have words and no code."""
+    return str(error).startswith(("Could not decode to UTF-8", "unsupported file format"))
 
 
 def _no_space(path: Path) -> bool:

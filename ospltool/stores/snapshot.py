@@ -339,8 +339,12 @@ class SnapshotStore:
             detail = {"of": data["path"], "written by": data["format"], **data["detail"]}
             size = self.samples_path.stat().st_size
             self._file = pq.ParquetFile(self.samples_path)
-            if self._file.schema_arrow.names != SCHEMA.names:
-                raise StoreUnreadable(f"{self.samples_path}: its columns are {self._file.schema_arrow.names}")
+            columns = self._file.schema_arrow
+            if columns.names != SCHEMA.names:
+                raise StoreUnreadable(f"{self.samples_path}: its columns are {columns.names}")
+            if columns.types != SCHEMA.types:
+                found = ", ".join(map(str, columns.types))
+                raise StoreUnreadable(f"{self.samples_path}: the types of its columns are {found}")
             self.facts = StoreFacts(
                 str(path), StoreFormat.SNAPSHOT, sets, tuple(data["findings"]), tuple(detail.items()), size
             )

@@ -114,6 +114,15 @@ def test_a_row_whose_value_has_another_type_is_left_out_and_counted(
     assert rows.read_subscriptions(store)[1] == 1
 
 
+def test_a_table_that_lost_a_column_cannot_be_read(store: sqlite3.Connection) -> None:
+    """As any other damage of the schema; the service then puts the store aside."""
+    rows.write_subscriptions(store, {GROUP: Subscriptions("i", ON, tuple).changes()})
+    store.execute("ALTER TABLE subscription RENAME COLUMN quorum TO quorun")
+    store.execute("INSERT INTO subscription VALUES (?, 'a', 1, 0, 1)", (GROUP,))
+    with pytest.raises(sqlite3.OperationalError, match="quorum"):
+        rows.read_subscriptions(store)
+
+
 def test_what_is_forgotten_at_the_bound_leaves_the_store_as_well(
     store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,3 +150,18 @@ def test_a_snapshot_whose_payloads_are_corrupt_is_not_the_same(
 def test_no_damage_ends_in_anything_but_an_answer(tmp_path: pathlib.Path) -> None:
     for target in targets(tmp_path):
         assert [fault.what for fault in faults(target, SEEDS)] == [], target.name
+
+
+def test_a_snapshot_with_a_column_of_another_type_is_named(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = write_kv(tmp_path / "kv", Version((Held(MESSAGES),)))
+    assert main(["store", "export", str(store), "-o", str(tmp_path / "snapshot")]) == 0
+    samples = tmp_path / "snapshot" / "samples.parquet"
+    table = pq.read_table(samples)
+    column = table.schema.get_field_index("source_time_ns")
+    days = table.column(column).cast(pa.duration("s"))
+    pq.write_table(table.set_column(column, "source_time_ns", days), samples)
+    capsys.readouterr()
+    assert main(["store", "ls", str(tmp_path / "snapshot")]) == 2
+    assert "the types of its columns are int64, int64, binary, duration[s]" in capsys.readouterr().err

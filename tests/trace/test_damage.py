@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import pathlib
 import random
+import time
 
 import pytest
 
 from ospltool.cli.app import main
 from ospltool.trace.meaning.catalogue import catalogue, pieces
 from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.reading.headers import headers
 from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.rules import anomalies
 from ospltool.trace.views import timeline
 from tests.fuzzing import Target, faults
+from tests.machine import check_ratio
 from tests.trace.fuzz_trace import targets
 from tests.trace.making import Traces
 
@@ -125,3 +129,18 @@ def test_a_file_that_cannot_be_read_at_all_does_not_stop_its_directory(
 @pytest.mark.parametrize("target", targets(), ids=lambda one: one.name)
 def test_no_damage_ends_in_anything_but_an_answer(target: Target) -> None:
     assert [fault.what for fault in faults(target, SEEDS)] == []
+
+
+def test_ends_of_headers_without_a_header_take_no_search() -> None:
+    """A damaged compressed file may be megabytes of them; the reference is as many whole headers."""
+
+    def reading_s(piece: bytes) -> float:
+        buffer = piece * 5_000
+        began = time.process_time()
+        found = sum(1 for _ in headers(buffer))
+        assert found == (5_000 if piece[:1] == b"1" else 0)
+        return time.process_time() - began
+
+    whole = b"1700000000.000000000 INIT (ospl_durability) -> "
+    for piece in (b"(x) -> ", b"e (x) -> ", b"no INIT (x) -> "):
+        check_ratio(functools.partial(reading_s, piece), functools.partial(reading_s, whole), 0.5)

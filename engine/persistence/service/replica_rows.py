@@ -228,7 +228,7 @@ def read_subscriptions(store: sqlite3.Connection) -> tuple[dict[bytes, SavedSubs
             OriginalSample(writer, int.from_bytes(number, "big"), key, time_ns, payload, status)
         )
     ledgers: dict[bytes, list[LedgerState]] = collections.defaultdict(list)
-    for row in store.execute("SELECT * FROM subscription"):
+    for row in store.execute("SELECT sample_group, name, generation, is_deleted, quorum FROM subscription"):
         if not _has(row, _SUBSCRIPTION):
             damaged += 1
             continue

@@ -112,9 +112,7 @@ def _shared(
 ) -> Finding:
     """A finding about two nodes with one path."""
     earlier, node, is_known, nodes = found
-    element, other = node.setting(path), earlier.setting(path)
-    assert element, "the path has a value, so it is written"
-    assert other, "the path has a value, so it is written"
+    element, other = (_where_written(each, path) for each in (node, earlier))
     where = "on one machine" if is_known else "which is wrong if they share a machine"
     return node.found(
         element,
@@ -122,6 +120,14 @@ def _shared(
         related=(earlier.place(other, earlier.shown_name),),
         severity=severity if is_known else Severity.INFO,
     )
+
+
+def _where_written(node: NodeView, path: str) -> XmlElement:
+    """The first element at a path that has a value; its parent may be written twice."""
+    parent, _, name = path.rpartition("/")
+    assert node.service, "the path has a value, so it is written"
+    found = (each.find(name) for each in node.service.children if each.name == parent)
+    return next(one for one in found if one and one.text)
 
 
 @rule("DUR742", "shared-store", Severity.ERROR, takes=RuleInput.FLEET)

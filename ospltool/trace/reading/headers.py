@@ -149,11 +149,27 @@ def header_ending_at(
     """
     start = max(floor, end - LONGEST)
     start = buffer.rfind(b"\n", start, end) + 1 or start
+    if not _may_end(buffer, start, end, untimed=untimed):
+        return None
     pattern = _HEADER_ANYWHERE if untimed else _HEADER
     for found in pattern.finditer(buffer, start, end):
         if found.end() == end:
             return header_of(found)
     return None
+
+
+_TOKEN_ENDS: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ_>e")
+"""Last bytes of a state, of `<<UNKNOWN>>` and of `PersistentStore`."""
+_DIGITS: Final = 9
+
+
+def _may_end(buffer: bytes | bytearray, start: int, end: int, *, untimed: bool) -> bool:
+    """Return False if what stands before `) -> ` is surely no header; a search takes many times as long."""
+    token_end = buffer.rfind(b" (", start, end - len(END))
+    if token_end <= start or buffer[token_end - 1] not in _TOKEN_ENDS:
+        return False
+    point = buffer.rfind(b" ", start, token_end) - _DIGITS - 1
+    return untimed or point < start or buffer[point] == ord(".")
 
 
 def is_header(context: bytes) -> bool:

@@ -336,6 +336,19 @@ def test_a_node_keeps_its_name_when_its_entry_is_damaged(stores: dict[str, Path]
         assert store.report.findings == ()
 
 
+def test_a_file_whose_header_names_another_format_is_put_aside(
+    stores: dict[str, Path], tmp_path: Path
+) -> None:
+    """SQLite has no error code for it."""
+    shutil.copytree(stores["ended"], tmp_path / "store")
+    content = bytearray((tmp_path / "store" / DATABASE).read_bytes())
+    content[47] = 9  # the schema format number
+    (tmp_path / "store" / DATABASE).write_bytes(content)
+    store = open_damaged(tmp_path / "store")
+    assert "put aside" in " ".join(store.report.findings)
+    store.close()
+
+
 def broken_later(stores: dict[str, Path], directory: Path) -> SqliteStore:
     """A store that opens, and of which a page turns out to be damaged when it is written to."""
     shutil.copytree(stores["ended"], directory)
