@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import socket
@@ -68,8 +69,15 @@ def measure(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Valu
     def run(*snapshots: NodeSnapshot, gone: tuple[int, ...] = ()) -> Values:
         now_ns = time.time_ns()
         lost = tuple(FeedNotice(NoticeKind.NODE_LOST, now_ns, "", node_id(n)) for n in gone)
+        due_before = {node_id(n) for n in gone}  # those that are gone were due before the others were heard
+        heard = tuple(
+            ReceivedSnapshot(dataclasses.replace(one, update_period_ns=0), now_ns - 1)
+            if one.id in due_before
+            else ReceivedSnapshot(one, now_ns)
+            for one in snapshots
+        )
         feed = ScriptedFeed(
-            [(now_ns, Update(tuple(ReceivedSnapshot(one, now_ns) for one in snapshots), (), lost))],
+            [(now_ns, Update(heard, (), lost))],
             title="domain 7",
             clock=time.time_ns,
         )

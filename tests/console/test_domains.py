@@ -27,8 +27,17 @@ PATIENCE_S = 100.0
 
 
 def domain(number: int, nodes: int, *gone: int) -> ScriptedFeed:
+    """A domain; those that are gone were due a moment before the others were heard."""
     heard = tuple(
-        ReceivedSnapshot(fake.snapshot(n, fake.name_space(f"Space{number}", 1), domain_id=number), START_NS)
+        ReceivedSnapshot(
+            fake.snapshot(
+                n,
+                fake.name_space(f"Space{number}", 1),
+                domain_id=number,
+                **({"update_period_ns": 0} if n in gone else {}),
+            ),
+            START_NS - (n in gone),
+        )
         for n in range(1, nodes + 1)
     )
     lost = tuple(FeedNotice(NoticeKind.NODE_LOST, START_NS, "", node_id(n)) for n in gone)
