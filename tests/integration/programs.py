@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.integration.forks import IN_NETWORK, ForkedProcess, fork, is_usual
-
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 60.0
 
@@ -34,20 +32,14 @@ class Program:
     ) -> None:
         self.role = role
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        command = self._command(role, options)
-        self._process: subprocess.Popen[str] | ForkedProcess
-        is_ours = command[:3] == [sys.executable, "-m", self.module] and is_usual(environ)
-        if is_ours and (not prefix or tuple(prefix[:-1]) == IN_NETWORK):
-            self._process = fork(self.module, command[3:], environ, prefix[-1:])
-        else:
-            self._process = subprocess.Popen(
-                [*prefix, *command],
-                cwd=ROOT,
-                env=environ,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
+        self._process = subprocess.Popen(
+            [*prefix, *self._command(role, options)],
+            cwd=ROOT,
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -115,7 +107,7 @@ class Program:
             self._process.wait(10)
         self._thread.join(10)
         self._process.stdout.close()
-        return self._process.wait(0)
+        return self._process.returncode
 
 
 def end_all(processes: Iterable[subprocess.Popen[bytes]], patience_s: float) -> None:
