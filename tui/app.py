@@ -176,6 +176,8 @@ class ConsoleApp(TimeKeys):
             revisions = [one.model.revision for one in self.systems.moving]
             for one in self.systems.moving:
                 yield from one.steps()
+                if news := one.pauses.news():
+                    self.say(news)
             is_new = revisions != [one.model.revision for one in self.systems.moving]
             before_ns, now_ns = self._taken_ns, self.feed.now_ns()
             self._taken_ns = now_ns

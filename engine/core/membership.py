@@ -125,7 +125,7 @@ def receive(context: Context, message: Status | NameSpaces | Deliveries, sender:
         operator_events.heartbeat(context, fellow, silence_s)
     if new:
         context.greeting_due = True
-        context.note("fellow.discovered", fellow=fellow.node, state=str(fellow.status and "known"))
+        context.note("fellow.discovered", fellow=fellow.node, state="known" if fellow.status else "unknown")
         context.note("fellow.capabilities-sent", fellow=fellow.name)
         fellow.forgotten = _was_forgotten(context, fellow, now)
     if isinstance(message, Status):

@@ -6,7 +6,7 @@ import datetime
 import signal
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -122,7 +122,7 @@ class _Domain:
         return {HealthSeverity.ERROR: 2, HealthSeverity.WARNING: 1}.get(worst, 0) if worst is not None else 0
 
     def news(self) -> list[tuple[str, Incident]]:
-        """Return (`began`, `changed` or `ended`, incident) for each change since the last call."""
+        """Return what `IncidentNews.take` returns."""
         return self._news.take(self.health, time.monotonic())
 
 
@@ -173,6 +173,8 @@ def _watch(systems: list[_Domain], *, as_json: bool) -> None:
         while not over.wait(domains.POLL_S):
             for index, one in enumerate(systems):
                 one.system.update()
+                if pause := one.system.pauses.news():
+                    streams.say(f"ospltool: {pause}")
                 news = one.news()
                 is_settled = one.is_line_untold()
                 if not (news or is_settled or said[index] != one.health.verdict.word):
@@ -184,12 +186,17 @@ def _watch(systems: list[_Domain], *, as_json: bool) -> None:
                 said[index], one.line_told = one.health.verdict.word, one.line()
 
 
+_NEWS: Final = {"joined": "part of another incident now"}
+
+
 def _tell(domain: _Domain, news: list[tuple[str, Incident]]) -> None:
     now_ns = domain.feed.now_ns()
     lines = []
     for what, one in news:
-        lines.append(f"{_clock(now_ns)} {what}")
-        if one.muted_until_ns:
+        lines.append(f"{_clock(now_ns)} {_NEWS.get(what, what)}")
+        if what == "joined":
+            lines.append(f"  {one.code.id} {one.who}")
+        elif one.muted_until_ns:
             lines.append(_muted_line(one))
         else:
             lines += incident_lines(one, now_ns) if one.is_open else [f"  {_heading(one, now_ns)}"]

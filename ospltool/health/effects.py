@@ -101,7 +101,7 @@ def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
         missing = max(missing, view.count - best)
     if not left:
         return ""
-    return f"{missing:,} sample{'s' if missing > 1 else ''} lost with it" if missing > 0 else "nothing lost"
+    return f"it had {missing:,} sample{'s' if missing > 1 else ''} more" if missing > 0 else "nothing lost"
 
 
 def _node(scene: Scene, node: str) -> Node:

@@ -28,6 +28,7 @@ class _ToldIncident:
 
     Attributes:
         form: as it was told.
+        last: the incident as it was seen last.
         effect: the effect that was told.
         seen: the effect as it was seen last.
         since: when that was seen first.
@@ -35,6 +36,7 @@ class _ToldIncident:
     """
 
     form: _Form
+    last: Incident
     effect: str
     seen: str
     since: float
@@ -62,16 +64,20 @@ class IncidentNews:
         self._told: dict[str, _ToldIncident] = {}
 
     def take(self, health: Health, now: float) -> list[tuple[str, Incident]]:
-        """Return (`began`, `changed` or `ended`, incident) for each change since the last call."""
+        """Return (`began`, `changed`, `ended` or `joined`, incident) for each change since the last call.
+
+        An incident that joined another one, its cause, has no end of its own.
+        """
         found: list[tuple[str, Incident]] = []
         last = {one.key: one for one in (*health.open, *health.muted)}
         for key, one in last.items():
             form = _Form(one.code.id, one.severity, one.who, one.muted_until_ns)
             told = self._told.get(key)
             if told is None:
-                self._told[key] = _ToldIncident(form, one.effect, one.effect, now, self._settled_s)
+                self._told[key] = _ToldIncident(form, one, one.effect, one.effect, now, self._settled_s)
                 found.append(("began", one))
                 continue
+            told.last = one
             is_settled = told.is_effect_untold(one.effect, now) and not one.muted_until_ns
             if is_settled:
                 told.patience_s *= SLOWER
@@ -83,5 +89,6 @@ class IncidentNews:
             for one in health.closed
             if (told := self._told.pop(one.key, None))
         ]
-        self._told = {key: told for key, told in self._told.items() if key in last}  # some are part of others
+        for key in [key for key in self._told if key not in last]:  # it is part of another incident now
+            found.append(("joined", self._told.pop(key).last))
         return found

@@ -10,6 +10,7 @@ from engine.supervisor.policy import NodePhase
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
 from ospltool.health.bookmarks import Bookmarks
 from ospltool.health.health import Health
+from ospltool.health.own_pauses import OwnPauses
 from ospltool.health.scene import SupervisorReport
 from ospltool.live.feed import Feed
 from ospltool.live.model import SystemModel
@@ -23,11 +24,16 @@ Source = tuple[Feed, Callable[[SystemModel], Health]]
 
 
 class System:
-    """A watched system."""
+    """A watched system.
+
+    Attributes:
+        pauses: when the watcher stood still itself; until it hears the nodes again nothing is examined.
+    """
 
     def __init__(self, source: Source) -> None:
         self.feed, watch_health = source
         self.health = watch_health(SystemModel())
+        self.pauses = OwnPauses()
         self._bookmarks = Bookmarks(self.health) if isinstance(self.feed, ReplayFeed) else None
 
     @property
@@ -45,11 +51,13 @@ class System:
         if isinstance(self.feed, ReplayFeed):
             yield from self._replay(self.feed)
             return
+        self.pauses.look(self.model)
         update = self.feed.poll()
         now_ns = self.feed.now_ns()
         yield
         yield from self.model.steps(update, now_ns)
-        yield from self.health.steps(now_ns)
+        if self.pauses.is_over(self.model):
+            yield from self.health.steps(now_ns)
 
     def _replay(self, feed: ReplayFeed) -> Iterator[None]:
         """Come to the moment that a recording shows, and examine the model at the moments that it names."""

@@ -58,7 +58,7 @@ def test_an_effect_that_changes_again_and_again_is_told_less_and_less_often() ->
     """It stands for six seconds each time, so it is told once: next time it has to stand for ten."""
     told = told_over(600, lambda second: f"n{second // 6 % 2 + 1} is master")
     assert [second for second, _, _ in told] == [0, 11]
-    told = told_over(600, lambda second: f"{second // 25} samples lost with it")
+    told = told_over(600, lambda second: f"{second // 25} samples more")
     assert [second for second, _, _ in told] == [0, 30, 60, 95]
 
 
@@ -84,3 +84,20 @@ def test_the_new_master_is_told_of_an_incident_that_was_told_with_the_old_one() 
     assert "is master, nothing lost" in found.effect
     assert told[-1] == ("changed", found.effect)
     assert len(told) == len(set(told)) <= 3
+
+
+def test_an_incident_that_becomes_part_of_another_one_is_told_so() -> None:
+    """Each node is silent first; then the domain is lost, which is their cause."""
+    ward = Ward()
+    ward.start()
+    ward.run(3)
+    news = IncidentNews(5.0)
+    for name in ("n1", "n2", "n3"):
+        ward.scenario.kill(name)
+    open_ones: set[str] = set()
+    for second in range(12):
+        ward.run(1)
+        for what, one in news.take(ward.health, float(second)):
+            (open_ones.add if what in ("began", "changed") else open_ones.discard)(one.key)
+    assert open_ones == {one.key for one in ward.health.open}
+    assert [one.code.id for one in ward.health.open] == ["DUL-DOMAIN-LOST"]

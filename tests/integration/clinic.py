@@ -138,6 +138,14 @@ class Clinic:
         """How many incidents had this code, for a while at least."""
         return sum(code in [one for one, _ in forms] for forms in self.forms.values())
 
+    def freeze(self, seconds: float) -> None:
+        """Stop the command by SIGSTOP for so long."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            time.sleep(seconds)
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
     def listen(self, seconds: float) -> None:
         """Take in all that is told for so long."""
         end = time.monotonic() + seconds

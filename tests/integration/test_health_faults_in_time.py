@@ -44,6 +44,20 @@ def test_the_new_master_is_told_of_a_loss_that_was_told_before_its_election(lab:
         report("the new master of a loss", took_s, clinic.check_well())
 
 
+@pytest.mark.parametrize("pause_s", [2.5, 6.0])
+def test_a_watcher_that_stood_still_blames_nobody(lab: Lab, pause_s: float) -> None:
+    """Beyond two seconds nodes count as silent; after a lease Cyclone DDS has lost all of them, too."""
+    lab.start_three()
+    with watched(Clinic(lab, NAMES, copies=3)) as clinic:
+        clinic.check_well()
+        clinic.freeze(pause_s)
+        clinic.check_quiet(12.0)
+        lab.kill("n3")
+        report(
+            "a loss after a pause of the watcher", clinic.check("DUL-NODE-GONE DUL-NODE-SILENT", "n3"), 0.0
+        )
+
+
 LONG_LEASE_S = 10.0
 LATE_S = 1.4
 """Between half of the ExpiryTime of the tests, 2 s, and all of it."""
