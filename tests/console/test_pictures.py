@@ -117,10 +117,12 @@ def trouble() -> ScriptedFeed:
         fake.snapshot(1, orders(), telemetry(), fellows=(incompatible,)),
         fake.snapshot(2, orders(), telemetry(), store=full),
         fake.snapshot(3, orders(complete=False, count=0), telemetry(), state="DISCOVER_PERSISTENT_SOURCE"),
-        fake.snapshot(4, fake.name_space("Orders", 4, count=17), role="Backup"),
+        # It was due before the others were heard.
+        fake.snapshot(4, fake.name_space("Orders", 4, count=17), role="Backup", update_period_ns=0),
         fake.snapshot(5, orders(master="", confirmed=False, why="every masterPriority is 0")),
     )
-    heard = tuple(ReceivedSnapshot(node, START_NS - (9 * S if i == 2 else 0)) for i, node in enumerate(nodes))
+    ages = {2: 9 * S, 3: 1}
+    heard = tuple(ReceivedSnapshot(node, START_NS - ages.get(i, 0)) for i, node in enumerate(nodes))
     lost = FeedNotice(NoticeKind.NODE_LOST, START_NS, "", node_id(4))
     told = events(
         (95, 1, "WARNING", "Fellow n4 lost: its lease expired."),
