@@ -42,7 +42,7 @@ def view_of(
 ) -> View:
     """The system that these snapshots make, looked at some seconds later."""
     model = SystemModel()
-    heard = tuple(ReceivedSnapshot(snapshot, START_NS) for snapshot in snapshots)
+    heard = tuple(ReceivedSnapshot(each, START_NS - (each.id == node_id(lost))) for each in snapshots)
     model.apply(Update(heard, tuple(events)), START_NS)
     if lost:
         model.apply(
@@ -261,7 +261,8 @@ def test_only_the_trouble_of_this_name_space_is_shown() -> None:
 
 def test_a_node_that_is_gone_is_trouble_of_its_name_spaces() -> None:
     both = (fake.name_space("Orders", 1), fake.name_space("Ticks", 1))
-    view = view_of(fake.snapshot(1, *both), fake.snapshot(2, both[0]), lost=2)
+    due_before = fake.snapshot(2, both[0], update_period_ns=0)
+    view = view_of(fake.snapshot(1, *both), due_before, lost=2)
     gone = [one for one in current_incidents(view) if one.code.id == "DUL-NODE-GONE"]
     assert [one.subjects for one in gone] == [(node_id(2),)]
     here = text_of(name_space.trouble_lines(view, "Orders", gone))
