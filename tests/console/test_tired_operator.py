@@ -231,7 +231,7 @@ def test_an_incident_is_muted_and_acknowledged_where_it_is_shown(
         assert app.health.open == []
         assert [each.who for each in app.health.muted] == ["n2"]
         await pilot.press("1")
-        assert f"1 muted until {clock(app.health.muted[0].muted_until_ns)} · " in "\n".join(read_screen(app))
+        assert f" · mutes end {clock(app.health.muted[0].muted_until_ns)}" in "\n".join(read_screen(app))
         await pilot.press("5")
         assert "m lift mute" in read_screen(app)[-1]
         assert "mute 1 h" not in read_screen(app)[-1]

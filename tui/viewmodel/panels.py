@@ -86,12 +86,12 @@ def summary(view: View, width: int) -> Line:
 
 
 def _with_ends_of_mutes(view: View, parts: Sequence[str]) -> list[str]:
-    """Return the parts of a verdict; the number of muted incidents is followed by when their mutes end."""
+    """Return the parts of a verdict, and last, where there is room, when the mutes of open incidents end."""
     ends = sorted({one.muted_until_ns for one in view.health.muted})
     if not ends:
         return list(parts)
     times = " to ".join(dict.fromkeys((text.clock(ends[0]), text.clock(ends[-1]))))
-    return [re.sub(r"(?<= muted)$", f" until {times}", part) for part in parts]
+    return [*parts, f"mutes end {times}"]
 
 
 def incident_line(view: View, incident: Incident) -> Line:
