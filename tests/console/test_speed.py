@@ -113,8 +113,11 @@ def test_a_large_system_is_drawn_seldom_and_its_troubles_at_once(
     """What two hundred nodes say changes the screen each 1.5 s; a new verdict and a key do at once."""
     times = [START_NS + n * SECOND_NS // 4 for n in range(61)]
     steps = [(now_ns, Update(tuple(heard(n, now_ns) for n in range(1, NODES + 1)))) for now_ns in times[:41]]
-    lost = Update(notices=(FeedNotice(NoticeKind.NODE_LOST, times[41], "", node_id(7)),))
-    steps += [(now_ns, lost) for now_ns in times[41:]]
+    lost = (FeedNotice(NoticeKind.NODE_LOST, times[41], "", node_id(7)),)
+    others = [n for n in range(1, NODES + 1) if n != 7]
+    steps += [
+        (now_ns, Update(tuple(heard(n, now_ns) for n in others), notices=lost)) for now_ns in times[41:]
+    ]
     shown: list[int] = []
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
