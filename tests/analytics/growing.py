@@ -141,6 +141,13 @@ def following(logs: pathlib.Path, case: pathlib.Path, *options: str) -> Iterator
         command.kill()
 
 
+def _writes_a_part(case: pathlib.Path) -> bool:
+    try:
+        return any(case.glob(".partial-*/**/*.parquet"))
+    except FileNotFoundError:
+        return False  # that part was whole, and has moved meanwhile
+
+
 def killed_in_a_look(logs: pathlib.Path, case: pathlib.Path, *options: str) -> list[Writer]:
     """Kill the command while it writes a part of a case; return the writers of its two files.
 
@@ -153,7 +160,7 @@ def killed_in_a_look(logs: pathlib.Path, case: pathlib.Path, *options: str) -> l
         writers[1].write(500, 20)
         writers[0].rotate()
         writers[0].write(100, 3)
-        command.wait_for(lambda: any(case.glob(".partial-*/**/*.parquet")))
+        command.wait_for(lambda: _writes_a_part(case))
     assert command.process.returncode == -signal.SIGKILL, "in the middle of a look"
     writers[0].write(50, 8)
     return writers
