@@ -11,8 +11,9 @@ import functools
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
 
 from engine.core.lazy_dataclass import lazy_dataclass
@@ -27,6 +28,9 @@ from engine.store.interface import DamageLog, RememberedFellow, SetInfo, StoreEr
 from engine.store.sample_table import read_group
 from engine.store.store_directory import DATABASE, LOCK, lock_holder
 from engine.store.verification import compiled_blocks, sound_blocks, sound_samples
+
+OneByOne = Callable[[], Iterator[Sample]]
+_Blocks = TypeVar("_Blocks")
 
 
 class StoreView:
@@ -164,18 +168,11 @@ class StoreView:
         Raises:
             LookupError: there is no such version.
         """
-        chosen = self._catalog.versions.get(version)
-        if chosen is None:
-            raise LookupError(f"{self.path}: there is no set version {version}")
-        for place, reason in chosen.damage:
-            damage.add(place, reason)
-        for key in sorted(chosen.groups):
-            row = chosen.groups[key]
-            one_by_one = functools.partial(self._sound, key, row, damage)
-            blocks = sound_blocks(self._connection, row.id, row.stored, one_by_one)
-            yield row.description, blocks
-            skipped = sum(1 for _ in blocks)
-            assert not skipped, "a group's samples must be used up before the next group is asked for"
+
+        def blocks_of(row: GroupRow, one_by_one: OneByOne) -> Iterator[tuple[SampleColumns, Block]]:
+            return sound_blocks(self._connection, row.id, row.stored, one_by_one)
+
+        return self._in_blocks(version, damage, blocks_of)
 
     def load_whole(
         self, version: int, damage: DamageLog
@@ -185,23 +182,29 @@ class StoreView:
         Raises:
             LookupError: there is no such version.
         """
+        _, _, commits, _ = read_node(self._connection, self.path)
+        can_compile = compiled_rows.is_available() and self._copy is None
+
+        def blocks_of(row: GroupRow, one_by_one: OneByOne) -> Iterator[Block]:
+            if can_compile and row.stored.count >= compiled_rows.MIN_ROWS:
+                rows = compiled_rows.CompiledRows(self.path, row.id, commits)
+                return compiled_blocks(rows, row.stored, one_by_one)
+            found = sound_blocks(self._connection, row.id, row.stored, one_by_one)
+            return (block for _, block in found)
+
+        return self._in_blocks(version, damage, blocks_of)
+
+    def _in_blocks(
+        self, version: int, damage: DamageLog, blocks_of: Callable[[GroupRow, OneByOne], Iterator[_Blocks]]
+    ) -> Iterator[tuple[GroupDescription, Iterator[_Blocks]]]:
         chosen = self._catalog.versions.get(version)
         if chosen is None:
             raise LookupError(f"{self.path}: there is no set version {version}")
         for place, reason in chosen.damage:
             damage.add(place, reason)
-        _, _, commits, _ = read_node(self._connection, self.path)
-        can_compile = compiled_rows.is_available() and self._copy is None
         for key in sorted(chosen.groups):
             row = chosen.groups[key]
-            one_by_one = functools.partial(self._sound, key, row, damage)
-            blocks: Iterator[Block]
-            if can_compile and row.stored.count >= compiled_rows.MIN_ROWS:
-                rows = compiled_rows.CompiledRows(self.path, row.id, commits)
-                blocks = compiled_blocks(rows, row.stored, one_by_one)
-            else:
-                found = sound_blocks(self._connection, row.id, row.stored, one_by_one)
-                blocks = (block for _, block in found)
+            blocks = blocks_of(row, functools.partial(self._sound, key, row, damage))
             yield row.description, blocks
             skipped = sum(1 for _ in blocks)
             assert not skipped, "a group's samples must be used up before the next group is asked for"
