@@ -28,9 +28,6 @@ class OwnPauses:
 
     Args:
         clock: returns seconds that go on in a pause.
-
-    Attributes:
-        lasted_s: length of the last pause in seconds; 0 without any.
     """
 
     def __init__(self, clock: Callable[[], float] = boot_s) -> None:
@@ -38,22 +35,20 @@ class OwnPauses:
         self._looked_s: float | None = None
         self._resumed_s: float | None = None
         self._awaited: dict[str, int] = {}
-        self._is_untold = False
-        self.lasted_s = 0.0
+        self._untold_s = 0.0
 
     def news(self) -> str:
         """Return a sentence about a pause that was not told yet; empty without one."""
-        if not self._is_untold:
+        lasted_s, self._untold_s = self._untold_s, 0.0
+        if not lasted_s:
             return ""
-        self._is_untold = False
-        return f"this watch did not look for {self.lasted_s:.1f} s; silence in that time does not count"
+        return f"this watch did not look for {lasted_s:.1f} s; silence in that time does not count"
 
     def look(self, model: SystemModel) -> None:
         """Take in that the watcher looks at the system now; call it before each update of the model."""
         before_s, self._looked_s = self._looked_s, self._clock()
         if self._resumed_s is None and before_s is not None and self._looked_s - before_s > PAUSE_S:
-            self.lasted_s = self._looked_s - before_s
-            self._is_untold = True
+            self._untold_s = self._looked_s - before_s
             self._resumed_s = self._looked_s
             self._awaited = {node.id: node.heard_ns for node in model.nodes.values() if not node.gone_ns}
 

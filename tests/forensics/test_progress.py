@@ -1,4 +1,4 @@
-"""Whoever waits for an analysis sees a line that moves."""
+"""While an analysis runs, a line on the terminal shows that it is moving."""
 
 from __future__ import annotations
 

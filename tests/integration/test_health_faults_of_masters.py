@@ -119,7 +119,7 @@ def test_an_alignment_that_stands_still(lab: Lab, tmp_path: Path) -> None:
 
 
 def start_aligner(lab: Lab, environ: Mapping[str, str], samples: int) -> None:
-    """n1, in this environment and with so many samples; n2 is configured."""
+    """Start n1 in this environment and write that many samples; configure n2 but do not start it."""
     lab.configure("n1", Settings().with_priority(200))
     lab.configure("n2", Settings().with_priority(100))
     lab.start("n1", environ=environ)
