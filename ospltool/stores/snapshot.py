@@ -348,7 +348,15 @@ class SnapshotStore:
             self.facts = StoreFacts(
                 str(path), StoreFormat.SNAPSHOT, sets, tuple(data["findings"]), tuple(detail.items()), size
             )
-        except (OSError, ValueError, KeyError, TypeError, RecursionError, pa.ArrowException) as error:
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            OverflowError,
+            RecursionError,
+            pa.ArrowException,
+        ) as error:
             raise StoreUnreadable(f"{path}: {error}") from error
 
     def is_sealed(self) -> bool:

@@ -165,3 +165,17 @@ def test_a_snapshot_with_a_column_of_another_type_is_named(
     capsys.readouterr()
     assert main(["store", "ls", str(tmp_path / "snapshot")]) == 2
     assert "the types of its columns are int64, int64, binary, duration[s]" in capsys.readouterr().err
+
+
+def test_a_snapshot_with_endless_damage_is_named(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = write_kv(tmp_path / "kv", Version((Held(MESSAGES),)))
+    assert main(["store", "export", str(store), "-o", str(tmp_path / "snapshot")]) == 0
+    meta = tmp_path / "snapshot" / "snapshot.json"
+    document = json.loads(meta.read_text())
+    document["data"]["damage"] = float("inf")
+    meta.write_text(json.dumps(document))
+    capsys.readouterr()
+    assert main(["store", "ls", str(tmp_path / "snapshot")]) == 2
+    assert str(meta.parent) in capsys.readouterr().err
