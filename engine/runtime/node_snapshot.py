@@ -58,6 +58,8 @@ class Identity:
     """False if sets are in memory only."""
     capture: CaptureView = NOT_SAID
     """What captures the samples: the compiled library or Python."""
+    addresses: tuple[str, ...] = ()
+    """Addresses of the node's interfaces; loopback only without another one."""
 
 
 def snapshot(
@@ -104,6 +106,7 @@ def snapshot(
         deviations=_deviations(runtime),
         unkept=unkept,
         capture=identity.capture,
+        addresses=identity.addresses,
         counters={
             **runtime.counters,
             "queued": runtime.store_queue.queued_changes,

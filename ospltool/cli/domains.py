@@ -248,6 +248,7 @@ class Watched:
 
     def health(self, model: SystemModel) -> Health:
         """Judge the health of a model of this domain, with the mutes and supervisors of this user."""
+        from engine.dds.interfaces import known_addresses
         from ospltool.health.health import Health
         from ospltool.health.mutes import Mutes, place
         from ospltool.health.system import supervisor_reports
@@ -262,6 +263,7 @@ class Watched:
             self.expected,
             mutes=mutes,
             reports=lambda: supervisor_reports(os.environ, self.place.domain_id),
+            here=known_addresses(self.place.settings),
         )
 
 

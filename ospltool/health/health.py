@@ -85,6 +85,7 @@ class Health:
         mutes: incidents that do not count.
         reports: returns the reports of this machine's supervisors by node name; called at every update.
         acknowledged: incidents that the operator knows, also from another moment of the system.
+        here: addresses of this watch; a node that has one of them is on the same host.
 
     Attributes:
         open: open incidents that are not muted, most urgent and then oldest first.
@@ -103,12 +104,14 @@ class Health:
         mutes: Mutes | None = None,
         reports: SupervisorReports = dict,
         acknowledged: Acknowledgements | None = None,
+        here: Iterable[str] = (),
     ) -> None:
         self.model = model
         self.expected = expected
         self.mutes = mutes or Mutes()
         self.acknowledged = acknowledged or Acknowledgements()
         self._reports = reports
+        self._here = frozenset(here)
         self.awaited = expected.nodes
         self.unheard: Mapping[str, SupervisorReport | None] = {}
         self._incidents = Incidents()
@@ -172,7 +175,7 @@ class Health:
     def examine(self, now_ns: int) -> Iterator[None]:
         """Examine the model in steps, however short the last examination is ago."""
         self._era, self._updated_ns = self.model.era, now_ns
-        scene = Scene(self.model, now_ns, self.expected, self._reports(), self._facts)
+        scene = Scene(self.model, now_ns, self.expected, self._reports(), self._facts, self._here)
         self._facts.keep(self.model.nodes)
         self._presences = {node.id: scene.presence(node) for node in self.model.nodes.values()}
         self.awaited, self.unheard = scene.awaited, never_heard(scene)
@@ -336,7 +339,7 @@ def _described(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy])
         severity=cause.urgency,
         who=root.who,
         what=root.what,
-        why=why or f"cause unknown; usually: {' '.join(code.causes[:2])}",
+        why=why or root.guess or f"cause unknown; usually: {' '.join(code.causes)}",
         is_cause_known=bool(why),
         effect=effect(scene, cause, copies),
         next=root.next or advice(scene, cause) or _next(code, scene.expected.file),

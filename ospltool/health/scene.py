@@ -200,6 +200,7 @@ class Scene:
         expected: nodes and copies that should exist.
         reports: reports of this machine's supervisors by node name.
         facts: cache of the facts from snapshots.
+        here: addresses of the watch.
 
     Attributes:
         nodes: all nodes in the order of the model, without gone ones whose name a present node has.
@@ -215,15 +216,17 @@ class Scene:
         expected: Expectation = NOTHING,
         reports: Mapping[str, SupervisorReport] | None = None,
         facts: FactBook | None = None,
+        here: frozenset[str] = frozenset(),
     ) -> None:
         self.model = model
         self.now_ns = now_ns
+        self.here = here
         self.expected = expected
         self.reports = reports or {}
-        here = [
+        troubled = [
             name for name, report in self.reports.items() if report.is_trouble and name not in expected.nodes
         ]
-        self.awaited = expected.nodes if expected.nodes and expected.is_whole else (*expected.nodes, *here)
+        self.awaited = expected.nodes if expected.nodes and expected.is_whole else (*expected.nodes, *troubled)
         self._facts = facts or FactBook()
         ordered = model.ordered_nodes()
         there = {(node.snapshot.name, node.snapshot.domain_id) for node in ordered if not node.gone_ns}

@@ -7,8 +7,9 @@ from typing import Final
 
 from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import NodeEvent
-from ospltool.health.codes import SECOND_NS, UNANNOUNCED, HealthSeverity, Sign, joined
+from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.scene import START_NS, Scene, SupervisorReport
+from ospltool.health.signs.losses import LossCause, cause_of_domain_loss, cause_of_loss
 from ospltool.live import persistence
 from ospltool.live.feed import ENDING
 from ospltool.live.model import LOST_PERIODS
@@ -155,8 +156,12 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     is_early = scene.now_ns - node.heard_ns < 2 * START_NS  # else it fails again and again
     restarts = is_early and bool(report and report.restarts(scene.now_ns))
     is_doubtful = _may_be_all(scene, node)
-    if restarts or is_doubtful or (presence is Presence.SILENT and not is_dead):
+    is_gone = presence is Presence.GONE or is_dead
+    told = cause_of_loss(scene, node, is_gone=is_gone) if not why else LossCause()
+    if restarts or is_doubtful or not is_gone or told.is_hearing:
         what = _RESTARTS.format(name) if restarts else f"{name} is silent"
+        if told.is_hearing and is_gone:
+            what, advice = f"{name} is out of reach of this watch", _OUT_OF_REACH.format(name)
         if is_doubtful and not restarts:
             what += ", and no other node has been heard since"
         if report and report.pid and report.pid != node.snapshot.pid:
@@ -165,22 +170,17 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
         is_urgent = not scene.heard and scene.now_ns - node.heard_ns > 2 * node.stale_after_ns
         severity = HealthSeverity.ERROR if is_urgent else None
         yield Sign(
-            "DUL-NODE-SILENT", name, what, node.heard_ns, (node.id,), why=why, next=advice, severity=severity
-        )
+            "DUL-NODE-SILENT", name, what, node.heard_ns, (node.id,), why=why or told.why, guess=told.guess,
+            next=advice, severity=severity,
+        )  # fmt: skip
         return
     if node.lost_supervisor and not why:
         why = "its supervisor was killed, and the node ended by itself"
         advice = "Start it again on its host: `ospltool start` with its configuration."
-    others = [n.snapshot.name for n in scene.heard if n.snapshot.host == node.snapshot.host]
-    seen = (
-        f"its host {node.snapshot.host} answers: {joined(others)} {'is' if len(others) == 1 else 'are'} there"
-        if others
-        else ""
-    )
-    why = why or (f"{UNANNOUNCED}, and {seen}" if seen else "")
     yield Sign(
-        "DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why, next=advice, weight=2
-    )
+        "DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why or told.why,
+        guess=told.guess, next=advice, weight=2,
+    )  # fmt: skip
 
 
 def _may_be_all(scene: Scene, node: Node) -> bool:
@@ -328,7 +328,8 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
         heard_ns = [node.heard_ns for node in model.nodes.values() if not node.in_order]
         since_ns = min(lost_ns, max(heard_ns, default=lost_ns))
         nodes = tuple(model.nodes)
-        yield Sign("DUL-DOMAIN-LOST", "domain", "the domain is out of reach", since_ns, nodes)
+        guess = cause_of_domain_loss(scene)
+        yield Sign("DUL-DOMAIN-LOST", "domain", "the domain is out of reach", since_ns, nodes, guess=guess)
     if model.messages_left_out:
         what = f"{model.messages_left_out:,} messages did not fit and are not shown"
         yield Sign("DUL-MESSAGES-LOST", "watcher", what, severity=HealthSeverity.NOTICE)
