@@ -251,7 +251,7 @@ class Watched:
         from engine.dds.interfaces import known_addresses
         from ospltool.health.health import Health
         from ospltool.health.mutes import Mutes, place
-        from ospltool.health.system import supervisor_reports
+        from ospltool.health.supervisors import SupervisorWatch
 
         try:
             RunDirectory(location(os.environ))
@@ -262,7 +262,7 @@ class Watched:
             model,
             self.expected,
             mutes=mutes,
-            reports=lambda: supervisor_reports(os.environ, self.place.domain_id),
+            reports=SupervisorWatch(os.environ, self.place.domain_id).reports,
             here=known_addresses(self.place.settings),
         )
 

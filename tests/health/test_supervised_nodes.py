@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from pathlib import Path
 
 import pytest
 
+from engine.supervisor.policy import NodePhase
+from engine.supervisor.process_identity import identify
+from engine.supervisor.rundir import RunDirectory, RunRecord
 from ospltool.health.codes import HealthSeverity
 from ospltool.health.scene import SupervisorReport
+from ospltool.health.supervisors import SupervisorWatch
 from ospltool.live.feed import FeedNotice, NoticeKind, Update
 from ospltool.live.nodes import Presence
 from tests import fake
@@ -18,7 +24,7 @@ from tui.cells import UNICODE
 from tui.viewmodel.base import View, node_state
 
 ORPHANED = "Splicedaemon has gone away without stopping this service, terminating durability now..."
-FAILED = "its supervisor says: the node ended unexpectedly (killed by signal 9), started again 1 time"
+FAILED = "its supervisor saw at 01:03:21 UTC: the node ended unexpectedly (killed by signal 9) (restart 1)"
 
 
 def test_the_end_of_a_node_whose_supervisor_was_killed_is_no_planned_stop() -> None:
@@ -67,11 +73,13 @@ def test_nodes_are_absent_when_the_first_one_does_not_come_in_its_time() -> None
 
 
 def comes(watch: Watch) -> SupervisorReport:
-    return SupervisorReport(FAILED, is_trouble=True, is_dead=True, is_coming=True, failed_ns=watch.now_ns)
+    return SupervisorReport(
+        FAILED, is_trouble=True, is_dead=True, is_coming=True, failed_ns=watch.now_ns, failure=FAILED
+    )
 
 
 def runs(failed_ns: int) -> SupervisorReport:
-    return SupervisorReport(FAILED, pid=7, failed_ns=failed_ns)
+    return SupervisorReport("", pid=7, failed_ns=failed_ns, failure=FAILED)
 
 
 @pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "late caller"])
@@ -102,6 +110,49 @@ def test_a_late_caller_is_told_of_a_restart_as_is_one_who_watched_it() -> None:
     assert (found.severity, found.since_ns) == (HealthSeverity.WARNING, failed_ns)
     watch.run(6, 1, 2, 3, started_s=-1)
     assert watch.open == []
+
+
+def test_what_a_supervisor_saw_is_told_once_and_is_no_cause_of_a_later_trouble() -> None:
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    failed_ns = watch.now_ns
+    watch.reports = {"n3": comes(watch)}
+    watch.run(3, 1, 2, lost=(3,))
+    watch.reports = {"n3": runs(failed_ns)}
+    watch.run(3, 1, 2, 3, started_s=23)
+    (found,) = watch.health.every
+    assert found.why == FAILED
+    watch.run(20, 1, 2, 3, started_s=23)
+    watch.run(3, 1, 2)
+    (found,) = watch.health.open
+    assert found.who == "n3"
+    assert FAILED not in found.why
+
+
+def test_what_is_seen_of_a_node_is_dated_from_when_it_was_seen_first(tmp_path: Path) -> None:
+    now_ns = START_NS
+    seen = SupervisorWatch({"OSPLTOOL_RUNDIR": str(tmp_path)}, 7, lambda: now_ns)
+    tmp_path.chmod(0o700)
+    directory = RunDirectory(tmp_path).node("n1")
+    directory.make()
+    me = identify(os.getpid())
+    assert me is not None
+    failure = "the node ended unexpectedly (killed by signal 9)"
+    record = RunRecord(
+        "u", "c", "n1", 7, "r", "", 10.0, NodePhase.RESTARTING, failure, 1, False, 0, 0,
+        supervisor=me, failure=failure, failed_ns=START_NS,
+    )  # fmt: skip
+    told = f"its supervisor saw at 01:03:20 UTC: {failure} (restart 1)"
+    runs = dataclasses.replace(record, node=me, phase=NodePhase.RUNNING, reason="")
+    for one, text in ((record, told), (runs, "")):
+        directory.write_record(one)
+        assert (seen.reports()["n1"].text, seen.reports()["n1"].failure) == (text, told)
+    orphaned = dataclasses.replace(runs, node=None, supervisor=dataclasses.replace(me, start_ticks=1))
+    directory.write_record(orphaned)
+    for later_s in (4, 9):
+        now_ns = START_NS + later_s * S
+        found = seen.reports()["n1"].text
+        assert found == "seen on its host at 01:03:24 UTC: it had died, its supervisor was killed"
 
 
 def row(watch: Watch, number: int, now_ns: int) -> str:

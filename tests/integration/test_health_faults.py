@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -233,6 +234,9 @@ def test_what_a_supervisor_knows_is_why(lab: Lab) -> None:
             assert clinic.open[0].document["severity"] == "warning"
             clinic.wait("it says why", lambda: "signal 9" in clinic.open[0].document["why"], 10.0)
             report("kill, and the supervisor", told_s, clinic.check_well(30.0))
+            (kept,) = {one.document["why"] for one in clinic.told.values() if one.who == "n2"}
+            saw = r"its supervisor saw at \d\d:\d\d:\d\d UTC: the node ended .*signal 9.* \(restart 1\)"
+            assert re.fullmatch(saw, kept), kept
             run_command(lab, "stop", lab.home("n2") / "ospl.xml")
             clinic.check_quiet(5.0)
             os.kill(supervisor_of(lab, "n3"), signal.SIGKILL)

@@ -92,18 +92,23 @@ def _absence(scene: Scene, name: str, report: SupervisorReport | None) -> Sign:
     if name not in scene.expected.nodes:
         what = f"{name} was started on this machine and is not heard"
     if report:
-        why, advice = report.text, report.next
+        why, advice = report.cause_since(scene.now_ns - START_NS), report.next
     farewell = _farewell(scene, name)
     hearing = _hearing(scene, name)
     known_ns = report.ended_ns if report else 0
     if report and report.restarts(scene.now_ns):
-        code, what, known_ns = "DUL-NODE-SILENT", _RESTARTS.format(name), report.failed_ns
+        what = (_STARTED if report.pid else _RESTARTS).format(name)
+        code, known_ns = "DUL-NODE-SILENT", report.failed_ns
     elif (report and report.is_dead) or (farewell and not _is_orderly(farewell)):
         code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
-        known_ns = farewell.time_ns if farewell and not _is_orderly(farewell) else known_ns
+        if farewell and not _is_orderly(farewell):
+            known_ns = farewell.time_ns
+            why = why or f"{farewell.node_name} lost it at {clock(known_ns)} UTC: {_reason(farewell)}"
     elif hearing:
         what += f", but {joined(hearing)} {'hears' if len(hearing) == 1 else 'hear'} it"
-        why = why or f"{name} runs, and this watch does not reach it"
+        why = (
+            why or f"{joined(hearing)} heard it at {clock(scene.now_ns)} UTC, and this watch did not reach it"
+        )
         advice = advice or _OUT_OF_REACH.format(name)
     elif farewell:
         why = why or f"it ended in order at {clock(farewell.time_ns)} UTC, as {farewell.node_name} says"
@@ -124,7 +129,11 @@ def _farewell(scene: Scene, name: str) -> NodeEvent | None:
 
 
 def _is_orderly(farewell: NodeEvent) -> bool:
-    return farewell.text.endswith("Reason: it is terminating.")
+    return _reason(farewell) == "it is terminating"
+
+
+def _reason(farewell: NodeEvent) -> str:
+    return farewell.text.partition("Reason: ")[2].removesuffix(".")
 
 
 def _hearing(scene: Scene, name: str) -> list[str]:
@@ -143,6 +152,7 @@ def _names(scene: Scene, node: Node) -> list[str]:
 
 
 _RESTARTS: Final = "{} failed, and its supervisor starts it again"
+_STARTED: Final = "{} failed, was started again, and is not heard yet"
 
 
 def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
@@ -150,7 +160,7 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     report = scene.reports.get(name)
     if (report and report.in_order) or scene.model.is_coming_back(node, scene.now_ns):
         return
-    why, advice = (report.text, report.next) if report else ("", "")
+    why, advice = (report.cause_since(node.heard_ns - SECOND_NS), report.next) if report else ("", "")
     runs = bool(report and report.is_trouble and not report.is_dead)
     is_dead = bool(report and report.is_dead) or (not runs and _is_removed(scene, node))
     is_early = scene.now_ns - node.heard_ns < 2 * START_NS  # else it fails again and again
@@ -165,7 +175,7 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
         if is_doubtful and not restarts:
             what += ", and no other node has been heard since"
         if report and report.pid and report.pid != node.snapshot.pid:
-            what = f"{name} failed, was started again, and is not heard yet"
+            what = _STARTED.format(name)
             advice = f"Wait: {name} starts. If it is not heard in a minute, read its ospl-error.log."
         is_urgent = not scene.heard and scene.now_ns - node.heard_ns > 2 * node.stale_after_ns
         severity = HealthSeverity.ERROR if is_urgent else None
@@ -270,8 +280,8 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
             f"{name} {_VERBS.get(topic, 'says')}: {remarks[-1].text}{more}",
             remarks[0].time_ns,
             (node.id,),
-            why=report.text if report else _WHY.get(topic, ""),
-            next=NO_FAILURE if report and not report.text else "",
+            why=report.failure if report else _WHY.get(topic, ""),
+            next=NO_FAILURE if report and not report.failure else "",
             weight=len(remarks),
         )
 
@@ -285,7 +295,7 @@ def _restarted(scene: Scene, node: Node) -> Iterator[Sign]:
     is_of_this_run = 0 < report.failed_ns <= snapshot.started_ns and report.pid == snapshot.pid
     if is_of_this_run and scene.now_ns - snapshot.started_ns < RESTARTED_NS:
         what = f"{name} {_VERBS[RemarkSubject.RESTARTED]} by its supervisor"
-        yield Sign("DUL-NODE-RESTARTED", name, what, report.failed_ns, (node.id,), why=report.text)
+        yield Sign("DUL-NODE-RESTARTED", name, what, report.failed_ns, (node.id,), why=report.failure)
 
 
 def _late(scene: Scene, node: Node, remark: Remark) -> Sign:
