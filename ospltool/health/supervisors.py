@@ -96,7 +96,7 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
     text = _text(status, seen_ns)
     return SupervisorReport(
         text,
-        in_order=status.condition is Condition.STOPPED and record.phase is NodePhase.ENDED,
+        in_order=_is_ended(status),
         is_starting=starting,
         is_trouble=status.condition in _TROUBLE,
         is_dead=is_dead,
@@ -104,7 +104,7 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
         is_coming=status.condition is Condition.RESTARTING,
         store=record.store,
         pid=record.node.pid if record.node is not None and runs else 0,
-        ended_ns=_ended_ns(status) if is_dead else 0,
+        ended_ns=_ended_ns(status) if is_dead or _is_ended(status) else 0,
         started_ns=record.started_ns,
         failed_ns=record.failed_ns,
         failure=_failure(status),
@@ -116,8 +116,15 @@ def _text(status: NodeStatus, seen_ns: int) -> str:
     is_by_supervisor = not status.is_unsupervised and status.record.failure == status.reason
     if status.condition in (Condition.RESTARTING, Condition.DIED) and is_by_supervisor:
         return _failure(status)
+    if _is_ended(status):
+        reason = f": {status.reason}" if status.reason else ""
+        return f"it ended in order at {clock(status.record.changed_ns)} UTC{reason}"
     seen = _seen(status)
     return f"seen on its host at {clock(seen_ns)} UTC: {seen}" if seen else ""
+
+
+def _is_ended(status: NodeStatus) -> bool:
+    return status.condition is Condition.STOPPED and status.record.phase is NodePhase.ENDED
 
 
 def _failure(status: NodeStatus) -> str:

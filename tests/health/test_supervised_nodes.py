@@ -20,7 +20,8 @@ from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
 from tests.health.test_alarms import THREE, Watch
-from tui.cells import UNICODE
+from tui.cells import UNICODE, plain
+from tui.viewmodel import incidents, panels
 from tui.viewmodel.base import View, node_state
 
 ORPHANED = "Splicedaemon has gone away without stopping this service, terminating durability now..."
@@ -182,3 +183,27 @@ def test_the_row_of_a_node_says_what_its_incident_says() -> None:
     watch.reports = {}
     watch.run(1, 1, 2)
     assert (watch.open, row(watch, 3, watch.now_ns)) == ([("DUL-NODE-GONE", "n3")], "gone")
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "late caller"])
+def test_nobody_is_heard_after_an_orderly_stop_for_a_reason_and_with_a_next_step(is_watched: bool) -> None:
+    watch = Watch(dataclasses.replace(THREE, file="my fleet.toml"))
+    if is_watched:
+        watch.run(9, 1, 2, 3)
+        ends = tuple(
+            FeedNotice(NoticeKind.NODE_LOST, watch.now_ns, "", node_id(n), in_order=True) for n in (1, 2, 3)
+        )
+        watch.model.apply(Update(notices=ends), watch.now_ns)
+    else:
+        ended = SupervisorReport("it ended in order", in_order=True, ended_ns=START_NS + 9 * S)
+        watch.reports = dict.fromkeys(("n1", "n2", "n3"), ended)
+    watch.run(6)
+    verdict = watch.health.verdict
+    assert (verdict.word, watch.open) == ("UNKNOWN", [])
+    assert verdict.why == "n1, n2 and n3 ended in order, the last at 01:03:29 UTC"
+    assert verdict.next == "Start them again with `ospltool start 'my fleet.toml'`."
+    view = View(watch.health, watch.now_ns, UNICODE)
+    assert verdict.why in " ".join(plain(line) for line in panels.caption_lines(view, 200))
+    assert verdict.why in plain(incidents.none_lines(view)[0])
+    watch.run(2, 1, 2, 3, started_s=16)
+    assert (watch.health.verdict.why, watch.health.verdict.next) == ("", "")
