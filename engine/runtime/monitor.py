@@ -94,7 +94,7 @@ class FellowView:
     last_heartbeat_ns: int
     """When its last heartbeat arrived."""
     skew_ns: int = 0
-    """Its wall clock minus this node's."""
+    """Its wall clock minus this node's, by the fastest of the last heartbeats."""
     problem: str = ""
     """Both definitions if it is incompatible; empty otherwise."""
 

@@ -133,7 +133,7 @@ def _fellow(name: str, fellow: Fellow, now: float, wall_ns: int) -> FellowView:
         state=fellow.status.state.value if fellow.status else "",
         communication=communication,
         last_heartbeat_ns=wall_ns - int((now - fellow.last_heard_s) * 1e9),
-        skew_ns=fellow.skew_ns,
+        skew_ns=fellow.least_skew_ns,
         problem=fellow.conflict.told(name, fellow.name) if fellow.conflict else "",
     )
 
