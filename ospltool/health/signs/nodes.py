@@ -9,6 +9,7 @@ from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.scene import START_NS, Scene, SupervisorReport
+from ospltool.health.signs import versions
 from ospltool.health.signs.losses import LossCause, cause_of_domain_loss, cause_of_loss
 from ospltool.live import persistence
 from ospltool.live.feed import ENDING
@@ -261,14 +262,14 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
     for remark in scene.model.told.of(node.id, scene.now_ns):
         is_past = remark.topic is not RemarkSubject.RESTARTED and remark.time_ns < node.snapshot.started_ns
         if not is_past and not (
-            remark.topic is RemarkSubject.UNSUPPORTED and _is_gone(scene, remark.subject)
+            remark.topic is RemarkSubject.UNSUPPORTED and versions.is_over(scene, node, remark)
         ):
             told.setdefault(remark.topic, []).append(remark)
     told.pop(RemarkSubject.DISK, ())  # the snapshot shows what is wrong; it tells since when
     for remark in told.pop(RemarkSubject.LATE, ()):
         yield _late(scene, node, remark)
     for remark in told.pop(RemarkSubject.UNSUPPORTED, ()):
-        yield _unsupported(scene, node, remark)
+        yield versions.unsupported(scene, node, remark)
     for remark in told.pop(RemarkSubject.IDENTITY, ())[:1]:
         yield _shared_identity(scene, node, remark)
     for topic, remarks in told.items():
@@ -306,14 +307,6 @@ def _late(scene: Scene, node: Node, remark: Remark) -> Sign:
     return Sign("DUL-HEARTBEAT-LATE", name, what, remark.time_ns, (*fellows, node.id), subjects=fellows)
 
 
-def _unsupported(scene: Scene, node: Node, remark: Remark) -> Sign:
-    """Return a sign about both sides if both are heard; `causes` finds the one that differs."""
-    what = f"{node.snapshot.name} says: {remark.text}"
-    nodes = [one for one in (node.id, remark.subject) if one in scene.model.nodes]
-    names = sorted(scene.model.name_of(one) for one in nodes)
-    return Sign("DUL-PROTOCOL", " and ".join(names), what, remark.time_ns, tuple(nodes))
-
-
 def _shared_identity(scene: Scene, node: Node, remark: Remark) -> Sign:
     who = " and ".join(_names(scene, node))
     what = f"{who} have one id, {node.id[:8]}"
@@ -321,11 +314,6 @@ def _shared_identity(scene: Scene, node: Node, remark: Remark) -> Sign:
         what = f"two nodes of the name {who} have one id, {node.id[:8]}"
     why = "one of them was started on a copy of the other's store"
     return Sign("DUL-IDENTITY-SHARED", who, what, remark.time_ns, (node.id,), why=why)
-
-
-def _is_gone(scene: Scene, node_id: str) -> bool:
-    node = scene.model.nodes.get(node_id)
-    return node is not None and node.gone_ns > 0
 
 
 def of_domain(scene: Scene) -> Iterator[Sign]:
@@ -345,7 +333,7 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
         yield Sign("DUL-MESSAGES-LOST", "watcher", what, severity=HealthSeverity.NOTICE)
 
 
-GATHERING_NS: Final = 5 * SECOND_NS
+GATHERING_NS: Final = 4 * SECOND_NS
 """Longest normal time until the readers of a durable subscription have connected."""
 
 
@@ -394,9 +382,11 @@ def _quorums(scene: Scene, one: WatchedReplica) -> Iterator[Sign]:
             present = len(scene.model.persistence.present(one.view.service, each))
             what = (
                 f"durable subscription {each.name} of {each.partition}.{each.topic} has {present} of "
-                f"{each.quorum} readers; {each.pending:,} samples wait"
+                f"{each.quorum} readers; {each.pending:,} samples wait at {called(one.view)}"
             )
-            yield Sign("DUL-NO-QUORUM", f"subscription {each.name}", what, patience_ns=GATHERING_NS)
+            lacking = each.quorum - present
+            why = f"{lacking} more of its readers must run and be connected to acknowledge them"
+            yield Sign("DUL-NO-QUORUM", f"subscription {each.name}", what, why=why, patience_ns=GATHERING_NS)
 
 
 def called(view: ReplicaView) -> str:
