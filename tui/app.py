@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -26,12 +26,16 @@ from tui.screens.help import HelpScreen
 from tui.screens.names import SCREENS, TABS
 from tui.screens.overview import OverviewScreen
 from tui.screens.trace import TraceScreen
+from tui.terminal import drawing
 from tui.text import visible
 from tui.time_keys import TimeKeys
 from tui.trace_lines import TraceFiles
 from tui.viewmodel import panels
 from tui.viewmodel.base import ConsoleStatus, Subject, View
 from tui.window_title import WindowTitle
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
 
 TICK_S: Final = 0.25
 """The feed is polled, and the screen changes, at most this often."""
@@ -138,6 +142,10 @@ class ConsoleApp(TimeKeys):
         for look in themes.ALL.values():
             self.register_theme(look)
         self.theme = theme
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return Textual's driver, or one that draws on standard output if standard error is a file."""
+        return drawing(super().get_driver_class())
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return the console's variables, so that the style sheet is readable before a theme is chosen."""

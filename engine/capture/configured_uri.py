@@ -51,14 +51,21 @@ def uri_of(configuration: Configuration, environ: Mapping[str, str]) -> str:
     )
 
 
-def interface_fault(configuration: Configuration, uri: str) -> str:
-    """Return a message if a network interface of these settings is missing; empty otherwise."""
+def interface_fault(configuration: Configuration | None, uri: str) -> str:
+    """Return a message if a network interface of these settings is missing; empty otherwise.
+
+    Args:
+        configuration: of which the settings are; None without one.
+        uri: settings of Cyclone DDS.
+    """
     missing = missing_interface(uri)
     if not missing:
         return ""
-    origin = configuration.origin_of(_SETTING)
-    is_ours = not origin.is_default and configuration.ddsi.network_interface == missing
-    subject = f"{origin}: {_SETTING}" if is_ours else "CYCLONEDDS_URI"
+    subject, is_ours = "CYCLONEDDS_URI", False
+    if configuration is not None:
+        origin = configuration.origin_of(_SETTING)
+        is_ours = not origin.is_default and configuration.ddsi.network_interface == missing
+        subject = f"{origin}: {_SETTING}" if is_ours else subject
     return (
         f"{subject}: this machine has no network interface {quoted(missing)};"
         f" it has {', '.join(available())}{'; AUTO takes the first suitable one' if is_ours else ''}"

@@ -22,6 +22,9 @@ from engine.core.states import ServiceState
 MAX_REMEMBERED: Final = 1024
 """Lost fellows remembered to recognise a reconnection; the oldest are forgotten first."""
 
+ESTIMATES: Final = 5
+"""Heartbeats by which clocks are compared."""
+
 EXPIRY_S: Final = 10.0
 """Allowed silence of a fellow until its first heartbeat, which states it, has come."""
 
@@ -49,7 +52,7 @@ class Fellow:
     last_heard_s: float = 0.0
     """When its last life sign came."""
     skew_ns: int = 0
-    """Its wall clock minus this node's."""
+    """Its wall clock minus this node's, by the last heartbeat."""
     conflict: DefinitionConflict | None = None
     """Name-spaces that make it incompatible (5.4.2)."""
     approved: bool = False
@@ -73,7 +76,7 @@ class Fellow:
     storing: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     """Wall clock of a heartbeat, and the source time as of which its set was equal then, by name-space."""
     skews_ns: tuple[int, ...] = ()
-    """The last differences of the clocks."""
+    """`skew_ns` by the last heartbeats, at most `ESTIMATES`."""
     is_clock_off: bool = False
     """Its clock has been reported (`engine.core.operator_events`)."""
     is_late: bool = False
@@ -87,6 +90,16 @@ class Fellow:
     def name(self) -> str:
         """Human name, or the beginning of the id while it is unknown."""
         return self.status.name if self.status else self.node[:8]
+
+    @property
+    def least_skew_ns(self) -> int:
+        """Its wall clock minus this node's, by the fastest of the last heartbeats.
+
+        A heartbeat that waited makes a clock seem slow, so it is 0 while fewer than `ESTIMATES` heartbeats
+        show a slow clock.
+        """
+        skew_ns = max(self.skews_ns, default=0)
+        return 0 if skew_ns < 0 and len(self.skews_ns) < ESTIMATES else skew_ns
 
     @property
     def expiry_s(self) -> float:
@@ -115,6 +128,11 @@ class Fellow:
         """Whether its roll-ups belong to its last report; one topic may overtake another."""
         status, reported = self.status, self.name_spaces
         return status is not None and reported is not None and status.reported == reported.serial
+
+    def note_skew(self, skew_ns: int) -> None:
+        """Note the difference of the clocks that a heartbeat shows."""
+        self.skew_ns = skew_ns
+        self.skews_ns = (*self.skews_ns, skew_ns)[-ESTIMATES:]
 
     def heard(self, now: float) -> None:
         """Note a life sign."""

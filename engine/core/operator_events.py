@@ -17,18 +17,13 @@ from engine.core.states import Phase
 
 MAX_SKEW_NS: Final = 1_000_000_000
 """Largest difference of clocks that is not reported."""
-ESTIMATES: Final = 5
-"""Heartbeats that are compared: one that waited makes a clock seem slow, so the fastest counts."""
 LATE: Final = 0.5
 """Part of the expiry time after which a heartbeat is late, if that is more than two periods."""
 
 
 def clock(context: Context, fellow: Fellow) -> None:
-    """Report a clock that differs from this node's, as a fellow's heartbeat shows."""
-    fellow.skews_ns = (*fellow.skews_ns, fellow.skew_ns)[-ESTIMATES:]
-    skew_ns = max(fellow.skews_ns)
-    if skew_ns < 0 and len(fellow.skews_ns) < ESTIMATES:
-        return
+    """Report a clock that differs from this node's, as a fellow's heartbeats show."""
+    skew_ns = fellow.least_skew_ns
     is_off = abs(skew_ns) > MAX_SKEW_NS
     if is_off and not fellow.is_clock_off:
         context.note("fellow.clock-skew", fellow=fellow.name, skew_ns=skew_ns)

@@ -71,8 +71,14 @@ def addresses_of(uri: str) -> tuple[str, ...]:
 
     A loopback address, which every host has, appears only if there is no other.
     """
+    return known_addresses(uri) or (_LOCALHOST,)
+
+
+def known_addresses(uri: str) -> tuple[str, ...]:
+    """Return what `addresses_of` returns, and nothing for interfaces without an IPv4 address."""
     named = [found["value"] for found in _INTERFACE.finditer(settings_text(uri))]
-    found = tuple(dict.fromkeys(address_of(each) for each in named or [interface_of(uri)]))
+    known = (each if each[:1].isdigit() else _address(each) for each in named or [interface_of(uri)])
+    found = tuple(dict.fromkeys(filter(None, known)))
     return beyond_loopback(found) or found
 
 

@@ -100,6 +100,9 @@ class Tag(NamedTuple):
         return cls(TagRole(found[1].decode()), bytes.fromhex(found[3].decode()), int(found[2]))
 
 
+_SETTINGS: Final = " with the given settings, of which Cyclone DDS names the wrong part on its log (stderr)"
+
+
 class _Domains:
     """The Cyclone domains of this process: created with the first participant, deleted with the last."""
 
@@ -119,7 +122,7 @@ class _Domains:
                 return
             if entity < 0 and asks_for_security(uri):
                 raise SecurityNotAvailable(domain_id)
-            check(entity, f"create domain {domain_id} with these settings: {uri}")
+            check(entity, f"create domain {domain_id}{_SETTINGS}")
             self._known[domain_id] = [entity, 1]
 
     def release(self, domain_id: int) -> None:

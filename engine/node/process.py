@@ -18,7 +18,7 @@ from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Announced, Channel, ChannelTopic
 from engine.dds.client_protocol import endpoints
 from engine.dds.errors import DdsError, UnsupportedCyclone
-from engine.dds.interfaces import address_of, addresses_of, interface_of
+from engine.dds.interfaces import address_of, addresses_of, interface_of, known_addresses
 from engine.dds.participant import NodeParticipant
 from engine.dds.selfcheck import check_layouts
 from engine.dds.uri import domain_tag
@@ -280,7 +280,9 @@ class RunningNode:
             max_waiting=configuration.persistent.queue_size if configuration.persistent else 0,
             bell=self._wire.tap_bell,
         )
-        identity = wire.identity_of(configuration, self._disk.kind, found, self._started_ns)
+        identity = wire.identity_of(
+            configuration, self._disk.kind, found, self._started_ns, known_addresses(self._uri)
+        )
         self._showing = wire.ConsolePublisher(
             self._runtime, self._wire, identity, self._clock, lambda: self._disk.used_bytes, self._past
         )

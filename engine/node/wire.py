@@ -440,7 +440,11 @@ def capture_of_process() -> monitor.CaptureView:
 
 
 def identity_of(
-    configuration: Configuration, store_kind: str, found: StoredContent, started_ns: int
+    configuration: Configuration,
+    store_kind: str,
+    found: StoredContent,
+    started_ns: int,
+    addresses: tuple[str, ...],
 ) -> Identity:
     """Return the facts of the process and its configuration that do not change.
 
@@ -449,6 +453,7 @@ def identity_of(
         store_kind: `memory` or `sqlite`.
         found: the content of the store.
         started_ns: start of the node, nanoseconds since 1970 UTC.
+        addresses: addresses of its interfaces.
     """
     persistent = configuration.persistent
     return Identity(
@@ -463,4 +468,5 @@ def identity_of(
         store_findings=found.report.findings,
         has_disk=store_kind != "memory",
         capture=capture_of_process(),
+        addresses=addresses,
     )

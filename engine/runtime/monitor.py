@@ -94,7 +94,7 @@ class FellowView:
     last_heartbeat_ns: int
     """When its last heartbeat arrived."""
     skew_ns: int = 0
-    """Its wall clock minus this node's."""
+    """Its wall clock minus this node's, by the fastest of the last heartbeats."""
     problem: str = ""
     """Both definitions if it is incompatible; empty otherwise."""
 
@@ -337,6 +337,11 @@ class NodeSnapshot:
     """Present durable writers whose data is not kept; at most 100."""
     capture: CaptureView = NOT_SAID
     """Whether the compiled library captures, or Python and why."""
+    addresses: tuple[str, ...] = ()
+    """IPv4 addresses of its interfaces, which tell its host apart where hosts share a name.
+
+    Loopback only if there is no other; empty if it has none, or from an older release.
+    """
 
 
 @lazy_dataclass(frozen=True, slots=True)

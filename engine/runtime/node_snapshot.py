@@ -58,6 +58,8 @@ class Identity:
     """False if sets are in memory only."""
     capture: CaptureView = NOT_SAID
     """What captures the samples: the compiled library or Python."""
+    addresses: tuple[str, ...] = ()
+    """Addresses of the node's interfaces; loopback only without another one."""
 
 
 def snapshot(
@@ -104,6 +106,7 @@ def snapshot(
         deviations=_deviations(runtime),
         unkept=unkept,
         capture=identity.capture,
+        addresses=identity.addresses,
         counters={
             **runtime.counters,
             "queued": runtime.store_queue.queued_changes,
@@ -130,7 +133,7 @@ def _fellow(name: str, fellow: Fellow, now: float, wall_ns: int) -> FellowView:
         state=fellow.status.state.value if fellow.status else "",
         communication=communication,
         last_heartbeat_ns=wall_ns - int((now - fellow.last_heard_s) * 1e9),
-        skew_ns=fellow.skew_ns,
+        skew_ns=fellow.least_skew_ns,
         problem=fellow.conflict.told(name, fellow.name) if fellow.conflict else "",
     )
 

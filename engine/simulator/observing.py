@@ -181,6 +181,7 @@ class Observer(Checker):
             store_kind="simulated",
             store_path="",
             store_findings=tuple(found.damage),
+            addresses=(node.name,),
         )
         run = node.run
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ospltool.cli.domains import Partition, place_of
+from ospltool.cli.domains import Partition, place_of, require_interface
 from ospltool.cli.exits import CommandError, Exit, not_installed
 from ospltool.cli.units import duration_s
 from ospltool.output import envelope, streams
@@ -77,6 +77,7 @@ def _listen(
     except ImportError as error:
         raise not_installed("dds", error) from error
     place = place_of(uri, domain)
+    require_interface(place)
     try:
         return listen(
             place.domain_id, place.settings, seconds, partition or place.partition, shows_all=shows_all

@@ -73,6 +73,19 @@ def place_of(uri: str | None, domain: int | None) -> DomainAccess:
     return DomainAccess(configuration.domain.id, uri_of(configuration, target.environ), configuration)
 
 
+def require_interface(place: DomainAccess) -> None:
+    """Require the network interfaces that the settings of a domain name.
+
+    Raises:
+        CommandError: this machine lacks one; the message has file, line and column of the setting.
+    """
+    from engine.capture.configured_uri import interface_fault
+
+    fault = interface_fault(place.configuration, place.settings)
+    if fault:
+        raise CommandError(f"domain {place.domain_id} cannot be opened: {fault}", Exit.UNREACHABLE)
+
+
 @contextlib.contextmanager
 def talking(place: DomainAccess) -> Iterator[None]:
     """Turn DDS errors into command errors while the context lasts.
@@ -84,6 +97,7 @@ def talking(place: DomainAccess) -> Iterator[None]:
         from engine.dds.errors import DdsError, UnsupportedCyclone
     except ImportError as error:
         raise not_installed("dds", error) from error
+    require_interface(place)
     try:
         yield
     except (DdsError, UnsupportedCyclone) as error:
@@ -215,6 +229,7 @@ def live_at(place: DomainAccess, partition: str | None) -> Feed:
         from ospltool.live.dds import LiveFeed
     except ImportError as error:
         raise not_installed("dds", error) from error
+    require_interface(place)
     try:
         return LiveFeed(place.domain_id, partition or place.partition, place.settings)
     except DdsError as error:
@@ -248,9 +263,10 @@ class Watched:
 
     def health(self, model: SystemModel) -> Health:
         """Judge the health of a model of this domain, with the mutes and supervisors of this user."""
+        from engine.dds.interfaces import known_addresses
         from ospltool.health.health import Health
         from ospltool.health.mutes import Mutes, place
-        from ospltool.health.system import supervisor_reports
+        from ospltool.health.supervisors import SupervisorWatch
 
         try:
             RunDirectory(location(os.environ))
@@ -261,7 +277,8 @@ class Watched:
             model,
             self.expected,
             mutes=mutes,
-            reports=lambda: supervisor_reports(os.environ, self.place.domain_id),
+            reports=SupervisorWatch(os.environ, self.place.domain_id).reports,
+            here=known_addresses(self.place.settings),
         )
 
 
@@ -335,7 +352,7 @@ def _of_fleet(fleet: Fleet) -> list[Watched]:
     from ospltool.live.expectation import Expectation, ExpectedSpace
 
     names: dict[int, list[str]] = {}
-    places: dict[int, DomainAccess] = {}
+    places: dict[int, list[DomainAccess]] = {}
     for node in fleet.nodes:
         name, domain_id, place = node.name, node.domain or 0, None
         if node.file:
@@ -346,10 +363,10 @@ def _of_fleet(fleet: Fleet) -> list[Watched]:
             place = DomainAccess(domain_id, uri_of(configuration, seen), configuration)
         names.setdefault(domain_id, []).append(name)
         if place is not None:
-            places.setdefault(domain_id, place)
+            places.setdefault(domain_id, []).append(place)
     return [
         Watched(
-            places.get(domain_id) or DomainAccess(domain_id, cyclone_uri()),
+            _usable(places.get(domain_id)) or DomainAccess(domain_id, cyclone_uri()),
             Expectation(
                 tuple(names[domain_id]),
                 tuple(
@@ -362,3 +379,14 @@ def _of_fleet(fleet: Fleet) -> list[Watched]:
         )
         for domain_id in sorted(names)
     ]
+
+
+def _usable(places: Sequence[DomainAccess] | None) -> DomainAccess | None:
+    """Return the first of the nodes' ways into a domain whose network interfaces this machine has.
+
+    Without any it is the first of all, and `require_interface` says what is wrong with it.
+    """
+    from engine.dds.interfaces import missing_interface
+
+    here = (one for one in places or () if not missing_interface(one.settings))
+    return next(here, places[0] if places else None)

@@ -102,6 +102,12 @@ class _Domain:
         """The verdict."""
         return f"{self.title}: {self.health.verdict.text}"
 
+    def lines(self) -> list[str]:
+        """The verdict, and if nobody is heard, why and what to do."""
+        told = self.health.verdict
+        more = [f"  why:    {told.why}", f"  next:   {told.next}"] if told.why else []
+        return [self.line(), *more]
+
     def is_line_untold(self) -> bool:
         """Return whether the verdict is another one than was told, and has been so for a while."""
         line = self.line()
@@ -200,13 +206,14 @@ def _tell(domain: _Domain, news: list[tuple[str, Incident]]) -> None:
             lines.append(_muted_line(one))
         else:
             lines += incident_lines(one, now_ns) if one.is_open else [f"  {_heading(one, now_ns)}"]
-    lines.append(f"{_clock(now_ns)} {domain.line()}")
+    first, *more = domain.lines()
+    lines += [f"{_clock(now_ns)} {first}", *more]
     _put_lines(lines)
 
 
 def _put(systems: list[_Domain]) -> None:
     for domain in systems:
-        lines = [domain.line()]
+        lines = domain.lines()
         for one in domain.health.open:
             lines += incident_lines(one, domain.feed.now_ns())
         for one in domain.health.muted:

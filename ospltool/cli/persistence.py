@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ospltool.cli import exits
+from ospltool.cli.domains import DomainAccess, require_interface
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.output import streams
 
@@ -148,6 +149,7 @@ def status(
         from ospltool.cli.exits import not_installed
 
         raise not_installed("dds", error) from error
+    require_interface(DomainAccess(domain, cyclone_uri()))
     try:
         with exits.interrupt_flag(signal.SIGINT) as over, Watching(domain, cyclone_uri()) as watching:
             replicas = watching.wait_all(_LISTEN_S, _DISCOVERY_S)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ospltool.cli.exits import Exit
 from ospltool.output import streams
+
+if TYPE_CHECKING:
+    from engine.supervisor.node_status import NodeStatus
 
 
 def register(app: typer.Typer) -> None:
@@ -47,5 +52,20 @@ def status(
             started_nodes.put_never_started(started_nodes.never_started(uri, os.environ, found), uri)
     if not found:
         streams.say(f"ospltool: no node{f' of {uri}' if uri else ''} is known here")
+    elif not as_json:
+        _advise(found, uri)
     is_good = bool(found) and all(each.condition in RESPONDING for each in found)
     raise typer.Exit(Exit.GOOD if is_good else Exit.RECOVERABLE)
+
+
+def _advise(found: Sequence[NodeStatus], uri: str | None) -> None:
+    """Say how nodes that do not run are started again, if there are any."""
+    from engine.supervisor.node_status import Condition
+    from ospltool.cli.targets import is_fleet
+
+    ended = [one for one in found if one.condition in (Condition.STOPPED, Condition.DIED)]
+    if ended:
+        file, them = ("FILE", "them") if len(ended) > 1 else (ended[0].record.configuration, "it")
+        if uri and is_fleet(uri):
+            file = uri
+        streams.say(f"ospltool: `ospltool start {shlex.quote(file)}` starts {them} again")

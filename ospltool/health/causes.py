@@ -207,7 +207,7 @@ def _with_hubs(scene: Scene, signs: list[Sign]) -> list[Sign]:
             )
             detail = f": {mine[0].what.partition(': ')[2]}" if ": " in mine[0].what else ""
             what = f"{name} {verb} {joined(others)}{detail}"
-            why = ""
+            why = mine[0].why
             if code == "DUL-INCOMPATIBLE":
                 why = f"the configuration of {name} defines name-spaces in another way than {joined(others)}"
             mine = [

@@ -185,6 +185,8 @@ def health(one: Health, now_ns: int) -> dict[str, Any]:
         "time_ns": now_ns,
         "verdict": verdict.word.lower(),
         "text": verdict.text,
+        "why": verdict.why,
+        "next": verdict.next,
         "errors": verdict.errors,
         "warnings": verdict.warnings,
         "notices": verdict.notices,

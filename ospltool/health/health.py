@@ -25,6 +25,7 @@ from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ENDING
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Presence, natural
+from ospltool.live.remarks import clock
 
 UPDATE_NS: Final = SECOND_NS // 4
 """Least time between two updates; people do not read faster."""
@@ -49,6 +50,15 @@ UNKNOWN: Final = "UNKNOWN"
 STARTING: Final = "STARTING"
 """The verdict if nothing is wrong, but no node is complete yet, or a new system still gathers its nodes."""
 
+NOBODY: Final = "no node was heard since this watch began"
+"""Why nobody is heard if nobody is known to have ended in order."""
+
+_NEXT_OF_NOBODY: Final = (
+    "Run `ospltool status` on the host of a node. If none runs, start one with `ospltool start FILE`; else "
+    "compare the domain, the interface and the CYCLONEDDS_URI of this watch with those of the node."
+)
+"""What to do then."""
+
 SupervisorReports = Callable[[], Mapping[str, SupervisorReport]]
 
 
@@ -59,7 +69,8 @@ class SystemVerdict:
     `worst` is the worst severity of the incidents that are not muted, None without any; `word` is OK,
     WARNING or ERROR, STARTING if nothing is wrong and no node is complete yet, or UNKNOWN if no node was
     heard. A notice alone is OK. `parts` describe the incidents,
-    the complete nodes and the remaining redundancy.
+    the complete nodes and the remaining redundancy. `why` and `next` say why nobody is heard, and what to do;
+    they are empty of every other word, as incidents say it.
     """
 
     worst: HealthSeverity | None = None
@@ -69,6 +80,8 @@ class SystemVerdict:
     muted: int = 0
     word: str = UNKNOWN
     parts: tuple[str, ...] = ("no node heard",)
+    why: str = ""
+    next: str = ""
 
     @property
     def text(self) -> str:
@@ -85,6 +98,7 @@ class Health:
         mutes: incidents that do not count.
         reports: returns the reports of this machine's supervisors by node name; called at every update.
         acknowledged: incidents that the operator knows, also from another moment of the system.
+        here: addresses of this watch; a node that has one of them is on the same host.
 
     Attributes:
         open: open incidents that are not muted, most urgent and then oldest first.
@@ -103,12 +117,15 @@ class Health:
         mutes: Mutes | None = None,
         reports: SupervisorReports = dict,
         acknowledged: Acknowledgements | None = None,
+        here: Iterable[str] = (),
     ) -> None:
         self.model = model
         self.expected = expected
         self.mutes = mutes or Mutes()
         self.acknowledged = acknowledged or Acknowledgements()
         self._reports = reports
+        self._here = frozenset(here)
+        self._told: Mapping[str, SupervisorReport] = {}
         self.awaited = expected.nodes
         self.unheard: Mapping[str, SupervisorReport | None] = {}
         self._incidents = Incidents()
@@ -172,7 +189,8 @@ class Health:
     def examine(self, now_ns: int) -> Iterator[None]:
         """Examine the model in steps, however short the last examination is ago."""
         self._era, self._updated_ns = self.model.era, now_ns
-        scene = Scene(self.model, now_ns, self.expected, self._reports(), self._facts)
+        scene = Scene(self.model, now_ns, self.expected, self._reports(), self._facts, self._here)
+        self._told = scene.reports
         self._facts.keep(self.model.nodes)
         self._presences = {node.id: scene.presence(node) for node in self.model.nodes.values()}
         self.awaited, self.unheard = scene.awaited, never_heard(scene)
@@ -268,6 +286,7 @@ class Health:
         word = self._calm_word() if worst in (None, HealthSeverity.NOTICE) else worst.name
         if self.model.is_empty or not (muted or self._is_anybody_heard):
             word = UNKNOWN if worst is None else word
+        why, advice = self._unknown() if word == UNKNOWN else ("", "")
         return SystemVerdict(
             worst,
             errors=counts[HealthSeverity.ERROR],
@@ -276,7 +295,28 @@ class Health:
             muted=muted,
             word=word,
             parts=tuple(filter(None, (", ".join(filter(None, words)), self._nodes(), self._left()))),
+            why=why,
+            next=advice,
         )
+
+    def _unknown(self) -> tuple[str, str]:
+        """Tell why nobody is heard although nothing is known to be wrong, and what to do."""
+        ended_ns = {
+            one.snapshot.name: one.gone_ns or one.heard_ns
+            for one in self.model.nodes.values()
+            if one.in_order
+        }
+        ended_ns |= {
+            name: one.ended_ns for name, one in self._told.items() if one.in_order and name not in ended_ns
+        }
+        names = sorted((name for name in self.awaited or ended_ns if name in ended_ns), key=natural)
+        if not names or len(names) < len(self.awaited):
+            return NOBODY, _NEXT_OF_NOBODY
+        last_ns = max(ended_ns[name] for name in names)
+        when = f", {'the last ' if len(names) > 1 else ''}at {clock(last_ns)} UTC" if last_ns else ""
+        them = "it" if len(names) == 1 else "them"
+        file = shlex.quote(self.expected.file or "FILE")
+        return f"{joined(names)} ended in order{when}", f"Start {them} again with `ospltool start {file}`."
 
     def _calm_word(self) -> str:
         """Return the verdict on a system without warnings and errors."""
@@ -336,7 +376,7 @@ def _described(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy])
         severity=cause.urgency,
         who=root.who,
         what=root.what,
-        why=why or f"cause unknown; usually: {' '.join(code.causes[:2])}",
+        why=why or root.guess or f"cause unknown; usually: {' '.join(code.causes)}",
         is_cause_known=bool(why),
         effect=effect(scene, cause, copies),
         next=root.next or advice(scene, cause) or _next(code, scene.expected.file),

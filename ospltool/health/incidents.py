@@ -19,6 +19,9 @@ AGAIN_NS: Final = 10 * SECOND_NS
 _TOLD_BY_NODE: Final = frozenset({"store", "pressure", "stuck"})
 """Causes of which nobody but the node knows."""
 
+_OVER: Final = "DUL-NODE-RESTARTED"
+"""The form of a loss that is over; any other loss within that time is a new one, with a cause of its own."""
+
 _LOSSES: Final = frozenset({"node", "domain"})
 
 MAX_OPEN: Final = 1_000
@@ -236,10 +239,11 @@ class Incidents:
         again = next((one for one in self._closed if _is_again(one, told, now_ns)), None)
         if again is not None:
             self._closed.remove(again)
+            if told.code.id == _OVER:
+                told = _with_cause_of(again, told)
             told = dataclasses.replace(
-                _with_cause_of(again, told), key=again.key, since_ns=again.since_ns, times=again.times + 1,
-                rises=again.rises,
-            )  # fmt: skip
+                told, key=again.key, since_ns=again.since_ns, times=again.times + 1, rises=again.rises
+            )
         else:
             told = dataclasses.replace(told, key=f"{cause.root.key}@{since_ns}", since_ns=since_ns)
         worst = min(told.severity, again.severity) if again is not None else told.severity
@@ -286,7 +290,7 @@ def _with_cause_of(before: Incident, told: Incident) -> Incident:
     is_guess = told.why.startswith(UNANNOUNCED)
     if not told.is_cause_known or is_guess or told.why in before.why:
         return dataclasses.replace(told, why=before.why, is_cause_known=True)
-    is_next = told.code.id == "DUL-NODE-RESTARTED" and told.code != before.code
+    is_next = told.code.id == _OVER and told.code != before.code
     return dataclasses.replace(told, why=f"{before.why}; {told.why}") if is_next else told
 
 

@@ -20,6 +20,7 @@ class _Form(NamedTuple):
     severity: HealthSeverity
     who: str
     muted_until_ns: int
+    is_cause_known: bool
 
 
 @dataclasses.dataclass(slots=True)
@@ -71,7 +72,7 @@ class IncidentNews:
         found: list[tuple[str, Incident]] = []
         last = {one.key: one for one in (*health.open, *health.muted)}
         for key, one in last.items():
-            form = _Form(one.code.id, one.severity, one.who, one.muted_until_ns)
+            form = _Form(one.code.id, one.severity, one.who, one.muted_until_ns, one.is_cause_known)
             told = self._told.get(key)
             if told is None:
                 self._told[key] = _ToldIncident(form, one, one.effect, one.effect, now, self._settled_s)

@@ -161,7 +161,7 @@ class SupervisorReport:
     """What is known on this machine about a node."""
 
     text: str
-    """Report of its supervisor, or of its run directory; empty for nothing unusual."""
+    """What is wrong with it, or how it ended, in the past tense with its time; empty for nothing unusual."""
     in_order: bool = False
     """Whether the node ended in order."""
     is_starting: bool = False
@@ -184,6 +184,12 @@ class SupervisorReport:
     """Start of its supervisor; 0 if unknown."""
     failed_ns: int = 0
     """Last failure after which its supervisor started it again; 0 for none."""
+    failure: str = ""
+    """That failure in words; empty for none."""
+
+    def cause_since(self, moment_ns: int) -> str:
+        """Return `text`, else the failure if it is not older than a moment (ns since 1970 UTC)."""
+        return self.text or (self.failure if self.failed_ns >= moment_ns else "")
 
     def restarts(self, now_ns: int) -> bool:
         """Return whether its supervisor starts it again after a failure a moment ago."""
@@ -200,6 +206,7 @@ class Scene:
         expected: nodes and copies that should exist.
         reports: reports of this machine's supervisors by node name.
         facts: cache of the facts from snapshots.
+        here: addresses of the watch.
 
     Attributes:
         nodes: all nodes in the order of the model, without gone ones whose name a present node has.
@@ -215,15 +222,19 @@ class Scene:
         expected: Expectation = NOTHING,
         reports: Mapping[str, SupervisorReport] | None = None,
         facts: FactBook | None = None,
+        here: frozenset[str] = frozenset(),
     ) -> None:
         self.model = model
         self.now_ns = now_ns
+        self.here = here
         self.expected = expected
         self.reports = reports or {}
-        here = [
+        troubled = [
             name for name, report in self.reports.items() if report.is_trouble and name not in expected.nodes
         ]
-        self.awaited = expected.nodes if expected.nodes and expected.is_whole else (*expected.nodes, *here)
+        self.awaited = (
+            expected.nodes if expected.nodes and expected.is_whole else (*expected.nodes, *troubled)
+        )
         self._facts = facts or FactBook()
         ordered = model.ordered_nodes()
         there = {(node.snapshot.name, node.snapshot.domain_id) for node in ordered if not node.gone_ns}

@@ -74,7 +74,6 @@ _LASTS_NS: Final = {
     RemarkSubject.STALLED: 5_000_000_000,
     RemarkSubject.LATE: MINUTE_NS,
     RemarkSubject.RESTARTED: RESTARTED_NS,
-    RemarkSubject.UNSUPPORTED: 10 * MINUTE_NS,
 }
 
 

@@ -117,3 +117,23 @@ def test_the_command_shows_a_simulated_run_that_can_be_wound(terminal: Terminal)
     terminal.wait_for("· trace, following", "is killed")
     terminal.press("q")
     terminal.wait_for("ended with 0")
+
+
+AWAY = "import os, sys; {}; os.execv(sys.executable, [sys.executable, '-c', {!r}])"
+TO_A_FILE = "os.dup2(os.open('stderr.txt', os.O_WRONLY | os.O_CREAT), 2)"
+
+
+@pytest.mark.parametrize("redirected", [TO_A_FILE, "os.close(2)"], ids=["to a file", "closed"])
+def test_the_console_draws_although_standard_error_is_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redirected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    terminal = Terminal(tmp_path, {}, ("-c", AWAY.format(redirected, PROGRAM)))
+    try:
+        terminal.wait_for("space-01", "● n1", "● n2", "● n3")
+        terminal.press("q")
+        terminal.wait_for("ended with 0")
+        file = tmp_path / "stderr.txt"
+        assert not file.exists() or file.read_bytes() == b""
+    finally:
+        terminal.close()

@@ -315,7 +315,7 @@ def test_a_known_cause_stays_when_a_gone_node_is_back_in_a_new_process(is_told: 
             else {}
         )
         if is_told and is_back:
-            reports = {"n1": SupervisorReport("its supervisor says: started again 1 time")}
+            reports = {"n1": SupervisorReport("", failure="its supervisor saw at 01:03:28 UTC: a crash")}
         heard = fake.snapshot(1, time_ns=now_ns, pid=1 + is_back, started_ns=START_NS + 10 * S * is_back)
         gone = (FeedNotice(NoticeKind.NODE_LOST, now_ns, "", node_id(1)),) if second == 5 else ()
         alive = (ReceivedSnapshot(heard, now_ns),) if not 2 < second < 10 else ()
@@ -324,7 +324,7 @@ def test_a_known_cause_stays_when_a_gone_node_is_back_in_a_new_process(is_told: 
         if second == 8:
             assert [(one.code.id, one.next) for one in health.open] == [("DUL-NODE-GONE", "Start it.")]
     (found,) = health.every
-    more = "; its supervisor says: started again 1 time" if is_told else ""
+    more = "; its supervisor saw at 01:03:28 UTC: a crash" if is_told else ""
     assert (found.code.id, found.why) == ("DUL-NODE-RESTARTED", f"seen on its host: has died{more}")
 
 

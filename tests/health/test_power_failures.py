@@ -95,7 +95,9 @@ def test_copies_are_counted_anew_when_a_lost_domain_is_found() -> None:
 )
 def test_a_restart_is_told_in_words_of_the_operator(changes: dict[str, Any], effect: str) -> None:
     """When, how it ended, how long it was away and what it lost; no process ids."""
-    killed = "its supervisor says: the node ended unexpectedly (killed by signal 9), started again 1 time"
+    killed = (
+        "its supervisor saw at 01:03:20 UTC: the node ended unexpectedly (killed by signal 9) (restart 1)"
+    )
     model = SystemModel()
     others = (fake.snapshot(1, fake.name_space("Orders", 1, count=1000), fellows=(fake.fellow(2),)),)
     before = fake.snapshot(2, fake.name_space("Orders", 1, count=1000), pid=1, fellows=(fake.fellow(1),))
@@ -109,7 +111,7 @@ def test_a_restart_is_told_in_words_of_the_operator(changes: dict[str, Any], eff
     model.apply(Update(tuple(ReceivedSnapshot(one, START_NS) for one in (*others, before))), START_NS)
     now_ns = START_NS + 2 * S + S // 2
     model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in (*others, after))), now_ns)
-    found = looked(model, now_ns, reports={"n2": SupervisorReport(killed, pid=2)}).open[0]
+    found = looked(model, now_ns, reports={"n2": SupervisorReport("", pid=2, failure=killed)}).open[0]
     assert found.code.id == "DUL-NODE-RESTARTED"
     assert re.fullmatch(
         r"n2 failed and was started again: not heard for 2\.5 s, from \d\d:\d\d:\d\d to \d\d:\d\d:\d\d UTC",

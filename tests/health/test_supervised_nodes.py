@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from pathlib import Path
 
 import pytest
 
+from engine.supervisor.policy import NodePhase
+from engine.supervisor.process_identity import identify
+from engine.supervisor.rundir import RunDirectory, RunRecord
 from ospltool.health.codes import HealthSeverity
 from ospltool.health.scene import SupervisorReport
+from ospltool.health.supervisors import SupervisorWatch
 from ospltool.live.feed import FeedNotice, NoticeKind, Update
 from ospltool.live.nodes import Presence
 from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
 from tests.health.test_alarms import THREE, Watch
-from tui.cells import UNICODE
+from tui.cells import UNICODE, plain
+from tui.viewmodel import incidents, panels
 from tui.viewmodel.base import View, node_state
 
 ORPHANED = "Splicedaemon has gone away without stopping this service, terminating durability now..."
-FAILED = "its supervisor says: the node ended unexpectedly (killed by signal 9), started again 1 time"
+FAILED = "its supervisor saw at 01:03:21 UTC: the node ended unexpectedly (killed by signal 9) (restart 1)"
 
 
 def test_the_end_of_a_node_whose_supervisor_was_killed_is_no_planned_stop() -> None:
@@ -67,11 +74,13 @@ def test_nodes_are_absent_when_the_first_one_does_not_come_in_its_time() -> None
 
 
 def comes(watch: Watch) -> SupervisorReport:
-    return SupervisorReport(FAILED, is_trouble=True, is_dead=True, is_coming=True, failed_ns=watch.now_ns)
+    return SupervisorReport(
+        FAILED, is_trouble=True, is_dead=True, is_coming=True, failed_ns=watch.now_ns, failure=FAILED
+    )
 
 
 def runs(failed_ns: int) -> SupervisorReport:
-    return SupervisorReport(FAILED, pid=7, failed_ns=failed_ns)
+    return SupervisorReport("", pid=7, failed_ns=failed_ns, failure=FAILED)
 
 
 @pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "late caller"])
@@ -104,6 +113,49 @@ def test_a_late_caller_is_told_of_a_restart_as_is_one_who_watched_it() -> None:
     assert watch.open == []
 
 
+def test_what_a_supervisor_saw_is_told_once_and_is_no_cause_of_a_later_trouble() -> None:
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    failed_ns = watch.now_ns
+    watch.reports = {"n3": comes(watch)}
+    watch.run(3, 1, 2, lost=(3,))
+    watch.reports = {"n3": runs(failed_ns)}
+    watch.run(3, 1, 2, 3, started_s=23)
+    (found,) = watch.health.every
+    assert found.why == FAILED
+    watch.run(20, 1, 2, 3, started_s=23)
+    watch.run(3, 1, 2)
+    (found,) = watch.health.open
+    assert found.who == "n3"
+    assert FAILED not in found.why
+
+
+def test_what_is_seen_of_a_node_is_dated_from_when_it_was_seen_first(tmp_path: Path) -> None:
+    now_ns = START_NS
+    seen = SupervisorWatch({"OSPLTOOL_RUNDIR": str(tmp_path)}, 7, lambda: now_ns)
+    tmp_path.chmod(0o700)
+    directory = RunDirectory(tmp_path).node("n1")
+    directory.make()
+    me = identify(os.getpid())
+    assert me is not None
+    failure = "the node ended unexpectedly (killed by signal 9)"
+    record = RunRecord(
+        "u", "c", "n1", 7, "r", "", 10.0, NodePhase.RESTARTING, failure, 1, False, 0, 0,
+        supervisor=me, failure=failure, failed_ns=START_NS,
+    )  # fmt: skip
+    told = f"its supervisor saw at 01:03:20 UTC: {failure} (restart 1)"
+    runs = dataclasses.replace(record, node=me, phase=NodePhase.RUNNING, reason="")
+    for one, text in ((record, told), (runs, "")):
+        directory.write_record(one)
+        assert (seen.reports()["n1"].text, seen.reports()["n1"].failure) == (text, told)
+    orphaned = dataclasses.replace(runs, node=None, supervisor=dataclasses.replace(me, start_ticks=1))
+    directory.write_record(orphaned)
+    for later_s in (4, 9):
+        now_ns = START_NS + later_s * S
+        found = seen.reports()["n1"].text
+        assert found == "seen on its host at 01:03:24 UTC: it had died, its supervisor was killed"
+
+
 def row(watch: Watch, number: int, now_ns: int) -> str:
     """The state in the row of a node."""
     return node_state(View(watch.health, now_ns, UNICODE), watch.model.nodes[node_id(number)]).text
@@ -131,3 +183,27 @@ def test_the_row_of_a_node_says_what_its_incident_says() -> None:
     watch.reports = {}
     watch.run(1, 1, 2)
     assert (watch.open, row(watch, 3, watch.now_ns)) == ([("DUL-NODE-GONE", "n3")], "gone")
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "late caller"])
+def test_nobody_is_heard_after_an_orderly_stop_for_a_reason_and_with_a_next_step(is_watched: bool) -> None:
+    watch = Watch(dataclasses.replace(THREE, file="my fleet.toml"))
+    if is_watched:
+        watch.run(9, 1, 2, 3)
+        ends = tuple(
+            FeedNotice(NoticeKind.NODE_LOST, watch.now_ns, "", node_id(n), in_order=True) for n in (1, 2, 3)
+        )
+        watch.model.apply(Update(notices=ends), watch.now_ns)
+    else:
+        ended = SupervisorReport("it ended in order", in_order=True, ended_ns=START_NS + 9 * S)
+        watch.reports = dict.fromkeys(("n1", "n2", "n3"), ended)
+    watch.run(6)
+    verdict = watch.health.verdict
+    assert (verdict.word, watch.open) == ("UNKNOWN", [])
+    assert verdict.why == "n1, n2 and n3 ended in order, the last at 01:03:29 UTC"
+    assert verdict.next == "Start them again with `ospltool start 'my fleet.toml'`."
+    view = View(watch.health, watch.now_ns, UNICODE)
+    assert verdict.why in " ".join(plain(line) for line in panels.caption_lines(view, 200))
+    assert verdict.why in plain(incidents.none_lines(view)[0])
+    watch.run(2, 1, 2, 3, started_s=16)
+    assert (watch.health.verdict.why, watch.health.verdict.next) == ("", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
@@ -74,6 +75,47 @@ def test_what_a_node_told_holds_until_it_tells_otherwise_or_is_restarted(name: s
         model.apply(Update(events=(ends,)), START_NS + S)
         model.apply(Update((ReceivedSnapshot(again, START_NS + S),)), START_NS + S)
     assert incidents(model, START_NS + 2 * S) == []
+
+
+NEWER = "Message on d_status from {} has version {} 'Status', known are {}; ignored."
+
+
+@pytest.mark.parametrize("teller", [1, 4])
+def test_a_newer_protocol_is_told_as_long_as_its_node_is_heard(teller: int) -> None:
+    """A node tells it once in its life, of each sender; the newer one tells it of the others."""
+    model = SystemModel()
+    events = tuple(
+        fake.event(
+            sender, one, START_NS, NEWER.format(node_id(sender), *versions), event="message.unsupported"
+        )
+        for one, sender, versions in ((1, 4, (2, 1)), (2, 4, (2, 1)), (4, 1, (1, 2)), (4, 2, (1, 2)))
+        if one != teller
+    )
+    for second in (0, 20, 1_000):
+        now_ns = START_NS + second * S
+        fellows = {1: (2,), 2: (1,), 4: ()}
+        snapshots = tuple(
+            ReceivedSnapshot(
+                node(one, time_ns=now_ns, fellows=tuple(fake.fellow(n, now_ns) for n in others)), now_ns
+            )
+            for one, others in fellows.items()
+        )
+        model.apply(Update(snapshots, events if not second else ()), now_ns)
+        (found,) = [one for one in incidents(model, now_ns) if one.code.id == "DUL-PROTOCOL"]
+        assert found.who == "n4"
+        assert re.fullmatch(
+            r"n4 speaks another version of the protocol than n1 and n2: 2 \(n4\) and 1 \(n[12]\)", found.what
+        )
+        assert re.fullmatch(r"n4 is of a newer release, whose protocol n[12] does not know", found.why)
+    everybody = tuple(
+        ReceivedSnapshot(
+            node(one, time_ns=now_ns, fellows=tuple(fake.fellow(n, now_ns) for n in (1, 2, 4) if n != one)),
+            now_ns,
+        )
+        for one in (1, 2, 4)
+    )
+    model.apply(Update(everybody), now_ns)
+    assert incidents(model, now_ns) == []
 
 
 def test_two_nodes_with_one_id_are_one_incident_until_one_of_them_is_left() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -233,6 +234,9 @@ def test_what_a_supervisor_knows_is_why(lab: Lab) -> None:
             assert clinic.open[0].document["severity"] == "warning"
             clinic.wait("it says why", lambda: "signal 9" in clinic.open[0].document["why"], 10.0)
             report("kill, and the supervisor", told_s, clinic.check_well(30.0))
+            (kept,) = {one.document["why"] for one in clinic.told.values() if one.who == "n2"}
+            saw = r"its supervisor saw at \d\d:\d\d:\d\d UTC: the node ended .*signal 9.* \(restart 1\)"
+            assert re.fullmatch(saw, kept), kept
             run_command(lab, "stop", lab.home("n2") / "ospl.xml")
             clinic.check_quiet(5.0)
             os.kill(supervisor_of(lab, "n3"), signal.SIGKILL)
@@ -331,6 +335,74 @@ def test_links_that_are_cut(hosts: HostsLab) -> None:
                 network.reunite("a", other)
 
         check_fault(clinic, "one host hears one other only", "DUL-PARTIAL-MESH", "n1", alone, together)
+
+
+@pytest.fixture
+def two_on_a_host(tmp_path: Path) -> Iterator[HostsLab]:
+    """n1 and n2 on host a, n3 on b, n4 on c; host d has none. All hosts have the name of this machine."""
+    with hosts_lab(tmp_path, "abcd", multicast="false") as made:
+        made.lab.prefixes["n2"], made.lab.prefixes["n3"] = made.lab.prefixes["n1"], made.lab.prefixes["n2"]
+        made.lab.prefixes["n4"], made.lab.prefixes["d"] = made.network.on("c"), made.network.on("d")
+        for name, priority in (("n1", 200), ("n2", 100), ("n3", 50), ("n4", 10)):
+            made.lab.configure(name, Settings().with_priority(priority))
+        made.start()
+        yield made
+
+
+@long_way
+@pytest.mark.netns
+def test_why_does_not_say_killed_for_a_link_that_is_cut(two_on_a_host: HostsLab) -> None:
+    """The hosts share a name: their addresses tell them apart."""
+    hosts = two_on_a_host
+    lab, network = hosts.lab, hosts.network
+    a, b = network.addresses["a"], network.addresses["b"]
+    with watched(Clinic(lab, hosts.names, copies=4, prefix=lab.prefixes["d"])) as clinic:
+        clinic.check_well()
+
+        def why(*told: tuple[str, str]) -> None:
+            def gone() -> bool:
+                return {one.who for one in clinic.open if one.code != "DUL-NODE-SILENT"} >= {
+                    who for who, _ in told
+                }
+
+            clinic.wait("they are gone", gone, 10.0 + BUSY_S)
+            shown = {one.who: one.document["why"] for one in clinic.open}
+            print(shown)
+            assert all(text in shown[who] for who, text in told), shown
+
+        network.cut("b")
+        clinic.check("DUL-NODE-GONE", "n3")
+        why(("n3", f"cause unknown: link to {b} cut, host down, or process killed"))
+        network.heal("b")
+        clinic.check_well(30.0)
+        lab.kill("n2")
+        clinic.check("DUL-NODE-GONE", "n2")
+        why(("n2", f"no end was announced; its host {a} answered: n1 was heard there at"))
+        lab.start("n2")
+        clinic.check_well(30.0)
+        network.cut("a")
+        why(*((name, f"cause unknown: link to {a} cut, or host down") for name in ("n1", "n2")))
+        network.heal("a")
+        clinic.check_well(30.0)
+        network.part("c", "d")
+        clinic.wait(
+            "it is out of reach",
+            lambda: any(one.document["what"] == "n4 is out of reach of this watch" for one in clinic.open),
+            10.0 + BUSY_S,
+        )
+        (found,) = [one for one in clinic.open if one.document["severity"] != "notice"]
+        assert (found.code, found.who) == ("DUL-NODE-SILENT", "n4")
+        assert found.document["why"].startswith("the network between it and this watch is cut: ")
+        network.reunite("c", "d")
+        clinic.check_well(30.0)
+    with watched(Clinic(lab, hosts.names, copies=4, prefix=lab.prefixes["n4"])) as here:
+        here.check_well()
+        lab.kill("n4")
+        here.wait(
+            "its host is here",
+            lambda: any("its host is that of this watch" in one.document["why"] for one in here.open),
+            10.0 + BUSY_S,
+        )
 
 
 @long_way

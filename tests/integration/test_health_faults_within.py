@@ -15,7 +15,7 @@ import pytest
 from ospltool.client import DurabilityClient, DurableReader
 from tests.integration import hanging
 from tests.integration.application_types import Reading
-from tests.integration.clinic import Clinic, check_fault, report, watched
+from tests.integration.clinic import BUSY_S, ENDS_S, TOLD_S, Clinic, check_fault, report, watched
 from tests.integration.configurations import Settings, Space
 from tests.integration.hosts import hosts_lab
 from tests.integration.lab import Lab
@@ -78,6 +78,29 @@ def test_a_node_of_another_protocol_version(lab: Lab, tmp_path: Path) -> None:
             clinic, "another version of the protocol", "DUL-PROTOCOL", "n4",
             lambda: lab.start("n4", environ=newer), lambda: lab.stop("n4"),
         )  # fmt: skip
+        told = next(one.document for one in clinic.told.values() if one.code == "DUL-PROTOCOL")
+        assert "n4 is of a newer release, whose protocol n" in told["why"]
+        assert ": 99 (n4) and 1 (n" in told["what"]
+
+
+def test_a_setting_without_effect(lab: Lab) -> None:
+    lab.start_three()
+    path = lab.configure("n4", Settings().with_priority(10))
+    path.write_text(path.read_text().replace("<Role>", "<y2038Ready>false</y2038Ready><Role>"))
+    with watched(Clinic(lab, NAMES, copies=3)) as clinic:
+        clinic.check_well()
+
+        def told() -> list[tuple[str, str]]:
+            return [(one.code, one.who) for one in clinic.open if one.code == "DUL-CONFIG-IGNORED"]
+
+        lab.start("n4")
+        told_s = clinic.wait("it is told", lambda: told() == [("DUL-CONFIG-IGNORED", "n4")], TOLD_S + BUSY_S)
+        found = next(one.document for one in clinic.open if one.code == "DUL-CONFIG-IGNORED")
+        assert f"{path}:" in found["what"]
+        assert "//OpenSplice/Domain/y2038Ready has no effect on this node" in found["what"]
+        lab.stop("n4")
+        ended_s = clinic.wait("it is over", lambda: not told(), ENDS_S + BUSY_S)
+        report("a setting without effect", told_s, ended_s)
 
 
 def test_a_store_that_was_damaged(lab: Lab) -> None:
@@ -171,3 +194,6 @@ def test_a_durable_subscription_without_its_quorum(lab: Lab, services: Replicas)
             lab.write({"count": 2, "time": 1_000}, depth=0, readers=1)
 
         check_fault(clinic, "no quorum", "DUL-NO-QUORUM", f"subscription {LOG}", write, come)
+        (told,) = [one.document for one in clinic.told.values()]
+        assert told["what"].endswith("has 0 of 2 readers; 2 samples wait at persistence service a")
+        assert told["why"] == "2 more of its readers must run and be connected to acknowledge them"

@@ -162,7 +162,8 @@ _LOST: Final = (Presence.SILENT, Presence.GONE)
 def none_lines(view: View) -> list[Line]:
     """Return the lines shown without incidents."""
     if not view.is_anybody_heard:
-        return [dimmed((Span(" no node is heard, so nothing is known to be wrong"),))]
+        why = f": {view.health.verdict.why}" if view.health.verdict.why else ""
+        return [dimmed((Span(f" no node is heard, so nothing is known to be wrong{why}"),))]
     heard = view.model.ordered_nodes()
     lost = [node.snapshot.name for node in heard if node.presence(view.now_ns) in _LOST]
     lost += [one.name for one in unheard_nodes(view) if one.rank is not Rank.STOPPED]

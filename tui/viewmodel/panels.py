@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from engine.runtime.monitor import DeliveryView, NameSpaceView, NodeEvent
 from engine.tracing.levels import Level
 from ospltool.health.codes import HealthSeverity, joined
-from ospltool.health.health import UNKNOWN
+from ospltool.health.health import NOBODY, UNKNOWN
 from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Node
 from ospltool.live.series import AlignmentProgress
@@ -42,8 +42,10 @@ SECOND_NS: Final = 1_000_000_000
 def caption_lines(view: View, width: int) -> list[Line]:
     """Return the sentence for the reader, at most two lines; none when there is nothing to say."""
     glyphs = view.glyphs
-    caption = view.model.caption
-    if not caption and view.model.is_empty and view.where:
+    caption, verdict = view.model.caption, view.health.verdict
+    if not caption and verdict.why and verdict.why != NOBODY:
+        caption = f"{verdict.why}. {verdict.next}"
+    elif not caption and view.model.is_empty and view.where:
         awaited = view.health.awaited
         caption = f"no node heard{view.where}" + (f"; expected: {joined(awaited)}" if awaited else "")
     lines = text.wrap(caption, max(10, width - 4), MAX_CAPTION_LINES, ellipsis=glyphs.ellipsis)

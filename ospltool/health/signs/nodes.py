@@ -7,8 +7,10 @@ from typing import Final
 
 from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import NodeEvent
-from ospltool.health.codes import SECOND_NS, UNANNOUNCED, HealthSeverity, Sign, joined
+from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.scene import START_NS, Scene, SupervisorReport
+from ospltool.health.signs import versions
+from ospltool.health.signs.losses import LossCause, cause_of_domain_loss, cause_of_loss
 from ospltool.live import persistence
 from ospltool.live.feed import ENDING
 from ospltool.live.model import LOST_PERIODS
@@ -91,18 +93,23 @@ def _absence(scene: Scene, name: str, report: SupervisorReport | None) -> Sign:
     if name not in scene.expected.nodes:
         what = f"{name} was started on this machine and is not heard"
     if report:
-        why, advice = report.text, report.next
+        why, advice = report.cause_since(scene.now_ns - START_NS), report.next
     farewell = _farewell(scene, name)
     hearing = _hearing(scene, name)
     known_ns = report.ended_ns if report else 0
     if report and report.restarts(scene.now_ns):
-        code, what, known_ns = "DUL-NODE-SILENT", _RESTARTS.format(name), report.failed_ns
+        what = (_STARTED if report.pid else _RESTARTS).format(name)
+        code, known_ns = "DUL-NODE-SILENT", report.failed_ns
     elif (report and report.is_dead) or (farewell and not _is_orderly(farewell)):
         code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
-        known_ns = farewell.time_ns if farewell and not _is_orderly(farewell) else known_ns
+        if farewell and not _is_orderly(farewell):
+            known_ns = farewell.time_ns
+            why = why or f"{farewell.node_name} lost it at {clock(known_ns)} UTC: {_reason(farewell)}"
     elif hearing:
         what += f", but {joined(hearing)} {'hears' if len(hearing) == 1 else 'hear'} it"
-        why = why or f"{name} runs, and this watch does not reach it"
+        why = (
+            why or f"{joined(hearing)} heard it at {clock(scene.now_ns)} UTC, and this watch did not reach it"
+        )
         advice = advice or _OUT_OF_REACH.format(name)
     elif farewell:
         why = why or f"it ended in order at {clock(farewell.time_ns)} UTC, as {farewell.node_name} says"
@@ -123,7 +130,11 @@ def _farewell(scene: Scene, name: str) -> NodeEvent | None:
 
 
 def _is_orderly(farewell: NodeEvent) -> bool:
-    return farewell.text.endswith("Reason: it is terminating.")
+    return _reason(farewell) == "it is terminating"
+
+
+def _reason(farewell: NodeEvent) -> str:
+    return farewell.text.partition("Reason: ")[2].removesuffix(".")
 
 
 def _hearing(scene: Scene, name: str) -> list[str]:
@@ -142,6 +153,7 @@ def _names(scene: Scene, node: Node) -> list[str]:
 
 
 _RESTARTS: Final = "{} failed, and its supervisor starts it again"
+_STARTED: Final = "{} failed, was started again, and is not heard yet"
 
 
 def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
@@ -149,38 +161,37 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     report = scene.reports.get(name)
     if (report and report.in_order) or scene.model.is_coming_back(node, scene.now_ns):
         return
-    why, advice = (report.text, report.next) if report else ("", "")
+    why, advice = (report.cause_since(node.heard_ns - SECOND_NS), report.next) if report else ("", "")
     runs = bool(report and report.is_trouble and not report.is_dead)
     is_dead = bool(report and report.is_dead) or (not runs and _is_removed(scene, node))
     is_early = scene.now_ns - node.heard_ns < 2 * START_NS  # else it fails again and again
     restarts = is_early and bool(report and report.restarts(scene.now_ns))
     is_doubtful = _may_be_all(scene, node)
-    if restarts or is_doubtful or (presence is Presence.SILENT and not is_dead):
+    is_gone = presence is Presence.GONE or is_dead
+    told = cause_of_loss(scene, node, is_gone=is_gone) if not why else LossCause()
+    if restarts or is_doubtful or not is_gone or told.is_hearing:
         what = _RESTARTS.format(name) if restarts else f"{name} is silent"
+        if told.is_hearing and is_gone:
+            what, advice = f"{name} is out of reach of this watch", _OUT_OF_REACH.format(name)
         if is_doubtful and not restarts:
             what += ", and no other node has been heard since"
         if report and report.pid and report.pid != node.snapshot.pid:
-            what = f"{name} failed, was started again, and is not heard yet"
+            what = _STARTED.format(name)
             advice = f"Wait: {name} starts. If it is not heard in a minute, read its ospl-error.log."
         is_urgent = not scene.heard and scene.now_ns - node.heard_ns > 2 * node.stale_after_ns
         severity = HealthSeverity.ERROR if is_urgent else None
         yield Sign(
-            "DUL-NODE-SILENT", name, what, node.heard_ns, (node.id,), why=why, next=advice, severity=severity
-        )
+            "DUL-NODE-SILENT", name, what, node.heard_ns, (node.id,), why=why or told.why, guess=told.guess,
+            next=advice, severity=severity,
+        )  # fmt: skip
         return
     if node.lost_supervisor and not why:
         why = "its supervisor was killed, and the node ended by itself"
         advice = "Start it again on its host: `ospltool start` with its configuration."
-    others = [n.snapshot.name for n in scene.heard if n.snapshot.host == node.snapshot.host]
-    seen = (
-        f"its host {node.snapshot.host} answers: {joined(others)} {'is' if len(others) == 1 else 'are'} there"
-        if others
-        else ""
-    )
-    why = why or (f"{UNANNOUNCED}, and {seen}" if seen else "")
     yield Sign(
-        "DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why, next=advice, weight=2
-    )
+        "DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why or told.why,
+        guess=told.guess, next=advice, weight=2,
+    )  # fmt: skip
 
 
 def _may_be_all(scene: Scene, node: Node) -> bool:
@@ -251,14 +262,14 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
     for remark in scene.model.told.of(node.id, scene.now_ns):
         is_past = remark.topic is not RemarkSubject.RESTARTED and remark.time_ns < node.snapshot.started_ns
         if not is_past and not (
-            remark.topic is RemarkSubject.UNSUPPORTED and _is_gone(scene, remark.subject)
+            remark.topic is RemarkSubject.UNSUPPORTED and versions.is_over(scene, node, remark)
         ):
             told.setdefault(remark.topic, []).append(remark)
     told.pop(RemarkSubject.DISK, ())  # the snapshot shows what is wrong; it tells since when
     for remark in told.pop(RemarkSubject.LATE, ()):
         yield _late(scene, node, remark)
     for remark in told.pop(RemarkSubject.UNSUPPORTED, ()):
-        yield _unsupported(scene, node, remark)
+        yield versions.unsupported(scene, node, remark)
     for remark in told.pop(RemarkSubject.IDENTITY, ())[:1]:
         yield _shared_identity(scene, node, remark)
     for topic, remarks in told.items():
@@ -270,8 +281,8 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
             f"{name} {_VERBS.get(topic, 'says')}: {remarks[-1].text}{more}",
             remarks[0].time_ns,
             (node.id,),
-            why=report.text if report else _WHY.get(topic, ""),
-            next=NO_FAILURE if report and not report.text else "",
+            why=report.failure if report else _WHY.get(topic, ""),
+            next=NO_FAILURE if report and not report.failure else "",
             weight=len(remarks),
         )
 
@@ -285,7 +296,7 @@ def _restarted(scene: Scene, node: Node) -> Iterator[Sign]:
     is_of_this_run = 0 < report.failed_ns <= snapshot.started_ns and report.pid == snapshot.pid
     if is_of_this_run and scene.now_ns - snapshot.started_ns < RESTARTED_NS:
         what = f"{name} {_VERBS[RemarkSubject.RESTARTED]} by its supervisor"
-        yield Sign("DUL-NODE-RESTARTED", name, what, report.failed_ns, (node.id,), why=report.text)
+        yield Sign("DUL-NODE-RESTARTED", name, what, report.failed_ns, (node.id,), why=report.failure)
 
 
 def _late(scene: Scene, node: Node, remark: Remark) -> Sign:
@@ -296,14 +307,6 @@ def _late(scene: Scene, node: Node, remark: Remark) -> Sign:
     return Sign("DUL-HEARTBEAT-LATE", name, what, remark.time_ns, (*fellows, node.id), subjects=fellows)
 
 
-def _unsupported(scene: Scene, node: Node, remark: Remark) -> Sign:
-    """Return a sign about both sides if both are heard; `causes` finds the one that differs."""
-    what = f"{node.snapshot.name} says: {remark.text}"
-    nodes = [one for one in (node.id, remark.subject) if one in scene.model.nodes]
-    names = sorted(scene.model.name_of(one) for one in nodes)
-    return Sign("DUL-PROTOCOL", " and ".join(names), what, remark.time_ns, tuple(nodes))
-
-
 def _shared_identity(scene: Scene, node: Node, remark: Remark) -> Sign:
     who = " and ".join(_names(scene, node))
     what = f"{who} have one id, {node.id[:8]}"
@@ -311,11 +314,6 @@ def _shared_identity(scene: Scene, node: Node, remark: Remark) -> Sign:
         what = f"two nodes of the name {who} have one id, {node.id[:8]}"
     why = "one of them was started on a copy of the other's store"
     return Sign("DUL-IDENTITY-SHARED", who, what, remark.time_ns, (node.id,), why=why)
-
-
-def _is_gone(scene: Scene, node_id: str) -> bool:
-    node = scene.model.nodes.get(node_id)
-    return node is not None and node.gone_ns > 0
 
 
 def of_domain(scene: Scene) -> Iterator[Sign]:
@@ -328,13 +326,14 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
         heard_ns = [node.heard_ns for node in model.nodes.values() if not node.in_order]
         since_ns = min(lost_ns, max(heard_ns, default=lost_ns))
         nodes = tuple(model.nodes)
-        yield Sign("DUL-DOMAIN-LOST", "domain", "the domain is out of reach", since_ns, nodes)
+        guess = cause_of_domain_loss(scene)
+        yield Sign("DUL-DOMAIN-LOST", "domain", "the domain is out of reach", since_ns, nodes, guess=guess)
     if model.messages_left_out:
         what = f"{model.messages_left_out:,} messages did not fit and are not shown"
         yield Sign("DUL-MESSAGES-LOST", "watcher", what, severity=HealthSeverity.NOTICE)
 
 
-GATHERING_NS: Final = 5 * SECOND_NS
+GATHERING_NS: Final = 4 * SECOND_NS
 """Longest normal time until the readers of a durable subscription have connected."""
 
 
@@ -383,9 +382,11 @@ def _quorums(scene: Scene, one: WatchedReplica) -> Iterator[Sign]:
             present = len(scene.model.persistence.present(one.view.service, each))
             what = (
                 f"durable subscription {each.name} of {each.partition}.{each.topic} has {present} of "
-                f"{each.quorum} readers; {each.pending:,} samples wait"
+                f"{each.quorum} readers; {each.pending:,} samples wait at {called(one.view)}"
             )
-            yield Sign("DUL-NO-QUORUM", f"subscription {each.name}", what, patience_ns=GATHERING_NS)
+            lacking = each.quorum - present
+            why = f"{lacking} more of its readers must run and be connected to acknowledge them"
+            yield Sign("DUL-NO-QUORUM", f"subscription {each.name}", what, why=why, patience_ns=GATHERING_NS)
 
 
 def called(view: ReplicaView) -> str:

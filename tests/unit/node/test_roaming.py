@@ -92,7 +92,7 @@ def test_which_interfaces_a_configuration_means(
 
 
 def test_a_loopback_address_says_nothing_beside_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interfaces, "address_of", {"e0": "10.0.0.1", "lo": "127.0.0.1"}.__getitem__)
+    monkeypatch.setattr(interfaces, "_address", {"e0": "10.0.0.1", "lo": "127.0.0.1"}.__getitem__)
     for used, told in ((("e0", "lo"), "10.0.0.1"), (("lo",), "127.0.0.1")):
         assert interfaces.addresses_of(cyclone_uri(interfaces=used, environment={})) == (told,)
     monkeypatch.setattr(interfaces, "address_towards", lambda address, _: address)

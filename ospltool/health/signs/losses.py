@@ -1,0 +1,125 @@
+"""The cause of the loss of a node: what its host, its fellows and this watch show of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ospltool.health.codes import UNANNOUNCED, joined
+from ospltool.health.scene import Scene
+from ospltool.live.nodes import Node, Presence
+from ospltool.live.remarks import clock
+
+
+class LossCause(NamedTuple):
+    """The cause of a loss in words: `why` if it is known, else `guess` with every cause that is left.
+
+    `is_hearing`: fellows hear the node, so that only this watch has lost it.
+    """
+
+    why: str = ""
+    guess: str = ""
+    is_hearing: bool = False
+
+
+def cause_of_loss(scene: Scene, node: Node, *, is_gone: bool) -> LossCause:
+    """Return what is known of the cause why a node is not heard.
+
+    Hosts are told apart by addresses: several may share a name. What is told of others is told in the past
+    tense with its time, because they may be lost later, and the cause of this loss stays as it was.
+
+    Args:
+        scene: the system now.
+        node: a node that is not heard and has not ended in order.
+        is_gone: its participant left, or its lease ended; else it may be busy, and speak again.
+    """
+    hearing = _hearing(scene, node)
+    if hearing:
+        names = joined([name for name, _ in hearing])
+        said = f"{names} heard it at {clock(max(ns for _, ns in hearing))} UTC"
+        if is_gone:
+            return LossCause(f"the network between it and this watch is cut: {said}", is_hearing=True)
+        return LossCause(
+            guess=f"cause unknown: link to this watch cut, or a thread of it stands still; {said}",
+            is_hearing=True,
+        )
+    answer = _answer(scene, node)
+    if answer and is_gone:
+        return LossCause(f"{UNANNOUNCED}; {answer}")
+    if answer:
+        return LossCause(guess=f"cause unknown: process stopped (SIGSTOP), starved, or killed; {answer}")
+    where = place(node) if node.snapshot.addresses else "its host"
+    together = _lost_together(scene, node)
+    if together:
+        names = joined([node.snapshot.name, *together])
+        return LossCause(
+            guess=f"cause unknown: link to {where} cut, or host down; {names} were lost together"
+        )
+    known = "no other node of it is heard" if node.snapshot.addresses else "the node tells no address"
+    return LossCause(
+        guess=f"cause unknown: link to {where} cut, host down, or process killed or stopped; {known}"
+    )
+
+
+def cause_of_domain_loss(scene: Scene) -> str:
+    """Return the causes that are left when all nodes that were heard are lost."""
+    lost = [one for one in scene.nodes if scene.presence(one) is not Presence.STOPPED]
+    if lost and all(not scene.here.isdisjoint(one.snapshot.addresses) for one in lost):
+        return "cause unknown: all processes killed, crashed or stopped; their host is that of this watch"
+    return "cause unknown: the network of this watch is cut or changed, or every node was killed at once"
+
+
+def place(node: Node) -> str:
+    """Return the address of a node's host; its name if the node tells none beyond loopback."""
+    address = next(iter(node.snapshot.addresses), "127.")
+    return node.snapshot.host if address.startswith("127.") else address
+
+
+def is_on_one_host(one: Node, other: Node) -> bool:
+    """Return whether two nodes are known to run on one host; False if a node tells no address."""
+    return not set(one.snapshot.addresses).isdisjoint(other.snapshot.addresses)
+
+
+def _hearing(scene: Scene, node: Node) -> list[tuple[str, int]]:
+    """Return the heard nodes that heard a heartbeat of the node after this watch missed it, each with when.
+
+    Differences of clocks cancel out: the teller's clock measures the age of the heartbeat.
+    """
+    found = []
+    for one in scene.heard:
+        last_ns = one.heartbeats.get(node.id, 0)
+        moment_ns = one.heard_ns - max(0, one.snapshot.time_ns - last_ns)
+        if last_ns and moment_ns > node.heard_ns + node.stale_after_ns:
+            found.append((one.snapshot.name, moment_ns))
+    return found
+
+
+def _answer(scene: Scene, node: Node) -> str:
+    """Tell that the host of a node answers although the node does not; empty if that is not known.
+
+    Nodes that were heard only until it was overdue may have been lost together with it.
+    """
+    if not scene.here.isdisjoint(node.snapshot.addresses):
+        return "its host is that of this watch"
+    overdue_ns = node.heard_ns + node.snapshot.update_period_ns * 5 // 4
+    there = [one for one in scene.heard if one.heard_ns > overdue_ns and is_on_one_host(one, node)]
+    if not there:
+        return ""
+    names = joined([one.snapshot.name for one in there])
+    moment = clock(max(one.heard_ns for one in there))
+    return f"its host {place(node)} answered: {names} {_were(there)} heard there at {moment} UTC"
+
+
+def _were(nodes: list[Node]) -> str:
+    return "was" if len(nodes) == 1 else "were"
+
+
+def _lost_together(scene: Scene, node: Node) -> list[str]:
+    """Return the other nodes of its host if all were lost when it was; empty without any."""
+    others = [one for one in scene.nodes if one.id != node.id and is_on_one_host(one, node)]
+    others = [one for one in others if scene.presence(one) is not Presence.STOPPED]
+    is_at_once = all(
+        not scene.is_heard(one)
+        and abs(one.heard_ns - node.heard_ns) <= max(one.stale_after_ns, node.stale_after_ns)
+        for one in others
+    )
+    return [one.snapshot.name for one in others] if is_at_once else []

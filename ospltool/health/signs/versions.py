@@ -1,0 +1,61 @@
+"""The sign that two sides speak different versions of the protocol."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from engine.tracing.catalogue import catalogue
+from ospltool.health.codes import SECOND_NS, Sign
+from ospltool.health.scene import Scene
+from ospltool.live.nodes import Node
+from ospltool.live.remarks import Remark
+
+UNKNOWN_NS: Final = 600 * SECOND_NS
+"""Time for which messages of a sender that is not heard, or of a kind that is not known, are told."""
+
+_VERSION: Final = re.compile(r"(?P<version>-?\d+) '(?P<kind>.*)'")
+
+
+class _Spoken(NamedTuple):
+    """The versions that a sender speaks and that the telling node knows; equal if a kind is new."""
+
+    theirs: int
+    known: int
+
+
+def _spoken(remark: Remark) -> _Spoken | None:
+    found = catalogue().match(remark.text)
+    fields = found[1] if found else {}
+    version = _VERSION.fullmatch(fields.get("version", ""))
+    known = fields.get("known", "")
+    return _Spoken(int(version["version"]), int(known)) if version and known.isdigit() else None
+
+
+def is_over(scene: Scene, node: Node, remark: Remark) -> bool:
+    """Return whether what a node told of another version is over.
+
+    A node tells it once of each sender. So it holds as long as the sender is heard and is no fellow of the
+    node: what speaks another version cannot become one.
+    """
+    sender = scene.model.nodes.get(remark.subject)
+    spoken = _spoken(remark)
+    if sender is None or spoken is None or spoken.theirs == spoken.known:
+        return scene.now_ns - remark.time_ns >= UNKNOWN_NS or bool(sender and sender.gone_ns)
+    return sender.gone_ns > 0 or sender.id in scene.facts(node).met
+
+
+def unsupported(scene: Scene, node: Node, remark: Remark) -> Sign:
+    """Return a sign about both sides if both are heard; `causes` finds the one that differs."""
+    sender, spoken = scene.model.nodes.get(remark.subject), _spoken(remark)
+    name = node.snapshot.name
+    what, why = f"{name} says: {remark.text}", ""
+    nodes = [one for one in (node.id, remark.subject) if one in scene.model.nodes]
+    names = sorted(scene.model.name_of(one) for one in nodes)
+    if sender is not None and spoken is not None and spoken.theirs != spoken.known:
+        other = sender.snapshot.name
+        newer, older = (other, name) if spoken.theirs > spoken.known else (name, other)
+        versions = f"{max(spoken)} ({newer}) and {min(spoken)} ({older})"
+        what = f"{names[0]} and {names[1]} speak different versions of the protocol: {versions}"
+        why = f"{newer} is of a newer release, whose protocol {older} does not know"
+    return Sign("DUL-PROTOCOL", " and ".join(names), what, remark.time_ns, tuple(nodes), why=why)

@@ -1,0 +1,155 @@
+"""What the supervisors of this machine, and what they left, tell of nodes: in the past tense, with its time.
+
+An incident keeps the cause that was told when the node is back, so no sentence may become untrue then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from engine.supervisor.node_status import Condition, NodeStatus, status_of
+from engine.supervisor.policy import NodePhase
+from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
+from ospltool.health.scene import SupervisorReport
+from ospltool.live.remarks import clock
+
+_TROUBLE: Final = frozenset({Condition.RESTARTING, Condition.UNRESPONSIVE, Condition.DIED})
+
+_SEEN: Final = {
+    Condition.RESTARTING: "it had failed",
+    Condition.UNRESPONSIVE: "it did not respond",
+    Condition.DIED: "it had died",
+    Condition.STOPPED: "it did not run",
+    Condition.STOPPING: "it was stopping",
+}
+"""What was seen of a node whose condition is worth telling."""
+
+_NEXT: Final = {
+    Condition.RESTARTING: "Wait: its supervisor starts it again. Its ospl-error.log tells the failure.",
+    Condition.DIED: "Start it again on its host: `ospltool start` with its configuration.",
+}
+"""Advice for conditions of which the supervisor, or its absence, tells what happens next."""
+
+ORPHAN: Final = (
+    "It ends by itself, as its supervisor does not run; then start it again with `ospltool start`."
+)
+
+
+class SupervisorWatch:
+    """The reports of this user's supervisors on the nodes of a domain.
+
+    Args:
+        environ: says where the run directory is.
+        domain_id: DDS domain.
+        wall_ns: the wall clock, nanoseconds since 1970 UTC.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], domain_id: int, wall_ns: Callable[[], int] = time.time_ns
+    ) -> None:
+        self._environ = environ
+        self._domain_id = domain_id
+        self._wall_ns = wall_ns
+        self._seen_ns: dict[tuple[str, str], int] = {}
+
+    def reports(self) -> dict[str, SupervisorReport]:
+        """Return the reports by name of the node; none without any supervisor."""
+        try:
+            directories = RunDirectory(location(self._environ)).nodes()
+        except (RunDirectoryError, OSError):
+            return {}
+        found: dict[str, tuple[int, NodeStatus]] = {}
+        for directory in directories:
+            status = status_of(directory)
+            if status is None or status.record.domain_id != self._domain_id:
+                continue
+            name, changed_ns = status.record.domain_name, status.record.changed_ns
+            if name not in found or found[name][0] < changed_ns:
+                found[name] = changed_ns, status
+        return self._told([status for _, status in found.values()])
+
+    def _told(self, found: list[NodeStatus]) -> dict[str, SupervisorReport]:
+        """Return the reports, each dated from when it was seen first in this form."""
+        before, self._seen_ns = self._seen_ns, {}
+        reports = {}
+        for status in found:
+            seen = _seen(status)
+            key = (status.record.domain_name, seen)
+            self._seen_ns[key] = before.get(key, self._wall_ns())
+            reports[status.record.domain_name] = report(status, self._seen_ns[key])
+        return reports
+
+
+def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
+    """Return the report on a node.
+
+    Args:
+        status: what supervisor and node left.
+        seen_ns: when the node was seen first in this state, nanoseconds since 1970 UTC.
+    """
+    record = status.record
+    starting = status.condition is Condition.STARTING and not (status.store_problem or record.failed_ns)
+    runs = record.node is not None and record.node.is_alive()
+    is_dead = status.condition in (Condition.DIED, Condition.RESTARTING) and not runs
+    text = _text(status, seen_ns)
+    return SupervisorReport(
+        text,
+        in_order=_is_ended(status),
+        is_starting=starting,
+        is_trouble=status.condition in _TROUBLE,
+        is_dead=is_dead,
+        next=(ORPHAN if status.is_orphan else _NEXT.get(status.condition, "")) if text else "",
+        is_coming=status.condition is Condition.RESTARTING,
+        store=record.store,
+        pid=record.node.pid if record.node is not None and runs else 0,
+        ended_ns=_ended_ns(status) if is_dead or _is_ended(status) else 0,
+        started_ns=record.started_ns,
+        failed_ns=record.failed_ns,
+        failure=_failure(status),
+    )
+
+
+def _text(status: NodeStatus, seen_ns: int) -> str:
+    """Return what is wrong with the node now, or how it ended; empty for nothing unusual."""
+    is_by_supervisor = not status.is_unsupervised and status.record.failure == status.reason
+    if status.condition in (Condition.RESTARTING, Condition.DIED) and is_by_supervisor:
+        return _failure(status)
+    if _is_ended(status):
+        reason = f": {status.reason}" if status.reason else ""
+        return f"it ended in order at {clock(status.record.changed_ns)} UTC{reason}"
+    seen = _seen(status)
+    return f"seen on its host at {clock(seen_ns)} UTC: {seen}" if seen else ""
+
+
+def _is_ended(status: NodeStatus) -> bool:
+    return status.condition is Condition.STOPPED and status.record.phase is NodePhase.ENDED
+
+
+def _failure(status: NodeStatus) -> str:
+    """Return the last failure of the node that its supervisor saw; empty for none."""
+    record = status.record
+    if not (record.failure and record.failed_ns):
+        return ""
+    again = f" (restart {record.restarts})" if record.restarts else ""
+    return f"its supervisor saw at {clock(record.failed_ns)} UTC: {record.failure}{again}"
+
+
+def _seen(status: NodeStatus) -> str:
+    told = [_SEEN.get(status.condition, "")]
+    if status.condition in _SEEN:
+        told.append(status.reason)
+    if status.store_problem:
+        told.append(f"its store refused: {status.store_problem}")
+    if status.waits_for:
+        told.append(f"it waited: {status.waits_for}")
+    return ", ".join(filter(None, told))
+
+
+def _ended_ns(status: NodeStatus) -> int:
+    """Return when a dead node ended, as its supervisor saw it; 0 if that was killed as well."""
+    if status.is_unsupervised:
+        return 0
+    is_restarting = status.condition is Condition.RESTARTING
+    return status.record.failed_ns if is_restarting else status.record.changed_ns

@@ -1,0 +1,166 @@
+"""The cause of a lost node: nothing that the evidence excludes, and nothing that becomes untrue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from engine.runtime import monitor
+from ospltool.health.health import Health
+from ospltool.health.incidents import Incident
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
+from ospltool.live.model import SystemModel
+from tests import fake
+from tests.fake import SECOND_NS as S
+from tests.fake import START_NS, node_id
+
+HERE, THERE, FAR = "10.77.0.1", "10.77.0.2", "10.77.0.3"
+KILLED = "killed, crashed, or stopped by SIGSTOP: no end was announced"
+LEASE_S = 3
+"""After so many seconds the participant of a node that is not heard has left."""
+
+
+class Ward:
+    """Nodes on hosts that all have one name, watched from `HERE`, each told once a second.
+
+    Args:
+        addresses: of each node, by its number; empty of an older release.
+        here: addresses of the watch.
+    """
+
+    def __init__(self, addresses: Mapping[int, str], here: tuple[str, ...] = (HERE,)) -> None:
+        self.addresses = addresses
+        self.model = SystemModel()
+        self.health = Health(self.model, here=here)
+        self.second = 0
+        self.heard_s = dict.fromkeys(addresses, 0)
+        self.run(5, *addresses)
+
+    def run(self, seconds: int, *heard: int, hearing: Mapping[int, tuple[int, ...]] | None = None) -> None:
+        """Hear these nodes; each of them has the heard ones and those in `hearing` as fellows."""
+        for _ in range(seconds):
+            self.second += 1
+            now_ns = START_NS + self.second * S
+            snapshots = []
+            for one in heard:
+                self.heard_s[one] = self.second
+                fellows = {*heard, *(hearing or {}).get(one, ())} - {one}
+                snapshots.append(
+                    fake.snapshot(
+                        one,
+                        fake.name_space("Orders", heard[0]),
+                        host="box",
+                        addresses=(self.addresses[one],) * bool(self.addresses[one]),
+                        time_ns=now_ns,
+                        fellows=tuple(fake.fellow(n, now_ns) for n in sorted(fellows)),
+                    )
+                )
+            gone = tuple(
+                FeedNotice(NoticeKind.NODE_LOST, now_ns, "", node_id(one))
+                for one, heard_s in self.heard_s.items()
+                if self.second - heard_s == LEASE_S
+            )
+            received = tuple(ReceivedSnapshot(one, now_ns) for one in snapshots)
+            self.model.apply(Update(received, notices=gone), now_ns)
+            self.health.update(now_ns)
+
+    def of(self, who: str) -> Incident:
+        (found,) = [one for one in self.health.open if one.who == who]
+        return found
+
+
+def test_a_host_that_shares_its_name_with_others_is_told_by_its_address() -> None:
+    ward = Ward({1: HERE, 2: THERE, 3: FAR})
+    ward.run(5, 1, 3)
+    found = ward.of("n2")
+    assert found.code.id == "DUL-NODE-GONE"
+    assert found.why == (
+        f"cause unknown: link to {THERE} cut, host down, or process killed or stopped; "
+        "no other node of it is heard"
+    )
+    assert not found.is_cause_known
+
+
+def test_a_host_that_answers_has_no_cut_link() -> None:
+    ward = Ward({1: HERE, 2: THERE, 3: THERE, 4: THERE})
+    ward.run(5, 1, 3, 4)
+    found = ward.of("n2")
+    assert found.why == (
+        "killed, crashed, or stopped by SIGSTOP: no end was announced; "
+        f"its host {THERE} answered: n3 and n4 were heard there at 01:03:28 UTC"
+    )
+    assert found.is_cause_known
+    ward.run(8, 1)
+    assert ward.of("n2").why == found.why, "what was seen then stays true when those who showed it are gone"
+
+
+def test_nodes_of_one_host_that_are_lost_together_were_not_killed_one_by_one() -> None:
+    ward = Ward({1: HERE, 2: THERE, 3: THERE})
+    ward.run(5, 1)
+    for name, names in (("n2", "n2 and n3"), ("n3", "n3 and n2")):
+        assert ward.of(name).why == (
+            f"cause unknown: link to {THERE} cut, or host down; {names} were lost together"
+        )
+
+
+def test_no_link_to_the_host_of_the_watch_is_cut() -> None:
+    ward = Ward({1: HERE, 2: THERE})
+    ward.run(5, 2)
+    assert ward.of("n1").why == (
+        "killed, crashed, or stopped by SIGSTOP: no end was announced; its host is that of this watch"
+    )
+
+
+def test_a_node_that_others_hear_is_not_gone_but_out_of_reach() -> None:
+    ward = Ward({1: HERE, 2: THERE, 3: FAR})
+    ward.run(6, 1, 3, hearing={3: (2,)})
+    found = ward.of("n2")
+    assert (found.code.id, found.what) == ("DUL-NODE-SILENT", "n2 is out of reach of this watch")
+    assert found.why == "the network between it and this watch is cut: n3 heard it at 01:03:31 UTC"
+    assert "watch from its host" in found.next
+
+
+@pytest.mark.parametrize(
+    ("here", "told"),
+    [
+        (HERE, f"n1 and n2: {KILLED}; its host is that of this watch"),
+        (FAR, "cause unknown: the network of this watch is cut or changed, or every node was killed at once"),
+    ],
+)
+def test_nodes_that_were_heard_had_been_started_and_were_in_reach(here: str, told: str) -> None:
+    ward = Ward({1: HERE, 2: HERE}, (here,))
+    ward.run(9)
+    assert ward.of("domain").why == told
+
+
+def test_what_is_not_known_of_an_older_node_is_not_told() -> None:
+    """Snapshots of older releases have no addresses, and hosts may share a name."""
+    ward = Ward({1: "", 2: "", 3: ""})
+    ward.run(5, 1, 3)
+    why = ward.of("n2").why
+    assert why.startswith("cause unknown: link to its host cut, host down, or process killed or stopped")
+    assert why.endswith("the node tells no address")
+
+
+def test_a_snapshot_without_addresses_is_read() -> None:
+    document = json.loads(monitor.encode(fake.snapshot(1, addresses=(THERE,))))
+    assert document["data"]["addresses"] == [THERE]
+    del document["data"]["addresses"]
+    read = monitor.decode(json.dumps(document).encode())
+    assert isinstance(read, monitor.NodeSnapshot)
+    assert read.addresses == ()
+
+
+@pytest.mark.parametrize(("width", "shown"), [(80, "process killed"), (120, "process killed or stopped")])
+def test_all_causes_that_are_left_are_on_the_overview(width: int, shown: str) -> None:
+    from tui.cells import UNICODE, plain
+    from tui.viewmodel import incidents
+    from tui.viewmodel.base import View
+
+    ward = Ward({1: HERE, 2: THERE, 3: FAR})
+    ward.run(5, 1, 3)
+    view = View(ward.health, START_NS + ward.second * S, UNICODE)
+    why = plain(incidents.explanation(view, ward.of("n2"), width)[0])
+    assert all(cause in why for cause in (f"link to {THERE} cut", "host down", shown)), why
