@@ -8,7 +8,7 @@ from typing import Final
 from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.codes import SECOND_NS, UNANNOUNCED, HealthSeverity, Sign, joined
-from ospltool.health.scene import START_NS, Scene, SupervisorReport
+from ospltool.health.scene import MEETING_NS, START_NS, Scene, SupervisorReport
 from ospltool.live import persistence
 from ospltool.live.feed import ENDING
 from ospltool.live.model import LOST_PERIODS
@@ -297,11 +297,15 @@ def _late(scene: Scene, node: Node, remark: Remark) -> Sign:
 
 
 def _unsupported(scene: Scene, node: Node, remark: Remark) -> Sign:
-    """Return a sign about both sides if both are heard; `causes` finds the one that differs."""
+    """Return a sign about both sides, of which `causes` finds the one that differs.
+
+    The watcher may hear of the sender before it hears the sender: the sign waits for its name.
+    """
     what = f"{node.snapshot.name} says: {remark.text}"
-    nodes = [one for one in (node.id, remark.subject) if one in scene.model.nodes]
+    nodes = tuple(filter(None, (node.id, remark.subject)))
     names = sorted(scene.model.name_of(one) for one in nodes)
-    return Sign("DUL-PROTOCOL", " and ".join(names), what, remark.time_ns, tuple(nodes))
+    since_ns, patience_ns = (remark.time_ns, 0) if remark.subject in scene.model.nodes else (0, MEETING_NS)
+    return Sign("DUL-PROTOCOL", " and ".join(names), what, since_ns, nodes, patience_ns=patience_ns)
 
 
 def _shared_identity(scene: Scene, node: Node, remark: Remark) -> Sign:
@@ -318,6 +322,10 @@ def _is_gone(scene: Scene, node_id: str) -> bool:
     return node is not None and node.gone_ns > 0
 
 
+LEFT_OUT_NS: Final = 5 * SECOND_NS
+"""Time for which the loss of a message by the watcher is told: what is too large is lost again and again."""
+
+
 def of_domain(scene: Scene) -> Iterator[Sign]:
     """Yield the signs about the domain as a whole, and about the watcher."""
     model = scene.model
@@ -329,9 +337,9 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
         since_ns = min(lost_ns, max(heard_ns, default=lost_ns))
         nodes = tuple(model.nodes)
         yield Sign("DUL-DOMAIN-LOST", "domain", "the domain is out of reach", since_ns, nodes)
-    if model.messages_left_out:
-        what = f"{model.messages_left_out:,} messages did not fit and are not shown"
-        yield Sign("DUL-MESSAGES-LOST", "watcher", what, severity=HealthSeverity.NOTICE)
+    if model.left_out_ns and scene.now_ns - model.left_out_ns < LEFT_OUT_NS:
+        what = f"{model.messages_left_out:,} messages did not fit or could not be read, and are not shown"
+        yield Sign("DUL-MESSAGES-LOST", "watcher", what)
 
 
 GATHERING_NS: Final = 5 * SECOND_NS
@@ -368,8 +376,9 @@ def _of_heard_service(view: ReplicaView, used: Sequence[Stream]) -> Iterator[Sig
     unprovided = [stream for stream in used if stream.is_unprovided]
     if unprovided:
         what = f"{name} has no provider of {_some(unprovided)}"
-        yield Sign("DUL-NO-PROVIDER", name, what, min(stream.unprovided_ns for stream in unprovided))
-    behind = [stream for stream in used if stream.is_behind and not stream.is_unprovided]
+        since_ns = min(stream.unprovided_ns for stream in unprovided)
+        yield Sign("DUL-NO-PROVIDER", name, what, since_ns, weight=2)
+    behind = [stream for stream in used if stream.is_behind and not stream.unprovided_ns]
     if behind:
         most = max(behind, key=lambda stream: stream.view.lag_ns)
         grows = " and falls further behind" if most.grows else ""
