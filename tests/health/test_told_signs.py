@@ -195,7 +195,11 @@ def test_a_node_of_another_version_that_shows_itself_late_is_one_incident(late_s
         there = [1, 2, 3, *([4] if second >= late_s else [])]
         shown = tuple(
             ReceivedSnapshot(
-                node(n, time_ns=now_ns, fellows=tuple(fake.fellow(m) for m in (1, 2, 3) if 4 not in (n, m) and m != n)),
+                node(
+                    n,
+                    time_ns=now_ns,
+                    fellows=tuple(fake.fellow(m) for m in (1, 2, 3) if 4 not in (n, m) and m != n),
+                ),
                 now_ns,
             )
             for n in there

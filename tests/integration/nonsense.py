@@ -209,7 +209,9 @@ class Hostile:
         with contextlib.closing(
             Channel(self._participant, topics=[ChannelTopic(MONITOR_TOPIC, is_state=True, reads=False)])
         ) as channel:
-            channel._writers[MONITOR_TOPIC].wait_matched(2, 10)  # that of the test, and the one that it watches
+            channel._writers[MONITOR_TOPIC].wait_matched(
+                2, 10
+            )  # that of the test, and the one that it watches
             payloads = list(malformed())
             for payload in payloads:
                 channel.publish(MONITOR_TOPIC, SENDER, payload)

@@ -58,7 +58,12 @@ def test_a_reader_that_sees_something_else_than_the_set(lab: Lab) -> None:
 
         reader: list[object] = []
         check_fault(
-            clinic, "a reader deviates from the set", "DUL-READER-DEVIATES", "n1", read, lambda: reader[0].end()
+            clinic,
+            "a reader deviates from the set",
+            "DUL-READER-DEVIATES",
+            "n1",
+            read,
+            lambda: reader[0].end(),
         )
 
 
