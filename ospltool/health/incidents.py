@@ -276,7 +276,7 @@ class Incidents:
 
 
 def _is_kin(before: Incident, root: Sign) -> bool:
-    """Return whether one is about a pair with a node of the other, or both about nodes named later than seen."""
+    """Return whether one is about a pair with a node of the other, or both about one node with two names."""
     if " and " in before.who + root.who:
         return not set(before.nodes).isdisjoint(root.nodes)
     return bool(root.subjects) and before.subjects == root.subjects

@@ -1,4 +1,4 @@
-"""More faults on real nodes: of samples that are too old, readers that see something else, and a deaf watcher.
+"""More faults on real nodes: samples that are too old, readers that see something else, a deaf watcher.
 
 `make faults` runs them, with those of `test_health_faults`.
 """
@@ -12,6 +12,7 @@ import pytest
 from tests.integration.clinic import BUSY_S, ENDS_S, TOLD_S, Clinic, check_fault, report, watched
 from tests.integration.configurations import Settings
 from tests.integration.lab import Lab
+from tests.integration.programs import Program
 
 pytestmark = [
     pytest.mark.dds,
@@ -56,7 +57,7 @@ def test_a_reader_that_sees_something_else_than_the_set(lab: Lab) -> None:
         def read() -> None:
             reader.append(lab.program("timelines", readers=readers, takes=True))
 
-        reader: list[object] = []
+        reader: list[Program] = []
         check_fault(
             clinic,
             "a reader deviates from the set",

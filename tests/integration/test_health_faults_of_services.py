@@ -49,7 +49,7 @@ replica.choose, Synchronization.receive, Synchronization.turn = undecided, on_a_
 
 
 def on_a_bad_link(directory: Path) -> dict[str, str]:
-    """The environment of a service that chooses no provider, or gets no samples, while there is such a file."""
+    """The environment of a service that chooses no provider, or gets no samples, while a file says so."""
     (directory / "hook").mkdir()
     (directory / "hook" / "sitecustomize.py").write_text(LINK)
     return {
