@@ -216,3 +216,18 @@ def test_a_node_of_another_version_that_shows_itself_late_is_one_incident(late_s
     who = "n4" if late_s < 20 else node_id(4)[:8]
     assert [(one.code.id, one.who) for one in told.values()] == [("DUL-PROTOCOL", who)]
     assert health.open == list(told.values())
+
+
+def test_a_conflict_of_a_lazy_node_is_over_when_it_does_not_merge_any_more() -> None:
+    """Its set is never called complete, only a part; a merge that is given up is not told."""
+    model = SystemModel()
+    text = "Foreign state conflict in namespace 'Orders' for fellow n2 detected, conflict 2/0000 created"
+    event = fake.event(1, 1, START_NS, text, event="conflict.foreign-state", level="FINE")
+    model.apply(Update(events=(event,)), START_NS)
+    for now_ns, phase, count in ((START_NS + 5 * S, "merge", 1), (START_NS + 10 * S, "part", 0)):
+        view = fake.name_space("Orders", 1, phase=phase, complete=False, alignee="Lazy", count=3)
+        other = fake.snapshot(2, fake.name_space("Orders", 1), fellows=(fake.fellow(1),), time_ns=now_ns)
+        one = fake.snapshot(1, view, fellows=(fake.fellow(2),), time_ns=now_ns)
+        model.apply(Update(tuple(ReceivedSnapshot(each, now_ns) for each in (one, other))), now_ns)
+        found = [each for each in incidents(model, now_ns) if each.code.cause == "conflict"]
+        assert len(found) == count

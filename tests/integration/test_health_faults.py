@@ -232,6 +232,7 @@ def test_what_a_supervisor_knows_is_why(lab: Lab) -> None:
             told_s = clinic.check("DUL-NODE-SILENT DUL-NODE-RESTARTED", "n2")
             assert clinic.open[0].document["severity"] == "warning"
             clinic.wait("it says why", lambda: "signal 9" in clinic.open[0].document["why"], 10.0)
+            clinic.wait("it is back", lambda: clinic.times("DUL-NODE-RESTARTED") == 1, ENDS_S + BUSY_S)
             report("kill, and the supervisor", told_s, clinic.check_well(30.0))
             run_command(lab, "stop", lab.home("n2") / "ospl.xml")
             clinic.check_quiet(5.0)

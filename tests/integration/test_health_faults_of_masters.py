@@ -112,6 +112,19 @@ def test_an_election_that_waits_for_the_vote_of_a_node_that_stands_still(patient
         report("an election that waits", told_s, ended_s)
 
 
+def test_a_node_that_stands_still_while_all_still_wait_for_it(patient: Lab) -> None:
+    """Neither its heartbeat nor its lease has expired: it is silent, and not gone."""
+    names = patient.configure_three(dataclasses.replace(Settings(), expiry_s=LONG_S))
+    patient.start_complete(*names)
+    with watched(Clinic(patient, names, copies=3)) as clinic:
+        clinic.check_well()
+        pid = patient.pid("n3")
+        check_fault(
+            clinic, "a node stands still", "DUL-NODE-SILENT", "n3",
+            lambda: os.kill(pid, signal.SIGSTOP), lambda: os.kill(pid, signal.SIGCONT),
+        )  # fmt: skip
+
+
 def test_a_node_that_is_not_complete_because_its_aligner_does_not_send(lab: Lab, tmp_path: Path) -> None:
     start_aligner(lab, hanging.environ(tmp_path), 500)
     with watched(Clinic(lab, NAMES[:2], copies=2)) as clinic:

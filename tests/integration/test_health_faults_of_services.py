@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +16,15 @@ import pytest
 from tests.integration.clinic import Clinic, check_fault, filled, watched
 from tests.integration.lab import Lab
 from tests.integration.programs import ROOT, Program
+from tests.integration.test_health_faults_in_time import patient
 from tests.redundancy.replicas import Replicas, write
 
 pytestmark = [
     pytest.mark.dds,
     pytest.mark.skipif("OSPLTOOL_FAULTS" not in os.environ, reason="`make faults` runs it"),
 ]
+
+__all__ = ["patient"]
 
 COUNT = 20
 LATER_NS = 60_000_000_000
@@ -114,6 +118,22 @@ def test_a_service_that_takes_missing_samples_from_nobody(
             keep_the_choice, lambda: (tmp_path / "undecided").unlink(),
         )  # fmt: skip
         services.wait_equal("a", "b", count=COUNT)
+
+
+def test_a_service_that_stands_still_while_its_lease_lasts(patient: Lab) -> None:
+    services = Replicas(patient)
+    try:
+        services.start("a", "b")
+        services.wait_connected("a", "b")
+        pid = services.shown()["a"].pid
+        with watched(Clinic(patient, (), bare=True)) as clinic:
+            clinic.check_well()
+            check_fault(
+                clinic, "a persistence service is silent", "DUL-SERVICE-SILENT", "persistence service a",
+                lambda: os.kill(pid, signal.SIGSTOP), lambda: os.kill(pid, signal.SIGCONT),
+            )  # fmt: skip
+    finally:
+        services.close()
 
 
 def test_a_service_whose_disk_is_full(lab: Lab, services: Replicas) -> None:
