@@ -29,6 +29,7 @@ def _index() -> str:
         "",
         f"{len(codes())} codes, which `ospltool health` and the console use.",
         "`ospltool explain CODE` shows one of them in the terminal.",
+        _unprovoked(),
         "How incidents come and go is in [Health](../health.md). A code is never given to another trouble.",
         "",
         "| Code | Severity | What is wrong |",
@@ -38,10 +39,17 @@ def _index() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _unprovoked() -> str:
+    names = ", ".join(f"[{one.id}]({one.id}.md)" for one in codes().values() if one.unprovoked)
+    return f"Tests provoke all of them on real processes (`make faults`), but for {names}: its page says why."
+
+
 def _page(code: Code) -> str:
     lines = [f"# {code.id}", "", _NOTE, "", f"**{code.title}.** Severity: {code.severity.label}.", ""]
     for heading, text in code.sections.items():
         lines += [f"## {heading}", "", text, ""]
+    if code.unprovoked:
+        lines += ["## Why no test provokes it", "", code.unprovoked, ""]
     return "\n".join([*lines, "[All codes](README.md)", ""])
 
 

@@ -43,6 +43,8 @@ class Code:
     """Consequence for the data."""
     next: str
     """Advice to the operator."""
+    unprovoked: str = ""
+    """Why no test provokes it on real processes; empty for a code that a test does provoke."""
 
     @property
     def page(self) -> str:
@@ -74,6 +76,7 @@ def codes() -> dict[str, Code]:
             tuple(entry["causes"]),
             entry["effect"],
             entry["next"],
+            entry.get("unprovoked", ""),
         )
         for name, entry in tomllib.loads(text).items()
     }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ospltool.health.causes import RootCause
-from ospltool.health.codes import SECOND_NS, UNANNOUNCED, Code, HealthSeverity
+from ospltool.health.codes import SECOND_NS, UNANNOUNCED, Code, HealthSeverity, Sign
 
 LINGER_NS: Final = 2 * SECOND_NS
 """An incident not seen for this long is over; a shorter time is a gap in the observation."""
@@ -222,11 +222,7 @@ class Incidents:
             if one.root in cause.keys:
                 return key
         for key, one in free.items():
-            is_kin = (
-                one.incident.code.cause == cause.root.kind.cause
-                and " and " in one.incident.who + cause.root.who
-            )
-            if is_kin and not set(one.incident.nodes).isdisjoint(cause.root.nodes):
+            if one.incident.code.cause == cause.root.kind.cause and _is_kin(one.incident, cause.root):
                 return key
         return None
 
@@ -281,6 +277,13 @@ class Incidents:
             del self._open[key]
             ended = dataclasses.replace(known.incident, until_ns=known.seen_ns, severity=known.worst)
             self._closed.append(ended)
+
+
+def _is_kin(before: Incident, root: Sign) -> bool:
+    """Return whether one is about a pair with a node of the other, or both about one node with two names."""
+    if " and " in before.who + root.who:
+        return not set(before.nodes).isdisjoint(root.nodes)
+    return bool(root.subjects) and before.subjects == root.subjects
 
 
 def _with_cause_of(before: Incident, told: Incident) -> Incident:

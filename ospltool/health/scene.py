@@ -26,6 +26,9 @@ STANDING_NS: Final = 3 * SECOND_NS
 MAX_SKEW_NS: Final = SECOND_NS
 """Tolerated difference between two clocks."""
 
+MEETING_NS: Final = 5 * SECOND_NS // 2
+"""Longest normal time until two nodes that meet, or a node and the watcher, know each other."""
+
 START_NS: Final = 10 * SECOND_NS
 """Time from the start of the first node in which all nodes of a system come; of a restart, too."""
 

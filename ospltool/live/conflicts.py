@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from engine.runtime.monitor import FellowView, NodeEvent, NodeSnapshot
+from engine.runtime.monitor import PART, FellowView, NodeEvent, NodeSnapshot
 from engine.tracing.catalogue import catalogue
 from ospltool.live.nodes import Node
 
@@ -238,7 +238,7 @@ def _outcome(one: ReportedConflict, snapshot: NodeSnapshot) -> str:
             return f"{one.fellow} left"
         return "" if shown.communication == "incompatible" else "became compatible"
     view = next((view for view in snapshot.name_spaces if view.name == one.name_space), None)
-    if view is not None and view.complete:
+    if view is not None and (view.complete or view.phase == PART):
         return f"{one.policy}: complete again" if one.policy else "over without a merge"
     return ""
 

@@ -70,6 +70,7 @@ class SystemModel:
         self.ended_ns = 0
         self.dropped = 0
         self.nodes_left_out = 0
+        self.left_out_ns = 0
         self.events_seen = 0
         self.losses = Losses()
         self.told = Remarks()
@@ -97,7 +98,7 @@ class SystemModel:
 
     @property
     def messages_left_out(self) -> int:
-        """Messages that did not fit into a bound of the feed or of this model."""
+        """Messages that did not fit into a bound of the feed or of this model, or could not be read."""
         return self.dropped + self.nodes_left_out + self.persistence.left_out
 
     @property
@@ -132,6 +133,7 @@ class SystemModel:
             self._forget()
             self.era += 1
         self.began_ns = self.began_ns or now_ns
+        left_out = self.messages_left_out
         if update.snapshots or update.replicas or update.events:
             self.ended_ns = 0  # a recording that is still written goes on after its end
         for index, heard in enumerate(update.snapshots, 1):
@@ -149,6 +151,8 @@ class SystemModel:
         if update.caption is not None:
             self.caption = update.caption
         self.dropped = max(self.dropped, update.dropped)
+        if self.messages_left_out > left_out:
+            self.left_out_ns = now_ns
         if update:
             self.revision += 1
             self._largest.clear()

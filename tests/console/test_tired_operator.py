@@ -114,11 +114,13 @@ def test_the_cursor_begins_on_what_needs_attention_and_enter_opens_it(play: Play
 
 
 def test_the_cursor_is_not_taken_from_a_reader_who_walks_the_matrix(play: Play) -> None:
+    """Not even by what is shown before anybody is told that the cursor has moved, as on a busy machine."""
     feed = system(3)
     feed.add(START_NS + S, Update(notices=(FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2)),)))
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
-        await pilot.press("down")
+        assert app.focused is matrix(app)
+        matrix(app).action_move(1, 0)
         app.tick()
         await pilot.pause()
         assert attention(app).display

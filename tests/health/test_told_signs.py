@@ -8,6 +8,8 @@ import re
 import pytest
 
 from engine.runtime.monitor import GroupView, NodeSnapshot
+from ospltool.health.health import Health
+from ospltool.health.incidents import Incident
 from ospltool.live.expectation import Expectation
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
@@ -64,7 +66,8 @@ def test_what_a_node_told_holds_until_it_tells_otherwise_or_is_restarted(name: s
     told = fake.event(1, 1, START_NS, text, event=event, level="WARNING")
     model.apply(Update((ReceivedSnapshot(node(), START_NS),), (told,)), START_NS)
     found = incidents(model, START_NS + S)
-    assert [(one.code.id, one.who, one.what) for one in found] == [(code, "n1", f"n1 says: {text}")]
+    who = "00000009 and n1" if code == "DUL-PROTOCOL" else "n1"
+    assert [(one.code.id, one.who, one.what) for one in found] == [(code, who, f"n1 says: {text}")]
     if closing:
         event, _, text = closing.partition(":")
         told = fake.event(2, 1, START_NS + S, text, event=event)
@@ -221,3 +224,52 @@ def test_rejections_of_one_topic_are_one_incident_and_all_topics_are_named(
     found = sorted(one.what for one in incidents(model, START_NS + S))
     assert len(found) == len(told)
     assert all(what.startswith(begin) for what, begin in zip(found, told, strict=True))
+
+
+@pytest.mark.parametrize("late_s", [1, 4, 60], ids=["soon", "late", "never"])
+def test_a_node_of_another_version_that_shows_itself_late_is_one_incident(late_s: int) -> None:
+    """The watcher of a busy machine hears what others tell of a node before it hears the node."""
+    model = SystemModel()
+    health = Health(model)
+    told: dict[str, Incident] = {}
+    for second in range(20):
+        now_ns = START_NS + second * S
+        there = [1, 2, 3, *([4] if second >= late_s else [])]
+        shown = tuple(
+            ReceivedSnapshot(
+                node(
+                    n,
+                    time_ns=now_ns,
+                    fellows=tuple(fake.fellow(m) for m in (1, 2, 3) if 4 not in (n, m) and m != n),
+                ),
+                now_ns,
+            )
+            for n in there
+        )
+        text = f"Message on d_status from {node_id(4)} has version 9, known are 1; ignored."
+        event = (
+            fake.event(1, second, now_ns, text, event="message.unsupported", level="WARNING")
+            if second in (1, 2, 3)
+            else None
+        )
+        model.apply(Update(shown, (event,) if event else ()), now_ns)
+        health.update(now_ns)
+        told.update({one.key: one for one in (*health.open, *health.closed)})
+    who = "n4" if late_s < 20 else node_id(4)[:8]
+    assert [(one.code.id, one.who) for one in told.values()] == [("DUL-PROTOCOL", who)]
+    assert health.open == list(told.values())
+
+
+def test_a_conflict_of_a_lazy_node_is_over_when_it_does_not_merge_any_more() -> None:
+    """Its set is never called complete, only a part; a merge that is given up is not told."""
+    model = SystemModel()
+    text = "Foreign state conflict in namespace 'Orders' for fellow n2 detected, conflict 2/0000 created"
+    event = fake.event(1, 1, START_NS, text, event="conflict.foreign-state", level="FINE")
+    model.apply(Update(events=(event,)), START_NS)
+    for now_ns, phase, count in ((START_NS + 5 * S, "merge", 1), (START_NS + 10 * S, "part", 0)):
+        view = fake.name_space("Orders", 1, phase=phase, complete=False, alignee="Lazy", count=3)
+        other = fake.snapshot(2, fake.name_space("Orders", 1), fellows=(fake.fellow(1),), time_ns=now_ns)
+        one = fake.snapshot(1, view, fellows=(fake.fellow(2),), time_ns=now_ns)
+        model.apply(Update(tuple(ReceivedSnapshot(each, now_ns) for each in (one, other))), now_ns)
+        found = [each for each in incidents(model, now_ns) if each.code.cause == "conflict"]
+        assert len(found) == count

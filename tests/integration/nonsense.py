@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -23,7 +24,7 @@ from engine.dds.participant import NodeParticipant, TagRole
 from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic
 from engine.dds.writer import RawWriter
-from engine.node.wire import receiver_partition
+from engine.node.wire import MONITOR_TOPIC, receiver_partition
 from engine.runtime import codec
 
 TOPICS: Final = (*codec.STATE_TOPICS, codec.MESSAGE_TOPIC)
@@ -176,6 +177,8 @@ class Hostile:
         """
         if kind == "batches":
             return self._send_batches()
+        if kind == "views":
+            return self._send_views()
         if kind == "types":
             return self._send_wrong_types()
         if kind == "impersonation":
@@ -200,6 +203,19 @@ class Hostile:
         sender.finish(10)
         sender.close()
         return len(payloads)
+
+    def _send_views(self) -> int:
+        """To consoles: what is no view of a node."""
+        with contextlib.closing(
+            Channel(self._participant, topics=[ChannelTopic(MONITOR_TOPIC, is_state=True, reads=False)])
+        ) as channel:
+            channel._writers[MONITOR_TOPIC].wait_matched(
+                2, 10
+            )  # that of the test, and the one that it watches
+            payloads = list(malformed())
+            for payload in payloads:
+                channel.publish(MONITOR_TOPIC, SENDER, payload)
+            return len(payloads)
 
     def _send_wrong_types(self) -> int:
         """The names of our topics with a type that is not theirs: nobody may match."""

@@ -233,6 +233,7 @@ def test_what_a_supervisor_knows_is_why(lab: Lab) -> None:
             told_s = clinic.check("DUL-NODE-SILENT DUL-NODE-RESTARTED", "n2")
             assert clinic.open[0].document["severity"] == "warning"
             clinic.wait("it says why", lambda: "signal 9" in clinic.open[0].document["why"], 10.0)
+            clinic.wait("it is back", lambda: clinic.times("DUL-NODE-RESTARTED") == 1, ENDS_S + BUSY_S)
             report("kill, and the supervisor", told_s, clinic.check_well(30.0))
             (kept,) = {one.document["why"] for one in clinic.told.values() if one.who == "n2"}
             saw = r"its supervisor saw at \d\d:\d\d:\d\d UTC: the node ended .*signal 9.* \(restart 1\)"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import time
@@ -16,6 +17,7 @@ import pytest
 from engine.dds.uri import cyclone_uri
 from ospltool.cli.health import SETTLED_S
 from tests.integration.clinic import BUSY_S, TOLD_S, Clinic, report, watched
+from tests.integration.configurations import Settings
 from tests.integration.conftest import own_domain
 from tests.integration.lab import LEASE_S, Lab
 
@@ -59,8 +61,9 @@ def test_a_watcher_that_stood_still_blames_nobody(lab: Lab, pause_s: float) -> N
 
 
 LONG_LEASE_S = 10.0
-LATE_S = 1.4
-"""Between half of the ExpiryTime of the tests, 2 s, and all of it."""
+EXPIRY_S = 5.0
+LATE_S = 2.7
+"""More than half of that ExpiryTime, and less than a stall of which the node itself tells."""
 
 
 @pytest.fixture
@@ -106,10 +109,17 @@ def is_told_late(clinic: Clinic) -> bool:
 
 
 def test_heartbeats_that_are_late_and_still_in_time(patient: Lab) -> None:
-    patient.start_three()
+    patient.start_three(dataclasses.replace(Settings(), expiry_s=EXPIRY_S))
     with watched(Clinic(patient, NAMES, copies=3)) as clinic:
         clinic.check_well()
-        stood_still(patient, "n3", LATE_S)
+        began_ns = stood_still(patient, "n3", LATE_S)
+
+        def noticed() -> list[str]:
+            told = patient.trace("n1", "fellow.late", "fellow.disconnected", since_ns=began_ns)
+            return [one["event"] for one in told if one["fellow"] == "n3"]
+
+        patient.seen.wait_for("n1 notices it", noticed)
+        assert noticed() == ["fellow.late"], "a machine so busy that it was lost proves nothing"
         took_s = clinic.wait("it is told", lambda: is_told_late(clinic), TOLD_S + BUSY_S)
         (found,) = [one for one in clinic.open if one.code == "DUL-HEARTBEAT-LATE"]
         assert found.document["severity"] == "notice"

@@ -1,9 +1,7 @@
 """More faults on real nodes: of masters, of sets that evolved apart, and of nodes that stay incomplete.
 
-`make faults` runs them, with those of `test_health_faults`. DUL-TWO-MASTERS is never an incident of its own
-on real nodes: two nodes that are heard and confirm different masters do not hear each other, and then
-DUL-PARTIAL-MESH is the cause, which includes it. DUL-CONFLICT cannot be provoked: nodes tell of a conflict
-when they begin to merge, and a merge that is given up within a moment is DUL-NO-MASTER or complete again.
+`make faults` runs them, with those of `test_health_faults`. Two masters are part of DUL-PARTIAL-MESH while
+the two do not hear each other; DUL-TWO-MASTERS is an incident of its own if they do and none gives way.
 """
 
 from __future__ import annotations
@@ -62,6 +60,27 @@ def on_a_slow_wire(directory: Path) -> dict[str, str]:
     }
 
 
+ELECTION = """
+import os, pathlib
+from engine.core import mastership
+decide, held = mastership._decide, pathlib.Path(os.environ["ELECTION_DIRECTORY"], "held")
+def held_up(context, state, now):
+    is_self = state.following is not None and state.following.node == context.node
+    return state.decision if held.exists() and is_self else decide(context, state, now)
+mastership._decide = held_up
+"""
+
+
+def with_an_election_held_up(directory: Path) -> dict[str, str]:
+    """The environment of a node that stays master, whoever else is, while there is a file `held`."""
+    (directory / "hook").mkdir()
+    (directory / "hook" / "sitecustomize.py").write_text(ELECTION)
+    return {
+        "PYTHONPATH": os.pathsep.join((str(directory / "hook"), str(ROOT))),
+        "ELECTION_DIRECTORY": str(directory),
+    }
+
+
 def names_of(clinic: Clinic) -> list[tuple[str, str]]:
     return [(one.code, one.who) for one in clinic.open if one.document["severity"] != "notice"]
 
@@ -91,6 +110,19 @@ def test_an_election_that_waits_for_the_vote_of_a_node_that_stands_still(patient
         clinic.check_well()
         assert clinic.times("DUL-NO-MASTER") == 1
         report("an election that waits", told_s, ended_s)
+
+
+def test_a_node_that_stands_still_while_all_still_wait_for_it(patient: Lab) -> None:
+    """Neither its heartbeat nor its lease has expired: it is silent, and not gone."""
+    names = patient.configure_three(dataclasses.replace(Settings(), expiry_s=LONG_S))
+    patient.start_complete(*names)
+    with watched(Clinic(patient, names, copies=3)) as clinic:
+        clinic.check_well()
+        pid = patient.pid("n3")
+        check_fault(
+            clinic, "a node stands still", "DUL-NODE-SILENT", "n3",
+            lambda: os.kill(pid, signal.SIGSTOP), lambda: os.kill(pid, signal.SIGCONT),
+        )  # fmt: skip
 
 
 def test_a_node_that_is_not_complete_because_its_aligner_does_not_send(lab: Lab, tmp_path: Path) -> None:
@@ -182,6 +214,28 @@ def test_two_masters_are_part_of_the_incident_of_the_two_that_do_not_hear_each_o
             clinic, "two masters", "DUL-PARTIAL-MESH", "n1 and n2", part,
             lambda: pair.network.reunite("a", "b"),
         )  # fmt: skip
+
+
+@pytest.mark.netns
+def test_two_masters_that_hear_each_other(pair: HostsLab, tmp_path: Path) -> None:
+    """A split that has healed, and neither side gives way: only a fault of an election does that."""
+    for name, priority in (("n1", 200), ("n2", 100)):
+        pair.lab.configure(name, Settings().with_priority(priority))
+    pair.views = {"n1": pair.lab.watch_from("n1")}
+    pair.lab.start("n1", "n2", environ=with_an_election_held_up(tmp_path))
+    pair.wait_complete("n1", "n1", "n2")
+    with watched(watching_pair(pair)) as clinic:
+        clinic.check_well()
+        pair.network.part("a", "b")
+        clinic.check("DUL-PARTIAL-MESH", "n1 and n2")
+        (tmp_path / "held").touch()
+        pair.network.reunite("a", "b")
+        told_s = clinic.check("DUL-TWO-MASTERS", "stock")
+        (found,) = clinic.open
+        assert all(f"{name} (says {name})" in found.document["what"] for name in ("n1", "n2"))
+        (tmp_path / "held").unlink()
+        report("two masters that hear each other", told_s, clinic.check_well())
+        assert clinic.times("DUL-TWO-MASTERS") == 1
 
 
 @pytest.mark.netns

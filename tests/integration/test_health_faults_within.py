@@ -64,14 +64,27 @@ def test_a_disk_that_takes_nothing(lab: Lab, tmp_path: Path) -> None:
         lab.seen.wait_for("nothing is lost", lambda: lab.seen.stored("n1") == 2 * WAITING + 1)
 
 
-OTHER_VERSION = "import engine.runtime.codec as codec; codec.VERSION = 99"
+OTHER_VERSION = """
+import os, time
+from engine.node import wire
+from engine.runtime import codec
+began_s, show = time.monotonic(), wire.ConsolePublisher.show
+def show_late(self, now):
+    if time.monotonic() - began_s > {late_s}:
+        show(self, now)
+    else:
+        self.times.done(now, self._wire.beats)
+codec.VERSION, wire.ConsolePublisher.show = 99, show_late
+"""
 
 
-def test_a_node_of_another_protocol_version(lab: Lab, tmp_path: Path) -> None:
+@pytest.mark.parametrize("late_s", [0.0, 8.0])
+def test_a_node_of_another_protocol_version(lab: Lab, tmp_path: Path, late_s: float) -> None:
+    """Its fellows may tell of it before it shows itself to the watcher, as on a busy machine."""
     lab.start_three()
     lab.configure("n4", Settings().with_priority(10))
     (tmp_path / "hook").mkdir()
-    (tmp_path / "hook" / "sitecustomize.py").write_text(OTHER_VERSION)
+    (tmp_path / "hook" / "sitecustomize.py").write_text(OTHER_VERSION.format(late_s=late_s))
     newer = {"PYTHONPATH": os.pathsep.join((str(tmp_path / "hook"), str(ROOT)))}
     with watched(Clinic(lab, NAMES, copies=3)) as clinic:
         check_fault(

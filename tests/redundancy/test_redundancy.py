@@ -99,6 +99,18 @@ def test_the_best_providers_are_chosen(
     assert chosen == expected, why
 
 
+@given(NUMBERS, st.dictionaries(st.sampled_from("bcdef"), NUMBERS, min_size=1), st.booleans())
+def test_somebody_is_chosen_where_somebody_has_more(
+    own: set[int], others: dict[str, set[int]], advanced: bool
+) -> None:
+    """Why only a fault of a service leaves it without a provider (DUL-NO-PROVIDER)."""
+    had = Sequences.of(own)
+    candidates = {name: Candidate(Sequences.of(numbers), None, advanced) for name, numbers in others.items()}
+    chosen = choose("a", had, candidates, is_direct=False, advanced=advanced, current=Providers())
+    has_more = max(each.had.highest for each in candidates.values()) > had.highest
+    assert not has_more or chosen != Providers()
+
+
 def test_the_provider_in_use_stays_among_equals() -> None:
     equals = {"b": candidate(9, "b"), "c": candidate(9, "c")}
     for current in ("b", "c"):

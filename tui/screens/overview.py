@@ -102,7 +102,8 @@ class OverviewScreen(IncidentKeys):
         self._attention = panels.attention(view, urgent, height, self.size.width)
         table.show(self._attention)
         set_height(table, height)
-        if height and self.focused is self.grid and not self._is_walking:
+        is_touched = self._is_walking or table.is_touched or self.grid.is_touched
+        if height and self.focused is self.grid and not is_touched:
             self.set_focus(table)
 
     def _about(self, view: View) -> list[Line]:
@@ -165,11 +166,6 @@ class OverviewScreen(IncidentKeys):
             return unheard.detail(view)
         node, line = matrix.node(row), matrix.line(row)
         return overview.detail(view, node, self._name_space or None) if node else [line or ()]
-
-    @on(Sheet.Moved)
-    def _walked(self, event: Sheet.Moved) -> None:
-        """Keep the cursor where the user has moved it."""
-        self._is_walking = self._is_walking or event.by_hand
 
     def action_other_table(self, direction: int) -> None:
         """Give the cursor to the next table, or the one before, and leave it there."""

@@ -194,6 +194,8 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         self._row = -1
         self._first = 0
         self._drawn: dict[int, Strip] = {}
+        self.is_touched = False
+        """Whether the reader has moved the cursor: true at once, before any message tells it."""
 
     @property
     def row(self) -> int:
@@ -289,6 +291,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         keys, table_columns = self.sorting.keys, self._table.columns
         if not keys:
             return
+        self.is_touched = True
         if not 0 <= self._place + rows < len(keys) and abs(rows) == 1:
             self.post_message(self.Left(self, rows))
             return
@@ -370,6 +373,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
 
     def _settle(self, *, by_hand: bool = False) -> None:
         """After rows or columns changed under the cursor: bring it into view, draw all again, and tell."""
+        self.is_touched = self.is_touched or by_hand
         self._bring_into_view()
         self.redraw()
         self.post_message(self.Moved(self, by_hand=by_hand))

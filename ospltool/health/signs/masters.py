@@ -9,14 +9,11 @@ from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.core.name_spaces import Alignee
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.codes import SECOND_NS, Sign, joined
-from ospltool.health.scene import Scene
+from ospltool.health.scene import MEETING_NS, Scene
 from ospltool.live.nodes import Node
 
 ELECTION_NS: Final = 3 * SECOND_NS
 """Longest normal election."""
-
-MEETING_NS: Final = 5 * SECOND_NS // 2
-"""Longest normal time until two nodes that meet know each other."""
 
 STARTING_NS: Final = 10 * SECOND_NS
 """Longest normal time until a node that starts on a busy machine knows the others."""

@@ -316,6 +316,10 @@ def _shared_identity(scene: Scene, node: Node, remark: Remark) -> Sign:
     return Sign("DUL-IDENTITY-SHARED", who, what, remark.time_ns, (node.id,), why=why)
 
 
+LEFT_OUT_NS: Final = 5 * SECOND_NS
+"""Time for which the loss of a message by the watcher is told: what is too large is lost again and again."""
+
+
 def of_domain(scene: Scene) -> Iterator[Sign]:
     """Yield the signs about the domain as a whole, and about the watcher."""
     model = scene.model
@@ -328,9 +332,9 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
         nodes = tuple(model.nodes)
         guess = cause_of_domain_loss(scene)
         yield Sign("DUL-DOMAIN-LOST", "domain", "the domain is out of reach", since_ns, nodes, guess=guess)
-    if model.messages_left_out:
-        what = f"{model.messages_left_out:,} messages did not fit and are not shown"
-        yield Sign("DUL-MESSAGES-LOST", "watcher", what, severity=HealthSeverity.NOTICE)
+    if model.left_out_ns and scene.now_ns - model.left_out_ns < LEFT_OUT_NS:
+        what = f"{model.messages_left_out:,} messages did not fit or could not be read, and are not shown"
+        yield Sign("DUL-MESSAGES-LOST", "watcher", what)
 
 
 GATHERING_NS: Final = 4 * SECOND_NS
@@ -367,8 +371,9 @@ def _of_heard_service(view: ReplicaView, used: Sequence[Stream]) -> Iterator[Sig
     unprovided = [stream for stream in used if stream.is_unprovided]
     if unprovided:
         what = f"{name} has no provider of {_some(unprovided)}"
-        yield Sign("DUL-NO-PROVIDER", name, what, min(stream.unprovided_ns for stream in unprovided))
-    behind = [stream for stream in used if stream.is_behind and not stream.is_unprovided]
+        since_ns = min(stream.unprovided_ns for stream in unprovided)
+        yield Sign("DUL-NO-PROVIDER", name, what, since_ns, weight=2)
+    behind = [stream for stream in used if stream.is_behind and not stream.unprovided_ns]
     if behind:
         most = max(behind, key=lambda stream: stream.view.lag_ns)
         grows = " and falls further behind" if most.grows else ""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from engine.tracing.catalogue import catalogue
 from ospltool.health.codes import SECOND_NS, Sign
-from ospltool.health.scene import Scene
+from ospltool.health.scene import MEETING_NS, Scene
 from ospltool.live.nodes import Node
 from ospltool.live.remarks import Remark
 
@@ -46,11 +46,15 @@ def is_over(scene: Scene, node: Node, remark: Remark) -> bool:
 
 
 def unsupported(scene: Scene, node: Node, remark: Remark) -> Sign:
-    """Return a sign about both sides if both are heard; `causes` finds the one that differs."""
+    """Return a sign about both sides; `causes` finds the one that differs.
+
+    The watcher may hear of the sender before it hears the sender: the sign waits for its name.
+    """
     sender, spoken = scene.model.nodes.get(remark.subject), _spoken(remark)
     name = node.snapshot.name
     what, why = f"{name} says: {remark.text}", ""
-    nodes = [one for one in (node.id, remark.subject) if one in scene.model.nodes]
+    nodes = tuple(filter(None, (node.id, remark.subject)))
+    since_ns, patience_ns = (remark.time_ns, 0) if sender is not None else (0, MEETING_NS)
     names = sorted(scene.model.name_of(one) for one in nodes)
     if sender is not None and spoken is not None and spoken.theirs != spoken.known:
         other = sender.snapshot.name
@@ -58,4 +62,5 @@ def unsupported(scene: Scene, node: Node, remark: Remark) -> Sign:
         versions = f"{max(spoken)} ({newer}) and {min(spoken)} ({older})"
         what = f"{names[0]} and {names[1]} speak different versions of the protocol: {versions}"
         why = f"{newer} is of a newer release, whose protocol {older} does not know"
-    return Sign("DUL-PROTOCOL", " and ".join(names), what, remark.time_ns, tuple(nodes), why=why)
+    who = " and ".join(names)
+    return Sign("DUL-PROTOCOL", who, what, since_ns, nodes, why=why, patience_ns=patience_ns)

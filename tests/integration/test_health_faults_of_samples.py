@@ -1,0 +1,92 @@
+"""More faults on real nodes: samples that are too old, readers that see something else, a deaf watcher.
+
+`make faults` runs them, with those of `test_health_faults`.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.integration.clinic import BUSY_S, ENDS_S, TOLD_S, Clinic, check_fault, report, watched
+from tests.integration.configurations import Settings
+from tests.integration.lab import Lab
+from tests.integration.programs import Program
+
+pytestmark = [
+    pytest.mark.dds,
+    pytest.mark.skipif("OSPLTOOL_FAULTS" not in os.environ, reason="`make faults` runs it"),
+]
+
+NAMES = ("n1", "n2", "n3")
+KEYS = 5
+
+
+def start_alone(lab: Lab) -> None:
+    for name, priority in (("n1", 200), ("n2", 100)):
+        lab.configure(name, Settings().with_priority(priority))
+    lab.start("n1")
+    lab.seen.wait_for("n1 is complete", lambda: lab.seen.are_complete("n1"))
+
+
+def test_samples_that_come_too_late_to_a_node_that_nobody_can_be_compared_with(lab: Lab) -> None:
+    """Beside a fellow with an equal set they are no loss: then no set keeps them."""
+    start_alone(lab)
+    with watched(Clinic(lab, ("n1",), bare=True)) as clinic:
+        check_fault(
+            clinic, "samples come too late", "DUL-CAPTURE-LOSS", "n1",
+            lambda: lab.write({"count": KEYS, "time": 2_000}, {"count": KEYS, "time": 1_000}),
+            lambda: lab.start("n2"),
+        )  # fmt: skip
+
+
+def test_a_reader_that_sees_something_else_than_the_set(lab: Lab) -> None:
+    """One reader of the process has no room to keep the instances of a living writer ALIVE."""
+    start_alone(lab)
+    writer = lab.program("writer", topic="Reading", by_source=True, steps=[{"count": KEYS, "time": 1_000}])
+    writer.answer("done")
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == KEYS)
+    readers = [
+        {"name": "bounded", "topic": "Reading", "resources": (-1, KEYS - 1, -1)},
+        {"name": "free", "topic": "Reading"},
+    ]
+    with watched(Clinic(lab, ("n1",), bare=True)) as clinic:
+        clinic.check_well()
+
+        def read() -> None:
+            reader.append(lab.program("timelines", readers=readers, takes=True))
+
+        reader: list[Program] = []
+        check_fault(
+            clinic,
+            "a reader deviates from the set",
+            "DUL-READER-DEVIATES",
+            "n1",
+            read,
+            lambda: reader[0].end(),
+        )
+
+
+def test_what_a_watcher_cannot_read(lab: Lab) -> None:
+    """Somebody writes nonsense on the topic of the views, in the name of a node."""
+    lab.start_three()
+    ids = [shown.id for name in NAMES if (shown := lab.seen.node(name))]
+    with watched(Clinic(lab, NAMES, copies=3)) as clinic:
+        clinic.check_well()
+        hostile = lab.program("hostile", tag="node", nodes=ids)
+        hostile.answer("ready")
+
+        def is_told() -> bool:
+            return ("DUL-MESSAGES-LOST", "watcher") in [(one.code, one.who) for one in clinic.open]
+
+        hostile.tell(send="views")
+        hostile.answer("sent")
+        told_s = clinic.wait("it is told", is_told, TOLD_S + BUSY_S)
+        (found,) = [one.document for one in clinic.open if one.code == "DUL-MESSAGES-LOST"]
+        assert found["severity"] == "notice"
+        assert hostile.end() == 0
+        ended_s = clinic.wait("it is over", lambda: not is_told(), ENDS_S + BUSY_S)
+        assert clinic.times("DUL-MESSAGES-LOST") == 1
+        clinic.check_well()
+        report("a watcher cannot read", told_s, ended_s)
