@@ -91,6 +91,6 @@ class IncidentNews:
                 if told.last.effect != told.effect and not muted_until_ns:
                     found.append(("changed", told.last))
                 found.append(("ended", dataclasses.replace(one, muted_until_ns=muted_until_ns)))
-        for key in [key for key in self._told if key not in last]:  # it is part of another incident now
-            found.append(("joined", self._told.pop(key).last))
+        joined = [key for key in self._told if key not in last]  # they are part of other incidents now
+        found += [("joined", self._told.pop(key).last) for key in joined]
         return found
