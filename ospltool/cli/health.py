@@ -15,7 +15,7 @@ from ospltool.cli.domains import FleetUri, Partition, Watched, WatchedDomain
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.units import duration_s
 from ospltool.output import envelope, streams
-from ospltool.output.text import age, visible
+from ospltool.output.text import age, lasted, visible
 
 if TYPE_CHECKING:
     from ospltool.health.health import Health
@@ -205,7 +205,7 @@ def _tell(domain: _Domain, news: list[tuple[str, Incident]]) -> None:
         elif one.muted_until_ns:
             lines.append(_muted_line(one))
         else:
-            lines += incident_lines(one, now_ns) if one.is_open else [f"  {_heading(one, now_ns)}"]
+            lines += incident_lines(one, now_ns) if one.is_open else [f"  {heading(one, now_ns)}"]
     first, *more = domain.lines()
     lines += [f"{_clock(now_ns)} {first}", *more]
     _put_lines(lines)
@@ -236,7 +236,7 @@ def _data(systems: list[_Domain]) -> list[dict[str, object]]:
 def incident_lines(one: Incident, now_ns: int) -> list[str]:
     """Describe an incident: what, why, its effect, and what to do."""
     return [
-        f"  {_heading(one, now_ns)}",
+        f"  {heading(one, now_ns)}",
         f"    why:    {one.why}",
         f"    effect: {one.effect}",
         f"    next:   {one.next}",
@@ -247,13 +247,15 @@ def _muted_line(one: Incident) -> str:
     return f"  muted until {_clock(one.muted_until_ns)}: {one.code.id} {one.who}: {one.what}"
 
 
-def _heading(one: Incident, now_ns: int) -> str:
-    lasts = age(one.age_ns(now_ns))
-    again = f", {one.times} times" if one.times > 1 else ""
+def heading(one: Incident, now_ns: int) -> str:
+    """Describe an incident in one line: severity, code, what, since when and how long."""
+    lasts = age(one.age_ns(now_ns)) if one.is_open else lasted(one.age_ns(now_ns))
+    again = f", again: {one.times - 1} before" if one.times > 1 else ""
     subject = one.what if one.what.startswith(f"{one.who}: ") else f"{one.who}: {one.what}"
     since = f"since {_clock(one.since_ns)}, {lasts}"
     if not one.is_open:
-        since = f"{_clock(one.since_ns)} to {_clock(one.until_ns)}, {lasts}"
+        times = dict.fromkeys((_clock(one.since_ns), _clock(one.until_ns)))
+        since = f"{' to '.join(times)}, {lasts}"
         return f"{one.code.id} {subject}, {one.severity.name} at worst ({since}{again})"
     return f"{one.severity.name} {one.code.id} {subject} ({since}{again})"
 

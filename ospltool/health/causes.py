@@ -77,7 +77,7 @@ _RULES: Final = (
     _rule("store", "disk-copies pressure"),
     _rule("DUL-CONFIG-DIFFERS", "disk-copies"),
     _rule("stuck", "complete align pressure late"),
-    _rule("mesh", "master conflict set"),
+    _rule("mesh", "master conflict set copies disk-copies"),
     _rule("DUL-TWO-MASTERS DUL-NO-MASTER", "conflict set copies disk-copies", "name_space"),
     _rule("conflict", "set", "name_space"),
     _rule("align", "complete"),

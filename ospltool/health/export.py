@@ -216,6 +216,7 @@ def incident(one: Health, each: Incident) -> dict[str, Any]:
         "signs": list(each.signs),
         "nodes": [one.model.name_of(node) for node in each.nodes],
         "name_spaces": list(each.name_spaces),
+        "origin": each.origin,
         "times": each.times,
         "acknowledged_ns": each.acknowledged_ns,
         "muted_until_ns": each.muted_until_ns,
@@ -244,6 +245,7 @@ def redundancy(one: Health, each: Redundancy) -> dict[str, Any]:
         "coming": [names(node) for node in each.coming],
         "stopped": [names(node) for node in each.stopped],
         "lost": [names(node) for node in each.lost],
+        "sides": [[names(node) for node in side] for side in each.sides],
     }
 
 

@@ -133,6 +133,7 @@ class Health:
         self._facts = FactBook()
         self._copies: dict[str, Redundancy] = {}
         self._presences: dict[str, Presence] = {}
+        self._contested: frozenset[tuple[str, str]] = frozenset()
         self._updated_ns = 0
         self._is_gathering = False
         self._era = model.era
@@ -150,6 +151,14 @@ class Health:
     def redundancies(self) -> list[Redundancy]:
         """The copies of each name-space, in the order of names."""
         return list(self._copies.values())
+
+    def is_split(self, name_space: str) -> bool:
+        """Return whether the copies of a name-space differ, each side of a split network having its own."""
+        return name_space in self._copies and bool(self._copies[name_space].sides)
+
+    def is_contested(self, name_space: str, role: str) -> bool:
+        """Return whether nodes of a role confirm different masters of a name-space."""
+        return (name_space, role) in self._contested
 
     @property
     def is_waiting(self) -> bool:
@@ -205,6 +214,7 @@ class Health:
         if self._is_gathering or any(sign.code == "DUL-DOMAIN-LOST" for sign in signs):
             signs = [sign for sign in signs if sign.kind.cause not in COUNTED_ANEW]
         self._copies = {one.name: one for one in copies}
+        self._contested = frozenset((name, role) for name, role, _ in scene.contested)
         causes = causes_of(scene, self._patience.lasting(signs, now_ns))
         self._incidents.update(causes, now_ns, lambda cause: _described(scene, cause, self._copies))
         self.mutes.settle(self._incidents.open, now_ns)
@@ -351,7 +361,7 @@ class Health:
         known = [one for one in self._copies.values() if one.held or one.wanted]
         if not known:
             return ""
-        least = min(known, key=lambda one: (len(one.held), one.name))
+        least = min(known, key=lambda one: (bool(one.held), one.left, one.name))
         return f"{least.left_text} ({least.name}: {least.text})"
 
 

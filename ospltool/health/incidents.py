@@ -14,7 +14,7 @@ LINGER_NS: Final = 2 * SECOND_NS
 """An incident not seen for this long is over; a shorter time is a gap in the observation."""
 
 AGAIN_NS: Final = 10 * SECOND_NS
-"""A trouble that comes back within this time continues the old incident."""
+"""An incident that begins within this time after the end of one like it counts as a return of it."""
 
 _TOLD_BY_NODE: Final = frozenset({"store", "pressure", "stuck"})
 """Causes of which nobody but the node knows."""
@@ -64,8 +64,10 @@ class Incident:
     """Observations in words, that of the root first."""
     weight: int = 1
     """Gravity, comparable only with that of the same incident at another moment."""
+    origin: str = ""
+    """Key of the first of the incidents that this one returns after; its own key if it is no return."""
     times: int = 1
-    """1 plus the number of returns within ten seconds."""
+    """1 plus the number of incidents before it that it returns after, each within ten seconds."""
     rises: int = 0
     """How often it became worse than ever before: a higher severity, or more subjects."""
     acknowledged_ns: int = 0
@@ -77,6 +79,11 @@ class Incident:
     def is_open(self) -> bool:
         """Whether the incident has not ended."""
         return not self.until_ns
+
+    @property
+    def node(self) -> str:
+        """Id of the node that it is about, of several the first; empty without any."""
+        return next(iter(self.subjects or self.nodes), "")
 
     def age_ns(self, now_ns: int) -> int:
         """Return its duration up to its end or now."""
@@ -94,6 +101,7 @@ class _Open:
         keys: keys of its signs.
         worst: the worst severity so far.
         most: the most subjects so far.
+        after_ns: end of the incident that it returns after, before which it did not begin; 0 without one.
     """
 
     incident: Incident
@@ -102,6 +110,7 @@ class _Open:
     keys: frozenset[str]
     worst: HealthSeverity
     most: int
+    after_ns: int = 0
 
 
 MAX_ACKNOWLEDGED: Final = 1_000
@@ -122,14 +131,14 @@ class Acknowledgements:
 
     def add(self, incident: Incident, now_ns: int) -> None:
         """Note that an operator knows the incident as it is now."""
-        self._known.pop(incident.key, None)
-        self._known[incident.key] = incident, now_ns
+        self._known.pop(incident.origin, None)
+        self._known[incident.origin] = incident, now_ns
         if len(self._known) > MAX_ACKNOWLEDGED:
             del self._known[next(iter(self._known))]
 
     def at_ns(self, incident: Incident) -> int:
         """Return when the incident was acknowledged; 0 if it was not, or became worse."""
-        known = self._known.get(incident.key) or next(
+        known = self._known.get(incident.origin) or next(
             (one for one in self._known.values() if _is_same_later(*one, incident)), None
         )
         if known is None:
@@ -231,21 +240,18 @@ class Incidents:
             self.left_out += 1
             return ""
         told = describe(cause)
-        since_ns = min(cause.root.since_ns, now_ns)
-        again = next((one for one in self._closed if _is_again(one, told, now_ns)), None)
-        if again is not None:
-            self._closed.remove(again)
+        again = next((one for one in self.closed if _is_again(one, told, now_ns)), None)
+        after_ns = again.until_ns if again is not None else 0
+        since_ns = max(after_ns, min(cause.root.since_ns, now_ns))
+        key, worst, most = f"{cause.root.key}@{since_ns}", told.severity, len(told.subjects)
+        told = dataclasses.replace(told, key=key, origin=key, since_ns=since_ns)
+        if again is not None:  # its end was told, so it stays over
+            worst, most = min(worst, again.severity), max(most, len(again.subjects))
             if told.code.id == _OVER:
                 told = _with_cause_of(again, told)
-            told = dataclasses.replace(
-                told, key=again.key, since_ns=again.since_ns, times=again.times + 1, rises=again.rises
-            )
-        else:
-            told = dataclasses.replace(told, key=f"{cause.root.key}@{since_ns}", since_ns=since_ns)
-        worst = min(told.severity, again.severity) if again is not None else told.severity
-        most = max(len(told.subjects), len(again.subjects) if again is not None else 0)
-        self._open[told.key] = _Open(told, cause.root.key, now_ns, cause.keys, worst, most)
-        return told.key
+            told = dataclasses.replace(told, origin=again.origin, times=again.times + 1, rises=again.rises)
+        self._open[key] = _Open(told, cause.root.key, now_ns, cause.keys, worst, most, after_ns)
+        return key
 
     def _go_on(
         self, key: str, cause: RootCause, now_ns: int, describe: Callable[[RootCause], Incident]
@@ -256,7 +262,8 @@ class Incidents:
         known.incident = dataclasses.replace(
             told,
             key=key,
-            since_ns=min(before.since_ns, cause.root.since_ns),
+            origin=before.origin,
+            since_ns=max(known.after_ns, min(before.since_ns, cause.root.since_ns)),
             times=before.times,
             rises=before.rises + (told.severity < known.worst or len(told.subjects) > known.most),
         )

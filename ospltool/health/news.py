@@ -54,7 +54,8 @@ class IncidentNews:
     """The incidents of one system that were told, each in its last form.
 
     An effect changes with elections and counts while the trouble stays the same. It is told again once it
-    has stood for `settled_s`; each time it is, the next one must stand twice as long.
+    has stood for `settled_s`, and before the end of its incident; each time it is, the next one must stand
+    twice as long.
 
     Args:
         settled_s: time in seconds, above 0.
@@ -85,11 +86,12 @@ class IncidentNews:
             if told.form != form or is_settled:
                 found.append(("changed", one))
                 told.form, told.effect = form, one.effect
-        found += [
-            ("ended", dataclasses.replace(one, muted_until_ns=told.form.muted_until_ns))
-            for one in health.closed
-            if (told := self._told.pop(one.key, None))
-        ]
-        for key in [key for key in self._told if key not in last]:  # it is part of another incident now
-            found.append(("joined", self._told.pop(key).last))
+        for one in health.closed:
+            if told := self._told.pop(one.key, None):
+                muted_until_ns = told.form.muted_until_ns
+                if told.last.effect != told.effect and not muted_until_ns:
+                    found.append(("changed", told.last))
+                found.append(("ended", dataclasses.replace(one, muted_until_ns=muted_until_ns)))
+        joined = [key for key in self._told if key not in last]  # they are part of other incidents now
+        found += [("joined", self._told.pop(key).last) for key in joined]
         return found

@@ -34,16 +34,20 @@ class Redundancy:
     """Nodes beside `held` that hold it without the samples that their content filters withhold."""
     apart: tuple[str, ...] = ()
     """Nodes that hold another set under this name: they are incompatible with those in `held`."""
+    sides: tuple[tuple[str, ...], ...] = ()
+    """Nodes on further sides of a split network, whose sets differ from that of `held`."""
 
     @property
     def left(self) -> int:
-        """Number of copies that may fail before none is left."""
-        return max(0, len(self.held) - 1)
+        """Number of copies that may fail before none is left; in a split network, none of one side."""
+        return max(0, min(map(len, (self.held, *self.sides))) - 1)
 
     @property
     def warning(self) -> str:
         """What `left` 0 means, in words; empty if a copy may fail."""
-        return {0: "no copy in reach", 1: "the last copy"}.get(len(self.held), "")
+        if not self.held:
+            return "no copy in reach"
+        return "" if self.left else "the last copy of one side" if self.sides else "the last copy"
 
     @property
     def left_text(self) -> str:
@@ -68,6 +72,9 @@ class Redundancy:
     def text(self) -> str:
         """Summary as in `2 of 3 copies, 1 of 2 on disk`."""
         held = f"{_of(len(self.held), self.wanted)} {_copies(self.wanted or len(self.held))}"
+        if self.sides:
+            numbers = " + ".join(str(len(side)) for side in (self.held, *self.sides))
+            held = f"{numbers}{f' of {self.wanted}' if self.wanted else ''} copies, sets differ"
         filtered = f", {len(self.filtered)} filtered" if self.filtered else ""
         return f"{held}, {_of(len(self.on_disk), self.wanted_on_disk)} on disk{filtered}"
 
@@ -93,6 +100,8 @@ def redundancies(scene: Scene) -> Generator[None, None, list[Redundancy]]:
     if any(refused.values()):
         for place in places.values():
             place.part(scene, refused)
+    for name in {contested[0] for contested in scene.contested} & places.keys():
+        places[name].divide(scene, name)
     known = {node.snapshot.name for node in scene.model.nodes.values()}
     reports = ((node, scene.reports.get(node)) for node in scene.expected.nodes if node not in known)
     ended = [node for node, report in reports if report and report.in_order]
@@ -111,6 +120,30 @@ class _Places:
     lost: list[str] = dataclasses.field(default_factory=list)
     filtered: set[str] = dataclasses.field(default_factory=set)
     apart: list[str] = dataclasses.field(default_factory=list)
+    sides: list[list[str]] = dataclasses.field(default_factory=list)
+
+    def divide(self, scene: Scene, name: str) -> None:
+        """Keep the holders on the side with most copies of a set with several masters, or expected ones.
+
+        Sets agree if they have one master, which may be a moment ahead, or the same samples.
+        """
+        sides: list[tuple[set[object], list[str]]] = []
+        for one in self.held:
+            node = scene.model.nodes[one]
+            view = node.name_spaces[name]
+            marks: set[object] = {(node.snapshot.role, view.master), view.digest}
+            alike = [side for side in sides if not marks.isdisjoint(side[0])]
+            members = [other for side in alike for other in side[1]]
+            sides = [side for side in sides if side not in alike]
+            sides.append((marks.union(*(side[0] for side in alike)), [*members, one]))
+
+        def rank(members: list[str]) -> tuple[int, int]:
+            expected = scene.expected.nodes
+            return len(members), sum(scene.model.name_of(one) in expected for one in members)
+
+        if len(sides) > 1:
+            self.held, *self.sides = sorted((members for _, members in sides), key=rank, reverse=True)
+            self.on_disk = [one for one in self.on_disk if one in self.held]
 
     def part(self, scene: Scene, refused: Mapping[str, set[str]]) -> None:
         """Keep the holders that communicate with each other: the most, or else those that are expected.
@@ -179,4 +212,5 @@ def _redundancy(scene: Scene, name: str, places: _Places, ended: list[str]) -> R
         lost=tuple(places.lost),
         filtered=tuple([node for node in places.held if node not in counted]),
         apart=tuple(places.apart),
+        sides=tuple(map(tuple, places.sides)),
     )

@@ -258,6 +258,11 @@ class Scene:
         return self._presence[node.id] is Presence.HEARD
 
     @functools.cached_property
+    def contested(self) -> list[tuple[str, str, dict[str, str]]]:
+        """(name-space, role, master by node) where present nodes confirm different masters."""
+        return list(self.model.contested())
+
+    @functools.cached_property
     def unusual(self) -> Mapping[str, list[tuple[Node, NameSpaceView]]]:
         """Views of heard nodes that are not complete, have no master, or come from parts; by name-space."""
         found: dict[str, list[tuple[Node, NameSpaceView]]] = {}

@@ -140,7 +140,8 @@ class Remarks:
         """
         samples = {space.name: space.count for space in before.name_spaces}
         away = f"not heard for {max(0, time_ns - last_ns) / 1e9:.1f} s"
-        text = f"{away}, from {clock(last_ns)} to {clock(time_ns)} UTC"
+        began, ended = clock(last_ns), clock(time_ns)
+        text = f"{away}, at {ended} UTC" if began == ended else f"{away}, from {began} to {ended} UTC"
         self._note(Remark(before.id, RemarkSubject.RESTARTED, "", time_ns, text, samples))
 
     def settle(self, snapshot: NodeSnapshot) -> None:

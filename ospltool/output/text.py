@@ -53,6 +53,15 @@ def age(duration_ns: int) -> str:
     return f"{seconds // 86400} d"
 
 
+def lasted(duration_ns: int) -> str:
+    """Return how long something over lasted: as `age`, and below a second as "0.7 s"."""
+    return (
+        f"{duration_ns / 1e9:.1f} s"
+        if 0 <= duration_ns < 950_000_000
+        else age(max(duration_ns, 1_000_000_000))
+    )
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Align rows in columns under their header, one line each; cells are made terminal-safe.
 

@@ -305,16 +305,17 @@ def test_the_parts_never_need_more_than_the_room(
         assert shares.events >= 4
 
 
-def test_events_that_many_nodes_told_stand_where_their_time_belongs() -> None:
-    """Of equal messages the first counts; a line between them comes after it."""
+def test_only_neighbours_make_one_line_so_the_order_of_events_stays() -> None:
     told = (
         fake.event(1, 1, START_NS, "Fellow n3 approved."),
         fake.event(2, 2, START_NS + S, "Persisted 5 samples."),
         fake.event(3, 2, START_NS + 2 * S, "Fellow n3 approved."),
+        fake.event(4, 1, START_NS + 3 * S, "Fellow n3 approved."),
+        fake.event(5, 2, START_NS + 4 * S, "Fellow n3 approved."),
     )
-    shown = panels.newest_events(view_of(Update(events=told), after_s=3), 10)
-    assert [(one.event.text, one.others) for one in shown] == [
-        ("Fellow n3 approved.", 1),
-        ("Persisted 5 samples.", 0),
+    shown = panels.newest_events(view_of(Update(events=told), after_s=5), 10)
+    assert [(one.event.text, one.others, one.event.time_ns) for one in shown] == [
+        ("Fellow n3 approved.", 0, START_NS),
+        ("Persisted 5 samples.", 0, START_NS + S),
+        ("Fellow n3 approved.", 1, START_NS + 2 * S),
     ]
-    assert [one.event.time_ns for one in shown] == [START_NS, START_NS + S]

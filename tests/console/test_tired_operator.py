@@ -270,13 +270,13 @@ def test_the_row_of_a_node_mutes_the_incident_of_that_node_and_no_other(
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         async def mute(node: int) -> None:
             matrix(app).go_to(node_id(node))
+            await pilot.pause()
             await pilot.press("m")
             app.tick()
             await pilot.pause()
 
         await pilot.press("tab")
         await mute(1)
-        assert any("this row has no open incident to mute" in line for line in read_screen(app))
         assert app.health.muted == []
         await mute(4)
         assert [each.who for each in app.health.muted] == ["n4"]
@@ -327,8 +327,25 @@ def test_an_incident_opens_the_trace_at_its_events(play: Play, read_screen: Read
         await pilot.press("enter")
         assert name(app) == "trace"
         assert any("Fellow n2 is lost." in line for line in read_screen(app))
+        await pilot.press("escape", "2")
+        assert app.front
+        assert (name(app), app.front.heading) == ("node", "node n2"), "not n1, which told of it"
 
     play(feed, scenario)
+
+
+def test_a_mute_is_offered_only_where_there_is_an_open_incident(play: Play, read_screen: Read) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        assert "m mute 1 h" in read_screen(app)[-1]
+        await pilot.press("tab")
+        matrix(app).go_to(node_id(1))
+        await pilot.pause()
+        assert "mute" not in read_screen(app)[-1]
+        matrix(app).go_to(node_id(2))
+        await pilot.pause()
+        assert "m mute 1 h" in read_screen(app)[-1]
+
+    play(system(5, 2), scenario)
 
 
 def test_a_fault_that_begins_rings(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ def test_what_is_known_is_known_while_it_is_not_worse() -> None:
 def test_the_same_incident_is_known_to_a_reader_who_began_within_it() -> None:
     known = Acknowledgements()
     known.add(incident(100 * S), 130 * S)
-    other = dataclasses.replace(incident(120 * S), key="another reader's")
+    other = dataclasses.replace(incident(120 * S), key="another reader's", origin="another reader's")
     assert known.at_ns(other) == 130 * S
     assert not known.at_ns(dataclasses.replace(other, since_ns=140 * S)), "the next one"
     assert not known.at_ns(dataclasses.replace(other, since_ns=80 * S)), "the one before"

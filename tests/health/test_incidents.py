@@ -258,18 +258,19 @@ def silent_then_heard(*moments: float) -> tuple[SystemModel, Health]:
     return model, health
 
 
-def test_what_comes_back_soon_is_the_same_incident_again() -> None:
+def test_what_comes_back_soon_is_another_incident_that_counts_the_one_before() -> None:
     _, health = silent_then_heard(0, 5, 6, 7, 8, 13, 14, 15, 16, 17)
-    (found,) = health.closed
-    assert (found.code.id, found.times, found.since_ns) == ("DUL-NODE-SILENT", 2, START_NS)
+    found = [(one.code.id, one.times, one.since_ns) for one in health.closed]
+    assert found == [("DUL-NODE-SILENT", 2, START_NS + 8 * S), ("DUL-NODE-SILENT", 1, START_NS)]
     _, health = silent_then_heard(0, 5, *range(6, 30), 35, 36, 37, 38, 39)
     assert [one.times for one in health.closed] == [1, 1]
 
 
-def test_a_gap_in_what_is_heard_is_no_end() -> None:
+def test_each_return_of_a_node_that_is_heard_now_and_then_has_its_own_beginning() -> None:
     _, health = silent_then_heard(0, 5, 8.5, 11)
     (found,) = health.open
-    assert found.since_ns == START_NS
+    assert (found.times, found.since_ns) == (3, START_NS + 17 * S // 2)
+    assert [one.since_ns for one in health.closed] == [START_NS + 5 * S, START_NS]
 
 
 def test_an_acknowledged_incident_stays_until_it_gets_worse() -> None:

@@ -101,3 +101,15 @@ def test_an_incident_that_becomes_part_of_another_one_is_told_so() -> None:
             (open_ones.add if what in ("began", "changed") else open_ones.discard)(one.key)
     assert open_ones == {one.key for one in ward.health.open}
     assert [one.code.id for one in ward.health.open] == ["DUL-DOMAIN-LOST"]
+
+
+def test_an_effect_that_changed_shortly_before_the_end_is_told_before_the_end() -> None:
+    health, news = sick(), IncidentNews(SETTLED_S)
+    (one,) = health.open
+    found = []
+    for second, effect in enumerate(("1 of 3 copies", "3 of 3 copies", "3 of 3 copies")):
+        health.open = [dataclasses.replace(one, effect=effect)]
+        found += [(what, each.effect) for what, each in news.take(health, float(second))]
+    health.open, health.closed = [], [dataclasses.replace(health.open[0], until_ns=START_NS + 2)]
+    found += [(what, each.effect) for what, each in news.take(health, 3.0)]
+    assert found == [("began", "1 of 3 copies"), ("changed", "3 of 3 copies"), ("ended", "3 of 3 copies")]

@@ -154,3 +154,13 @@ def test_all_nodes_that_come_back_before_their_leases_have_ended_are_no_news() -
         seen.update((one.code.id, one.severity.name) for one in health.every if one.severity.name == "ERROR")
     assert seen == {("DUL-DOMAIN-LOST", "ERROR")}
     assert health.open == []
+
+
+def test_a_short_silence_has_one_time_of_day() -> None:
+    model = SystemModel()
+    for tenth, pid in ((0, 1), (7, 2)):
+        now_ns = START_NS + tenth * S // 10
+        one = fake.snapshot(2, fake.name_space("Orders", 2), pid=pid, started_ns=now_ns)
+        model.apply(Update((ReceivedSnapshot(one, now_ns),)), now_ns)
+    (told,) = model.told.of(fake.node_id(2), START_NS + S)
+    assert re.fullmatch(r"not heard for 0\.7 s, at \d\d:\d\d:\d\d UTC", told.text)

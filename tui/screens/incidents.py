@@ -40,7 +40,7 @@ class IncidentKeys(OpsScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._is_muted = False
+        self._mutable = ""
 
     def update(self, view: View, status: ConsoleStatus) -> None:
         """Show the system, and what the key for mutes does now."""
@@ -49,16 +49,18 @@ class IncidentKeys(OpsScreen):
 
     @on(Sheet.Moved)
     def _show_keys(self) -> None:
-        is_muted = self.incident is not None and self.incident.muted_until_ns > 0
-        if is_muted != self._is_muted:
-            self._is_muted = is_muted
+        one, mutable = self.incident, ""
+        if one is not None and one.is_open:
+            mutable = "unmute" if one.muted_until_ns else "mute"
+        if mutable != self._mutable:
+            self._mutable = mutable
             self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer to mute an incident, or to lift its mute."""
         if action in ("mute", "unmute"):
             # In a recording or simulation the key marks the moment: what is muted there is muted for nobody.
-            return self.console.travel is None and self._is_muted is (action == "unmute")
+            return self.console.travel is None and action == self._mutable
         return super().check_action(action, parameters)
 
     def action_mute(self) -> None:
@@ -175,10 +177,8 @@ class IncidentScreen(IncidentKeys):
         set_height(grid, max(0, self.room - len(lines) - 1) if rows.keys else 0)
 
     def here(self) -> Subject:
-        """Return the node that told of the event, or the first of the incident."""
-        subject = subject_of(self._incident, self.console.subject)
-        event = self._event
-        return dataclasses.replace(subject, node=event.node) if event else subject
+        """Return the incident, with the node that it is about."""
+        return subject_of(self._incident, self.console.subject)
 
     def moment_ns(self) -> int:
         """Return the time of the event, or the beginning of the incident."""
@@ -190,6 +190,13 @@ class IncidentScreen(IncidentKeys):
     def _event(self) -> NodeEvent | None:
         return self._rows.item(self.query_one("#events", Sheet).row) if self._rows else None
 
+    def action_jump(self, screen: str) -> None:
+        """Show another screen; the trace shows the node that told of the event."""
+        here, event = self.here(), self._event
+        if screen == "trace" and event:
+            here = dataclasses.replace(here, node=event.node)
+        self.console.go(screen, here, self.moment_ns())
+
     @on(Sheet.Chosen)
     def _chosen(self) -> None:
         self.action_jump("trace")
@@ -199,5 +206,4 @@ def subject_of(one: Incident | None, here: Subject) -> Subject:
     """Return the subject of screens that are opened from an incident."""
     if one is None:
         return here
-    node = next(iter(one.nodes), here.node)
-    return Subject(node, next(iter(one.name_spaces), here.name_space), incident=one.key)
+    return Subject(one.node or here.node, next(iter(one.name_spaces), here.name_space), incident=one.key)

@@ -144,7 +144,7 @@ def told_lines(view: View, number: int) -> list[Line]:
     if not events:
         return [(Span(" no requests yet", Tone.DIM),)]
     room = min(MOST_NAME, max(cell_len(event.node_name) for event in events))
-    return [event_line(view, RepeatedEvent(event), room) for event in events]
+    return [event_line(view, RepeatedEvent(event, frozenset((event.node,))), room) for event in events]
 
 
 def counts(view: View) -> str:

@@ -225,7 +225,15 @@ def master_mark(view: View, node: Node, space: NameSpaceView) -> Span:
     glyphs = view.glyphs
     if not view.model.is_master(node, space.name, view.now_ns):
         return Span(" ")
-    return Span(glyphs.master if space.confirmed else glyphs.unconfirmed, Tone.STRONG)
+    return Span(
+        glyphs.master if space.confirmed else glyphs.unconfirmed,
+        master_tone(view, node.snapshot.role, space.name),
+    )
+
+
+def master_tone(view: View, role: str, name_space: str) -> Tone:
+    """Return the tone of a master's star: a fault if the role has several masters."""
+    return Tone.FAULT if view.health.is_contested(name_space, role) else Tone.STRONG
 
 
 def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span, float]:
@@ -240,6 +248,8 @@ def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span
     if not space.master and node.snapshot.state == "COMPLETE":
         return Span(glyphs.fault, Tone.FAULT), 1.0 if space.complete else 0.0
     if space.complete:
+        if view.health.is_split(space.name):
+            return Span(glyphs.conflict, Tone.WARN), view.model.share_held(node, space.name)
         if view.model.differs_since(node, space.name, view.now_ns):
             return Span(glyphs.conflict, Tone.WARN), 1.0
         return Span(" "), 1.0

@@ -9,7 +9,7 @@ from ospltool.live.groups import GroupKey
 from ospltool.live.nodes import Presence
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title
-from tui.viewmodel.base import View, plural
+from tui.viewmodel.base import View, master_tone, plural
 
 MEASURED = 200
 """Groups whose names decide how wide the columns become."""
@@ -119,7 +119,8 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
         rejected = "".join(f"  rejected {count:,} by {cause}" for cause, count in one.rejected)
         rest = f"{kept}{lost}{rejected}  digest {one.digest[:8]}"
         name = text.fit(node.snapshot.name, room, ellipsis=view.glyphs.ellipsis)
-        line: Line = (Span(f" {sign} ", tone), Span(f"{name} {counts}", tone), Span(rest, Tone.DIM))
+        star = master_tone(view, node.snapshot.role, key.name_space) if is_master else tone
+        line: Line = (Span(f" {sign} ", star), Span(f"{name} {counts}", tone), Span(rest, Tone.DIM))
         presence = node.presence(view.now_ns)
         if presence is not Presence.HEARD:
             line = dimmed((*line, Span(f"  {presence}, heard {text.ago(node.age_ns(view.now_ns))}")))

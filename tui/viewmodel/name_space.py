@@ -10,7 +10,16 @@ from ospltool.live.masterships import Mastership
 from ospltool.live.nodes import Node, Presence
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single
-from tui.viewmodel.base import Rank, View, master_mark, name_space_state, node_mark, node_state, ranks
+from tui.viewmodel.base import (
+    Rank,
+    View,
+    master_mark,
+    master_tone,
+    name_space_state,
+    node_mark,
+    node_state,
+    ranks,
+)
 from tui.viewmodel.panels import incident_line
 
 Holder = tuple[Node, NameSpaceView]
@@ -130,7 +139,8 @@ def _master_line(view: View, role: str, space: NameSpaceView) -> Line:
             Span(space.why),
         )
     who, master = f"{role}: {view.model.name_of(space.master)}", view.model.nodes.get(space.master)
-    sign = Span(f" {glyphs.master if space.confirmed else glyphs.unconfirmed} ", Tone.STRONG)
+    star = glyphs.master if space.confirmed else glyphs.unconfirmed
+    sign = Span(f" {star} ", master_tone(view, role, space.name))
     presence = master.presence(view.now_ns) if master else Presence.HEARD
     if presence is not Presence.HEARD:
         sign, who = Span(f" {glyphs.warn} ", Tone.WARN), f"{who}, which is {presence}"

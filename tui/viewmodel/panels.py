@@ -164,15 +164,15 @@ def notables(view: View, incidents: Sequence[Incident]) -> list[Notable]:
 
 
 def _of_incident(view: View, incident: Incident) -> Notable:
-    node, name_space = next(iter(incident.nodes), ""), next(iter(incident.name_spaces), "")
-    subject = Subject(node, name_space, incident=incident.key)
+    name_space = next(iter(incident.name_spaces), "")
+    subject = Subject(incident.node, name_space, incident=incident.key)
     return Notable(incident.key, incident_line(view, incident), subject, "incident", incident)
 
 
 def severe(view: View) -> dict[str, tuple[str, ...]]:
     """Return code, subject and observation of severe incidents, by a key that changes when one gets worse."""
     return {
-        f"{one.key} {one.rises}": (one.code.id, one.who, one.what)
+        f"{one.origin} {one.rises}": (one.code.id, one.who, one.what)
         for one in current_incidents(view)
         if one.severity is HealthSeverity.ERROR
     }
@@ -224,14 +224,19 @@ def told(event: str, state: str, message: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RepeatedEvent:
-    """An event, and how many other nodes told the same within a few seconds."""
+    """An event, and the ids of the nodes that told the same within a few seconds, nothing else between."""
 
     event: NodeEvent
-    others: int = 0
+    tellers: frozenset[str]
+
+    @property
+    def others(self) -> int:
+        """Number of nodes beside the first that told it."""
+        return len(self.tellers) - 1
 
 
 def newest_events(view: View, number: int) -> list[RepeatedEvent]:
-    """The newest events of INFO and above that pass the filter, oldest first; what many told stands once."""
+    """The newest events of INFO and above that pass the filter, oldest first; equal neighbours are one."""
     found: list[RepeatedEvent] = []
     for event in reversed(view.model.events):
         if event.event == LEAVING or event.level in SMALL_LEVELS:
@@ -239,15 +244,14 @@ def newest_events(view: View, number: int) -> list[RepeatedEvent]:
         values = {"node": event.node_name, "text": event.text, "event": event.event, "level": event.level}
         if not view.filter.matches(values, skip=("ns", "role", "host", "state")):
             continue
-        same = next((i for i, one in enumerate(found) if _is_same(one.event, event)), -1)
-        if same >= 0:
-            found[same] = RepeatedEvent(event, found[same].others + (found[same].event.node != event.node))
+        if found and _is_same(found[-1].event, event):
+            found[-1] = RepeatedEvent(event, found[-1].tellers | {event.node})
         elif len(found) >= number:
             break
         else:
-            found.append(RepeatedEvent(event))
+            found.append(RepeatedEvent(event, frozenset((event.node,))))
     found.reverse()
-    return sorted(found, key=lambda one: one.event.time_ns)  # of one that many told, the first time counts
+    return found
 
 
 def _is_same(later: NodeEvent, event: NodeEvent) -> bool:

@@ -60,7 +60,7 @@ def _without(scene: Scene) -> Iterator[Sign]:
 
 def _contested(scene: Scene) -> Iterator[Sign]:
     model = scene.model
-    for name_space, role, told in model.contested():
+    for name_space, role, told in scene.contested:
         tellers: dict[str, str] = {}
         for teller, master in sorted(told.items()):
             tellers.setdefault(master, model.name_of(teller))

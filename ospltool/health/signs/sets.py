@@ -43,22 +43,32 @@ def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
         severity = HealthSeverity.ERROR if len(one.held) <= 1 else None
         lacks = f"{absent} {'is' if len(one.lost) == 1 else 'are'} not heard"
         names = joined(scene.names(one.apart))
+        others = tuple(node for side in one.sides for node in side)
         refuses = f"the copy of {names} does not count: the nodes are incompatible"
+        differ = f"the sets of {_sides(scene, one)} differ: each side of the split has a master"
         nobody = f"no further node has {one.name} in its configuration"
-        why = "; ".join([lacks] * bool(absent) + [refuses] * bool(names)) or nobody
+        why = (
+            "; ".join([lacks] * bool(absent) + [refuses] * bool(names) + [differ] * bool(one.sides)) or nobody
+        )
         yield Sign(
-            "DUL-COPIES-LOW", one.name, what, 0, (*one.lost, *one.apart), one.name,
+            "DUL-COPIES-LOW", one.name, what, 0, (*one.lost, *one.apart, *others), one.name,
             why, severity=severity, patience_ns=COPYING_NS, weight=one.lacks,
         )  # fmt: skip
     if one.lacks_on_disk:
         without = tuple(node for node in one.held if node not in one.on_disk)
         names = joined(scene.names(without))
         what = f"{one.name}: {one.text}" + (f"; not on the disk of {names}" if names else "")
+        others = tuple(node for side in one.sides for node in side)
         yield Sign(
-            "DUL-DISK-COPIES-LOW", one.name, what, 0, (*without, *one.lost, *one.apart), one.name,
+            "DUL-DISK-COPIES-LOW", one.name, what, 0, (*without, *one.lost, *one.apart, *others), one.name,
             _off_disk(scene, one.name, without), severity=None if one.on_disk else HealthSeverity.ERROR,
             patience_ns=WRITING_NS, weight=one.lacks_on_disk,
         )  # fmt: skip
+
+
+def _sides(scene: Scene, one: Redundancy) -> str:
+    """Return the nodes of each side of a split."""
+    return " and of ".join(joined(scene.names(side)) for side in (one.held, *one.sides))
 
 
 def _off_disk(scene: Scene, name: str, nodes: Iterable[str]) -> str:

@@ -1,0 +1,65 @@
+"""Copies on the two sides of a split network: they are copies of one set only while they agree."""
+
+from __future__ import annotations
+
+from ospltool.health import export
+from tests.health.test_incidents import Ward, apart, healed
+from tui.cells import UNICODE, Span, Tone, plain
+from tui.viewmodel import name_space
+from tui.viewmodel.base import View
+from tui.viewmodel.overview import Overview
+
+
+def split() -> Ward:
+    """n3 is cut off from n1 and n2, and each side has samples that the other lacks."""
+    ward = Ward()
+    ward.start()
+    ward.scenario.write("n1", 1, 2, 3)
+    ward.run(2)
+    apart(ward.scenario)
+    ward.run(3)
+    ward.scenario.write("n1", 4, 5)
+    ward.scenario.write("n3", 100, 101, 102)
+    ward.run(6)
+    return ward
+
+
+def test_copies_that_differ_are_not_counted_as_copies_of_each_other() -> None:
+    ward = split()
+    (copies,) = ward.health.redundancies
+    assert copies.text == "2 + 1 of 3 copies, sets differ, 2 of 2 on disk"
+    assert (copies.left, copies.lacks) == (0, 1)
+    said = "redundancy left 0: the last copy of one side"
+    assert said in ward.health.verdict.text
+    told = export.redundancy(ward.health, copies)
+    assert (told["copies"], told["left"], told["held_by"], told["sides"]) == (2, 0, ["n1", "n2"], [["n3"]])
+    (found,) = ward.health.open  # one cause, one incident
+    assert "2 + 1 of 3 copies, sets differ" in found.effect
+
+
+def test_the_matrix_marks_the_sets_that_differ() -> None:
+    ward = split()
+    overview = Overview(View(ward.health, ward.watched.now_ns, UNICODE), 120)
+    cells = [plain(overview.cell(row, overview.fixed)) for row in range(3)]
+    assert all(UNICODE.conflict in cell for cell in cells), cells
+    stars = [span.tone for row in range(3) for span in overview.cell(row, overview.fixed) if "★" in span.text]
+    assert stars == [Tone.FAULT, Tone.FAULT]
+    lines = name_space.master_lines(View(ward.health, ward.watched.now_ns, UNICODE), "ns1")
+    assert [line[0] for line in lines] == [Span(" ★ ", Tone.FAULT)] * 2
+
+
+def test_copies_count_together_while_they_agree_and_after_the_merge() -> None:
+    ward = Ward()
+    ward.start()
+    ward.scenario.write("n1", 1, 2, 3)
+    ward.run(2)
+    apart(ward.scenario)
+    ward.run(6)
+    (copies,) = ward.health.redundancies
+    assert (copies.text, copies.left) == ("3 of 3 copies, 3 on disk", 2)
+    ward.scenario.write("n3", 100)
+    ward.run(3)
+    assert ward.health.redundancies[0].left == 0
+    healed(ward.scenario)
+    ward.run(10)
+    assert ward.health.redundancies[0].text == "3 of 3 copies, 3 on disk"
