@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -12,7 +13,7 @@ from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.groups import GroupIndex, GroupKey, Losses
 from ospltool.live.masterships import Mastership, Masterships
-from ospltool.live.nodes import MIN_STALE_NS, Node, Presence, natural
+from ospltool.live.nodes import MIN_STALE_NS, Node, Presence, natural, outline
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks
 from ospltool.live.series import AlignmentProgress, NodeSeries, Trackers, Witnesses
@@ -34,6 +35,28 @@ LOST_PERIODS: Final = 2
 """Times that it takes until one node is silent, after which the silence of all is the loss of the domain."""
 
 _ORPHANED: Final = "lifecycle.daemon-lost"
+
+
+_COUNT: Final = operator.attrgetter("count")
+_DIGEST: Final = operator.attrgetter("digest")
+_FOLLOWED: Final = operator.attrgetter("name", "master")
+_HEARTBEAT: Final = operator.attrgetter("id", "last_heartbeat_ns")
+
+
+def _heartbeats(snapshot: NodeSnapshot) -> dict[str, int]:
+    """Return the last heartbeat of each fellow that has sent one."""
+    found: dict[str, int] = dict(map(_HEARTBEAT, snapshot.fellows))
+    return {fellow: one_ns for fellow, one_ns in found.items() if one_ns} if 0 in found.values() else found
+
+
+def _digests(before: Node | None, heard: ReceivedSnapshot) -> Mapping[str, tuple[str, int]]:
+    """Return (digest, when it was first heard) by name-space."""
+    old: Mapping[str, tuple[str, int]] = before.digests if before else {}
+    found = {}
+    for view in heard.snapshot.name_spaces:
+        known = old.get(view.name)
+        found[view.name] = known if known and known[0] == view.digest else (view.digest, heard.heard_ns)
+    return found
 
 
 def _is_repeated(before: Node | None, snapshot: NodeSnapshot) -> bool:
@@ -76,6 +99,7 @@ class SystemModel:
         self.began_ns = 0
         self._largest: dict[str, int] = {}
         self._heartbeats: dict[str, int] = {}
+        self._followed: dict[tuple[tuple[str, str], ...], tuple[str | None, ...]] = {}
         self._masterships = Masterships()
         self._names_told: dict[str, str] = {}
         self._replaced: dict[str, int] = {}
@@ -153,6 +177,7 @@ class SystemModel:
             self.revision += 1
             self._largest.clear()
             self._heartbeats.clear()
+            self._followed.clear()
 
     def name_of(self, node_id: str) -> str:
         """Return the node's name, as it or a fellow reports it; without one, the first digits of its id."""
@@ -241,10 +266,13 @@ class SystemModel:
         """Return the number of samples in the largest set of each name-space."""
         found = self._largest
         if not found:
+            alike: dict[tuple[str, ...], list[Iterator[int]]] = {}
             for node in self.nodes.values():
-                for view in node.snapshot.name_spaces:
-                    if view.count >= found.get(view.name, 0):
-                        found[view.name] = view.count
+                counts = map(_COUNT, node.name_spaces.values())
+                alike.setdefault(tuple(node.name_spaces), []).append(counts)
+            for names, each in alike.items():
+                for name, count in zip(names, map(max, zip(*each, strict=True)), strict=True):
+                    found[name] = max(count, found.get(name, 0))
         return found
 
     def history(self, node_id: str, name_space: str, fellow: str, direction: str) -> list[tuple[int, int]]:
@@ -256,6 +284,8 @@ class SystemModel:
 
     def differing(self, node: Node) -> list[str]:
         """Return the name-spaces whose digest differs from the master's, without filtered ones."""
+        if node.sets == self._sets_of_masters(node):  # nearly always
+            return []
         found = []
         nodes = self.nodes
         for name, view in node.name_spaces.items():
@@ -265,6 +295,16 @@ class SystemModel:
                 continue
             if master is not None and not master.name_spaces[name].filtered:
                 found.append(name)
+        return found
+
+    def _sets_of_masters(self, node: Node) -> tuple[str | None, ...]:
+        """Return the digest of each name-space as its master has it, once for all nodes that agree."""
+        followed = tuple(map(_FOLLOWED, node.snapshot.name_spaces))
+        found = self._followed.get(followed)
+        if found is None:
+            masters = [(name, self.nodes.get(master)) for name, master in followed]
+            theirs = [master.digests.get(name) if master else None for name, master in masters]
+            found = self._followed[followed] = tuple([one[0] if one else None for one in theirs])
         return found
 
     def differs_since(self, node: Node, name_space: str, now_ns: int) -> int:
@@ -311,17 +351,15 @@ class SystemModel:
         if snapshot.time_ns <= self._replaced.get(snapshot.id, 0):  # a recording repeats what it knew
             return
         self._note_return(before, heard)
-        old = before.digests if before else {}
-        digests = {}
-        for view in snapshot.name_spaces:
-            known = old.get(view.name)
-            same = known is not None and known[0] == view.digest
-            digests[view.name] = known if same and known else (view.digest, heard.heard_ns)
         name_spaces = {view.name: view for view in snapshot.name_spaces}
         if before is None or before.name_spaces.keys() != name_spaces.keys():
             self._name_space_order = None
-        aligning = tuple(view for view in snapshot.name_spaces if view.alignments)
-        heartbeats = {one.id: one.last_heartbeat_ns for one in snapshot.fellows if one.last_heartbeat_ns}
+        aligning = tuple([view for view in snapshot.name_spaces if view.alignments])
+        heartbeats = _heartbeats(snapshot)
+        around, sets = outline(snapshot, aligning), tuple(map(_DIGEST, snapshot.name_spaces))
+        is_alike = before is not None and around == before.outline
+        if before is not None and is_alike:
+            around = before.outline
         is_orphan = self._orphaned_ns.get(snapshot.id, -1) >= snapshot.started_ns
         self.nodes[snapshot.id] = Node(
             snapshot,
@@ -329,12 +367,16 @@ class SystemModel:
             in_order=not is_orphan and (snapshot.state in ENDING or _is_repeated(before, snapshot)),
             lost_supervisor=is_orphan,
             name_spaces=name_spaces,
-            digests=digests,
+            digests=before.digests
+            if before and is_alike and sets == before.sets
+            else _digests(before, heard),
             aligning=aligning,
             heartbeats=heartbeats,
             is_settled=snapshot.state == "COMPLETE" and all(v.is_at_rest for v in snapshot.name_spaces),
+            outline=around,
+            sets=sets,
         )
-        self._masterships.note(heard)
+        self._masterships.note(heard, is_alike=is_alike)
         self._witnesses.note(snapshot.id, heartbeats, heard.heard_ns)
         self._series_of(snapshot.id).add(snapshot, heard.heard_ns)
         self.groups.apply(snapshot)
