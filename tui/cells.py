@@ -217,6 +217,7 @@ class Column:
     """One column: `key` is stable, `width` in cells without the gap; `right` aligns numbers.
 
     A column with a `grow` above 0 takes that share of the room that is left over, up to `most` cells in all.
+    One with `cut`, a sign for what is cut, has names: those that do not fit keep what tells them apart.
     """
 
     key: str
@@ -225,6 +226,7 @@ class Column:
     right: bool = False
     grow: int = 0
     most: int = 1000
+    cut: str = ""
 
 
 class CellTable(Protocol):
@@ -283,14 +285,23 @@ class Rows(Generic[T]):
         self.fixed = fixed
         self.hidden = hidden
         self._render = render
+        self._cut: dict[str, dict[str, str]] = {}
 
     def cell(self, row: int, column: int) -> Cell:
         """Return one cell."""
-        return self._render(self.items[row][1], self.columns[column].key)
+        place = self.columns[column]
+        cell = self._render(self.items[row][1], place.key)
+        if not place.cut or sum(cell_len(span.text) for span in cell) <= place.width:
+            return cell
+        if place.key not in self._cut:
+            names = list(dict.fromkeys(plain(self._render(item, place.key)) for _, item in self.items))
+            shown = text.distinct(names, place.width, ellipsis=place.cut)
+            self._cut[place.key] = dict(zip(names, shown, strict=True))
+        return single(self._cut[place.key][plain(cell)], cell[0].tone)
 
     def value(self, row: int, column: int) -> str:
-        """Return the text of a cell."""
-        return value_of(self.cell(row, column))
+        """Return the text of a cell, also of one that does not fit."""
+        return value_of(self._render(self.items[row][1], self.columns[column].key))
 
     def line(self, _row: int) -> Line | None:
         """Return every row is made of cells."""

@@ -108,7 +108,7 @@ def _groups(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
             "nodes": {
                 model.name_of(node): plain.to_plain(view) for node, view in model.groups.views(key).items()
             },
-            "differing": [model.name_of(node) for node in model.differing_in(key, now_ns)],
+            "differing": [model.name_of(node) for node in model.sets.differing_in(key, now_ns)],
         }
         for key in model.groups.ordered()
     ]

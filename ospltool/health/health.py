@@ -16,7 +16,7 @@ from ospltool.health.codes import SECOND_NS, Code, HealthSeverity, Sign, joined
 from ospltool.health.effects import advice, effect
 from ospltool.health.incidents import Acknowledgements, Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
-from ospltool.health.redundancy import Redundancy, redundancies
+from ospltool.health.redundancy import Redundancies, Redundancy
 from ospltool.health.scene import FactBook, Scene, SupervisorReport
 from ospltool.health.signs.masters import of_masters
 from ospltool.health.signs.nodes import is_gathering, missing, never_heard, of_domain, of_nodes, of_services
@@ -131,6 +131,7 @@ class Health:
         self._incidents = Incidents()
         self._patience = Patience()
         self._facts = FactBook()
+        self._redundancies = Redundancies()
         self._copies: dict[str, Redundancy] = {}
         self._presences: dict[str, Presence] = {}
         self._contested: frozenset[tuple[str, str]] = frozenset()
@@ -204,7 +205,7 @@ class Health:
         self._presences = {node.id: scene.presence(node) for node in self.model.nodes.values()}
         self.awaited, self.unheard = scene.awaited, never_heard(scene)
         yield
-        copies = yield from redundancies(scene)
+        copies = yield from self._redundancies.of(scene)
         signs: list[Sign] = []
         for found in _signs(scene, copies):
             yield
@@ -339,11 +340,11 @@ class Health:
     def _nodes(self) -> str:
         """Tell how many nodes are complete, of those expected, else of all but those that ended in order."""
         present = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
-        started = [node.snapshot for node in present if node.snapshot.state == "COMPLETE"]
+        started = [node for node in present if node.snapshot.state == "COMPLETE"]
         whole = [one for one in started if not self._facts.of(one).is_less_than_whole]
         less = len(started) - len(whole)
         lesser = f", {less} with less than a whole set" if less else ""
-        complete, expected = {one.name for one in whole}, set(self.expected.nodes)
+        complete, expected = {one.snapshot.name for one in whole}, set(self.expected.nodes)
         if expected and self.expected.is_whole:
             others = sorted({node.snapshot.name for node in present} - expected, key=natural)
             beside = f", {len(others):,} more not in the fleet file ({joined(others)})" if others else ""

@@ -87,8 +87,62 @@ def _copies(number: int) -> str:
     return "copy" if number == 1 else "copies"
 
 
-def redundancies(scene: Scene) -> Generator[None, None, list[Redundancy]]:
-    """Return the copies of every name-space that a node has or the fleet file names, by name, in steps."""
+class Redundancies:
+    """The copies of every name-space. They are looked for again only if what they follow from has changed.
+
+    Nodes write all the time, and seldom is anything else new.
+    """
+
+    def __init__(self) -> None:
+        self._reasons: object = None
+        self._found: list[Redundancy] = []
+
+    def of(self, scene: Scene) -> Generator[None, None, list[Redundancy]]:
+        """Return the copies of each name-space that a node has or the fleet file names, by name, in steps."""
+        reasons = _reasons(scene)
+        if reasons != self._reasons:
+            yield
+            self._found = yield from _redundancies(scene)
+            self._reasons = reasons
+        return self._found
+
+
+def _reasons(scene: Scene) -> object:
+    """Return all that the copies follow from, as a value that is quickly compared."""
+    nodes = [
+        (
+            node.id,
+            node.snapshot.name,
+            node.outline,
+            node.snapshot.state == "COMPLETE",
+            scene.presence(node),
+            scene.model.is_coming_back(node, scene.now_ns),
+            scene.facts(node).off_disk if scene.is_heard(node) else None,
+            scene.facts(node).refused if scene.is_heard(node) else None,
+        )
+        for node in scene.nodes
+    ]
+    return scene.expected, scene.model.name_space_names(), nodes, _ended(scene), _contested_sets(scene)
+
+
+def _contested_sets(scene: Scene) -> list[tuple[str, str, str]]:
+    """Return the name-spaces with several masters, with (node, digest) of those that are heard."""
+    names = {contested[0] for contested in scene.contested}
+    return [
+        (name, node.id, node.name_spaces[name].digest)
+        for node in (scene.heard if names else ())
+        for name in sorted(names & node.name_spaces.keys())
+    ]
+
+
+def _ended(scene: Scene) -> list[str]:
+    """Return the names of expected nodes that were never heard, and are known to have ended in order."""
+    known = {node.snapshot.name for node in scene.model.nodes.values()}
+    reports = ((node, scene.reports.get(node)) for node in scene.expected.nodes if node not in known)
+    return [node for node, report in reports if report and report.in_order]
+
+
+def _redundancies(scene: Scene) -> Generator[None, None, list[Redundancy]]:
     names = [*scene.model.name_space_names()]
     names += [one.name for one in scene.expected.name_spaces if one.name not in names]
     places = {name: _Places() for name in names}
@@ -102,9 +156,7 @@ def redundancies(scene: Scene) -> Generator[None, None, list[Redundancy]]:
             place.part(scene, refused)
     for name in {contested[0] for contested in scene.contested} & places.keys():
         places[name].divide(scene, name)
-    known = {node.snapshot.name for node in scene.model.nodes.values()}
-    reports = ((node, scene.reports.get(node)) for node in scene.expected.nodes if node not in known)
-    ended = [node for node, report in reports if report and report.in_order]
+    ended = _ended(scene)
     yield
     return [_redundancy(scene, name, each, ended) for name, each in places.items()]
 

@@ -76,18 +76,31 @@ class SnapshotFacts:
     is_less_than_whole: bool
 
 
+class _OutlineFacts(NamedTuple):
+    """Facts that stay the same while the outline of a node's name-spaces does."""
+
+    unusual: tuple[str, ...]
+    legacy: frozenset[str]
+    memory_only: tuple[str, ...]
+    """Name-spaces of which, by their policy, nothing is written to the disk."""
+    is_less_than_whole: bool
+
+
 class FactBook:
     """Facts from the newest snapshot of each node."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[NodeSnapshot, SnapshotFacts]] = {}
+        self._known: dict[str, tuple[Node, SnapshotFacts, _OutlineFacts]] = {}
 
-    def of(self, snapshot: NodeSnapshot) -> SnapshotFacts:
-        """Return the facts from a snapshot."""
-        known = self._known.get(snapshot.id)
-        if known is None or known[0] is not snapshot:
-            before = known[1].waiting if known and known[0].started_ns == snapshot.started_ns else {}
-            known = self._known[snapshot.id] = snapshot, _facts(snapshot, before)
+    def of(self, node: Node) -> SnapshotFacts:
+        """Return the facts from a node's newest snapshot."""
+        known = self._known.get(node.id)
+        if known is None or known[0].snapshot is not node.snapshot:
+            snapshot, is_first = node.snapshot, known is None or known[0].outline is not node.outline
+            outlined = _of_outline(snapshot) if known is None or is_first else known[2]
+            is_same_run = known is not None and known[0].snapshot.started_ns == snapshot.started_ns
+            before = known[1].waiting if known is not None and is_same_run else {}
+            known = self._known[node.id] = node, _facts(node, outlined, before), outlined
         return known[1]
 
     def keep(self, nodes: Iterable[str]) -> None:
@@ -95,21 +108,28 @@ class FactBook:
         self._known = {node: self._known[node] for node in nodes if node in self._known}
 
 
-def _facts(snapshot: NodeSnapshot, before: Mapping[str, Waiting]) -> SnapshotFacts:
-    waiting = _waiting(snapshot, before)
-    fellows, spaces = snapshot.fellows, snapshot.name_spaces
-    unusual = {view.name: view for view in spaces if not (view.complete and view.master) or view.from_parts}
+def _of_outline(snapshot: NodeSnapshot) -> _OutlineFacts:
+    spaces = snapshot.name_spaces
+    unusual = [view for view in spaces if not (view.complete and view.master) or view.from_parts]
     legacy = [view.name for view in spaces if view.master_priority == MAX_PRIORITY and view.aligner]
+    memory_only = [view.name for view in spaces if view.durability not in KEPT_ON_DISK]
+    is_less = any(view.is_less_than_whole for view in unusual)
+    return _OutlineFacts(tuple(view.name for view in unusual), frozenset(legacy), tuple(memory_only), is_less)
+
+
+def _facts(node: Node, outlined: _OutlineFacts, before: Mapping[str, Waiting]) -> SnapshotFacts:
+    snapshot = node.snapshot
+    waiting, fellows = _waiting(snapshot, before), snapshot.fellows
     return SnapshotFacts(
         signs=tuple(of_snapshot(snapshot)),
         waiting=waiting,
-        off_disk=frozenset(_off_disk(snapshot, waiting)),
+        off_disk=frozenset(_off_disk(snapshot, waiting, outlined)),
         met=frozenset([one.id for one in fellows if one.communication not in ("waiting", "lost")]),
         refused=_refused(fellows),
         skewed=_skewed(fellows),
-        unusual=unusual,
-        legacy=frozenset(legacy),
-        is_less_than_whole=any(view.is_less_than_whole for view in unusual.values()),
+        unusual={name: node.name_spaces[name] for name in outlined.unusual},
+        legacy=outlined.legacy,
+        is_less_than_whole=outlined.is_less_than_whole,
     )
 
 
@@ -144,12 +164,14 @@ def _waiting(snapshot: NodeSnapshot, before: Mapping[str, Waiting]) -> Mapping[s
     return found
 
 
-def _off_disk(snapshot: NodeSnapshot, waiting: Mapping[str, Waiting]) -> Iterator[str]:
+def _off_disk(
+    snapshot: NodeSnapshot, waiting: Mapping[str, Waiting], outlined: _OutlineFacts
+) -> Iterator[str]:
     """Yield the name-spaces that are in memory only, fail, are far behind, or of which nothing is written."""
     if snapshot.store.kind == "memory" or snapshot.store.problem:
         yield from (view.name for view in snapshot.name_spaces)
         return
-    yield from (view.name for view in snapshot.name_spaces if view.durability not in KEPT_ON_DISK)
+    yield from outlined.memory_only
     for name, one in waiting.items():
         if one.samples >= FAR_BEHIND or snapshot.time_ns - one.since_ns >= STANDING_NS:
             yield name
@@ -273,7 +295,7 @@ class Scene:
 
     def facts(self, node: Node) -> SnapshotFacts:
         """Return the facts from the node's own snapshot."""
-        return self._facts.of(node.snapshot)
+        return self._facts.of(node)
 
     def names(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of nodes, in the order of the model."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from engine.runtime.monitor import GroupView, NodeSnapshot
 from ospltool.live.nodes import natural
@@ -34,12 +35,15 @@ class GroupKey(NamedTuple):
         return "\0".join(self)
 
 
+_KEY: Final[Callable[[GroupView], Any]] = operator.attrgetter(*GroupKey._fields)
+
+
 class GroupIndex:
     """Each group with the view of every node that has it. `left_out` counts groups beyond the bound."""
 
     def __init__(self) -> None:
         self._views: dict[GroupKey, dict[str, GroupView]] = {}
-        self._of_node: dict[str, tuple[tuple[GroupView, ...], dict[GroupKey, GroupView]]] = {}
+        self._of_node: dict[str, tuple[tuple[GroupView, ...], tuple[GroupKey, ...]]] = {}
         self._order: list[GroupKey] | None = []
         self.left_out = 0
 
@@ -51,14 +55,18 @@ class GroupIndex:
 
     def apply(self, snapshot: NodeSnapshot) -> None:
         """Take in the groups of a snapshot, and remove groups that the node no longer has."""
-        shown, before = self._of_node.get(snapshot.id, ((), {}))
+        shown, before = self._of_node.get(snapshot.id, ((), ()))
         if shown == snapshot.groups:
             return
-        now = {GroupKey.of(view): view for view in snapshot.groups}
-        self._of_node[snapshot.id] = snapshot.groups, now
-        for key in before.keys() - now.keys():
-            self._remove(key, snapshot.id)
-        for key, view in now.items():
+        keys: tuple[GroupKey, ...] = tuple(map(_KEY, snapshot.groups))
+        if keys == before:  # nearly always: then those keys are kept
+            keys = before
+        else:
+            keys = tuple(map(GroupKey._make, keys))
+            for key in {*before} - {*keys}:
+                self._remove(key, snapshot.id)
+        self._of_node[snapshot.id] = snapshot.groups, keys
+        for key, view in zip(keys, snapshot.groups, strict=True):
             views = self._views.get(key)
             if views is not None:
                 views[snapshot.id] = view
@@ -70,7 +78,7 @@ class GroupIndex:
 
     def forget(self, node: str) -> None:
         """Remove all groups of a node."""
-        for key in self._of_node.pop(node, ((), {}))[1]:
+        for key in self._of_node.pop(node, ((), ()))[1]:
             self._remove(key, node)
 
     def _remove(self, key: GroupKey, node: str) -> None:

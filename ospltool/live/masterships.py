@@ -95,10 +95,12 @@ class Masterships:
             if len(set(said.values())) > 1:
                 yield name_space, role, said
 
-    def note(self, heard: ReceivedSnapshot) -> None:
-        """Take in the masters of a snapshot."""
+    def note(self, heard: ReceivedSnapshot, *, is_alike: bool = False) -> None:
+        """Take in the masters of a snapshot, which are those of the last one if it is alike."""
         snapshot = heard.snapshot
         self.begin_run(snapshot.id, snapshot.started_ns)
+        if is_alike:
+            return
         before = self._said.setdefault(snapshot.id, {})
         for view in snapshot.name_spaces:
             said = view.confirmed, view.master, view.epoch, view.master_since_ns, snapshot.role

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -10,12 +11,13 @@ from typing import Final
 from engine.runtime.monitor import NameSpaceView, NodeEvent, NodePast, NodeSnapshot, Run
 from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot, Update
-from ospltool.live.groups import GroupIndex, GroupKey, Losses
+from ospltool.live.groups import GroupIndex, Losses
 from ospltool.live.masterships import Mastership, Masterships
-from ospltool.live.nodes import MIN_STALE_NS, Node, Presence, natural
+from ospltool.live.nodes import MIN_STALE_NS, Node, Presence, natural, outline
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks
 from ospltool.live.series import AlignmentProgress, NodeSeries, Trackers, Witnesses
+from ospltool.live.sets import SetComparison
 
 MAX_NODES: Final = 1_000
 MAX_EVENTS: Final = 10_000
@@ -34,6 +36,26 @@ LOST_PERIODS: Final = 2
 """Times that it takes until one node is silent, after which the silence of all is the loss of the domain."""
 
 _ORPHANED: Final = "lifecycle.daemon-lost"
+
+
+_DIGEST: Final = operator.attrgetter("digest")
+_HEARTBEAT: Final = operator.attrgetter("id", "last_heartbeat_ns")
+
+
+def _heartbeats(snapshot: NodeSnapshot) -> dict[str, int]:
+    """Return the last heartbeat of each fellow that has sent one."""
+    found: dict[str, int] = dict(map(_HEARTBEAT, snapshot.fellows))
+    return {fellow: one_ns for fellow, one_ns in found.items() if one_ns} if 0 in found.values() else found
+
+
+def _digests(before: Node | None, heard: ReceivedSnapshot) -> Mapping[str, tuple[str, int]]:
+    """Return (digest, when it was first heard) by name-space."""
+    old: Mapping[str, tuple[str, int]] = before.digests if before else {}
+    found = {}
+    for view in heard.snapshot.name_spaces:
+        known = old.get(view.name)
+        found[view.name] = known if known and known[0] == view.digest else (view.digest, heard.heard_ns)
+    return found
 
 
 def _is_repeated(before: Node | None, snapshot: NodeSnapshot) -> bool:
@@ -58,6 +80,7 @@ class SystemModel:
         self.nodes: dict[str, Node] = {}
         self.events: list[NodeEvent] = []
         self.groups = GroupIndex()
+        self.sets = SetComparison(self.nodes, self.groups)
         self.conflicts = ConflictLog()
         self.persistence = PersistenceServices()
         self.series: dict[str, NodeSeries] = {}
@@ -75,7 +98,6 @@ class SystemModel:
         self.losses = Losses()
         self.told = Remarks()
         self.began_ns = 0
-        self._largest: dict[str, int] = {}
         self._heartbeats: dict[str, int] = {}
         self._masterships = Masterships()
         self._names_told: dict[str, str] = {}
@@ -155,7 +177,7 @@ class SystemModel:
             self.left_out_ns = now_ns
         if update:
             self.revision += 1
-            self._largest.clear()
+            self.sets.forget()
             self._heartbeats.clear()
 
     def name_of(self, node_id: str) -> str:
@@ -234,77 +256,12 @@ class SystemModel:
             claim.master == node.id or self.nodes[teller].is_stale(now_ns) for teller, claim in claims.items()
         )
 
-    def share_held(self, node: Node, name_space: str) -> float:
-        """Return the share of a name-space that a node holds (0 to 1), compared with the largest set."""
-        mine = node.name_spaces[name_space].count
-        if not mine:
-            return 0.0
-        return min(1.0, mine / self.largest()[name_space])
-
-    def largest(self) -> Mapping[str, int]:
-        """Return the number of samples in the largest set of each name-space."""
-        found = self._largest
-        if not found:
-            for node in self.nodes.values():
-                for view in node.snapshot.name_spaces:
-                    if view.count >= found.get(view.name, 0):
-                        found[view.name] = view.count
-        return found
-
     def history(self, node_id: str, name_space: str, fellow: str, direction: str) -> list[tuple[int, int]]:
         """Return (time in ns, samples) points of a running alignment; empty if there is none.
 
         The node with `node_id` sends to the fellow or receives from it: `direction` is as in `AlignmentView`.
         """
         return self._trackers.history((node_id, name_space, fellow, direction))
-
-    def differing(self, node: Node) -> list[str]:
-        """Return the name-spaces whose digest differs from the master's, without filtered ones."""
-        found = []
-        nodes = self.nodes
-        for name, view in node.name_spaces.items():
-            master = nodes.get(view.master)
-            theirs = master.digests.get(name) if master else None
-            if theirs is None or theirs[0] == view.digest or view.filtered:
-                continue
-            if master is not None and not master.name_spaces[name].filtered:
-                found.append(name)
-        return found
-
-    def differs_since(self, node: Node, name_space: str, now_ns: int) -> int:
-        """Return since when the node's settled set differs from its master's; 0 if it does not.
-
-        Snapshots of two nodes are never taken at the same instant, so sets that are being written always
-        seem to differ. Only sets that both stand still for longer than snapshots take can be compared.
-        """
-        view = node.name_spaces[name_space]
-        master = self.nodes.get(view.master)
-        theirs = master.name_spaces.get(name_space) if master else None
-        if master is None or theirs is None or master.id == node.id or view.filtered or theirs.filtered:
-            return 0
-        if node.gone_ns or master.gone_ns:
-            return 0
-        if not (view.complete and theirs.complete) or view.digest == theirs.digest:
-            return 0
-        since_ns = max(node.digests[name_space][1], master.digests[name_space][1])
-        patience_ns = max(node.stale_after_ns, master.stale_after_ns)
-        return since_ns if now_ns - since_ns > patience_ns else 0
-
-    def differing_in(self, group: GroupKey, now_ns: int) -> list[str]:
-        """Return the nodes whose settled set of this group differs from their master's."""
-        views = self.groups.views(group)
-        found = []
-        for node_id, mine in views.items():
-            node = self.nodes.get(node_id)
-            space = node.name_spaces.get(group.name_space) if node else None
-            if node is None or space is None or node.gone_ns:
-                continue
-            theirs = views.get(space.master)
-            if theirs is None or theirs.digest == mine.digest:
-                continue
-            if self.differs_since(node, group.name_space, now_ns):
-                found.append(node_id)
-        return found
 
     def _apply_snapshot(self, heard: ReceivedSnapshot) -> None:
         snapshot = heard.snapshot
@@ -315,17 +272,15 @@ class SystemModel:
         if snapshot.time_ns <= self._replaced.get(snapshot.id, 0):  # a recording repeats what it knew
             return
         self._note_return(before, heard)
-        old = before.digests if before else {}
-        digests = {}
-        for view in snapshot.name_spaces:
-            known = old.get(view.name)
-            same = known is not None and known[0] == view.digest
-            digests[view.name] = known if same and known else (view.digest, heard.heard_ns)
         name_spaces = {view.name: view for view in snapshot.name_spaces}
         if before is None or before.name_spaces.keys() != name_spaces.keys():
             self._name_space_order = None
-        aligning = tuple(view for view in snapshot.name_spaces if view.alignments)
-        heartbeats = {one.id: one.last_heartbeat_ns for one in snapshot.fellows if one.last_heartbeat_ns}
+        aligning = tuple([view for view in snapshot.name_spaces if view.alignments])
+        heartbeats = _heartbeats(snapshot)
+        around, sets = outline(snapshot, aligning), tuple(map(_DIGEST, snapshot.name_spaces))
+        is_alike = before is not None and around == before.outline
+        if before is not None and is_alike:
+            around = before.outline
         is_orphan = self._orphaned_ns.get(snapshot.id, -1) >= snapshot.started_ns
         self.nodes[snapshot.id] = Node(
             snapshot,
@@ -333,12 +288,16 @@ class SystemModel:
             in_order=not is_orphan and (snapshot.state in ENDING or _is_repeated(before, snapshot)),
             lost_supervisor=is_orphan,
             name_spaces=name_spaces,
-            digests=digests,
+            digests=before.digests
+            if before and is_alike and sets == before.sets
+            else _digests(before, heard),
             aligning=aligning,
             heartbeats=heartbeats,
             is_settled=snapshot.state == "COMPLETE" and all(v.is_at_rest for v in snapshot.name_spaces),
+            outline=around,
+            sets=sets,
         )
-        self._masterships.note(heard)
+        self._masterships.note(heard, is_alike=is_alike)
         self._witnesses.note(snapshot.id, heartbeats, heard.heard_ns)
         self._series_of(snapshot.id).add(snapshot, heard.heard_ns)
         self.groups.apply(snapshot)

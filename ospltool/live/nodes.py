@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import operator
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -11,6 +12,21 @@ from typing import Final
 from engine.runtime.monitor import NameSpaceView, NodeSnapshot
 
 MIN_STALE_NS: Final = 2_000_000_000
+
+
+_MEASURES: Final = frozenset({"count", "digest", "quality_ns", "groups", "alignments"})
+_OUTLINE: Final = operator.attrgetter(
+    *(one.name for one in dataclasses.fields(NameSpaceView) if one.name not in _MEASURES)
+)
+
+
+def outline(snapshot: NodeSnapshot, aligning: tuple[NameSpaceView, ...]) -> tuple[object, ...]:
+    """Return what the name-spaces of a snapshot are, and which are aligned, but not how much they hold.
+
+    It stays equal while a node only writes: what depends on nothing else need not be looked at again.
+    """
+    names = tuple([view.name for view in aligning])
+    return snapshot.role, names, tuple(map(_OUTLINE, snapshot.name_spaces))
 
 
 class Presence(enum.StrEnum):
@@ -49,6 +65,10 @@ class Node:
     """Last heartbeat of each fellow, by id, in the node's clock."""
     is_settled: bool = False
     """Whether it is complete and no name-space waits for anything."""
+    outline: tuple[object, ...] = ()
+    """What its name-spaces are, without how much they hold; the same object as long as that is equal."""
+    sets: tuple[str, ...] = ()
+    """The digest of each name-space, in the order of the snapshot."""
 
     @property
     def id(self) -> str:

@@ -106,7 +106,7 @@ def test_a_set_differs_only_when_both_stand_still(
         steps.append((moment * 3, fake.snapshot(1, fake.name_space("Orders", 1, digest=masters))))
         steps.append((moment * 3, fake.snapshot(2, fake.name_space("Orders", 1, digest=mine))))
     model = after(*steps)
-    assert bool(model.differs_since(model.nodes[node_id(2)], "Orders", at(now))) is differs
+    assert bool(model.sets.differs_since(model.nodes[node_id(2)], "Orders", at(now))) is differs
 
 
 def test_masters_are_remembered_in_order_once_each() -> None:

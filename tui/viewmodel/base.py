@@ -244,16 +244,16 @@ def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span
     """
     glyphs = view.glyphs
     if not space.complete and space.is_at_rest:
-        return Span(glyphs.nothing, Tone.DIM), view.model.share_held(node, space.name)
+        return Span(glyphs.nothing, Tone.DIM), view.model.sets.share_held(node, space.name)
     if not space.master and node.snapshot.state == "COMPLETE":
         return Span(glyphs.fault, Tone.FAULT), 1.0 if space.complete else 0.0
     if space.complete:
         if view.health.is_split(space.name):
-            return Span(glyphs.conflict, Tone.WARN), view.model.share_held(node, space.name)
-        if view.model.differs_since(node, space.name, view.now_ns):
+            return Span(glyphs.conflict, Tone.WARN), view.model.sets.share_held(node, space.name)
+        if view.model.sets.differs_since(node, space.name, view.now_ns):
             return Span(glyphs.conflict, Tone.WARN), 1.0
         return Span(" "), 1.0
-    held = view.model.share_held(node, space.name)
+    held = view.model.sets.share_held(node, space.name)
     running = [
         progress
         for named, progress in view.model.progress(node)

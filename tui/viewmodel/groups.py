@@ -52,7 +52,7 @@ def _shows_group(view: View, key: GroupKey) -> bool:
     values = {"ns": key.name_space, "partition": key.partition, "topic": key.topic, "type": key.type_name}
     if any(term.field == "differs" for term in view.filter.terms):
         values["differs"] = " ".join(
-            view.model.name_of(node) for node in view.model.differing_in(key, view.now_ns)
+            view.model.name_of(node) for node in view.model.sets.differing_in(key, view.now_ns)
         )
     return view.filter.matches(values)
 
@@ -62,7 +62,7 @@ def _row(view: View, key: GroupKey) -> dict[str, Cell]:
     views = view.model.groups.views(key)
     if not views:
         return {}
-    differ = view.model.differing_in(key, view.now_ns)
+    differ = view.model.sets.differing_in(key, view.now_ns)
     lost_samples = sum(one.lost + sum(count for _, count in one.rejected) for one in views.values())
     largest = max(views.values(), key=lambda one: (one.samples, one.newest_ns))
     kept = [one.samples - one.stored for one in views.values() if _is_kept(one)]
@@ -94,7 +94,7 @@ def _is_kept(view: GroupView) -> bool:
 def group_lines(view: View, key: GroupKey) -> list[Line]:
     """Return one group on each node that has it; the master first."""
     views = view.model.groups.views(key)
-    differ = set(view.model.differing_in(key, view.now_ns))
+    differ = set(view.model.sets.differing_in(key, view.now_ns))
     lines: list[Line] = [
         (
             Span(f" {key}", Tone.STRONG),

@@ -141,7 +141,7 @@ def events(view: View, one: Incident, width: int) -> Rows[NodeEvent]:
     """Return the events around the incident at INFO and above, oldest first."""
     columns = (
         Column("time", "time", 12),
-        Column("node", "node", 8, grow=1, most=16),
+        Column("node", "node", 8, grow=1, most=16, cut=view.glyphs.ellipsis),
         Column("text", "event", 20, grow=8),
     )
 

@@ -51,11 +51,11 @@ def holders(view: View, name: str, width: int) -> Rows[Holder]:
     """Return the name-space on every node that has it, what is in trouble first."""
     columns = (
         Column("mark", "", 3),
-        Column("node", "node", 8, grow=2, most=24),
+        Column("node", "node", 8, grow=2, most=24, cut=view.glyphs.ellipsis),
         Column("role", "role", 11, grow=1, most=20),
         Column("phase", "phase", 8),
         Column("samples", "samples", 8, right=True),
-        Column("master", "follows", 8, grow=1, most=16),
+        Column("master", "follows", 8, grow=1, most=16, cut=view.glyphs.ellipsis),
         Column("epoch", "epoch", 10),
         Column("policy", "alignee, durability", 20),
         Column("priority", "prio", 4, right=True),

@@ -110,7 +110,7 @@ def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
     """Return the fellows as this node sees them, those that it does not talk to first, then by name."""
     columns = (
         Column("mark", "", 1),
-        Column("name", "fellow", 10, grow=2, most=24),
+        Column("name", "fellow", 10, grow=2, most=24, cut=view.glyphs.ellipsis),
         Column("role", "role", 11, grow=1, most=20),
         Column("state", "state", 13, grow=1, most=18),
         Column("communication", "talks", 12),

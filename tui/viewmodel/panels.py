@@ -70,7 +70,7 @@ def summary(view: View, width: int) -> Line:
     services = len(view.model.persistence)
     parts = [
         plural(len(view.model.name_space_names()), "name-space"),
-        plural(sum(view.model.largest().values()), "sample"),
+        plural(sum(view.model.sets.largest().values()), "sample"),
         f"{aligning} aligning" if aligning else "",
         plural(services, "persistence service") if services else "",
     ]

@@ -24,7 +24,7 @@ def stores(view: View, width: int) -> Rows[Node]:
     has_problem = any(node.snapshot.store.problem or node.snapshot.store.findings for _, node in kept)
     columns = (
         Column("mark", "", 1),
-        Column("node", "node", 8, grow=1, most=20),
+        Column("node", "node", 8, grow=1, most=20, cut=view.glyphs.ellipsis),
         Column("kind", "kind", min(max(6, kind), MOST_KIND)),
         Column("complete", "complete", 8, right=True),
         Column("samples", "samples", 8, right=True),

@@ -174,7 +174,7 @@ def _defined_otherwise(heard: list[Node]) -> set[tuple[str, str]]:
     """Return each (name-space, role) that nodes define differently, nearly always none."""
     roles: dict[str, dict[str, NameSpaceView]] = {}
     found = set()
-    for node in heard:
+    for node in {node.outline: node for node in heard}.values():
         role = node.snapshot.role
         first = roles.setdefault(role, {})
         for view in node.snapshot.name_spaces:

@@ -40,6 +40,8 @@ def of_nodes(scene: Scene) -> Iterator[Sign]:
 
 def never_heard(scene: Scene) -> dict[str, SupervisorReport | None]:
     """Return the awaited nodes that were never heard, with the reports of their supervisors."""
+    if not scene.awaited:
+        return {}
     known = {name for node in scene.model.nodes.values() for name in _names(scene, node)}
     return {name: scene.reports.get(name) for name in scene.awaited if name not in known}
 

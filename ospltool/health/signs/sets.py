@@ -134,8 +134,8 @@ def _policy_of_merge(node: Node | None, name_space: str) -> str:
 
 def _different(scene: Scene, node: Node) -> Iterator[Sign]:
     model = scene.model
-    for name in model.differing(node):
-        since_ns = model.differs_since(node, name, scene.now_ns)
+    for name in model.sets.differing(node):
+        since_ns = model.sets.differs_since(node, name, scene.now_ns)
         if since_ns:
             yield _difference(scene, node, name, since_ns)
 

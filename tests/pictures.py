@@ -1,0 +1,211 @@
+"""Every screen of the console over a large simulated system, as pictures to look at.
+
+`make pictures` (NODES=200 TO=build/pictures): the nodes advertise what real ones would, first in health, then
+with two of them killed, one that stands still and one that is cut off. It takes a minute of processor time,
+most of it for the start, in which every node meets every other one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import gc
+import pathlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from typing import Final
+
+from engine.config import load
+from engine.dataset.groups import DurabilityKind
+from engine.runtime.monitor import NodeEvent, NodeSnapshot
+from engine.simulator.draw import deployed
+from engine.simulator.observing import Gone, ObservedRun, Seen
+from engine.simulator.options import NetworkPlan, SimulationOptions, TopicPlan, Workload
+from engine.simulator.schedule import START_NS
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
+from tests.fake import SECOND_NS, ScriptedFeed
+from tui import cells, themes
+from tui.app import TICK_S, ConsoleApp
+from tui.screens.names import SCREENS
+from tui.viewmodel.base import Subject
+
+SIZES: Final = {"80x24": (80, 24), "120x40": (120, 40), "200x50": (200, 50)}
+HEALTHY_S: Final = 16
+"""Moment of the pictures in health: all nodes have met, and have written for some seconds."""
+TROUBLE_S: Final = 14
+"""Time from the faults to the pictures of trouble: leases have ended, and masters are chosen."""
+WRITERS: Final = 4
+NAME_SPACES: Final = {
+    "Orders": ("Open", "Filled"),
+    "Telemetry": ("Position", "Speed", "Depth"),
+    "Alarms": ("Raised",),
+    "Configuration": ("Limits", "Routes"),
+}
+CONFIGURATION: Final = """\
+<OpenSplice>
+  <Domain><Name>pictures</Name><Id>7</Id></Domain>
+  <DurabilityService name="durability">
+    <Persistent><StoreDirectory>/var/lib/ospltool</StoreDirectory></Persistent>
+    <NameSpaces>
+      {spaces}
+      <Policy nameSpace="*" durability="Durable" aligner="true" alignee="Initial">
+        <Merge type="Merge" scope="*"/>
+      </Policy>
+    </NameSpaces>
+  </DurabilityService>
+</OpenSplice>
+"""
+
+Steps = list[tuple[int, Update]]
+
+
+def options(nodes: int) -> SimulationOptions:
+    """So many nodes with four name-spaces, of which applications write eight topics."""
+    spaces = "".join(f'<NameSpace name="{x}"><Partition>{x}</Partition></NameSpace>' for x in NAME_SPACES)
+    with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+        file.write(CONFIGURATION.format(spaces=spaces))
+        file.flush()
+        configuration = load(file.name, {})
+    named = {f"station-{number:03d}": configuration for number in range(1, nodes + 1)}
+    kind = DurabilityKind.PERSISTENT
+    topics = tuple(TopicPlan(space, topic, kind) for space, each in NAME_SPACES.items() for topic in each)
+    return dataclasses.replace(
+        deployed(named, 1, ()),
+        workload=Workload(topics, writers=0, write_pause_s=0.25, keys=40, readers=0),
+        network=NetworkPlan(),
+        fault_s=600.0,
+        start_spread_s=1.0,
+        disk_delay_s=0.002,
+    )
+
+
+class LargeSystem:
+    """A simulated system, and what a console would hear of it."""
+
+    def __init__(self, nodes: int) -> None:
+        self._run = ObservedRun(options(nodes))
+        self._cluster = self._run._cluster
+        self._s = 0.0
+        self.steps: Steps = []
+        for number in range(WRITERS):
+            self._cluster.schedule.at(1.0 + number, self._cluster.start_writer)
+
+    def advance(self, seconds: float) -> None:
+        """Go on, with an update for each tick of the console."""
+        for _ in range(round(seconds / TICK_S)):
+            self._s += TICK_S
+            now_ns = START_NS + int(self._s * SECOND_NS)
+            heard: list[Seen] = []
+            while self._run.now_ns < now_ns:
+                heard += self._run.advance(now_ns, 60)
+            self.steps.append((now_ns, update_of(heard)))
+
+    def break_four(self) -> None:
+        """Kill two nodes, hold one, and cut one off from all others."""
+        first, second, third, fourth = self._cluster.nodes[2:6]
+        first.crash()
+        second.crash()
+        third.is_stalled = True
+        self._cluster.network.freeze(third.participant)
+        for other in self._cluster.nodes:
+            self._cluster.network.cut(fourth.name, other.name)
+            self._cluster.network.cut(other.name, fourth.name)
+
+    def close(self) -> None:
+        """End it."""
+        self._run.close()
+
+
+def update_of(heard: Sequence[Seen]) -> Update:
+    """As a live feed would return it."""
+    snapshots = [
+        ReceivedSnapshot(one.item, one.time_ns) for one in heard if isinstance(one.item, NodeSnapshot)
+    ]
+    events = tuple(one.item for one in heard if isinstance(one.item, NodeEvent))
+    gone = [
+        FeedNotice(NoticeKind.NODE_LOST, one.time_ns, "its lease expired", one.item.node)
+        for one in heard
+        if isinstance(one.item, Gone)
+    ]
+    return Update(tuple(snapshots), events, tuple(gone))
+
+
+def simulated(nodes: int) -> tuple[Steps, Steps]:
+    """The updates until all is well, and those from the faults on."""
+    system = LargeSystem(nodes)
+    system.advance(HEALTHY_S)
+    healthy, system.steps = system.steps, []
+    system.break_four()
+    system.advance(TROUBLE_S)
+    system.close()
+    return healthy, system.steps
+
+
+async def take(healthy: Steps, trouble: Steps, to: pathlib.Path) -> list[pathlib.Path]:
+    """The pictures of both, as SVG."""
+    look = themes.choose("ops-dark", no_color=False, term="xterm-256color")
+    feed = ScriptedFeed(healthy, title="domain 7")
+    signs = cells.choose("utf-8", ascii_only=False)
+    app = ConsoleApp(feed, title="ospltool", signs=signs, theme=look, timer=False)
+    taken = []
+    async with app.run_test(size=SIZES["120x40"]) as pilot:
+        for name, steps in (("healthy", healthy), ("trouble", trouble)):
+            if name == "trouble":
+                for moment_ns, update in steps:
+                    feed.add(moment_ns, update)
+            for _ in steps:
+                app.tick()
+            for place, size in SIZES.items():
+                await pilot.resize_terminal(*size)
+                for screen in SCREENS:
+                    app.go(screen, subject(app))
+                    await pilot.pause()
+                    await app.workers.wait_for_complete()
+                    app.show()
+                    await pilot.pause()
+                    path = to / f"{name}-{screen}-{place}.svg"
+                    path.write_text(app.export_screenshot(), encoding="utf-8")
+                    taken.append(path)
+    return taken
+
+
+def subject(app: ConsoleApp) -> Subject:
+    """What an operator would look at: the worst incident, and one of its nodes."""
+    worst = next(iter(app.view().health.open), None)
+    nodes = worst.nodes if worst else tuple(node.id for node in app.model.ordered_nodes()[2:3])
+    return Subject(nodes[0] if nodes else "", "Orders", incident=worst.key if worst else "")
+
+
+def to_png(pictures: Sequence[pathlib.Path]) -> None:
+    """Draw each with Chromium, if that is installed."""
+    chromium = shutil.which("chromium")
+    for picture in pictures if chromium else ():
+        place = SIZES[picture.stem.rpartition("-")[2]]
+        window = f"--window-size={place[0] * 13 + 20},{place[1] * 25 + 60}"
+        with tempfile.TemporaryDirectory() as home:
+            subprocess.run(
+                [str(chromium), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={home}",
+                 f"--screenshot={picture.with_suffix('.png')}", window, picture.absolute().as_uri()],
+                check=True, capture_output=True,
+            )  # fmt: skip
+
+
+def main() -> None:
+    """Simulate, and take all pictures."""
+    parser = argparse.ArgumentParser(prog="python -m tests.pictures", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=200)
+    parser.add_argument("--to", type=pathlib.Path, default=pathlib.Path("build/pictures"))
+    given = parser.parse_args()
+    given.to.mkdir(parents=True, exist_ok=True)
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
+    taken = asyncio.run(take(*simulated(given.nodes), given.to))
+    to_png(taken)
+    print(f"{len(taken)} pictures in {given.to}")
+
+
+if __name__ == "__main__":
+    main()
