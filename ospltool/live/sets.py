@@ -28,7 +28,7 @@ class SetComparison:
         self._followed: dict[tuple[tuple[str, str], ...], tuple[str | None, ...]] = {}
 
     def forget(self) -> None:
-        """Compare anew: the nodes have changed."""
+        """Compare again: the nodes have changed."""
         self._largest.clear()
         self._followed.clear()
 

@@ -22,7 +22,6 @@ from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
-from tui import text
 from tui.cells import UNICODE, CellTable, Column, Line, Rows, Tone, fit_line, plain, spread
 from tui.viewmodel import alignment, conflicts, deliveries, groups, name_space, node, stores
 from tui.viewmodel.base import Filter, Subject, View
@@ -492,28 +491,3 @@ def test_the_kind_of_a_store_is_whole(kind: str, width: int) -> None:
     rows = stores.stores(view_of(fake.snapshot(1, store=StoreStatus(kind, "/var/lib/ospltool/n1"))), width)
     (column,) = [column for column in rows.columns if column.key == "kind"]
     assert column.width >= len(kind)
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_names_of_many_nodes_are_cut_where_they_stay_different(width: int) -> None:
-    """Two hundred stations were `station-0…` each on the screen of stores."""
-    numbers = range(101, 131)
-    fellows = tuple(fake.fellow(n, name=f"weather-station-{n}") for n in numbers)
-    view = view_of(
-        *(
-            fake.snapshot(n, fake.name_space("Orders", n), name=f"weather-station-{n}", fellows=fellows)
-            for n in numbers
-        )
-    )
-    nodes = list(view.model.nodes.values())
-    for table, column in (
-        (stores.stores(view, width), "node"),
-        (name_space.holders(view, "Orders", width), "node"),
-        (name_space.holders(view, "Orders", width), "master"),
-        (node.fellows(view, nodes[0], width), "name"),
-    ):
-        place = [one.key for one in table.columns].index(column)
-        room = table.columns[place].width
-        shown = [plain(table.cell(row, place)) for row in range(len(table.keys))]
-        assert len({text.fit(one, room) for one in shown}) == len(table.keys), shown
-        assert "weather-station-1" in table.value(0, place), "what is copied is whole"
