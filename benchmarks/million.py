@@ -77,9 +77,11 @@ def _late_joiner(stage: Stage) -> float:
     options = {"domain": stage.domain_id, "count": COUNT, "durability": "persistent"}
     joiner = Program("join", options, stages.environ())
     joiner.answer()
-    last = float(joiner.answer()["last"])
+    answer = joiner.answer()
     joiner.end()
-    return last
+    if answer["got"] != COUNT:
+        raise RuntimeError(f"the late joiner got {answer['got']} samples")
+    return float(answer["last"])
 
 
 def _bare_s(stage: Stage) -> float:

@@ -12,6 +12,7 @@ import enum
 import functools
 import json
 import math
+import operator
 import types
 import typing
 from collections.abc import Callable
@@ -30,18 +31,31 @@ class PlainFault(ValueError):
 
 def to_plain(value: Any) -> Any:
     """Convert dataclasses, named tuples, enums, tuples, dicts, bytes and scalars to JSON values."""
-    if isinstance(value, enum.Enum):
-        return value.value
-    if dataclasses.is_dataclass(value):
-        cls: type = type(value)
-        return {name: to_plain(getattr(value, name)) for name in hints(cls)}
-    if isinstance(value, tuple | list):
-        return [to_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: to_plain(item) for key, item in value.items()}
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return value
+    kind: type = type(value)
+    return value if kind in _PLAIN else _writer(kind)(value)
+
+
+_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+
+
+@functools.cache
+def _writer(kind: type) -> Builder:
+    """Return what converts values of a type, which is looked at once."""
+    if issubclass(kind, enum.Enum):
+        return _VALUE_OF
+    if dataclasses.is_dataclass(kind):
+        names = tuple(hints(kind))
+        return lambda value: {name: to_plain(getattr(value, name)) for name in names}
+    if issubclass(kind, tuple | list):
+        return lambda value: [to_plain(item) for item in value]
+    if issubclass(kind, dict):
+        return lambda value: {key: to_plain(item) for key, item in value.items()}
+    if issubclass(kind, bytes):
+        return lambda value: base64.b64encode(value).decode()
+    return lambda value: value
+
+
+_VALUE_OF: Final = operator.attrgetter("value")
 
 
 def from_plain(wanted: Any, value: Any) -> Any:

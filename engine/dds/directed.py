@@ -31,6 +31,7 @@ from engine.dds import offering
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.errors import DdsError
 from engine.dds.participant import NodeParticipant, TagRole, free_domain_id, high_guid, in_memory, low_guid
+from engine.dds.ports import open_unsearched, searched_ports
 from engine.dds.qos import EndpointQos
 from engine.dds.shared_waits import Waits, at_once
 from engine.dds.topics import Topic, open_topic
@@ -143,7 +144,10 @@ class DirectedSession:
             self._domain_id = self._stack.enter_context(free_domain_id())
             self._uri = directed_uri(address, interface, wire_domain, tag)
             self._node_id = node_id
-            self._participant = self._open_participant(high_guid())
+            opened = open_unsearched(
+                lambda: self._new_participant(high_guid()), searched_ports(wire_domain, address)
+            )
+            self._participant = self._stack.enter_context(opened)
             self._lows: list[NodeParticipant] = []
             self._spent: set[tuple[str, str, str]] = set()
             self._signal = Signal(self._participant)
@@ -158,9 +162,9 @@ class DirectedSession:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open_participant(self, guid: bytes) -> NodeParticipant:
-        return self._stack.enter_context(
-            NodeParticipant(self._domain_id, self._uri, "deliverer", self._node_id, TagRole.DELIVERER, guid)
+    def _new_participant(self, guid: bytes) -> NodeParticipant:
+        return NodeParticipant(
+            self._domain_id, self._uri, "deliverer", self._node_id, TagRole.DELIVERER, guid
         )
 
     def abandon(self) -> None:
@@ -309,7 +313,7 @@ class DirectedSession:
     def _low(self) -> NodeParticipant:
         """Return the participant with the lowest GUID; open it if there is none."""
         if not self._lows:
-            self._lows.append(self._open_participant(low_guid()))
+            self._lows.append(self._stack.enter_context(self._new_participant(low_guid())))
         return self._lows[-1]
 
     def go_below(self) -> None:
@@ -324,7 +328,7 @@ class DirectedSession:
             self._topics = {key: each for key, each in self._topics.items() if key[0] != former.entity}
             former.close()
         if len(self._lows) < MAX_LOW:
-            self._lows.append(self._open_participant(low_guid()))
+            self._lows.append(self._stack.enter_context(self._new_participant(low_guid())))
             self._spent.clear()
 
     @property

@@ -43,7 +43,11 @@ ROOMY: Final = 0.25
 TICK_S: Final = 0.005
 GATHER_S: Final = 0.05
 """Time that a sample may wait in a tap for others: draining all taps costs more than one sample."""
-LONE_S: Final = 1.5 * GATHER_S
+CALM_S: Final = 0.2
+"""The same while few samples come. Each turn drains the taps, so it delays no answer."""
+CALM: Final = 0.0625
+"""A tap that was fuller than this is not calm: its queue may be full before the next look."""
+LONE_S: Final = 1.5 * CALM_S
 """After a sample that came so long after the one before, waiting for others would be in vain."""
 
 
@@ -110,8 +114,8 @@ class CaptureDrain:
     def found_nothing(self, now: float) -> bool:
         """Look at the taps, if that is all that is due; return whether they have nothing.
 
-        While samples come, the taps are looked at every `GATHER_S`. Once they have nothing, or after a lone
-        sample, their bell rings for the next one.
+        While samples come, the taps are looked at every `GATHER_S` or `CALM_S`. Once they have nothing, or
+        after a lone sample, their bell rings for the next one.
         """
         if self._bell.is_armed or now < max(self._look_s, self._due_s) or self._taps.is_moving:
             return False
@@ -139,7 +143,7 @@ class CaptureDrain:
             tracer.event("capture.relieved", elapsed_ns=elapsed_ns)
         most = min(DRAIN, room)
         routes = self._neighbourhood.routes
-        count, fill, is_behind = 0, ROOMY, False
+        count, fill, is_behind = 0, 0.0, False
         self._bell.forget()
         for tap in self._taps:
             fill = max(fill, tap.fill)
@@ -155,11 +159,13 @@ class CaptureDrain:
             if dropped := self._orphans.drop_surplus():
                 self._runtime.count_unrouted(dropped)
         self._runtime.shared.is_behind = is_behind or bool(self._orphans)
-        pause_s = 0.0 if count < BUSY or self._runtime.serving.tails else DRAIN_PAUSE_S * ROOMY / fill
+        is_hurried, haste = count >= BUSY, max(1.0, fill / ROOMY)
+        is_followed = bool(self._runtime.serving.tails)
         now = self._clock.monotonic()
-        self._due_s = now + pause_s
+        self._due_s = now + (DRAIN_PAUSE_S / haste if is_hurried and not is_followed else 0.0)
         if count:
-            self._look_s = now + GATHER_S * ROOMY / fill
+            is_calm = fill <= CALM and not (is_hurried or is_followed)
+            self._look_s = now + (CALM_S if is_calm else GATHER_S / haste)
             is_lone, self._taken_s = now - self._taken_s >= LONE_S, now
             if is_lone and not self._taps.is_moving:
                 self._bell.arm(self._taps.has_news)

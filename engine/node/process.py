@@ -465,8 +465,8 @@ class RunningNode:
             self._incoming.count_undecodable(
                 {**self._channel.malformed, BULK_TOPIC: self._receiver.malformed}
             )
+            self._threads.look()  # before the other thread that sends has something to do
             self._showing.show(now)
-            self._threads.look()
 
     def _say(self, state: str, **details: object) -> None:
         """Report the state of the node to the supervisor, and so to `ospltool status`, if it changed."""

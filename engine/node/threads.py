@@ -51,6 +51,8 @@ is the heartbeat. All other threads follow Domain/Service/Scheduling.
 """
 
 _TASKS: Final = Path("/proc/self/task")
+LOOKS: Final = 10
+"""How many looks have one at all threads among them; the others notice only another number of threads."""
 _NAME_CHARS: Final = 15
 _RIGHTS: Final = (
     "the node needs CAP_SYS_NICE, or limits that allow it (ulimit -r for Realtime, -e for Timeshare)"
@@ -89,6 +91,7 @@ class Threads:
         self._refused: set[str] = set()
         self._known: set[int] = set()
         self._unnamed: set[int] = set()
+        self._count = self._looks = 0
         process = schedule_of(0)
         self._wanted: dict[str, ThreadScheduling] = {}
         self._origins: dict[str, str] = {}
@@ -107,6 +110,11 @@ class Threads:
 
     def look(self) -> None:
         """Name and schedule the threads that started since the last call."""
+        count = _TASKS.stat().st_nlink  # 2 more than the threads; to list them takes the kernel a millisecond
+        self._looks = (self._looks + 1) % LOOKS
+        if count == self._count and self._looks and not self._unnamed:
+            return
+        self._count = count
         found = {int(path.name) for path in _TASKS.iterdir()}
         new = found - self._known
         self._known = found

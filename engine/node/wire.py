@@ -116,7 +116,7 @@ class DdsWire:
         self._announced = announced
         directed = Directed(participant, bytes.fromhex(node), interface, tag)
         self.keeping = Keeping(directed, neighbourhood, self.submit)
-        self._unsent: queue.Queue[tuple[str, bytes] | None] = queue.Queue()
+        self._unsent: queue.SimpleQueue[tuple[str, bytes] | None] = queue.SimpleQueue()
         self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="worker")
         self._sender = threading.Thread(target=self._send_all, name="sender", daemon=True)
         self.tap_bell = signal.bell()

@@ -52,6 +52,7 @@ class HostsLab:
         multicast: value of General/AllowMulticast; if "false", participants name all hosts as peers.
         interfaces: names of the interfaces that all participants use.
         lease_s: silence in seconds after which a participant counts as gone.
+        participants: highest number of participants that one host can have without multicast.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class HostsLab:
         multicast: str,
         interfaces: Sequence[str] = ("e0",),
         lease_s: float = LEASE_S,
+        participants: int = 40,
     ) -> None:
         self.network = network
         self.lab = lab_on(
@@ -70,7 +72,7 @@ class HostsLab:
             multicast=multicast,
             interfaces=interfaces,
             lease_s=lease_s,
-            participants=40,
+            participants=participants,
         )
         self.hosts = {f"n{number}": host for number, host in enumerate(network.addresses, 1)}
         self.names = tuple(self.hosts)

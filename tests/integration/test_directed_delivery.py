@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.integration.network import network_of
 
 COUNT = 300
 LATE = 20
+MANY = 5_000
 BOTH = pytest.mark.parametrize("lab", ["true", "false"], indirect=True, ids=["multicast", "unicast"])
 
 
@@ -24,12 +26,12 @@ def hosts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HostsLab]:
         yield made
 
 
-def check_once(*readers: Reader) -> None:
+def check_once(*readers: Reader, count: int = COUNT) -> None:
     """Each reader got each sample exactly once."""
     for reader in readers:
-        reader.wait(COUNT)
+        reader.wait(count)
         tally = reader.tally()
-        assert (tally["arrivals"], tally["instances"], tally["repeated"]) == (COUNT, COUNT, 0)
+        assert (tally["arrivals"], tally["instances"], tally["repeated"]) == (count, count, 0)
 
 
 @pytest.mark.dds
@@ -110,3 +112,47 @@ def check_second_interface(hosts: HostsLab) -> None:
         view.wait_for("a delivery is at its end", functools.partial(have_delivered, hosts, number))
     assert {name: len(lab.trace(name, "deliver.finished")) for name in hosts.names} == {"n1": 1, "n2": 1}
     assert writer.end() == 0
+
+
+@pytest.mark.dds
+@pytest.mark.netns
+def test_no_delivery_is_found_where_others_look_for_participants(tmp_path: Path) -> None:
+    """Half of the ports that the kernel gives are among those at which readers look for others."""
+    network = network_of(("a",))
+    try:
+        hosts = HostsLab(tmp_path, network, multicast="false", participants=120)
+        try:
+            check_none_is_found(hosts)
+        finally:
+            hosts.lab.close()
+    finally:
+        network.close()
+
+
+def check_none_is_found(hosts: HostsLab) -> None:
+    """Several readers that are served at one time get everything once."""
+    lab = hosts.lab
+    first, last = searched_ports_of(lab.domain)
+    setting = "/proc/sys/net/ipv4/ip_local_port_range"
+    subprocess.run([*lab.prefixes["n1"], "sh", "-c", f"echo {first} {last} > {setting}"], check=True)
+    lab.configure("n1", Settings())
+    hosts.start()
+    writer = hosts.writer("n1", readers=1, steps=[{"count": MANY, "time": 1_000}])
+    view = hosts.views["n1"]
+    view.wait_for("it is stored", lambda: view.stored("n1") == MANY)
+    assert writer.end() == 0
+    lab.stop("n1")
+    programs = [lab.program("reader", prefix=lab.prefixes["n1"]) for _ in range(6)]
+    for program in programs:
+        program.answer("ready")
+    lab.start("n1")
+    late = [Reader(program, lab) for program in programs]
+    check_once(*late, count=MANY)
+    view.wait_for("all deliveries are at their end", lambda: have_delivered(hosts, len(late)))
+    check_once(*late, count=MANY)
+
+
+def searched_ports_of(domain: int) -> tuple[int, int]:
+    """The first and last port at which others look for participants of a domain."""
+    first = 7410 + 250 * domain
+    return first, first + 240

@@ -5,7 +5,9 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from engine.node.intake import LONE_S, MAX_BACKLOG, CaptureDrain
+import pytest
+
+from engine.node.intake import BUSY, CALM, CALM_S, GATHER_S, LONE_S, MAX_BACKLOG, ROOMY, CaptureDrain
 from engine.tracing.tracer import Tracer
 
 
@@ -44,24 +46,49 @@ class Taps(list[Any]):
     """One tap with one sample at each look."""
 
     is_moving = False
+    patience_s = 3600.0
 
     def has_news(self) -> bool:
         return False
 
 
-def test_a_lone_sample_lets_the_bell_ring_for_the_next_and_others_are_waited_for() -> None:
-    clock, armed = Clock(), []
+def draining(clock: Clock, armed: list[float], count: int, fill: float, tails: object) -> CaptureDrain:
+    """A drain of one tap that has so many samples at each look; `armed` gets when its bell is armed."""
     shared = types.SimpleNamespace(tracer=Tracer(lambda: 0), is_behind=False)
-    serving = types.SimpleNamespace(tails={})
+    serving = types.SimpleNamespace(tails=tails)
     runtime: Any = types.SimpleNamespace(shared=shared, serving=serving, capture=lambda *_: [])
     persistence: Any = types.SimpleNamespace(queued_changes=0, queued_bytes=0, problem="")
     others: Any = types.SimpleNamespace(routes={}, unregistered=lambda _: None)
-    taps: Any = Taps([types.SimpleNamespace(fill=0.0, drain_runs=lambda _: (1, []))])
+    taps: Any = Taps([types.SimpleNamespace(fill=fill, drain_runs=lambda _: (count, []))])
     bell: Any = types.SimpleNamespace(
         is_armed=False, forget=lambda: None, arm=lambda _: armed.append(clock.now_s)
     )
-    capture = CaptureDrain(taps, others, runtime, persistence, None, others, clock, bell=bell)
+    return CaptureDrain(taps, others, runtime, persistence, None, others, clock, bell=bell)
+
+
+def test_a_lone_sample_lets_the_bell_ring_for_the_next_and_others_are_waited_for() -> None:
+    clock, armed = Clock(), list[float]()
+    capture = draining(clock, armed, count=1, fill=0.0, tails={})
     for now_s in (0.0, LONE_S / 2, LONE_S, 3 * LONE_S):
         clock.now_s = now_s
         capture.drain()
     assert armed == [0.0, 3 * LONE_S]
+
+
+@pytest.mark.parametrize(
+    ("count", "fill", "tails", "wanted_s"),
+    [
+        pytest.param(1, 0.0, {}, CALM_S, id="few samples"),
+        pytest.param(BUSY, 0.0, {}, GATHER_S, id="many samples"),
+        pytest.param(1, 1.01 * CALM, {}, GATHER_S, id="large samples"),
+        pytest.param(1, 2 * ROOMY, {}, GATHER_S / 2, id="larger samples"),
+        pytest.param(1, 0.0, {"a reader": "waits"}, GATHER_S, id="somebody follows"),
+    ],
+)
+def test_taps_are_left_alone_for_longer_while_few_samples_come(
+    count: int, fill: float, tails: object, wanted_s: float
+) -> None:
+    clock = Clock()
+    capture = draining(clock, [], count, fill, tails)
+    capture.drain()
+    assert capture.patience_s(clock.now_s) == pytest.approx(wanted_s)
