@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -11,6 +14,7 @@ from cyclonedds.internal import DDS
 from engine import native
 from engine.dds.abi import CHOICE
 from tests.integration.configurations import Settings
+from tests.integration.programs import ROOT
 from tests.integration.test_security import SECURED
 
 if TYPE_CHECKING:
@@ -67,3 +71,17 @@ def test_a_library_that_cannot_be_used_is_refused(lab: Lab, named: str, why: str
     assert named in lab.output("n1")
     assert why in lab.output("n1")
     assert "Traceback" not in lab.output("n1")
+
+
+def test_a_command_says_it_in_a_sentence() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ospltool.cli.app", "doctor", "--domain", "97"],
+        cwd=ROOT,
+        env={**os.environ, CHOICE: "/nowhere/libddsc.so"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"ospltool: {CHOICE} names /nowhere/libddsc.so, which cannot be opened")
+    assert "Traceback" not in done.stderr

@@ -30,6 +30,8 @@ KEY, DATA = 1, 2
 """Kinds of samples in Cyclone DDS."""
 KEY_HASH_AT: Final = 14 * 8
 """Where struct ddsi_serdata_ops has the function that gives the hash of a key."""
+TYPE_ID_AT: Final = 8 * 8
+"""Where struct ddsi_sertype_ops has the functions that tell the type."""
 MOST_BYTES: Final = 96
 CHANGES: Final = 40
 
@@ -82,6 +84,14 @@ def key_hash(topic: int, payload: bytes, *, kind: int, as_md5: bool) -> bytes:
     function(ctypes.c_uint64.from_address(ops + KEY_HASH_AT).value)(serdata, buffer, as_md5)
     abi.serdata_unref(serdata)
     return buffer.raw
+
+
+def told(topic: int) -> list[int]:
+    """The functions that tell a type: its ids, its mapping and its information."""
+    sertype = ctypes.c_void_p()
+    abi.sertype_of(topic, ctypes.byref(sertype))
+    ops = ctypes.c_uint64.from_address(sertype.value or 0).value
+    return list((ctypes.c_uint64 * 3).from_address(ops + TYPE_ID_AT))
 
 
 @pytest.mark.parametrize("class_", sample_types.SAMPLES, ids=lambda one: one.__name__)
@@ -145,6 +155,8 @@ def test_of_a_type_known_by_name_every_payload_is_a_sample(participant: NodePart
     topic = native_topics.create(participant.entity, "Bare", untyped("some::Type"))
     for payload in (b"\0\1\0\0", b"\0\1\0\0abc", b"\0\7\0\0" + bytes(1000)):
         assert abi.as_written(topic, payload) == (b"", payload)
+    assert told(topic) == [0, 0, 0]
+    assert all(told(native_topics.create(participant.entity, "Told", description_of(sample_types.Plain))))
 
 
 def test_topics_of_equal_types_share_one_and_keep_it_when_the_first_goes(
