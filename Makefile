@@ -3,7 +3,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(not (3,11) <= sys.version_info[:2] <= (3,13))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := pyproject.toml hatch_build.py $(wildcard engine/native/*.c) # what an editable installation is made from
+SOURCES := pyproject.toml hatch_build.py $(wildcard engine/native/*.[ch]) # what an editable installation is made from
 AREA ?= all
 RUNS ?= 2000
 SEED ?= 1

@@ -97,12 +97,13 @@ def compile_library(
 
 def _compile(folder: pathlib.Path, made: pathlib.Path, compiler: list[str]) -> str:
     """Why there is no library that can be loaded; empty when there is."""
-    sources = sorted(folder.glob("*.c"))
+    sources = sorted(folder.glob("*.[ch]"))
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    files = [str(source) for source in sources if source.suffix == ".c"]
     cache = str(made.parent / "cache")
     try:
         subprocess.run(
-            [*compiler, *_FLAGS, f'-DNATIVE_SOURCE="{digest}"', "-o", str(made), *map(str, sources), "-lm"],
+            [*compiler, *_FLAGS, f'-DNATIVE_SOURCE="{digest}"', "-o", str(made), *files, "-lm"],
             env={"ZIG_GLOBAL_CACHE_DIR": cache, "ZIG_LOCAL_CACHE_DIR": cache, **os.environ},
             check=True,
             capture_output=True,

@@ -96,8 +96,13 @@ def _serve(
     from engine.dds import wheel
 
     wheel.import_used_parts_only()
-    from engine.node.process import ConfigurationRefused, NodeFault, RunningNode
+    from engine.dds.errors import UnsupportedCyclone
     from engine.runtime.past import IN_ORDER
+
+    try:
+        from engine.node.process import ConfigurationRefused, NodeFault, RunningNode
+    except UnsupportedCyclone as fault:
+        return _died(fault, tracer, link)
 
     gc.set_threshold(*COLLECTION)
     gc.freeze()  # modules stay, so they are not looked at again
@@ -134,14 +139,18 @@ def _serve(
         print(f"ospltool: {refusal}", file=sys.stderr)  # noqa: T201  # narration of a program
         return EXIT_CONFIGURATION, str(refusal)
     except NodeFault as fault:
-        tracer.event("lifecycle.unrecoverable", cause=str(fault))
-        _tell_end(link, fault)
-        print(f"ospltool: {fault}", file=sys.stderr)  # noqa: T201  # narration of a program
-        return EXIT_DIED, str(fault)
+        return _died(fault, tracer, link)
     except Exception as error:
         tracer.event("lifecycle.unrecoverable", cause=repr(error))
         raise
     return EXIT_ENDED, IN_ORDER
+
+
+def _died(fault: Exception, tracer: Tracer, link: SupervisorLink | None) -> tuple[int, str]:
+    tracer.event("lifecycle.unrecoverable", cause=str(fault))
+    _tell_end(link, fault)
+    print(f"ospltool: {fault}", file=sys.stderr)  # noqa: T201  # narration of a program
+    return EXIT_DIED, str(fault)
 
 
 def _tell_end(link: SupervisorLink | None, cause: Exception) -> None:

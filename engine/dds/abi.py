@@ -1,11 +1,10 @@
 """The C functions and memory layouts of Cyclone DDS that this package uses.
 
 Calls through `ctypes.CDLL` release the interpreter lock, so a blocking call stops only the thread that made
-it. The calls of the wheel's own extension module hold the lock while they block; the only one used is
-`ddspy_topic_create`, which releases it.
+it.
 
-The layouts below are of the wheel 11.0.1 on 64-bit little-endian machines. `engine.dds.selfcheck` proves them
-before a node relies on them.
+The layouts below are of Cyclone DDS 11.0.1 on 64-bit little-endian machines. `engine.dds.selfcheck` proves
+them before a node relies on them.
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
+from engine import native
 from engine.dds.errors import UnsupportedCyclone
 from engine.dds.wheel import installed_version
 
 SUPPORTED_VERSION: Final = "11.0.1"
 
 CHOICE: Final = "OSPLTOOL_DDSC"
-"""Environment variable with the path of a library of Cyclone DDS."""
+"""Environment variable with the path of a library of Cyclone DDS; without it, that of the package."""
 
 INFINITE_NS: Final = 0x7FFFFFFFFFFFFFFF
 """DDS_INFINITY as duration and DDS_NEVER as time."""
@@ -44,10 +44,20 @@ SUBSCRIPTION_MATCHED: Final = 1 << 12
 
 FIND_GLOBAL: Final = 0
 """DDS_FIND_SCOPE_GLOBAL: remote participants are asked for types, too."""
+FIND_LOCAL: Final = 1
+"""DDS_FIND_SCOPE_LOCAL_DOMAIN: types that are known in the domain."""
+
+KEYED: Final = 1 << 12
+"""DDS_DATA_TYPE_CONTAINS_KEY."""
+BOTH_REPRESENTATIONS: Final = 0b101
+"""XCDR1 and XCDR2, as flags of representations."""
 
 
-def _load() -> ctypes.CDLL:
-    """Open the wheel's library by a second handle, which keeps our argument types apart from the wheel's."""
+def _load() -> tuple[ctypes.CDLL, str]:
+    """Open the library, and tell its path if it is not the wheel's.
+
+    The wheel's is opened by a second handle, which keeps our argument types apart from the wheel's.
+    """
     version = installed_version()
     if version is None:
         raise UnsupportedCyclone(
@@ -64,15 +74,22 @@ def _load() -> ctypes.CDLL:
 
     ours = DDS._dll_handle._name
     wanted = os.environ.get(CHOICE, "")
-    if wanted and os.path.realpath(wanted) != os.path.realpath(ours):
+    if not wanted or os.path.realpath(wanted) == os.path.realpath(ours):
+        return ctypes.CDLL(ours), ""
+    if native.absence():
         raise UnsupportedCyclone(
-            f"{CHOICE} names {wanted}, but the package cyclonedds {SUPPORTED_VERSION} makes topics in its own"
-            f" copy of Cyclone DDS ({ours}), which knows no entities of another one; unset {CHOICE}"
+            f"{CHOICE} names {wanted}, which needs the compiled library of ospltool: {native.absence()}"
         )
-    return ctypes.CDLL(ours)
+    try:
+        return ctypes.CDLL(wanted), wanted
+    except OSError as error:
+        raise UnsupportedCyclone(f"{CHOICE} names {wanted}, which cannot be opened: {error}") from None
 
 
-_library = _load()
+_library, OTHER = _load()
+"""The library, and its path if it is not that of the package cyclonedds."""
+NAME: Final = OTHER or f"cyclonedds {SUPPORTED_VERSION}"
+"""What the library is called in messages."""
 
 _entity = ctypes.c_int32
 _code = ctypes.c_int32
@@ -82,13 +99,29 @@ _text = ctypes.c_char_p
 _flag = ctypes.c_bool
 
 
+def _without(name: str) -> UnsupportedCyclone:
+    return UnsupportedCyclone(f"the library of Cyclone DDS, {NAME}, has no {name}, which nodes need")
+
+
 def _function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
     function = getattr(_library, name, None)
     if function is None:
-        raise UnsupportedCyclone(f"the library of cyclonedds {SUPPORTED_VERSION} has no function {name}")
+        raise _without(name)
     function.restype = result
     function.argtypes = list(arguments)
     return function  # type: ignore[no-any-return]  # a ctypes function pointer, typed by the lines above
+
+
+def address_by_name(name: str) -> int:
+    """Return the address of a function or a variable of the library.
+
+    Raises:
+        UnsupportedCyclone: it has none of this name.
+    """
+    try:
+        return ctypes.addressof(ctypes.c_char.in_dll(_library, name))
+    except ValueError:
+        raise _without(name) from None
 
 
 def address_of(function: Callable[..., Any]) -> int:
@@ -166,7 +199,7 @@ class TopicDescriptor(ctypes.Structure):
 
 
 class SampleBytes(ctypes.Structure):
-    """ddspy_sample_container_t: the sample that a writer of the wheel's type support takes."""
+    """What writers take: `struct given` of types.c, and ddspy_sample_container_t of the package."""
 
     _fields_ = [("buffer", _text), ("length", ctypes.c_size_t)]
 
@@ -181,8 +214,9 @@ class IncompatibleQosStatus(ctypes.Structure):
     ]
 
 
-# ddspy_serdata: kind at 16 (1 key only, 2 data), source time at 32, status at 40, then two (address, size)
-# pairs: the CDR with its header at 64, the XCDR2 key bytes at 80. `ring.c` has the same layout.
+# struct ddsi_serdata: kind at 16 (1 key only, 2 data), source time at 32, status at 40. Behind it are two
+# (address, size) pairs: the CDR with its header at 64, the XCDR2 key bytes at 80. So has `struct sample` of
+# cyclone.h them, and ddspy_serdata of the package, which Python without the compiled library uses.
 SERDATA_BYTES: Final = 96
 SERDATA: Final = struct.Struct("<16xi12xqI20xQQQQ")
 
@@ -220,6 +254,9 @@ create_publisher = _function("dds_create_publisher", _entity, _entity, _pointer,
 create_reader = _function("dds_create_reader", _entity, _entity, _entity, _pointer, _pointer)
 create_reader_with_cache = _function(
     "dds_create_reader_rhc", _entity, _entity, _entity, _pointer, _pointer, _pointer
+)
+create_topic = _function(
+    "dds_create_topic_sertype", _entity, _entity, _text, _pointer, _pointer, _pointer, _pointer
 )
 create_writer = _function("dds_create_writer", _entity, _entity, _entity, _pointer, _pointer)
 delete = _function("dds_delete", _code, _entity)
@@ -273,6 +310,7 @@ delete_descriptor = _function("dds_delete_topic_descriptor", None, _pointer)
 serdata_ref = _function("ddsi_serdata_ref", _pointer, _pointer)
 serdata_unref = _function("ddsi_serdata_unref", None, _pointer)
 sertype_of = _function("dds_get_entity_sertype", _code, _entity, ctypes.POINTER(_pointer))
+sertype_unref = _function("ddsi_sertype_unref", None, _pointer)
 sertype_version = _function("ddsi_sertype_v0", None, _pointer)
 _serdata_from = _function("ddsi_serdata_from_sample", _pointer, _pointer, ctypes.c_int, _pointer)
 

@@ -30,7 +30,7 @@ _NAMES: Final = {
 
 
 class UnsupportedCyclone(Exception):
-    """The installed Cyclone DDS is not the version whose private memory layouts this package reads."""
+    """Cyclone DDS is not one whose functions and memory layouts this package knows."""
 
 
 class DdsError(Exception):
@@ -52,13 +52,18 @@ class DdsTimeout(DdsError):
 
 
 class SecurityNotAvailable(DdsError):
-    """The settings ask for DDS Security, which the library was built without."""
+    """The settings ask for DDS Security.
 
-    def __init__(self, domain_id: int) -> None:
+    Args:
+        domain_id: the domain of these settings.
+        why: why it cannot be had, as the rest of a sentence.
+    """
+
+    def __init__(self, domain_id: int, why: str) -> None:
         super().__init__(UNSUPPORTED, "use DDS Security")
         text = (
-            f"the settings of Cyclone DDS for domain {domain_id} have <Security>, but the package cyclonedds "
-            "is built without DDS Security, so nothing of ospltool can take part in a secured domain"
+            f"the settings of Cyclone DDS for domain {domain_id} have <Security>, but {why}, so nothing of"
+            " ospltool can take part in a secured domain"
         )
         self.args = (text,)
 

@@ -116,12 +116,14 @@ class _Domains:
             if known is not None:
                 known[1] += 1
                 return
+            if abi.OTHER and asks_for_security(uri):
+                raise SecurityNotAvailable(domain_id, "what hands over history has no identity of its own")
             entity = abi.create_domain(domain_id, uri.encode())
             if entity == PRECONDITION_NOT_MET:  # the application created it and stays its owner
                 self._known[domain_id] = [_NOT_OURS, 1]
                 return
             if entity < 0 and asks_for_security(uri):
-                raise SecurityNotAvailable(domain_id)
+                raise SecurityNotAvailable(domain_id, "the package cyclonedds is built without DDS Security")
             check(entity, f"create domain {domain_id}{_SETTINGS}")
             self._known[domain_id] = [entity, 1]
 

@@ -1,8 +1,10 @@
-"""Proof, before a node relies on them, that the private memory layouts are the ones we read."""
+"""Proof, before a node relies on them, that functions and layouts of Cyclone DDS are the ones we know."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Final
 
 from engine.dds.errors import DdsError, UnsupportedCyclone
@@ -15,34 +17,54 @@ _TOPIC: Final = "ospltool_selfcheck"
 _TIMES_NS: Final = (11, 12, 13)
 
 
-def check_layouts() -> None:
+def check_layouts(*, of_package: bool = False) -> None:
     """Write, dispose and unregister one instance, discover a writer and its type, and compare every byte.
 
     It uses a domain of its own that talks to nobody, takes some milliseconds and leaves nothing behind.
 
+    Args:
+        of_package: also of a topic of the package cyclonedds, for one who uses those of an application.
+
     Raises:
         UnsupportedCyclone: `cyclonedds` is missing or not the supported version, or a layout differs; or
-            OSPLTOOL_NATIVE demands the compiled library, and it cannot be used.
+            OSPLTOOL_NATIVE demands the compiled library, and it cannot be used; or OSPLTOOL_DDSC names
+            a library that cannot be used.
     """
     from engine import native
-    from engine.dds.abi import SUPPORTED_VERSION
 
     try:
         native.check()
     except native.NoLibrary as error:
         raise UnsupportedCyclone(str(error)) from None
-    try:
-        difference = _difference()
-    except DdsError as error:
-        difference = str(error)
-    if difference:
+    from engine.dds import abi
+
+    if abi.OTHER and of_package:
         raise UnsupportedCyclone(
-            f"cyclonedds {SUPPORTED_VERSION} does not behave as expected on this machine: {difference}"
+            f"{abi.CHOICE} names {abi.OTHER}, but topics of the package cyclonedds are in its own copy of"
+            f" Cyclone DDS; unset {abi.CHOICE} for an application that uses them"
         )
+    difference = (_crash() if abi.OTHER else "") or _difference(of_package)
+    if difference:
+        raise UnsupportedCyclone(f"{abi.NAME} does not behave as expected on this machine: {difference}")
 
 
-def _difference() -> str:
+def _crash() -> str:
+    """How a process ends that checks a library which nobody has tried; empty if it ends by itself."""
+    code = f"from {__name__} import _difference; _difference(False)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode
+    return f"a process that tries it is ended by signal {-ended}" if ended < 0 else ""
+
+
+def _difference(of_package: bool) -> str:
     """What is not as expected; empty when all is well."""
+    try:
+        return _found_difference(of_package)
+    except DdsError as error:
+        return str(error)
+
+
+def _found_difference(of_package: bool) -> str:
+    from engine.dds import package_topics
     from engine.dds.own_types import SelfCheck
     from engine.dds.participant import NodeParticipant, free_domain_id
     from engine.dds.topics import Topic
@@ -53,7 +75,11 @@ def _difference() -> str:
         NodeParticipant(domain_id, private_uri(), "selfcheck", os.urandom(16)) as participant,
     ):
         topic = Topic.of_class(participant, _TOPIC, SelfCheck)
-        return _tap_difference(participant, topic) or _discovery_difference(participant, topic)
+        difference = _tap_difference(participant, topic) or _discovery_difference(participant, topic)
+        if difference or not of_package:
+            return difference
+        entity = package_topics.create(participant.entity, f"{_TOPIC}_package", topic.type)
+        return _tap_difference(participant, Topic(participant, entity, topic.name, topic.type))
 
 
 def _tap_difference(participant: NodeParticipant, topic: Topic) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CHOICE: Final = "OSPLTOOL_NATIVE"
 LIBRARY: Final = pathlib.Path(__file__).with_name("libnative.so")
-SOURCES: Final = tuple(sorted(LIBRARY.parent.glob("*.c")))
+SOURCES: Final = tuple(sorted(LIBRARY.parent.glob("*.[ch]")))
 
 _CHOICES: Final = ("", "no", "required")
 _AGAIN: Final = "install ospltool again (in a checkout: pip install --editable .)"

@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "cyclone.h"
+
 enum { DATA = 4, GONE = 8, LARGE = 16, HEADER_BYTES = 40, LARGE_BYTES = 32768, GONE_RESERVE = 65536,
        LARGE_WAITING = 2 /* that may wait whatever their size: one is drained, one comes */ };
 
@@ -36,19 +38,6 @@ struct ring {
 };
 
 struct writer { uint64_t guid[2]; bool auto_dispose; };
-
-struct serdata {                              /* ddspy_serdata of the wheel */
-  uint8_t before_kind[16];
-  int32_t kind;
-  uint8_t before_time[12];
-  int64_t time;
-  uint32_t status;
-  uint8_t before_data[20];
-  const void *data;
-  uint64_t size;
-  const void *key;
-  uint64_t key_size;
-};
 
 struct record {
   uint32_t total, status;                     /* a total of 0: go on at the begin of the buffer */
@@ -108,7 +97,7 @@ static void publish(struct ring *r, uint64_t total)
     r->wake(r->guard, true);
 }
 
-bool ring_store(struct ring *r, const struct writer *w, struct serdata *s, void *instance)
+bool ring_store(struct ring *r, const struct writer *w, struct sample *s, void *instance)
 {
   (void)instance;
   bool large = s->size + s->key_size > LARGE_BYTES;
@@ -127,8 +116,8 @@ bool ring_store(struct ring *r, const struct writer *w, struct serdata *s, void 
     return false;
   }
   record->total = (uint32_t)total;
-  record->status = (s->status & 3) | (s->kind & 2 ? DATA : 0) | (large ? LARGE : 0);
-  record->time = s->time;
+  record->status = (s->head.status & 3) | (s->head.kind & WHOLE ? DATA : 0) | (large ? LARGE : 0);
+  record->time = s->head.time;
   memcpy(record->guid, w->guid, sizeof record->guid);
   if (large) {
     void *kept = r->retain(s);

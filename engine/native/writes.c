@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct sample { const void *bytes; size_t size; }; /* ddspy_sample_container_t of the wheel */
+struct sample { const void *bytes; size_t size; }; /* `struct given` of types.c */
 
 /* Write samples until one cannot be written; return how many were, and in `code` what was said of the last. */
 int64_t write_many(int32_t writer, int32_t (*write)(int32_t, const void *, int64_t), const void *const *payloads,

@@ -13,6 +13,7 @@ from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.shell import Shell, Watchdog, give_memory_back
 from engine.client_service.service import ClientService
 from engine.core.states import ServiceState
+from engine.dds import abi
 from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Announced, Channel, ChannelTopic
@@ -374,12 +375,14 @@ class RunningNode:
         self._serve()
 
     def _tell_capture(self) -> None:
-        """Whether the compiled library takes samples in, or why not."""
+        """Whether the compiled library takes samples in, or why not; and which Cyclone DDS it is."""
         capture = wire.capture_of_process()
         if capture.reason:
             self._tracer.event("lifecycle.capture-in-python", cause=capture.reason)
         else:
             self._tracer.event("lifecycle.capture", path=str(native.LIBRARY))
+        if abi.OTHER:
+            self._tracer.event("lifecycle.other-library", path=abi.OTHER)
         self._captures = {"capture": capture.kind, "capture_reason": capture.reason}
 
     def _serve(self) -> None:

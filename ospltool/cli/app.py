@@ -75,9 +75,19 @@ def _run(given: list[str]) -> int:
         return Exit.INTERRUPTED
     except OSError as error:
         return streams.not_written(error) or _own_fault()
-    except Exception:
-        return _own_fault()
+    except Exception as error:
+        return _refused(error) or _own_fault()
     return Exit.GOOD
+
+
+def _refused(error: Exception) -> int:
+    """Say it if Cyclone DDS cannot be used; 0 for other errors."""
+    from engine.dds.errors import UnsupportedCyclone
+
+    if not isinstance(error, UnsupportedCyclone):
+        return 0
+    streams.say(f"ospltool: {error}")
+    return Exit.USAGE
 
 
 def build(arguments: Sequence[str]) -> typer.Typer:

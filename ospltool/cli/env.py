@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -26,6 +27,7 @@ KNOWN: Final = {
         "",
         "no: capture samples in Python; required: refuse to run without the compiled library",
     ),
+    "OSPLTOOL_DDSC": ("", "library of Cyclone DDS (default: the one of the package cyclonedds)"),
     "OSPLTOOL_TRACE_ROTATION": (
         "",
         "SIZE[:FILES], such as 64M:5: replace trace files at that size, keep FILES (default 1, 0 for none)",
@@ -107,9 +109,11 @@ def _refusal(variable: str, environ: Mapping[str, str]) -> str:
                 reports.target_of(environ, variable, "", "")
             case "OSPLTOOL_NATIVE":
                 native.choice_of(environ)
+            case "OSPLTOOL_DDSC" if environ[variable]:
+                ctypes.CDLL(environ[variable])
             case "OSPLTOOL_TRACE_ROTATION":
                 Rotation.parse(environ[variable])
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         return str(error) if variable in str(error) else f"{variable}: {error}"
     return ""
 

@@ -111,19 +111,20 @@ def _settings(file: str, service: str) -> PersistenceService:
 
 
 def _start(settings: PersistenceService, name: str, directory: pathlib.Path, domain: int) -> Service:
+    from engine.dds.errors import DdsError, UnsupportedCyclone
+    from engine.store.interface import StoreError
+
     try:
-        from engine.dds.errors import DdsError, UnsupportedCyclone
         from engine.persistence.service.service_process import ReplicaOptions, Service
-        from engine.store.interface import StoreError
+
+        options = ReplicaOptions(
+            name, directory, domain, os.environ, lambda text: streams.say(f"ospltool: {text}")
+        )
+        return Service(settings, options)
     except ImportError as error:
         from ospltool.cli.exits import not_installed
 
         raise not_installed("dds", error) from error
-    options = ReplicaOptions(
-        name, directory, domain, os.environ, lambda text: streams.say(f"ospltool: {text}")
-    )
-    try:
-        return Service(settings, options)
     except (StoreError, DdsError, UnsupportedCyclone) as error:
         raise CommandError(str(error), Exit.USAGE) from error
 

@@ -68,7 +68,7 @@ class Session:
     """
 
     def __init__(self, domain_id: int, partition: str, uri: str | None) -> None:
-        check_layouts()
+        check_layouts(of_package=True)
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.id = uuid.uuid4().bytes

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from cyclonedds.internal import DDS
 
-from engine.dataset.groups import TypeDescription
 from engine.dds.abi import SampleInfo, TopicDescriptor
 from engine.dds.topics import description_of
 from tests.integration.application_types import Keyed, Keyless
@@ -59,13 +58,6 @@ def _descriptor(*, keyed: bool, typed: bool, mute: bool) -> TopicDescriptor:
 def _tell(descriptor: TopicDescriptor, information: bytes, mapping: bytes) -> None:
     for blob, told in ((descriptor.type_information, information), (descriptor.type_mapping, mapping)):
         blob.data, blob.size = ctypes.cast(ctypes.c_char_p(told), ctypes.c_void_p), len(told)
-
-
-def descriptor_of(type_: TypeDescription) -> TopicDescriptor:
-    """A struct with one 32-bit number that announces to be of this type."""
-    found = _descriptor(keyed=False, typed=True, mute=False)
-    _tell(found, type_.information, type_.mapping)
-    return found
 
 
 def made(code: int) -> int:

@@ -39,11 +39,11 @@ static void *write_all(void *which)
   static _Thread_local uint8_t data[LARGE_BYTES + 1];
   for (uint64_t number = 0; number < records; number++) {
     uint64_t key = writer.guid[0];
-    struct serdata serdata = { .kind = 2, .time = (int64_t)number, .status = number & 3, .data = data,
-                               .size = size_of(number), .key = &key, .key_size = number % 2 ? 8 : 0 };
-    memset(data, (int)(number & 255), serdata.size);
+    struct sample sample = { .head = { .kind = WHOLE, .time = (int64_t)number, .status = number & 3 }, .data = data,
+                             .size = size_of(number), .key = &key, .key_size = number % 2 ? 8 : 0 };
+    memset(data, (int)(number & 255), sample.size);
     memcpy(data, &number, sizeof number);
-    while (!ring_store(&ring, &writer, &serdata, NULL))
+    while (!ring_store(&ring, &writer, &sample, NULL))
       sched_yield();
   }
   ring_unregister_writer(&ring, &writer);
