@@ -29,6 +29,8 @@ COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 4
 TEXT_LEVEL: Final = 6
 """For texts and fields, which come in the order of their templates: a third smaller than at level 4."""
+QUICK_LEVEL: Final = 1
+"""For a case without templates, in whose order higher levels gain little."""
 ROWS_TOGETHER: Final = 16_384
 """Rows of a group. They come in the order of their templates, so a query by template reads few groups."""
 OPEN_FILES: Final = 4
@@ -156,12 +158,14 @@ class RecordWriter:
         directory: the case.
         node: the node.
         name: what its files begin with; no two writers of a case share it.
+        detail: the columns that are filled.
     """
 
-    def __init__(self, directory: pathlib.Path, node: str, name: str) -> None:
+    def __init__(self, directory: pathlib.Path, node: str, name: str, detail: Detail = Detail.FULL) -> None:
         self._root = directory / Table.RECORDS
         self._node = node
         self._name = name
+        self._detail = detail
         self._files = 0
         self._open: collections.OrderedDict[tuple[int, pa.Schema], pq.ParquetWriter] = (
             collections.OrderedDict()
@@ -188,7 +192,7 @@ class RecordWriter:
                 self._open.popitem(last=False)[1].close()
             directory = self._root / partition(self._node, hour)
             directory.mkdir(parents=True, exist_ok=True)
-            writer = records_file(directory / f"{self._name}-{self._files}.parquet", schema)
+            writer = records_file(directory / f"{self._name}-{self._files}.parquet", schema, self._detail)
             self._files += 1
             self._open[key] = writer
         self._open.move_to_end(key)
@@ -200,15 +204,21 @@ class RecordWriter:
             self._open.popitem()[1].close()
 
 
-def records_file(path: pathlib.Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """Open a new file of the table of records for writing."""
+def records_file(path: pathlib.Path, schema: pa.Schema, detail: Detail = Detail.FULL) -> pq.ParquetWriter:
+    """Open a new file of the table of records for writing.
+
+    Args:
+        path: the file.
+        schema: its columns.
+        detail: those that are filled.
+    """
     import pyarrow.parquet as pq  # only where tables are written
 
     return pq.ParquetWriter(
         path,
         schema,
         compression=COMPRESSION,
-        compression_level=_levels(schema),
+        compression_level=_levels(schema, detail),
         use_dictionary=_REPEATED,
         column_encoding=_NUMBERS,
         write_statistics=_WITH_STATISTICS,
@@ -216,10 +226,11 @@ def records_file(path: pathlib.Path, schema: pa.Schema) -> pq.ParquetWriter:
     )
 
 
-def _levels(schema: pa.Schema) -> dict[str, int]:
+def _levels(schema: pa.Schema, detail: Detail) -> dict[str, int]:
     """Return the level of compression of each column of a file, by its path in Parquet."""
+    usual, texts = (COMPRESSION_LEVEL, TEXT_LEVEL) if detail is Detail.FULL else (QUICK_LEVEL, QUICK_LEVEL)
     names = {name for name in schema.names if name != "fields"} | _TEXTS
-    return {name: TEXT_LEVEL if name in _TEXTS else COMPRESSION_LEVEL for name in names}
+    return {name: texts if name in _TEXTS else usual for name in names}
 
 
 def _with_own_text(table: pa.Table) -> pa.Table:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import pathlib
+import sys
 import tempfile
 from collections.abc import Iterator
 from typing import Any, Final
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from ospltool.analytics.case import Case, CaseError
@@ -21,6 +23,8 @@ _SETTINGS: Final = {
     "autoload_known_extensions": "false",
     "memory_limit": "600MB",
 }
+_FRUGAL: Final = {"memory_limit": "300MB", "threads": "1"}
+"""For queries whose rows Python takes one by one: more threads wait for it, and keep what they have freed."""
 
 SQL_TYPES: Final = {
     "string": "varchar",
@@ -33,6 +37,8 @@ NO_PROGRESS: Final = "set enable_progress_bar = false"
 """A query that takes more than two seconds would print its progress into the answer."""
 
 LINES_AT_ONCE: Final = 20_000
+_SAMPLE: Final = 256
+"""Texts that tell whether those of a column are often equal."""
 _READING: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
 
@@ -41,14 +47,18 @@ class DuckEngine:
 
     A query can reach nothing but the case: no other files, no network, no settings.
 
+    Args:
+        case: the case.
+        is_frugal: whether to take half of the memory and one processor.
+
     Raises:
         CaseError: the case cannot be opened.
     """
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, *, is_frugal: bool = False) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix="ospltool-sql-")
         try:
-            self._connection = _opened(case, self._scratch.name)
+            self._connection = _opened(case, self._scratch.name, is_frugal=is_frugal)
         except BaseException:
             self._scratch.cleanup()
             raise
@@ -94,13 +104,13 @@ class DuckEngine:
         self._scratch.cleanup()
 
 
-def _opened(case: Case, scratch: str) -> duckdb.DuckDBPyConnection:
+def _opened(case: Case, scratch: str, *, is_frugal: bool) -> duckdb.DuckDBPyConnection:
     """Open a connection that can reach only the case and its own scratch space."""
     try:
         if case.is_directory:
-            connection = duckdb.connect(config=_config())
+            connection = duckdb.connect(config=_config(is_frugal=is_frugal))
         else:
-            connection = duckdb.connect(str(case.path), read_only=True, config=_config())
+            connection = duckdb.connect(str(case.path), read_only=True, config=_config(is_frugal=is_frugal))
     except duckdb.Error as cause:
         raise CaseError(f"{case.path}: {_first_line(cause)}") from None
     try:
@@ -131,8 +141,8 @@ def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
         raise QueryError(str(cause)) from None
 
 
-def _config() -> dict[str, str | bool | int | float | list[str]]:
-    return dict(_SETTINGS)
+def _config(*, is_frugal: bool = False) -> dict[str, str | bool | int | float | list[str]]:
+    return {**_SETTINGS, **(_FRUGAL if is_frugal else {})}
 
 
 def _make_views(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
@@ -214,8 +224,18 @@ def _values_of(column: Any) -> list[Any]:
         values = filled.to_numpy(zero_copy_only=False).tolist()
         return [value if known else None for value, known in zip(values, there, strict=True)]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return list(column.to_numpy(zero_copy_only=False).tolist())
+        return _texts(column)
     return list(column.to_pylist())
+
+
+def _texts(column: Any) -> list[Any]:
+    """Return texts; those that are often equal are one object, which takes less time and memory."""
+    few = column.slice(0, _SAMPLE).dictionary_encode()
+    if 2 * len(few.dictionary) > len(few):
+        return list(column.to_numpy(zero_copy_only=False).tolist())
+    coded = column.dictionary_encode()
+    texts = np.array([*map(sys.intern, coded.dictionary.to_pylist()), None], object)
+    return list(texts[coded.indices.fill_null(len(texts) - 1).to_numpy()].tolist())
 
 
 def _maps(column: Any) -> list[dict[str, Any] | None]:

@@ -241,12 +241,18 @@ def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[E
             from ospltool.forensics.attachments import kept_in
 
             case = open_case(pathlib.Path(cases[0]))
-            with contextlib.closing(open_engine(case, engine, master)) as opened:
+            with contextlib.closing(open_engine(case, engine, master, is_frugal=True)) as opened:
                 yield CaseEvidence(case, opened, kept_in(case.path))
 
 
-def open_engine(case: Case, engine: str, master: str) -> Engine:
-    """Open the engine with a name (`duckdb` or `spark`) for a case. Spark runs on `master`.
+def open_engine(case: Case, engine: str, master: str, *, is_frugal: bool = False) -> Engine:
+    """Open the engine with a name for a case.
+
+    Args:
+        case: the case.
+        engine: `duckdb` or `spark`.
+        master: where Spark runs.
+        is_frugal: whether DuckDB takes half of the memory and one processor.
 
     Raises:
         AnalyticsMissingError: it is not installed.
@@ -262,7 +268,7 @@ def open_engine(case: Case, engine: str, master: str) -> Engine:
     need("duckdb", "sql")
     from ospltool.analytics.duck import DuckEngine
 
-    return DuckEngine(case)
+    return DuckEngine(case, is_frugal=is_frugal)
 
 
 @contextlib.contextmanager

@@ -217,7 +217,7 @@ def facts_through_a_case(
             ) as progress:
                 load(sources, pathlib.Path(scratch) / "case", progress=progress)
             case = open_case(pathlib.Path(scratch) / "case")
-            with contextlib.closing(DuckEngine(case)) as engine:
+            with contextlib.closing(DuckEngine(case, is_frugal=True)) as engine:
                 return CaseEvidence(case, engine).facts(window, skews, with_waits=with_waits)
     except CaseError as cause:
         raise SourceError(str(cause)) from None

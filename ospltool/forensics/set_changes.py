@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ospltool.forensics.conclusion import Conclusion, SetFate
@@ -182,11 +183,12 @@ class _Contacts:
             self._lost.setdefault((run, fellow), []).append(place.time_ns or 0)
         for times in self._lost.values():
             times.sort()
-        self._aligned: dict[tuple[str, frozenset[str]], list[TracedAlignment]] = {}
+        found: dict[tuple[str, frozenset[str]], list[TracedAlignment]] = {}
         for one in facts.book.all():
             if one.end is AlignmentEnd.COMPLETE or one.has(AlignmentStep.SENT):
                 key = (one.group, frozenset({one.alignee, one.aligner}))
-                self._aligned.setdefault(key, []).append(one)
+                found.setdefault(key, []).append(one)
+        self._aligned = {key: _ByStart(some) for key, some in found.items()}
 
     def lost_since(self, one: Applied, aligner: str) -> int | None:
         """Return when a node lost the aligner whose set it takes; None if they were aligned since."""
@@ -196,10 +198,8 @@ class _Contacts:
             return None
         since = next(time for time in lost if time > lost[-1] - NOTICED_WITHIN_NS)
         pair = frozenset({self._facts.names.own_of(one.run), aligner})
-        together = any(
-            since < (other.start_ns or 0) and _given_ns(other) < one.time_ns and other not in one.exchanges
-            for other in self._aligned.get((one.group, pair), ())
-        )
+        aligned = self._aligned.get((one.group, pair))
+        together = aligned is not None and aligned.any_between(since, one)
         return None if together else since
 
     def cut_off_since(self, one: Applied) -> int | None:
@@ -207,6 +207,27 @@ class _Contacts:
         times = [self.lost_since(one, aligner) for aligner in {each.aligner for each in one.exchanges}]
         known = [time for time in times if time is not None]
         return min(known) if known and len(known) == len(times) else None
+
+
+class _ByStart:
+    """Alignments by their start."""
+
+    def __init__(self, some: Iterable[TracedAlignment]) -> None:
+        self._some = sorted(some, key=lambda one: one.start_ns or 0)
+        self._starts = [one.start_ns or 0 for one in self._some]
+        self._given = [_given_ns(one) for one in self._some]
+        earliest = itertools.accumulate(reversed(self._given), min)
+        self._earliest = list(earliest)[::-1]
+        """When the first of each alignment and the later ones was given."""
+
+    def any_between(self, since_ns: int, applied: Applied) -> bool:
+        """Tell whether one began after a time, and was given before a policy was applied to another."""
+        for number in range(bisect.bisect_right(self._starts, since_ns), len(self._some)):
+            if self._earliest[number] >= applied.time_ns:
+                return False
+            if self._given[number] < applied.time_ns and self._some[number] not in applied.exchanges:
+                return True
+        return False
 
 
 def _given_ns(one: TracedAlignment) -> int:

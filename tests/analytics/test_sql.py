@@ -15,9 +15,11 @@ pytest.importorskip("duckdb", reason="SQL needs the extra `sql`")
 import pathlib
 from collections.abc import Iterator
 
+import pyarrow as pa
+
 from ospltool.analytics.case import Case, CaseError, open_case
 from ospltool.analytics.contract import Detail
-from ospltool.analytics.duck import DuckEngine, pack
+from ospltool.analytics.duck import DuckEngine, _texts, pack
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, need
 from ospltool.analytics.show import named_queries
 from ospltool.cli.app import main
@@ -234,3 +236,15 @@ def test_wrong_usage_is_code_2(
 def test_a_missing_package_is_named_with_its_extra() -> None:
     with pytest.raises(AnalyticsMissingError, match=r"ospltool\[spark\]"):
         need("no_such_module", "spark")
+
+
+def test_texts_that_are_often_equal_are_one_object() -> None:
+    often = ["a", None, "ß", "", "a" * 300] * 500
+    once = [None if number % 7 == 0 else f"text {number}" for number in range(3_000)]
+    late = ["same"] * 300 + once  # what its beginning tells is not true
+    for texts in (often, once, late, [], [None] * 10, ["x"]):
+        for kind in (pa.string(), pa.large_string()):
+            assert _texts(pa.array(texts, kind)) == texts
+            assert _texts(pa.array([*texts, "end"], kind).slice(0, len(texts))) == texts
+    read = _texts(pa.array(often, pa.string()))
+    assert len({id(text) for text in read}) == 5

@@ -19,13 +19,14 @@ from ospltool.forensics.page import About, page
 from ospltool.forensics.story import stories
 from ospltool.trace.case.bundles import read_pieces
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.reading import damage
+from ospltool.trace.reading import compiled, damage
 from ospltool.trace.reading.ranges import ranges
 from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.rules import anomalies
 from ospltool.trace.views import conversation, render, timeline
-from tests.fuzzing import Target
+from tests.fuzzing import CHEAP, Target
+from tests.trace import both_ways
 
 SAMPLES: Final = pathlib.Path(engine.__path__[0]).parent / "samples" / "traces"
 EXCERPT_BYTES: Final = 4_000
@@ -37,7 +38,7 @@ def _excerpts(data: bytes) -> list[bytes]:
     return [data[start:end] for start, end in itertools.pairwise([*cuts, len(data)]) if start < end]
 
 
-def _traces() -> list[bytes]:
+def traces() -> list[bytes]:
     plain = [path.read_bytes() for path in sorted(SAMPLES.rglob("durability.log"))]
     packed = [gzip.decompress(path.read_bytes()) for path in sorted(SAMPLES.rglob("durability.log.gz"))]
     return [part for data in (*plain, *packed) for part in _excerpts(data)]
@@ -84,6 +85,12 @@ def _read_all(name: str) -> Callable[[bytes], None]:
     return read
 
 
+def _scan(data: bytes) -> None:
+    """Scans with the compiled library, if it is there, and with NumPy."""
+    if compiled.library() is not None:
+        both_ways.compare(data, untimed=len(data) % 2 > 0)
+
+
 def _judge(facts: TraceFacts) -> None:
     """Draws the verdict, tells the stories and writes the report."""
     found = tuple(anomalies(facts))
@@ -105,13 +112,14 @@ def _zstd(data: bytes) -> bytes:
 
 def targets() -> Sequence[Target]:
     """All readers of traces and logs."""
-    traces = _traces()
+    samples = traces()
     return (
-        Target("trace", traces, _read_all("durability.log")),
+        Target("trace", samples, _read_all("durability.log")),
         Target(
-            "trace-gz", [gzip.compress(one, mtime=0) for one in traces[:5]], _read_all("durability.log.gz")
+            "trace-gz", [gzip.compress(one, mtime=0) for one in samples[:5]], _read_all("durability.log.gz")
         ),
-        Target("trace-zst", [_zstd(one) for one in traces[:5]], _read_all("durability.log.zst")),
+        Target("trace-zst", [_zstd(one) for one in samples[:5]], _read_all("durability.log.zst")),
+        Target("trace-scan", [one[-800:] for one in samples], _scan, goal=CHEAP),
         Target("trace-events", _events(), _read_all("durability.log")),
         Target(
             "trace-reports",

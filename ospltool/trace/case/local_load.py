@@ -250,7 +250,7 @@ def load_bundle(bundle: Bundle, directory: pathlib.Path, name: str, detail: Deta
 
     The files are in `directory`, and begin with `name`.
     """
-    writer = RecordWriter(directory, bundle[0].source.node, name)
+    writer = RecordWriter(directory, bundle[0].source.node, name, detail)
     totals = [Loaded()] * len(bundle)
     with no_collection():
         try:

@@ -8,6 +8,7 @@ matched, and the fields of all are cut out of the piece as columns. A message fo
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, Template, pieces
 from ospltool.trace.meaning.matcher import Match, Shape, matcher, templates_with_digits
+from ospltool.trace.reading import compiled
 from ospltool.trace.reading.splitter import Bytes, Positions, rows_of, string_views
 
 OWN_COLUMNS: Final = ("fellow", "namespace", "group", "conflict", "samples", "source")
@@ -115,10 +117,29 @@ class DetailColumns:
 
     def _find_plans(self) -> tuple[list[Plan], Positions]:
         """Return the plans of all kinds of messages, and the index of each record's plan."""
-        count = len(self._body)
-        lengths = self._stop - self._body
-        plan_of = np.full(count, -1, np.int64)
         plans: list[Plan] = []
+        scanner = compiled.library()
+        plan_of = self._compared(plans) if scanner is None else self._scanned(plans, scanner)
+        for row in np.flatnonzero(plan_of < 0).tolist():
+            plan_of[row] = len(plans)
+            plans.append(self._plan(row))
+        return plans, plan_of
+
+    def _scanned(self, plans: list[Plan], scanner: ctypes.PyDLL) -> Positions:
+        """Find the plans of all messages that are safe with the compiled library."""
+        data = np.frombuffer(self._data, np.uint8)
+        kind_of, firsts, texts = compiled.kinds(
+            scanner, data, self._body, self._stop, self._store, self._open_end
+        )
+        numbers = np.full(len(firsts) + 1, -1, np.int64)  # the last one is for those without a kind
+        for kind, (text, row) in enumerate(zip(texts, firsts, strict=True)):
+            numbers[kind] = self._number_of(text, row, plans)
+        return numbers[kind_of]
+
+    def _compared(self, plans: list[Plan]) -> Positions:
+        """Find the plans of all messages that are safe with NumPy."""
+        lengths = self._stop - self._body
+        plan_of = np.full(lengths.size, -1, np.int64)
         masked = _masked(self._data)
         alike = ~self._open_end & (lengths > 0)
         lower = 0
@@ -127,10 +148,7 @@ class DetailColumns:
             lower = width
             if rows.size:
                 self._plans_of_width(rows, width, lengths, masked, plans, plan_of)
-        for row in np.flatnonzero(plan_of < 0).tolist():
-            plan_of[row] = len(plans)
-            plans.append(self._plan(row))
-        return plans, plan_of
+        return plan_of
 
     def _plans_of_width(
         self,
@@ -153,23 +171,23 @@ class DetailColumns:
         )
         numbers = np.empty(first.size, np.int64)
         for number, one in enumerate(rows[first].tolist()):
-            key = (masked[self._body[one] : self._stop[one]].tobytes(), bool(self._store[one]))
-            plan = self._known.get(key)
-            if plan is None:
-                plan = self._remember(key, one)
-            if plan is UNSAFE:
-                numbers[number] = -1
-            else:
-                numbers[number] = len(plans)
-                plans.append(plan)
+            text = masked[self._body[one] : self._stop[one]].tobytes()
+            numbers[number] = self._number_of(text, one, plans)
         plan_of[rows] = np.where(same, numbers[kind], -1)
 
-    def _remember(self, key: tuple[bytes, bool], row: int) -> Plan:
-        plan = self._plan(row, shared=True)
-        if len(self._known) >= REMEMBERED:
-            self._known.clear()
-        self._known[key] = plan
-        return plan
+    def _number_of(self, text: bytes, row: int, plans: list[Plan]) -> int:
+        """Add the plan of a masked message, found in a row; return its number, -1 if it is not safe."""
+        key = (text, bool(self._store[row]))
+        plan = self._known.get(key)
+        if plan is None:
+            plan = self._plan(row, shared=True)
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[key] = plan
+        if plan is UNSAFE:
+            return -1
+        plans.append(plan)
+        return len(plans) - 1
 
     def _plan(self, row: int, *, shared: bool = False) -> Plan:
         """Return the plan of one record; `UNSAFE` if it is to be shared and must not be."""

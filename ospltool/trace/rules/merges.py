@@ -27,17 +27,18 @@ def storm(facts: TraceFacts) -> Iterator[Anomaly]:
     Seen: ten merges of one name-space in one run of a node within a minute.
     Refuted by: fewer, or over a longer time. What created the conflicts is told by other rules.
     """
+    received: dict[str, list[tuple[int, int]]] = {}
+    for one in facts.book.all():
+        if one.policy:
+            arrived = (one.start_ns or 0, one.samples or 0)
+            received.setdefault(facts.names.node(one.alignee), []).append(arrived)
     for (run, namespace), merges in grouped(facts.merges, lambda one: (one.run, one.namespace)):
         times = [one.place.time_ns or 0 for one in merges]
         if not burst(times, STORM_MERGES, STORM_WITHIN_NS):
             continue
         policies = sorted({policy for of_run, policy, _, _ in facts.applied if of_run == run})
         first, last = facts.first_ns[run], facts.last_ns[run]
-        moved = sum(
-            one.samples or 0
-            for one in facts.book.all()
-            if one.policy and facts.names.node(one.alignee) == run[0] and first <= (one.start_ns or 0) <= last
-        )
+        moved = sum(samples for start, samples in received.get(run[0], ()) if first <= start <= last)
         yield finding(
             "merge-storm",
             f"{run[0]} merged name-space {namespace} {len(merges)} times in {span(min(times), max(times))}",

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ospltool.output import envelope
 from ospltool.output.envelope import document, line, plain
 from ospltool.output.streams import wants_colour
 from ospltool.output.text import table, visible, width
@@ -97,6 +98,20 @@ def test_values_have_one_json_form(value: object, expected: object) -> None:
 def test_a_value_without_json_form_is_refused() -> None:
     with pytest.raises(TypeError, match="socket has no JSON form"):
         plain({"socket": object()})
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | ANY_TEXT,
+    lambda some: st.lists(some, max_size=4) | st.dictionaries(ANY_TEXT, some, max_size=4),
+)
+
+
+@given(ANY_JSON)
+def test_large_documents_are_indented_like_small_ones(value: object) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        small = document("kind", value)
+        patch.setattr(envelope, "_LARGE", 0)
+        assert document("kind", value) == small
 
 
 def test_documents_and_lines_are_the_same_envelope() -> None:
