@@ -43,7 +43,7 @@ ROOMY: Final = 0.25
 TICK_S: Final = 0.005
 GATHER_S: Final = 0.05
 """Time that a sample may wait in a tap for others: draining all taps costs more than one sample."""
-CALM_S: Final = 0.2
+CALM_S: Final = 0.1
 """The same while few samples come. Each turn drains the taps, so it delays no answer."""
 CALM: Final = 0.0625
 """A tap that was fuller than this is not calm: its queue may be full before the next look."""
