@@ -10,6 +10,8 @@ SEED ?= 1
 MINUTES ?= 30
 SECONDS ?= 60
 STARTS ?= 15
+NODES ?= 200
+TO ?= build/pictures
 
 ifneq ($(shell command -v uv 2>/dev/null),)
 INSTALL := uv pip install --python $(BIN)/python --quiet
@@ -20,7 +22,7 @@ endif
 # Tests and benchmarks start hundreds of processes; without their byte code each compiles all modules, for 1 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test again check types rules versions compilers older foreign faults sim chaos soak fuzz bench docs screenshots clean
+.PHONY: demo test again check types rules versions compilers older foreign faults sim chaos soak fuzz bench docs pictures screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -113,6 +115,9 @@ bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|larg
 
 docs: $(VENV)/.dev ## The documents as a site with checked links, in build/site
 	$(BIN)/mkdocs build --quiet
+
+pictures: $(VENV)/.dev ## Every screen over a large simulated system, to look at (NODES=200 TO=build/pictures)
+	$(BIN)/python -m tests.pictures --nodes $(NODES) --to $(TO)
 
 screenshots: $(VENV)/.dev ## The pictures of the README, from the running demo
 	$(BIN)/python samples/screenshots.py

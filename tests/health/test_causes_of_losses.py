@@ -78,7 +78,7 @@ def test_a_host_that_shares_its_name_with_others_is_told_by_its_address() -> Non
     assert found.code.id == "DUL-NODE-GONE"
     assert found.why == (
         f"cause unknown: link to {THERE} cut, host down, or process killed or stopped; "
-        "no other node of it is heard"
+        "no other node there is heard"
     )
     assert not found.is_cause_known
 

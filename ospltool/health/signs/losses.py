@@ -54,7 +54,7 @@ def cause_of_loss(scene: Scene, node: Node, *, is_gone: bool) -> LossCause:
         return LossCause(
             guess=f"cause unknown: link to {where} cut, or host down; {names} were lost together"
         )
-    known = "no other node of it is heard" if node.snapshot.addresses else "the node tells no address"
+    known = "no other node there is heard" if node.snapshot.addresses else "the node tells no address"
     return LossCause(
         guess=f"cause unknown: link to {where} cut, host down, or process killed or stopped; {known}"
     )
