@@ -217,7 +217,8 @@ class Column:
     """One column: `key` is stable, `width` in cells without the gap; `right` aligns numbers.
 
     A column with a `grow` above 0 takes that share of the room that is left over, up to `most` cells in all.
-    One with `cut`, a sign for what is cut, has names: those that do not fit keep what tells them apart.
+    One with `cut`, a sign for what is cut, has names: those that do not fit keep what tells them apart, also
+    from those of `among`.
     """
 
     key: str
@@ -227,6 +228,7 @@ class Column:
     grow: int = 0
     most: int = 1000
     cut: str = ""
+    among: tuple[str, ...] = ()
 
 
 class CellTable(Protocol):
@@ -294,7 +296,8 @@ class Rows(Generic[T]):
         if not place.cut or sum(cell_len(span.text) for span in cell) <= place.width:
             return cell
         if place.key not in self._cut:
-            names = list(dict.fromkeys(plain(self._render(item, place.key)) for _, item in self.items))
+            names = [plain(self._render(item, place.key)) for _, item in self.items]
+            names = list(dict.fromkeys((*names, *place.among)))
             shown = text.distinct(names, place.width, ellipsis=place.cut)
             self._cut[place.key] = dict(zip(names, shown, strict=True))
         return single(self._cut[place.key][plain(cell)], cell[0].tone)

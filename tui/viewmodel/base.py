@@ -136,6 +136,11 @@ class View:
         return any(one.subjects == (node.id,) for one in found) and self.is_heard(node.id)
 
     @property
+    def node_names(self) -> tuple[str, ...]:
+        """The names of all nodes, which a cut name must still be told apart from."""
+        return tuple(node.snapshot.name for node in self.model.nodes.values())
+
+    @property
     def is_anybody_heard(self) -> bool:
         """Whether a node is heard."""
         return any(map(self.is_heard, self.model.nodes))

@@ -47,13 +47,14 @@ def incidents(view: View, width: int) -> Rows[Incident]:
     states = max((len(state(view, one)) for one in every), default=0)
     codes = max((len(one.code.id) for one in every), default=0)
     whose = max((len(one.who) for one in every), default=0)
+    who = min(max(3, whose), 24 if width >= LEAST_WITH_CLOCK else 10)
     columns = (
         Column("mark", "", 1),
         *((Column("since", "since", 8),) if width >= LEAST_WITH_CLOCK else ()),
         Column("lasts", "lasts", 6, right=True),
         Column("state", "state", max(5, states)),
         Column("code", "code", max(4, codes)),
-        Column("who", "who", min(max(3, whose), 24 if width >= LEAST_WITH_CLOCK else 10)),
+        Column("who", "who", who, cut=view.glyphs.ellipsis, among=view.node_names),
         Column("text", "what", 12, grow=6),
     )
 

@@ -163,10 +163,11 @@ def _fellow_mark(view: View, fellow: FellowView) -> Span:
 
 def name_spaces(view: View, node: Node, width: int) -> Rows[NameSpaceView]:
     """Return the name-spaces of this node with the policy that it applies to each."""
+    cut = view.glyphs.ellipsis
     columns = (
         Column("mark", "", 2),
         Column("name", "name-space", 12, grow=2, most=28),
-        Column("master", "master", 8, grow=1, most=16),
+        Column("master", "master", 8, grow=1, most=16, cut=cut, among=view.node_names),
         Column("phase", "phase", 8),
         Column("samples", "samples", 8, right=True),
         Column("alignee", "alignee", 10),
