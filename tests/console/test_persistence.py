@@ -277,7 +277,7 @@ def test_more_replicas_than_the_bound_are_counted_and_told() -> None:
     model.apply(Update(replicas=heard), START_NS)
     assert len(model.persistence) == 1_000
     check_incidents(
-        model, [(HealthSeverity.NOTICE, "1 messages did not fit or could not be read, and are not shown")]
+        model, [(HealthSeverity.NOTICE, "1 message not shown: no room, or unreadable")]
     )
     inbox = Inbox(max_nodes=2)
     for one in heard[:4]:

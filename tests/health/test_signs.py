@@ -426,7 +426,7 @@ def test_one_wrong_clock_is_one_incident_about_its_node() -> None:
 
 
 def test_what_was_dropped_is_said() -> None:
-    what = "1,200 messages did not fit or could not be read, and are not shown"
+    what = "1,200 messages not shown: no room, or unreadable"
     check_signs([node()], [("DUL-MESSAGES-LOST", "watcher", what)], dropped=1200)
 
 

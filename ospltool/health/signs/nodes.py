@@ -335,7 +335,8 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
         guess = cause_of_domain_loss(scene)
         yield Sign("DUL-DOMAIN-LOST", "domain", "the domain is out of reach", since_ns, nodes, guess=guess)
     if model.left_out_ns and scene.now_ns - model.left_out_ns < LEFT_OUT_NS:
-        what = f"{model.messages_left_out:,} messages did not fit or could not be read, and are not shown"
+        many = f"{model.messages_left_out:,} message{'' if model.messages_left_out == 1 else 's'}"
+        what = f"{many} not shown: no room, or unreadable"
         yield Sign("DUL-MESSAGES-LOST", "watcher", what)
 
 
