@@ -47,19 +47,31 @@ def _touched(scene: Scene, cause: RootCause) -> list[str]:
 
 def _of_space(scene: Scene, cause: RootCause, copies: Redundancy) -> str:
     masters, is_split = _of_masters(scene, copies.name)
+    if cause.root.kind.cause == "store" and " are masters" in masters:
+        masters, is_split = "", False  # the disk has nothing to do with it
     told = [", ".join(filter(None, (copies.text, copies.warning))), masters]
     if is_split:
         told.reverse()
     if cause.root.kind.cause == "store":
-        facts = (scene.facts(scene.model.nodes[node]) for node in cause.root.nodes)
-        waiting = sum(one.waiting[copies.name].samples for one in facts if copies.name in one.waiting)
-        told += [f"{waiting:,} sample{'s' if waiting > 1 else ''} in memory only"] if waiting else []
+        told += _waiting(scene, [_node(scene, node) for node in cause.root.nodes], copies.name)
     if cause.root.code == "DUL-NODE-RESTARTED":
         told.append(_since_failure(scene, _node(scene, cause.root.nodes[0]), copies.name))
     away = [node for node in cause.root.nodes if node in copies.lost]
     if away:
         told.append(_lost(scene, copies, away))
     return f"{copies.name}: {', '.join(filter(None, told))}"
+
+
+def _waiting(scene: Scene, nodes: list[Node], name: str) -> list[str]:
+    """Tell of each node how many samples of a name-space wait for its disk."""
+    facts = [(node, scene.facts(node).waiting.get(name)) for node in nodes]
+    waiting = [(node.snapshot.name, one.samples) for node, one in facts if one]
+    told = [f"{many:,} sample{'s' if many > 1 else ''} in memory only on {who}" for who, many in waiting]
+    more = len(told) - MOST_STORES
+    return [
+        *told[:MOST_STORES],
+        *([f"others on {more:,} more node{'s' if more > 1 else ''}"] if more > 0 else []),
+    ]
 
 
 def _of_masters(scene: Scene, name: str) -> tuple[str, bool]:

@@ -309,7 +309,23 @@ def test_the_effect_of_a_full_disk_names_the_samples_in_memory_only() -> None:
     (found,) = incidents(
         held_for_long(dataclasses.replace(space(1), store=full, groups=groups, fellows=())), START_NS
     )
-    assert found.effect == "Orders: 1 copy, 0 on disk, the last copy, n1 is master, 57 samples in memory only"
+    said = "Orders: 1 copy, 0 on disk, the last copy, n1 is master, 57 samples in memory only on n1"
+    assert found.effect == said
+
+
+def test_the_effect_of_a_full_disk_leaves_several_masters_to_their_own_incident() -> None:
+    full = StoreStatus("sqlite", "/x", problem="/x: no space left on device")
+    groups = (dataclasses.replace(GROUP, topic="T", samples=8_000, stored=0),)
+    alone = (fake.fellow(2, communication="incompatible", problem="other name-spaces"),)
+    burdened = dataclasses.replace(space(1), store=full, groups=groups, fellows=alone)
+    other = fake.snapshot(
+        2, fake.name_space("Orders", 2), fellows=(fake.fellow(1, communication="incompatible"),)
+    )
+    model = held_for_long(burdened)
+    model.apply(Update((ReceivedSnapshot(other, START_NS),)), START_NS)
+    effects = {one.code.id: one.effect for one in incidents(model, START_NS)}
+    assert effects["DUL-STORE-FULL"].endswith(", the last copy, 8,000 samples in memory only on n1"), effects
+    assert "n1 and n2 are masters" in effects["DUL-INCOMPATIBLE"]
 
 
 def test_what_an_incompatible_node_holds_is_no_copy() -> None:
