@@ -59,8 +59,8 @@ def health(
     effect on data, and what to do; `ospltool explain CODE` says more. Mutes also apply to the console, and
     end early if the incident gets worse.
 
-    Exit codes: 0 nothing wrong, 1 warnings or no node complete yet (STARTING), 2 errors or wrong usage, 3 no
-    node heard or domain not reachable.
+    Exit codes: 0 nothing wrong, 1 warnings, or nodes or copies may still come (STARTING), 2 errors or wrong
+    usage, 3 no node heard or domain not reachable.
     --watch continues until Ctrl+C or SIGTERM, and exits with the code of that moment.
     """
     chosen = domains.watched(uri, domain)

@@ -48,7 +48,7 @@ UNKNOWN: Final = "UNKNOWN"
 """The verdict if no node was heard."""
 
 STARTING: Final = "STARTING"
-"""The verdict if nothing is wrong, but no node is complete yet, or a new system still gathers its nodes."""
+"""The verdict if nothing is wrong, but no node is complete yet, or expected nodes or copies may come."""
 
 NOBODY: Final = "no node was heard since this watch began"
 """Why nobody is heard if nobody is known to have ended in order."""
@@ -67,8 +67,8 @@ class SystemVerdict:
     """The state of the system in one line.
 
     `worst` is the worst severity of the incidents that are not muted, None without any; `word` is OK,
-    WARNING or ERROR, STARTING if nothing is wrong and no node is complete yet, or UNKNOWN if no node was
-    heard. A notice alone is OK. `parts` describe the incidents,
+    WARNING or ERROR, STARTING if nothing is wrong and no node is complete yet or expected nodes or copies
+    may still come, or UNKNOWN if no node was heard. A notice alone is OK. `parts` describe the incidents,
     the complete nodes and the remaining redundancy. `why` and `next` say why nobody is heard, and what to do;
     they are empty of every other word, as incidents say it.
     """
@@ -137,6 +137,7 @@ class Health:
         self._contested: frozenset[tuple[str, str]] = frozenset()
         self._updated_ns = 0
         self._is_gathering = False
+        self._is_coming_back = False
         self._era = model.era
         self.open: list[Incident] = []
         self.muted: list[Incident] = []
@@ -214,6 +215,7 @@ class Health:
         self._is_gathering = bool(missing(scene)) and is_gathering(scene)
         if self._is_gathering or any(sign.code == "DUL-DOMAIN-LOST" for sign in signs):
             signs = [sign for sign in signs if sign.kind.cause not in COUNTED_ANEW]
+        self._is_coming_back = any(map(scene.may_come_back, scene.nodes))
         self._copies = {one.name: one for one in copies}
         self._contested = frozenset((name, role) for name, role, _ in scene.contested)
         causes = causes_of(scene, self._patience.lasting(signs, now_ns))
@@ -331,11 +333,25 @@ class Health:
 
     def _calm_word(self) -> str:
         """Return the verdict on a system without warnings and errors."""
-        if self._is_gathering:
+        if self._is_gathering or self._is_coming_back or self._is_awaiting():
             return STARTING
         present = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
         states = {node.snapshot.state for node in present}.difference(ENDING)
         return STARTING if states and "COMPLETE" not in states else "OK"
+
+    def _is_awaiting(self) -> bool:
+        """Return whether expected nodes or copies are missing, and not by what is muted or ended in order."""
+        who = {one.who for one in self.muted}
+        nodes = {node for one in self.muted for node in one.nodes}
+        name_spaces = {name for one in self.muted for name in one.name_spaces}
+        return any(
+            name not in who and not (report and report.in_order) for name, report in self.unheard.items()
+        ) or any(
+            one.is_awaited
+            and one.name not in name_spaces
+            and nodes.isdisjoint((*one.lost, *one.apart, *one.coming))
+            for one in self._copies.values()
+        )
 
     def _nodes(self) -> str:
         """Tell how many nodes are complete, of those expected, else of all but those that ended in order."""

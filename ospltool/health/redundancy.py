@@ -36,6 +36,8 @@ class Redundancy:
     """Nodes that hold another set under this name: they are incompatible with those in `held`."""
     sides: tuple[tuple[str, ...], ...] = ()
     """Nodes on further sides of a split network, whose sets differ from that of `held`."""
+    on_disk_apart: tuple[str, ...] = ()
+    """Nodes in `sides` that have the set of their side on disk."""
 
     @property
     def left(self) -> int:
@@ -67,6 +69,11 @@ class Redundancy:
         """As `lacks`, on disk."""
         excused = len(self.coming) + len(self.stopped)
         return max(0, self.wanted_on_disk - len(self.on_disk) - excused) if self.wanted_on_disk else 0
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether copies are missing or coming, without those of nodes that stopped in order."""
+        return len(self.held) + len(self.stopped) < self.wanted
 
     @property
     def text(self) -> str:
@@ -173,6 +180,7 @@ class _Places:
     filtered: set[str] = dataclasses.field(default_factory=set)
     apart: list[str] = dataclasses.field(default_factory=list)
     sides: list[list[str]] = dataclasses.field(default_factory=list)
+    on_disk_apart: list[str] = dataclasses.field(default_factory=list)
 
     def divide(self, scene: Scene, name: str) -> None:
         """Keep the holders on the side with most copies of a set with several masters, or expected ones.
@@ -195,6 +203,7 @@ class _Places:
 
         if len(sides) > 1:
             self.held, *self.sides = sorted((members for _, members in sides), key=rank, reverse=True)
+            self.on_disk_apart = [one for one in self.on_disk if one not in self.held]
             self.on_disk = [one for one in self.on_disk if one in self.held]
 
     def part(self, scene: Scene, refused: Mapping[str, set[str]]) -> None:
@@ -265,4 +274,5 @@ def _redundancy(scene: Scene, name: str, places: _Places, ended: list[str]) -> R
         filtered=tuple([node for node in places.held if node not in counted]),
         apart=tuple(places.apart),
         sides=tuple(map(tuple, places.sides)),
+        on_disk_apart=tuple(places.on_disk_apart),
     )

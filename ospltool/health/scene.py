@@ -279,6 +279,12 @@ class Scene:
         """Return whether the node is heard."""
         return self._presence[node.id] is Presence.HEARD
 
+    def may_come_back(self, node: Node) -> bool:
+        """Return whether the node was lost with the whole domain, and has time to come as that is back."""
+        report = self.reports.get(node.snapshot.name)
+        is_away = self.presence(node) not in (Presence.HEARD, Presence.STOPPED)
+        return is_away and not (report and report.in_order) and self.model.is_coming_back(node, self.now_ns)
+
     @functools.cached_property
     def contested(self) -> list[tuple[str, str, dict[str, str]]]:
         """(name-space, role, master by node) where present nodes confirm different masters."""

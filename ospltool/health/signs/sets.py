@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from engine.core.name_spaces import MergeType
@@ -36,6 +36,7 @@ def of_sets(scene: Scene, copies: Iterable[Redundancy]) -> tuple[Iterator[Sign],
 
 
 def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
+    others = tuple(node for side in one.sides for node in side)
     if one.lacks:
         absent = ", ".join(scene.names(one.lost))
         warning = f", {one.warning}" if one.warning else ""
@@ -43,7 +44,6 @@ def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
         severity = HealthSeverity.ERROR if len(one.held) <= 1 else None
         lacks = f"{absent} {'is' if len(one.lost) == 1 else 'are'} not heard"
         names = joined(scene.names(one.apart))
-        others = tuple(node for side in one.sides for node in side)
         refuses = f"the copy of {names} does not count: the nodes are incompatible"
         differ = f"the sets of {_sides(scene, one)} differ: each side of the split has a master"
         nobody = f"no further node has {one.name} in its configuration"
@@ -52,18 +52,29 @@ def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
         )
         yield Sign(
             "DUL-COPIES-LOW", one.name, what, 0, (*one.lost, *one.apart, *others), one.name,
-            why, severity=severity, patience_ns=COPYING_NS, weight=one.lacks,
+            why, severity=severity, patience_ns=COPYING_NS, occasion=_occasion(one.lacks, others, one.lost),
+            weight=one.lacks,
         )  # fmt: skip
     if one.lacks_on_disk:
         without = tuple(node for node in one.held if node not in one.on_disk)
         names = joined(scene.names(without))
         what = f"{one.name}: {one.text}" + (f"; not on the disk of {names}" if names else "")
-        others = tuple(node for side in one.sides for node in side)
         yield Sign(
             "DUL-DISK-COPIES-LOW", one.name, what, 0, (*without, *one.lost, *one.apart, *others), one.name,
             _off_disk(scene, one.name, without), severity=None if one.on_disk else HealthSeverity.ERROR,
-            patience_ns=WRITING_NS, weight=one.lacks_on_disk,
+            patience_ns=WRITING_NS, occasion=_occasion(one.lacks_on_disk, one.on_disk_apart, one.lost),
+            weight=one.lacks_on_disk,
         )  # fmt: skip
+
+
+def _occasion(lacks: int, apart: Sequence[str], lost: Sequence[str]) -> tuple[int, ...]:
+    """Tell whether nodes on other sides of a split (1), or else lost nodes (2), account for what is missing.
+
+    Those are incidents of their own, of which this is a part: what is missing beside or after them is new.
+    """
+    if lacks <= len(apart):
+        return (1,)
+    return (2,) if lacks <= len(apart) + len(lost) else ()
 
 
 def _sides(scene: Scene, one: Redundancy) -> str:
