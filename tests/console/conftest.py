@@ -12,6 +12,7 @@ import pytest
 from textual._context import active_app
 from textual.pilot import Pilot
 
+from ospltool.health.own_pauses import OwnPauses
 from ospltool.live.feed import Feed
 from tui.app import ConsoleApp
 
@@ -57,6 +58,7 @@ def play() -> Callable[..., None]:
     ) -> None:
         async def session() -> None:
             app = ConsoleApp(feed, title="ospltool", timer=False, **options)
+            app.systems.present.pauses = OwnPauses(lambda: 0.0)  # a busy machine is none here
             async with app.run_test(size=size) as pilot:
                 await pilot.pause()
                 for _ in range(ticks):
