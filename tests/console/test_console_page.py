@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from engine.simulator.draw import draw
 from ospltool.live.feed import Feed
 from ospltool.live.simulated import SimulatedFeed
-from tests.fake import FakeFeed
+from tests.console.test_pictures import trouble
 from tui import themes
 from tui.app import ConsoleApp
 from tui.confirmation import commands as operations
@@ -30,7 +30,8 @@ def keys_of(play: Play, feed: Feed) -> Keys:
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         for name in SCREENS:
-            app.go(name, Subject())
+            worst = next(iter(app.view().health.open), None)
+            app.go(name, Subject(incident=worst.key if worst else ""))
             await pilot.pause()
             for row in app._keys():
                 found.setdefault(row, set()).add(name)
@@ -44,7 +45,7 @@ def test_the_page_has_every_key_of_every_screen_and_no_other(play: Play) -> None
         (keys, meaning): where.strip()
         for keys, meaning, where in re.findall(r"^\| `([^`]+)` \| ([^|]+) \|([^|]*)\|$", PAGE, re.MULTILINE)
     }
-    live = keys_of(play, FakeFeed())
+    live = keys_of(play, trouble())  # an incident can be muted
     feed = SimulatedFeed(draw(1, (), minutes=0.1), title="simulation")
     simulated = keys_of(play, feed)
     feed.close()
