@@ -1,4 +1,4 @@
-"""What fellows hear of nodes that the watch does not hear: without a break, or anew after a restart."""
+"""What fellows hear of nodes that the watch does not hear: without a break, or again after one."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def is_on_one_host(one: Node, other: Node) -> bool:
 def _hearing(scene: Scene, node: Node) -> list[tuple[str, int]]:
     """Return the heard nodes that heard a heartbeat of the node after this watch missed it, each with when.
 
-    Fellows that hear it anew, as after a restart, do not count until this watch had the time to meet it too.
+    Fellows that hear it again, as after a restart, do not count until this watch had the time to meet it too.
     Differences of clocks cancel out: the teller's clock measures the age of the heartbeat.
     """
     told = [
