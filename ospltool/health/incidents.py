@@ -77,6 +77,8 @@ class Incident:
     """When an operator acknowledged it, as grave as it is; 0 for never."""
     muted_until_ns: int = 0
     """End of its mute; 0 if it is not muted."""
+    is_part: bool = False
+    """Whether the trouble goes on as part of the loss of the domain: it has no end of its own."""
 
     @property
     def is_open(self) -> bool:
@@ -283,7 +285,9 @@ class Incidents:
             if one.root in domain.keys and one.incident.since_ns <= until_ns - APART_NS:
                 del self._open[key]
                 what = f"{one.incident.what}, then part of the loss of the domain"
-                told = dataclasses.replace(one.incident, what=what, until_ns=until_ns, severity=one.worst)
+                told = dataclasses.replace(
+                    one.incident, what=what, until_ns=until_ns, severity=one.worst, is_part=True
+                )
                 self._closed.append(told)
 
     def _end(self, key: str, now_ns: int, taken: set[str], lost: set[str]) -> None:

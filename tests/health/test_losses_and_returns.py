@@ -14,6 +14,7 @@ from engine.runtime.past import IN_ORDER
 from engine.supervisor.policy import NodePhase
 from engine.supervisor.process_identity import identify
 from engine.supervisor.rundir import RunDirectory, RunRecord
+from ospltool.health.news import IncidentNews
 from ospltool.health.scene import SupervisorReport
 from ospltool.health.supervisors import SupervisorWatch
 from ospltool.live.feed import Update
@@ -89,8 +90,13 @@ def test_losses_long_before_that_of_the_domain_stay_in_the_history() -> None:
     watch.run(51, 2, lost=(1, 3))
     gone = {one.key for one in watch.health.open if one.code.id == "DUL-NODE-GONE"}
     assert len(gone) == 2
+    news = IncidentNews(5.0)
+    news.take(watch.health, 0.0)
     watch.run(5, lost=(2,))
     assert watch.open == [("DUL-DOMAIN-LOST", "domain")]
+    told = {(how, one.who) for how, one in news.take(watch.health, 5.0) if one.code.cause != "copies"}
+    assert told >= {("began", "domain"), ("joined", "n1"), ("joined", "n3")}
+    assert ("ended", "n1") not in told
     found = [one for one in watch.health.closed if one.key in gone]
     assert sorted(one.what for one in found) == [
         f"{name} is gone, then part of the loss of the domain" for name in ("n1", "n3")
