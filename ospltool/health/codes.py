@@ -138,6 +138,10 @@ UNANNOUNCED: Final = "killed, crashed, or stopped by SIGSTOP: no end was announc
 """Beginning of a cause that is only concluded from silence: it takes the place of no cause that was told."""
 
 
+CUT: Final = "the network between it and this watch is cut"
+"""Beginning of a cause that is concluded from what fellows hear: it takes the place of no told one either."""
+
+
 def joined(names: tuple[str, ...] | list[str], most: int = 4) -> str:
     """Join names in words: `n1`, `n1 and n2`, `n1, n2, n3 and 3 more`."""
     if len(names) > most:

@@ -127,7 +127,8 @@ def advice(scene: Scene, cause: RootCause) -> str:
     dead, others = _lost_names(scene)
     if not dead or others:
         return ""
-    coming = [name for name in dead if scene.reports[name].is_coming]
+    reports = {name: scene.reports[name] for name in dead if name in scene.reports}
+    coming = [name for name, one in reports.items() if one.is_coming or not one.is_dead]
     rest = [name for name in dead if name not in coming]
     told = []
     if coming:
@@ -142,7 +143,7 @@ def _lost_names(scene: Scene) -> tuple[list[str], list[str]]:
     """Return the names of the lost nodes that are known to be dead, and of the others."""
     nodes = [one.snapshot.name for one in scene.nodes if scene.presence(one) is not Presence.STOPPED]
     names = dict.fromkeys((*nodes, *(name for name in scene.awaited if not _has_ended(scene, name))))
-    dead = [name for name in names if name in scene.reports and scene.reports[name].is_dead]
+    dead = [name for name in names if name in scene.ends]
     return dead, [name for name in names if name not in dead]
 
 

@@ -14,6 +14,7 @@ from engine.runtime.monitor import NodeEvent
 from ospltool.health.causes import Patience, RootCause, causes_of
 from ospltool.health.codes import SECOND_NS, Code, HealthSeverity, Sign, joined
 from ospltool.health.effects import advice, effect
+from ospltool.health.hearings import Hearings
 from ospltool.health.incidents import Acknowledgements, Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.redundancy import Redundancies, Redundancy
@@ -131,6 +132,8 @@ class Health:
         self._incidents = Incidents()
         self._patience = Patience()
         self._facts = FactBook()
+        self._hearings = Hearings()
+        self._ends: Mapping[str, SupervisorReport] = {}
         self._redundancies = Redundancies()
         self._copies: dict[str, Redundancy] = {}
         self._presences: dict[str, Presence] = {}
@@ -184,6 +187,7 @@ class Health:
             self._era = self.model.era
             self._incidents = self._incidents.wound_to(now_ns)
             self._patience = Patience()
+            self._hearings, self._ends = Hearings(), {}
             self._updated_ns = 0
         is_early = now_ns - self._updated_ns < UPDATE_NS + NODE_NS * len(self.model.nodes)
         if self._updated_ns and is_early and not self._is_presence_new(now_ns):
@@ -200,9 +204,19 @@ class Health:
     def examine(self, now_ns: int) -> Iterator[None]:
         """Examine the model in steps, however short the last examination is ago."""
         self._era, self._updated_ns = self.model.era, now_ns
-        scene = Scene(self.model, now_ns, self.expected, self._reports(), self._facts, self._here)
-        self._told = scene.reports
+        scene = Scene(
+            self.model,
+            now_ns,
+            self.expected,
+            self._reports(),
+            self._facts,
+            self._here,
+            self._hearings,
+            self._ends,
+        )
+        self._told, self._ends = scene.reports, scene.ends
         self._facts.keep(self.model.nodes)
+        self._hearings.keep(self.model.nodes.keys())
         self._presences = {node.id: scene.presence(node) for node in self.model.nodes.values()}
         self.awaited, self.unheard = scene.awaited, never_heard(scene)
         yield

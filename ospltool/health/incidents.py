@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ospltool.health.causes import RootCause
-from ospltool.health.codes import SECOND_NS, UNANNOUNCED, Code, HealthSeverity, Sign
+from ospltool.health.codes import CUT, SECOND_NS, UNANNOUNCED, Code, HealthSeverity, Sign
 
 LINGER_NS: Final = 2 * SECOND_NS
 """An incident not seen for this long is over; a shorter time is a gap in the observation."""
@@ -23,6 +23,9 @@ _OVER: Final = "DUL-NODE-RESTARTED"
 """The form of a loss that is over; any other loss within that time is a new one, with a cause of its own."""
 
 _LOSSES: Final = frozenset({"node", "domain"})
+
+APART_NS: Final = 5 * SECOND_NS
+"""An incident that began so long before the loss of the domain is one of its own, although it ends in it."""
 
 MAX_OPEN: Final = 1_000
 MAX_CLOSED: Final = 500
@@ -74,6 +77,8 @@ class Incident:
     """When an operator acknowledged it, as grave as it is; 0 for never."""
     muted_until_ns: int = 0
     """End of its mute; 0 if it is not muted."""
+    is_part: bool = False
+    """Whether the trouble goes on as part of the loss of the domain: it has no end of its own."""
 
     @property
     def is_open(self) -> bool:
@@ -213,6 +218,9 @@ class Incidents:
             if one.root.kind.cause in _LOSSES
             for node in one.root.subjects or one.nodes
         }
+        for one in causes:
+            if one.root.kind.cause == "domain":
+                self._merge(seen, one)
         for key in [key for key, one in self._open.items() if key not in seen]:
             self._end(key, now_ns, taken={key for cause in causes for key in cause.keys}, lost=lost)
 
@@ -270,6 +278,18 @@ class Incidents:
         known.root, known.seen_ns, known.keys = cause.root.key, now_ns, cause.keys
         known.worst, known.most = min(known.worst, told.severity), max(known.most, len(told.subjects))
 
+    def _merge(self, seen: set[str], domain: RootCause) -> None:
+        """Close the incidents that were there for long when the domain was lost, whose loss contains them."""
+        for key, one in [item for item in self._open.items() if item[0] not in seen]:
+            until_ns = domain.root.since_ns
+            if one.root in domain.keys and one.incident.since_ns <= until_ns - APART_NS:
+                del self._open[key]
+                what = f"{one.incident.what}, then part of the loss of the domain"
+                told = dataclasses.replace(
+                    one.incident, what=what, until_ns=until_ns, severity=one.worst, is_part=True
+                )
+                self._closed.append(told)
+
     def _end(self, key: str, now_ns: int, taken: set[str], lost: set[str]) -> None:
         """End an incident that is not seen any more, after a while; drop it if another one contains it.
 
@@ -297,7 +317,8 @@ def _with_cause_of(before: Incident, told: Incident) -> Incident:
     """Keep the known cause of an incident whose present form does not tell it, as of a node that is back."""
     if not before.is_cause_known or told.code.cause != before.code.cause:
         return told
-    is_guess = told.why.startswith(UNANNOUNCED)
+    is_cut = told.why.startswith(CUT) and not before.why.startswith((UNANNOUNCED, CUT))
+    is_guess = is_cut or told.why.startswith(UNANNOUNCED)
     if not told.is_cause_known or is_guess or told.why in before.why:
         return dataclasses.replace(told, why=before.why, is_cause_known=True)
     is_next = told.code.id == _OVER and told.code != before.code

@@ -87,7 +87,8 @@ class IncidentNews:
                 found.append(("changed", one))
                 told.form, told.effect = form, one.effect
         for one in health.closed:
-            if told := self._told.pop(one.key, None):
+            told = None if one.is_part else self._told.pop(one.key, None)
+            if told:
                 muted_until_ns = told.form.muted_until_ns
                 if told.last.effect != told.effect and not muted_until_ns:
                     found.append(("changed", told.last))

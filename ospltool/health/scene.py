@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from engine.core.name_spaces import MAX_PRIORITY, Durability
 from engine.runtime.monitor import FellowView, GroupView, NameSpaceView, NodeSnapshot
 from ospltool.health.codes import SECOND_NS, Sign
+from ospltool.health.hearings import Hearings
 from ospltool.health.signs.snapshots import of_snapshot
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.model import SystemModel
@@ -232,10 +233,13 @@ class Scene:
         reports: reports of this machine's supervisors by node name.
         facts: cache of the facts from snapshots.
         here: addresses of the watch.
+        hearings: what fellows hear of lost nodes.
+        ends: `ends` of the moment before.
 
     Attributes:
         nodes: all nodes in the order of the model, without gone ones whose name a present node has.
         heard: nodes among them that are heard.
+        ends: the last report on each dead node, by name, until the node is heard again.
         awaited: names of nodes that should be there: the expected ones, and without a fleet file those of
             this machine that are in trouble.
     """
@@ -248,6 +252,8 @@ class Scene:
         reports: Mapping[str, SupervisorReport] | None = None,
         facts: FactBook | None = None,
         here: frozenset[str] = frozenset(),
+        hearings: Hearings | None = None,
+        ends: Mapping[str, SupervisorReport] | None = None,
     ) -> None:
         self.model = model
         self.now_ns = now_ns
@@ -270,6 +276,10 @@ class Scene:
         ]
         self._presence = {node.id: node.presence(now_ns) for node in ordered}
         self.heard = [node for node in self.nodes if self.is_heard(node)]
+        self.hearings = hearings or Hearings()
+        back = {node.snapshot.name for node in self.heard}
+        self.ends = {name: report for name, report in (ends or {}).items() if name not in back}
+        self.ends |= {name: report for name, report in self.reports.items() if report.is_dead}
 
     def presence(self, node: Node) -> Presence:
         """Return whether the node is heard, silent, stopped or gone."""

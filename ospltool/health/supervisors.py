@@ -148,8 +148,9 @@ def _seen(status: NodeStatus) -> str:
 
 
 def _ended_ns(status: NodeStatus) -> int:
-    """Return when a dead node ended, as its supervisor saw it; 0 if that was killed as well."""
-    if status.is_unsupervised:
-        return 0
+    """Return when a dead node ended, as its supervisor saw it, else as it said itself; 0 if unknown."""
+    if status.is_unsupervised:  # the state of a node that is dead is there only if it is its last one
+        is_last = status.state and status.state_since_ns >= status.record.started_ns
+        return status.state_since_ns if is_last and not status.is_orphan else 0
     is_restarting = status.condition is Condition.RESTARTING
     return status.record.failed_ns if is_restarting else status.record.changed_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import operator
 from collections import deque
@@ -38,6 +39,7 @@ LOST_PERIODS: Final = 2
 _ORPHANED: Final = "lifecycle.daemon-lost"
 
 
+_TIME: Final = operator.attrgetter("time_ns")
 _DIGEST: Final = operator.attrgetter("digest")
 _HEARTBEAT: Final = operator.attrgetter("id", "last_heartbeat_ns")
 
@@ -236,6 +238,12 @@ class SystemModel:
             ]
             self._heartbeats[me] = max(told, default=node.heard_ns)
         return self._heartbeats[me]
+
+    def is_orphaned(self, node_id: str, run: Run) -> bool:
+        """Return whether a node told in a run that is over that its supervisor was gone."""
+        first = bisect.bisect_left(self.events, run.started_ns, key=_TIME)
+        last = bisect.bisect_right(self.events, run.ended_ns, key=_TIME)
+        return any(one.event == _ORPHANED and one.node == node_id for one in self.events[first:last])
 
     def is_master(self, node: Node, name_space: str, now_ns: int) -> bool:
         """Return whether the node is known to be the master of a name-space at `now_ns`.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from engine.runtime.monitor import FellowView, NameSpaceView
 from engine.runtime.past import IN_ORDER
 from ospltool.live.nodes import Node, Presence, natural
@@ -54,16 +56,21 @@ def card(view: View, node: Node) -> list[Line]:
     ]
 
 
+ORPHANED: Final = "by itself: its supervisor was killed"
+"""End of a run that ended in order, which nobody had asked for."""
+
+
 def _run_lines(view: View, node: Node) -> list[Line]:
     """Return the end of the previous run, as the node remembers it."""
     former = [run for run in view.model.runs.get(node.id, ()) if run.ended_ns]
     if not former:
         return []
     last = former[-1]
-    tone = Tone.DIM if last.end == IN_ORDER else Tone.WARN
+    end = ORPHANED if last.end == IN_ORDER and view.model.is_orphaned(node.id, last) else last.end
+    tone = Tone.DIM if end == IN_ORDER else Tone.WARN
     what = f"{plural(len(former), 'earlier run')}, the last began {text.moment(last.started_ns)[:19]}"
     when = f"ended {text.moment(last.ended_ns)[:19]}" if last.end == IN_ORDER else "ended"
-    return [(Span(f"   {what} and {when} ", Tone.DIM), Span(last.end, tone))]
+    return [(Span(f"   {what} and {when} ", Tone.DIM), Span(end, tone))]
 
 
 def counters_line(view: View, node: Node) -> Line:

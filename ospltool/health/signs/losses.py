@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ospltool.health.codes import UNANNOUNCED, joined
-from ospltool.health.scene import Scene
+from ospltool.health.codes import CUT, UNANNOUNCED, joined
+from ospltool.health.scene import MEETING_NS, Scene
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.remarks import clock
 
@@ -37,7 +37,7 @@ def cause_of_loss(scene: Scene, node: Node, *, is_gone: bool) -> LossCause:
         names = joined([name for name, _ in hearing])
         said = f"{names} heard it at {clock(max(ns for _, ns in hearing))} UTC"
         if is_gone:
-            return LossCause(f"the network between it and this watch is cut: {said}", is_hearing=True)
+            return LossCause(f"{CUT}: {said}", is_hearing=True)
         return LossCause(
             guess=f"cause unknown: link to this watch cut, or a thread of it stands still; {said}",
             is_hearing=True,
@@ -82,15 +82,28 @@ def is_on_one_host(one: Node, other: Node) -> bool:
 def _hearing(scene: Scene, node: Node) -> list[tuple[str, int]]:
     """Return the heard nodes that heard a heartbeat of the node after this watch missed it, each with when.
 
+    Fellows that hear it again, as after a restart, do not count until this watch had the time to meet it too.
     Differences of clocks cancel out: the teller's clock measures the age of the heartbeat.
     """
-    found = []
-    for one in scene.heard:
-        last_ns = one.heartbeats.get(node.id, 0)
-        moment_ns = one.heard_ns - max(0, one.snapshot.time_ns - last_ns)
-        if last_ns and moment_ns > node.heard_ns + node.stale_after_ns:
-            found.append((one.snapshot.name, moment_ns))
-    return found
+    told = [
+        (one.snapshot.name, one.heard_ns - max(0, one.snapshot.time_ns - last_ns))
+        for one in scene.heard
+        if (last_ns := one.heartbeats.get(node.id, 0))
+    ]
+    newest_ns, run_ns = max((moment_ns for _, moment_ns in told), default=0), _newer_run_ns(scene, node)
+    begin_ns = scene.hearings.since_ns(node, newest_ns, run_ns)
+    is_anew = begin_ns > node.heard_ns and scene.now_ns - begin_ns <= MEETING_NS
+    if is_anew or newest_ns < run_ns:
+        return []
+    return [one for one in told if one[1] > node.heard_ns + node.stale_after_ns]
+
+
+def _newer_run_ns(scene: Scene, node: Node) -> int:
+    """Return when the run began that a supervisor of this machine started after the lost one; 0 for none."""
+    report = scene.reports.get(node.snapshot.name)
+    if report is None or not report.pid or report.pid == node.snapshot.pid:
+        return 0
+    return max(report.started_ns, report.failed_ns)
 
 
 def _answer(scene: Scene, node: Node) -> str:

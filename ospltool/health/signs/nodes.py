@@ -99,6 +99,8 @@ def _absence(scene: Scene, name: str, report: SupervisorReport | None) -> Sign:
     farewell = _farewell(scene, name)
     hearing = _hearing(scene, name)
     known_ns = report.ended_ns if report else 0
+    if report and report.is_dead and farewell and farewell.time_ns >= report.started_ns:
+        known_ns = known_ns or farewell.time_ns
     if report and report.restarts(scene.now_ns):
         what = (_STARTED if report.pid else _RESTARTS).format(name)
         code, known_ns = "DUL-NODE-SILENT", report.failed_ns
@@ -170,7 +172,12 @@ def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
     restarts = is_early and bool(report and report.restarts(scene.now_ns))
     is_doubtful = _may_be_all(scene, node)
     is_gone = presence is Presence.GONE or is_dead
-    told = cause_of_loss(scene, node, is_gone=is_gone) if not why else LossCause()
+    told = cause_of_loss(scene, node, is_gone=is_gone)
+    if why:
+        told = LossCause()
+    elif name in scene.ends:  # of the run that was lost, while another one begins
+        why = scene.ends[name].cause_since(node.heard_ns - SECOND_NS)
+        told = LossCause(is_hearing=told.is_hearing) if why else told
     if restarts or is_doubtful or not is_gone or told.is_hearing:
         what = _RESTARTS.format(name) if restarts else f"{name} is silent"
         if told.is_hearing and is_gone:
