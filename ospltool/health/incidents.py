@@ -22,6 +22,9 @@ _TOLD_BY_NODE: Final = frozenset({"store", "pressure", "stuck"})
 _OVER: Final = "DUL-NODE-RESTARTED"
 """The form of a loss that is over; any other loss within that time is a new one, with a cause of its own."""
 
+_STALLED: Final = "DUL-NODE-STALLED"
+"""The form of a loss that is over without a restart: the advice on its cause holds."""
+
 _LOSSES: Final = frozenset({"node", "domain"})
 
 MAX_OPEN: Final = 1_000
@@ -299,7 +302,9 @@ def _with_cause_of(before: Incident, told: Incident) -> Incident:
         return told
     is_guess = told.why.startswith(UNANNOUNCED)
     if not told.is_cause_known or is_guess or told.why in before.why:
-        return dataclasses.replace(told, why=before.why, is_cause_known=True)
+        is_for_why = told.code.id == _STALLED and before.next != before.code.next
+        advice = before.next if is_for_why else told.next
+        return dataclasses.replace(told, why=before.why, is_cause_known=True, next=advice)
     is_next = told.code.id == _OVER and told.code != before.code
     return dataclasses.replace(told, why=f"{before.why}; {told.why}") if is_next else told
 

@@ -32,6 +32,8 @@ _NEXT: Final = {
 }
 """Advice for conditions of which the supervisor, or its absence, tells what happens next."""
 
+CONTINUE: Final = "Find out who stopped {}. If it is still stopped, continue it: `kill -CONT {}`."
+
 ORPHAN: Final = (
     "It ends by itself, as its supervisor does not run; then start it again with `ospltool start`."
 )
@@ -100,7 +102,7 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
         is_starting=starting,
         is_trouble=status.condition in _TROUBLE,
         is_dead=is_dead,
-        next=(ORPHAN if status.is_orphan else _NEXT.get(status.condition, "")) if text else "",
+        next=_next(status) if text else "",
         is_coming=status.condition is Condition.RESTARTING,
         store=record.store,
         pid=record.node.pid if record.node is not None and runs else 0,
@@ -109,6 +111,19 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
         failed_ns=record.failed_ns,
         failure=_failure(status),
     )
+
+
+def _next(status: NodeStatus) -> str:
+    """Return the advice that fits what is wrong with the node; empty for that of the code."""
+    record = status.record
+    if status.is_orphan:
+        return ORPHAN
+    if status.condition is Condition.UNRESPONSIVE:
+        if record.node is not None and record.node.is_stopped():
+            return CONTINUE.format("its process", record.node.pid)
+        if record.supervisor.is_stopped():
+            return CONTINUE.format("its supervisor", record.supervisor.pid)
+    return _NEXT.get(status.condition, "")
 
 
 def _text(status: NodeStatus, seen_ns: int) -> str:

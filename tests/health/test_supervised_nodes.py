@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -154,6 +156,30 @@ def test_what_is_seen_of_a_node_is_dated_from_when_it_was_seen_first(tmp_path: P
         now_ns = START_NS + later_s * S
         found = seen.reports()["n1"].text
         assert found == "seen on its host at 01:03:24 UTC: it had died, its supervisor was killed"
+
+
+@pytest.mark.parametrize("which", ["process", "supervisor"])
+def test_the_next_step_about_a_process_that_is_stopped_is_to_continue_it(which: str, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    directory = RunDirectory(tmp_path).node("n1")
+    directory.make()
+    with subprocess.Popen(["sleep", "60"]) as child:
+        try:
+            me, node = identify(os.getpid()), identify(child.pid)
+            assert me is not None
+            assert node is not None
+            if which == "supervisor":
+                me, node = node, me
+            child.send_signal(signal.SIGSTOP)
+            os.waitpid(child.pid, os.WUNTRACED)
+            directory.write_record(
+                RunRecord("u", "c", "n1", 7, "r", "", 10.0, NodePhase.RUNNING, "", 0, False, 0, 0, me, node)
+            )
+            (found,) = SupervisorWatch({"OSPLTOOL_RUNDIR": str(tmp_path)}, 7).reports().values()
+        finally:
+            child.kill()
+    assert f"`kill -CONT {child.pid}`" in found.next
+    assert f"who stopped its {which}" in found.next
 
 
 def row(watch: Watch, number: int, now_ns: int) -> str:
