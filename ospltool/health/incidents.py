@@ -266,7 +266,7 @@ class Incidents:
             told,
             key=key,
             origin=before.origin,
-            since_ns=max(known.after_ns, min(before.since_ns, cause.root.since_ns)),
+            since_ns=max(known.after_ns, _beginning(before, cause.root)),
             times=before.times,
             rises=before.rises + (told.severity < known.worst or len(told.subjects) > known.most),
         )
@@ -287,6 +287,15 @@ class Incidents:
             del self._open[key]
             ended = dataclasses.replace(known.incident, until_ns=known.seen_ns, severity=known.worst)
             self._closed.append(ended)
+
+
+def _beginning(before: Incident, root: Sign) -> int:
+    """Return when an incident began: not before a cause of another kind that came long after it.
+
+    Consequences are seen a moment sooner than some causes; what lasted longer had another cause till then.
+    """
+    is_other = root.kind.cause != before.code.cause and root.since_ns - before.since_ns > AGAIN_NS
+    return root.since_ns if is_other else min(before.since_ns, root.since_ns)
 
 
 def _is_kin(before: Incident, root: Sign) -> bool:

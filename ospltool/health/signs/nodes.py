@@ -237,8 +237,8 @@ def _of_heard(scene: Scene, node: Node) -> Iterator[Sign]:
 def _skew(scene: Scene, node: Node, fellow: FellowView) -> Iterator[Sign]:
     """Yield a sign of a fellow's clock, unless it only seems slow to a node that reads heartbeats late.
 
-    No delay makes a clock seem fast. So of a clock that is slow, the fellow sees this node's to be fast. If the
-    fellow is not heard, or has not met the node, that is not known: then time for late heartbeats must pass.
+    No delay makes a clock seem fast. So of a clock that is slow, the fellow sees this node's to be fast. If
+    the fellow is not heard, or has not met the node, that is not known: late heartbeats get time to pass.
     """
     patience_ns = 0
     other = scene.model.nodes.get(fellow.id)
