@@ -212,6 +212,8 @@ class SupervisorReport:
     """Last failure after which its supervisor started it again; 0 for none."""
     failure: str = ""
     """That failure in words; empty for none."""
+    waits_for_room: bool = False
+    """Whether it runs, and cannot open its store for lack of room."""
 
     def cause_since(self, moment_ns: int) -> str:
         """Return `text`, else the failure if it is not older than a moment (ns since 1970 UTC)."""

@@ -110,6 +110,7 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
         started_ns=record.started_ns,
         failed_ns=record.failed_ns,
         failure=_failure(status),
+        waits_for_room=status.waits_for_room,
     )
 
 
@@ -123,6 +124,8 @@ def _next(status: NodeStatus) -> str:
             return CONTINUE.format("its process", record.node.pid)
         if record.supervisor.is_stopped():
             return CONTINUE.format("its supervisor", record.supervisor.pid)
+    if status.waits_for_room:
+        return f"Make room on the disk of {record.store}. The node goes on by itself."
     return _NEXT.get(status.condition, "")
 
 
@@ -155,7 +158,9 @@ def _seen(status: NodeStatus) -> str:
     told = [_SEEN.get(status.condition, "")]
     if status.condition in _SEEN:
         told.append(status.reason)
-    if status.store_problem:
+    if status.waits_for_room:
+        told.append(f"it waited for room to open its store: {status.store_problem}")
+    elif status.store_problem:
         told.append(f"its store refused: {status.store_problem}")
     if status.waits_for:
         told.append(f"it waited: {status.waits_for}")

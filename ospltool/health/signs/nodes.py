@@ -97,6 +97,8 @@ def _absence(scene: Scene, name: str, report: SupervisorReport | None) -> Sign:
     what = f"{name} is expected and was not heard since this watch began"
     if name not in scene.expected.nodes:
         what = f"{name} was started on this machine and is not heard"
+    if report and report.waits_for_room:
+        what = f"{name} runs, waits for room to open its store, and was not heard since this watch began"
     if report:
         why, advice = report.cause_since(scene.now_ns - START_NS), report.next
     farewell = _farewell(scene, name)
@@ -228,7 +230,9 @@ def _of_heard(scene: Scene, node: Node) -> Iterator[Sign]:
     if starting and snapshot.time_ns - snapshot.started_ns > SLOW_START_NS:
         state = snapshot.state.replace("_", " ").lower()
         what = f"{name} is still in {state}"
-        yield Sign("DUL-NOT-COMPLETE", name, what, snapshot.started_ns, (node.id,))
+        was_awaited = node.came_ns - scene.model.began_ns > ABSENT_NS  # it may have waited for room
+        since_ns = max(snapshot.started_ns, node.came_ns if was_awaited else 0)
+        yield Sign("DUL-NOT-COMPLETE", name, what, since_ns, (node.id,))
     for fellow in scene.facts(node).skewed:
         if abs(fellow.skew_ns) > MAX_SKEW_NS:
             yield from _skew(scene, node, fellow)
