@@ -80,6 +80,11 @@ class NodeStatus:
     """Reason why the compiled library is not used; empty if it is."""
 
     @property
+    def waits_for_room(self) -> bool:
+        """Whether it cannot open its store for lack of room, and tries again until it can."""
+        return bool(self.store_problem) and self.state == INITIAL_STATE
+
+    @property
     def sentence(self) -> str:
         """The status in the words of `ospl status`."""
         state = f" ({self.state})" if self.condition is Condition.STARTING and self.state else ""
@@ -105,7 +110,7 @@ class NodeStatus:
     def _store_words(self) -> str:
         if not self.store_problem:
             return ""
-        if self.state == INITIAL_STATE:
+        if self.waits_for_room:
             return f", but waits for room to open its store: {self.store_problem}"
         count = f"{self.unstored} sample{' is' if self.unstored == 1 else 's are'} in memory only"
         return f", but its store refuses: {self.store_problem}" + (f"; {count}" if self.unstored else "")

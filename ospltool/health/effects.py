@@ -76,15 +76,18 @@ def _waiting(scene: Scene, nodes: list[Node], name: str) -> list[str]:
 
 def _of_masters(scene: Scene, name: str) -> tuple[str, bool]:
     """Tell who is master of a name-space, and whether several of one role are."""
-    masters = [
-        node.snapshot
+    nodes = [
+        node
         for node in scene.model.ordered_nodes()
         if scene.is_heard(node) and scene.model.is_master(node, name, scene.now_ns)
     ]
+    masters = [node.snapshot for node in nodes]
     if len(masters) < 2:
         return f"{masters[0].name} is master" if masters else "no master", False
     is_split = len({one.role for one in masters}) < len(masters)
-    apart = ", their sets drift apart" if is_split else ""
+    views = [node.name_spaces[name] for node in nodes]
+    is_equal = len({(view.digest, view.count) for view in views}) == 1
+    apart = f", their sets {'are equal' if is_equal else 'drift apart'}" if is_split else ""
     return f"{joined([one.name for one in masters])} are masters{apart}", is_split
 
 

@@ -22,6 +22,9 @@ _TOLD_BY_NODE: Final = frozenset({"store", "pressure", "stuck"})
 _OVER: Final = "DUL-NODE-RESTARTED"
 """The form of a loss that is over; any other loss within that time is a new one, with a cause of its own."""
 
+_STALLED: Final = "DUL-NODE-STALLED"
+"""The form of a loss that is over without a restart: the advice on its cause holds."""
+
 _LOSSES: Final = frozenset({"node", "domain"})
 
 APART_NS: Final = 5 * SECOND_NS
@@ -271,7 +274,7 @@ class Incidents:
             told,
             key=key,
             origin=before.origin,
-            since_ns=max(known.after_ns, min(before.since_ns, cause.root.since_ns)),
+            since_ns=max(known.after_ns, _beginning(before, cause.root)),
             times=before.times,
             rises=before.rises + (told.severity < known.worst or len(told.subjects) > known.most),
         )
@@ -306,6 +309,15 @@ class Incidents:
             self._closed.append(ended)
 
 
+def _beginning(before: Incident, root: Sign) -> int:
+    """Return when an incident began: not before a cause of another kind that came long after it.
+
+    Consequences are seen a moment sooner than some causes; what lasted longer had another cause till then.
+    """
+    is_other = root.kind.cause != before.code.cause and root.since_ns - before.since_ns > AGAIN_NS
+    return root.since_ns if is_other else min(before.since_ns, root.since_ns)
+
+
 def _is_kin(before: Incident, root: Sign) -> bool:
     """Return whether one is about a pair with a node of the other, or both about one node with two names."""
     if " and " in before.who + root.who:
@@ -320,7 +332,9 @@ def _with_cause_of(before: Incident, told: Incident) -> Incident:
     is_cut = told.why.startswith(CUT) and not before.why.startswith((UNANNOUNCED, CUT))
     is_guess = is_cut or told.why.startswith(UNANNOUNCED)
     if not told.is_cause_known or is_guess or told.why in before.why:
-        return dataclasses.replace(told, why=before.why, is_cause_known=True)
+        is_for_why = told.code.id == _STALLED and before.next != before.code.next
+        advice = before.next if is_for_why else told.next
+        return dataclasses.replace(told, why=before.why, is_cause_known=True, next=advice)
     is_next = told.code.id == _OVER and told.code != before.code
     return dataclasses.replace(told, why=f"{before.why}; {told.why}") if is_next else told
 

@@ -60,7 +60,7 @@ class SnapshotFacts:
         off_disk: name-spaces that are not on the disk, beyond what is on the way to it, also by their policy.
         met: ids of the fellows that have introduced themselves, compatible or not.
         refused: fellows with incompatible definitions.
-        skewed: fellows whose clock differs by more than MAX_SKEW_NS.
+        skewed: fellows whose clock seems to differ by more than half of MAX_SKEW_NS.
         unusual: name-spaces that are not complete, have no master, or come from parts; by name.
         legacy: name-spaces with masterPriority 255, the legacy rule.
         is_less_than_whole: whether a set may permanently lack samples.
@@ -142,9 +142,10 @@ def _refused(fellows: tuple[FellowView, ...]) -> tuple[FellowView, ...]:
 
 def _skewed(fellows: tuple[FellowView, ...]) -> tuple[FellowView, ...]:
     skews = set(map(_SKEW, fellows))
-    if not skews or -MAX_SKEW_NS <= min(skews) <= max(skews) <= MAX_SKEW_NS:
+    bound_ns = MAX_SKEW_NS // 2
+    if not skews or -bound_ns <= min(skews) <= max(skews) <= bound_ns:
         return ()
-    return tuple([one for one in fellows if not -MAX_SKEW_NS <= one.skew_ns <= MAX_SKEW_NS])
+    return tuple([one for one in fellows if not -bound_ns <= one.skew_ns <= bound_ns])
 
 
 def _waiting(snapshot: NodeSnapshot, before: Mapping[str, Waiting]) -> Mapping[str, Waiting]:
@@ -212,6 +213,8 @@ class SupervisorReport:
     """Last failure after which its supervisor started it again; 0 for none."""
     failure: str = ""
     """That failure in words; empty for none."""
+    waits_for_room: bool = False
+    """Whether it runs, and cannot open its store for lack of room."""
 
     def cause_since(self, moment_ns: int) -> str:
         """Return `text`, else the failure if it is not older than a moment (ns since 1970 UTC)."""

@@ -32,6 +32,8 @@ _NEXT: Final = {
 }
 """Advice for conditions of which the supervisor, or its absence, tells what happens next."""
 
+CONTINUE: Final = "Find out who stopped {}. If it is still stopped, continue it: `kill -CONT {}`."
+
 ORPHAN: Final = (
     "It ends by itself, as its supervisor does not run; then start it again with `ospltool start`."
 )
@@ -100,7 +102,7 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
         is_starting=starting,
         is_trouble=status.condition in _TROUBLE,
         is_dead=is_dead,
-        next=(ORPHAN if status.is_orphan else _NEXT.get(status.condition, "")) if text else "",
+        next=_next(status) if text else "",
         is_coming=status.condition is Condition.RESTARTING,
         store=record.store,
         pid=record.node.pid if record.node is not None and runs else 0,
@@ -108,7 +110,23 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
         started_ns=record.started_ns,
         failed_ns=record.failed_ns,
         failure=_failure(status),
+        waits_for_room=status.waits_for_room,
     )
+
+
+def _next(status: NodeStatus) -> str:
+    """Return the advice that fits what is wrong with the node; empty for that of the code."""
+    record = status.record
+    if status.is_orphan:
+        return ORPHAN
+    if status.condition is Condition.UNRESPONSIVE:
+        if record.node is not None and record.node.is_stopped():
+            return CONTINUE.format("its process", record.node.pid)
+        if record.supervisor.is_stopped():
+            return CONTINUE.format("its supervisor", record.supervisor.pid)
+    if status.waits_for_room:
+        return f"Make room on the disk of {record.store}. The node goes on by itself."
+    return _NEXT.get(status.condition, "")
 
 
 def _text(status: NodeStatus, seen_ns: int) -> str:
@@ -140,7 +158,9 @@ def _seen(status: NodeStatus) -> str:
     told = [_SEEN.get(status.condition, "")]
     if status.condition in _SEEN:
         told.append(status.reason)
-    if status.store_problem:
+    if status.waits_for_room:
+        told.append(f"it waited for room to open its store: {status.store_problem}")
+    elif status.store_problem:
         told.append(f"its store refused: {status.store_problem}")
     if status.waits_for:
         told.append(f"it waited: {status.waits_for}")

@@ -290,9 +290,11 @@ class SystemModel:
         if before is not None and is_alike:
             around = before.outline
         is_orphan = self._orphaned_ns.get(snapshot.id, -1) >= snapshot.started_ns
+        is_same_run = before is not None and before.snapshot.started_ns == snapshot.started_ns
         self.nodes[snapshot.id] = Node(
             snapshot,
             heard.heard_ns,
+            came_ns=before.came_ns if before is not None and is_same_run else heard.heard_ns,
             in_order=not is_orphan and (snapshot.state in ENDING or _is_repeated(before, snapshot)),
             lost_supervisor=is_orphan,
             name_spaces=name_spaces,

@@ -49,6 +49,8 @@ class Node:
     """Newest snapshot."""
     heard_ns: int
     """When it was heard, by the feed's clock."""
+    came_ns: int = 0
+    """When this run of it was heard first, by the feed's clock."""
     gone_ns: int = 0
     """When the node left; 0 while it is present."""
     in_order: bool = False

@@ -276,9 +276,7 @@ def test_more_replicas_than_the_bound_are_counted_and_told() -> None:
     heard = tuple(HeardReplica(fake.replica(f"i{n}"), START_NS) for n in range(1_001))
     model.apply(Update(replicas=heard), START_NS)
     assert len(model.persistence) == 1_000
-    check_incidents(
-        model, [(HealthSeverity.NOTICE, "1 message not shown: no room, or unreadable")]
-    )
+    check_incidents(model, [(HealthSeverity.NOTICE, "1 message not shown: no room, or unreadable")])
     inbox = Inbox(max_nodes=2)
     for one in heard[:4]:
         inbox.put(one)

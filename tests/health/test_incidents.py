@@ -351,6 +351,9 @@ def test_a_known_cause_stays_while_the_node_starts_and_its_new_supervisor_knows_
     assert found.next.startswith("Read its ospl-error.log: ")
 
 
+FOUND_STOPPED = "Find out who stopped its process."
+
+
 def watched_until_silent(second_s: int, silent: range, *, stalled_s: int = -1, queued: int = 0) -> Health:
     """The health at `second_s` of a node that its supervisor knows to be stopped while it is silent."""
     model = SystemModel()
@@ -363,7 +366,9 @@ def watched_until_silent(second_s: int, silent: range, *, stalled_s: int = -1, q
     for second in range(second_s + 1):
         now_ns = START_NS + second * S
         words = (
-            {"n1": SupervisorReport("its supervisor says: stopped by SIGSTOP")} if second in silent else {}
+            {"n1": SupervisorReport("its supervisor says: stopped by SIGSTOP", next=FOUND_STOPPED)}
+            if second in silent
+            else {}
         )
         told = fake.event(1, 1, now_ns, text, event="watch.stalled", level="WARNING")
         heard = fake.snapshot(1, time_ns=now_ns, counters={"queued": queued})
@@ -382,6 +387,7 @@ def test_a_node_that_was_silent_and_stood_still_is_one_incident_with_the_known_c
         [],
     )
     assert "stood still for 4.6 seconds;" in found.what
+    assert found.next == FOUND_STOPPED
 
 
 def test_what_only_a_node_can_tell_ends_when_it_is_not_heard() -> None:

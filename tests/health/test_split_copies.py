@@ -57,9 +57,11 @@ def test_copies_count_together_while_they_agree_and_after_the_merge() -> None:
     ward.run(6)
     (copies,) = ward.health.redundancies
     assert (copies.text, copies.left) == ("3 of 3 copies, 3 on disk", 2)
+    assert "n2 and n3 are masters, their sets are equal, 3 of 3 copies" in ward.health.open[0].effect
     ward.scenario.write("n3", 100)
     ward.run(3)
     assert ward.health.redundancies[0].left == 0
+    assert "n2 and n3 are masters, their sets drift apart" in ward.health.open[0].effect
     healed(ward.scenario)
     ward.run(10)
     assert ward.health.redundancies[0].text == "3 of 3 copies, 3 on disk"

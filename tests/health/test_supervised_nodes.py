@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ from engine.supervisor.rundir import RunDirectory, RunRecord
 from ospltool.health.codes import HealthSeverity
 from ospltool.health.scene import SupervisorReport
 from ospltool.health.supervisors import SupervisorWatch
-from ospltool.live.feed import FeedNotice, NoticeKind, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.nodes import Presence
 from tests import fake
 from tests.fake import SECOND_NS as S
@@ -24,6 +27,7 @@ from tui.cells import UNICODE, plain
 from tui.viewmodel import incidents, panels
 from tui.viewmodel.base import View, node_state
 
+FELLOWS = (fake.fellow(1), fake.fellow(2))
 ORPHANED = "Splicedaemon has gone away without stopping this service, terminating durability now..."
 FAILED = "its supervisor saw at 01:03:21 UTC: the node ended unexpectedly (killed by signal 9) (restart 1)"
 
@@ -154,6 +158,70 @@ def test_what_is_seen_of_a_node_is_dated_from_when_it_was_seen_first(tmp_path: P
         now_ns = START_NS + later_s * S
         found = seen.reports()["n1"].text
         assert found == "seen on its host at 01:03:24 UTC: it had died, its supervisor was killed"
+
+
+def test_a_node_that_waits_for_room_is_not_to_be_started_but_to_be_given_room(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    directory = RunDirectory(tmp_path).node("n3")
+    directory.make()
+    me = identify(os.getpid())
+    assert me is not None
+    directory.write_record(
+        RunRecord("u", "c", "n3", 7, "r", "/data/n3", 10.0, NodePhase.STARTING, "", 0, False, 0, 0, me, me)
+    )
+    problem = "/data/n3: no space left on device"
+    state = {"pid": me.pid, "state": "INIT", "time_ns": 1, "problem": problem}
+    (directory.path / "state.json").write_text(json.dumps(state), "utf-8")
+    watch = Watch(THREE, SupervisorWatch({"OSPLTOOL_RUNDIR": str(tmp_path)}, 7, lambda: START_NS).reports())
+    watch.run(20, 1, 2)
+    (found,) = watch.health.open
+    assert (found.code.id, found.what) == (
+        "DUL-NODE-ABSENT",
+        "n3 runs, waits for room to open its store, and was not heard since this watch began",
+    )
+    assert found.why == f"seen on its host at 01:03:20 UTC: it waited for room to open its store: {problem}"
+    assert found.next == "Make room on the disk of /data/n3. The node goes on by itself."
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "late caller"])
+def test_a_slow_start_begins_when_the_node_is_heard_if_it_was_awaited(is_watched: bool) -> None:
+    """Before, it may have waited for room. Who comes late cannot know that."""
+    watch = Watch(THREE)
+    watch.run(20 if is_watched else 1, 1, 2)
+    came_ns, started_ns = watch.now_ns + S, START_NS - 90 * S
+    for _ in range(4):
+        watch.run(1, 1, 2, fellows=(1, 2, 3))
+        slow = fake.snapshot(
+            3, state="FETCH_INITIAL", started_ns=started_ns, time_ns=watch.now_ns, fellows=FELLOWS
+        )
+        watch.model.apply(Update((ReceivedSnapshot(slow, watch.now_ns),)), watch.now_ns)
+        watch.health.update(watch.now_ns)
+    (found,) = [one for one in watch.health.open if one.code.id == "DUL-NOT-COMPLETE"]
+    assert found.since_ns == (came_ns if is_watched else started_ns)
+
+
+@pytest.mark.parametrize("which", ["process", "supervisor"])
+def test_the_next_step_about_a_process_that_is_stopped_is_to_continue_it(which: str, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    directory = RunDirectory(tmp_path).node("n1")
+    directory.make()
+    with subprocess.Popen(["sleep", "60"]) as child:
+        try:
+            me, node = identify(os.getpid()), identify(child.pid)
+            assert me is not None
+            assert node is not None
+            if which == "supervisor":
+                me, node = node, me
+            child.send_signal(signal.SIGSTOP)
+            os.waitpid(child.pid, os.WUNTRACED)
+            directory.write_record(
+                RunRecord("u", "c", "n1", 7, "r", "", 10.0, NodePhase.RUNNING, "", 0, False, 0, 0, me, node)
+            )
+            (found,) = SupervisorWatch({"OSPLTOOL_RUNDIR": str(tmp_path)}, 7).reports().values()
+        finally:
+            child.kill()
+    assert f"`kill -CONT {child.pid}`" in found.next
+    assert f"who stopped its {which}" in found.next
 
 
 def row(watch: Watch, number: int, now_ns: int) -> str:

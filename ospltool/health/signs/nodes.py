@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from engine.persistence.service.replica_view import ReplicaView
-from engine.runtime.monitor import NodeEvent
+from engine.runtime.monitor import FellowView, NodeEvent
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
-from ospltool.health.scene import START_NS, Scene, SupervisorReport
+from ospltool.health.scene import MAX_SKEW_NS, START_NS, Scene, SupervisorReport
 from ospltool.health.signs import versions
 from ospltool.health.signs.losses import LossCause, cause_of_domain_loss, cause_of_loss
 from ospltool.live import persistence
@@ -20,6 +20,9 @@ from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject, clock
 
 ABSENT_NS: Final = 4 * SECOND_NS
 """Watching time after which an unheard node is absent: each sends a snapshot every second or two."""
+
+LATE_READING_NS: Final = 10 * SECOND_NS
+"""Longest time for which a node that was stopped judges clocks by heartbeats that it read late."""
 
 SLOW_START_NS: Final = 60 * SECOND_NS
 """Longest normal start of a node."""
@@ -94,6 +97,8 @@ def _absence(scene: Scene, name: str, report: SupervisorReport | None) -> Sign:
     what = f"{name} is expected and was not heard since this watch began"
     if name not in scene.expected.nodes:
         what = f"{name} was started on this machine and is not heard"
+    if report and report.waits_for_room:
+        what = f"{name} runs, waits for room to open its store, and was not heard since this watch began"
     if report:
         why, advice = report.cause_since(scene.now_ns - START_NS), report.next
     farewell = _farewell(scene, name)
@@ -232,12 +237,32 @@ def _of_heard(scene: Scene, node: Node) -> Iterator[Sign]:
     if starting and snapshot.time_ns - snapshot.started_ns > SLOW_START_NS:
         state = snapshot.state.replace("_", " ").lower()
         what = f"{name} is still in {state}"
-        yield Sign("DUL-NOT-COMPLETE", name, what, snapshot.started_ns, (node.id,))
+        was_awaited = node.came_ns - scene.model.began_ns > ABSENT_NS  # it may have waited for room
+        since_ns = max(snapshot.started_ns, node.came_ns if was_awaited else 0)
+        yield Sign("DUL-NOT-COMPLETE", name, what, since_ns, (node.id,))
     for fellow in scene.facts(node).skewed:
-        first, second = sorted((name, fellow.name))
-        off = f"{fellow.skew_ns / 1e9:+.1f} s off"
-        what = f"clocks differ: that of {fellow.name} is {off}, as {name} sees it"
-        yield Sign("DUL-CLOCK-SKEW", f"{first} and {second}", what, 0, (node.id, fellow.id))
+        if abs(fellow.skew_ns) > MAX_SKEW_NS:
+            yield from _skew(scene, node, fellow)
+
+
+def _skew(scene: Scene, node: Node, fellow: FellowView) -> Iterator[Sign]:
+    """Yield a sign of a fellow's clock, unless it only seems slow to a node that reads heartbeats late.
+
+    No delay makes a clock seem fast. So of a clock that is slow, the fellow sees this node's to be fast. If
+    the fellow is not heard, or has not met the node, that is not known: late heartbeats get time to pass.
+    """
+    patience_ns = 0
+    other = scene.model.nodes.get(fellow.id)
+    facts = scene.facts(other) if other is not None and scene.is_heard(other) else None
+    if fellow.skew_ns < 0 and not (facts and any(f.id == node.id and f.skew_ns > 0 for f in facts.skewed)):
+        if facts and node.id in facts.met:
+            return
+        patience_ns = LATE_READING_NS
+    first, second = sorted((node.snapshot.name, fellow.name))
+    off = f"{fellow.skew_ns / 1e9:+.1f} s off"
+    what = f"clocks differ: that of {fellow.name} is {off}, as {node.snapshot.name} sees it"
+    pair = (node.id, fellow.id)
+    yield Sign("DUL-CLOCK-SKEW", f"{first} and {second}", what, 0, pair, patience_ns=patience_ns)
 
 
 _CODES: Final = {

@@ -12,6 +12,7 @@ from engine.runtime.monitor import UnkeptView
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.redundancy import Redundancy
 from ospltool.health.scene import KEPT_ON_DISK, Scene
+from ospltool.health.signs.nodes import never_heard
 from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.nodes import Node
 from ospltool.live.remarks import RemarkSubject
@@ -28,28 +29,33 @@ WRITING_NS: Final = 10 * SECOND_NS
 def of_sets(scene: Scene, copies: Iterable[Redundancy]) -> tuple[Iterator[Sign], ...]:
     """Return the signs about sets, in parts; `copies` are those of each name-space."""
     return (
-        (sign for one in copies for sign in (*_copies(scene, one), *_parts(scene, one))),
+        _of_copies(scene, list(copies)),
         _conflicts(scene),
         (sign for node in scene.heard for sign in _different(scene, node)),
         (sign for node in scene.heard for sign in _standing(scene, node)),
     )
 
 
-def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
+def _of_copies(scene: Scene, copies: list[Redundancy]) -> Iterator[Sign]:
+    is_any_low = any(one.lacks or one.lacks_on_disk for one in copies)
+    awaited = never_heard(scene).items() if is_any_low else ()
+    unheard = tuple(name for name, report in awaited if not (report and report.in_order))
+    for one in copies:
+        yield from _copies(scene, one, unheard)
+        yield from _parts(scene, one)
+
+
+def _copies(scene: Scene, one: Redundancy, unheard: tuple[str, ...]) -> Iterator[Sign]:
+    """Yield signs of too few copies; `unheard` has the names of awaited nodes that were never heard."""
     others = tuple(node for side in one.sides for node in side)
+    missing = (*scene.names(one.lost), *unheard)
+    absent = ", ".join(missing)
+    reasons = _reasons(scene, one, missing)
     if one.lacks:
-        absent = ", ".join(scene.names(one.lost))
         warning = f", {one.warning}" if one.warning else ""
         what = f"{one.name}: {one.text}{warning}" + (f"; missing: {absent}" if absent else "")
         severity = HealthSeverity.ERROR if len(one.held) <= 1 else None
-        lacks = f"{absent} {'is' if len(one.lost) == 1 else 'are'} not heard"
-        names = joined(scene.names(one.apart))
-        refuses = f"the copy of {names} does not count: the nodes are incompatible"
-        differ = f"the sets of {_sides(scene, one)} differ: each side of the split has a master"
-        nobody = f"no further node has {one.name} in its configuration"
-        why = (
-            "; ".join([lacks] * bool(absent) + [refuses] * bool(names) + [differ] * bool(one.sides)) or nobody
-        )
+        why = reasons or f"no further node has {one.name} in its configuration"
         yield Sign(
             "DUL-COPIES-LOW", one.name, what, 0, (*one.lost, *one.apart, *others), one.name,
             why, severity=severity, patience_ns=COPYING_NS, occasion=_occasion(one.lacks, others, one.lost),
@@ -59,9 +65,11 @@ def _copies(scene: Scene, one: Redundancy) -> Iterator[Sign]:
         without = tuple(node for node in one.held if node not in one.on_disk)
         names = joined(scene.names(without))
         what = f"{one.name}: {one.text}" + (f"; not on the disk of {names}" if names else "")
+        why = _off_disk(scene, one.name, without) or reasons
+        advice = f"Bring {joined(missing)} back." if absent and not without else ""
         yield Sign(
             "DUL-DISK-COPIES-LOW", one.name, what, 0, (*without, *one.lost, *one.apart, *others), one.name,
-            _off_disk(scene, one.name, without), severity=None if one.on_disk else HealthSeverity.ERROR,
+            why, advice, severity=None if one.on_disk else HealthSeverity.ERROR,
             patience_ns=WRITING_NS, occasion=_occasion(one.lacks_on_disk, one.on_disk_apart, one.lost),
             weight=one.lacks_on_disk,
         )  # fmt: skip
@@ -75,6 +83,23 @@ def _occasion(lacks: int, apart: Sequence[str], lost: Sequence[str]) -> tuple[in
     if lacks <= len(apart):
         return (1,)
     return (2,) if lacks <= len(apart) + len(lost) else ()
+
+
+def _reasons(scene: Scene, one: Redundancy, missing: tuple[str, ...]) -> str:
+    """Return why copies are missing; empty if no further node has the name-space."""
+    told = []
+    if missing:
+        told.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not heard")
+    if one.apart:
+        names = joined(scene.names(one.apart))
+        told.append(f"the copy of {names} does not count: the nodes are incompatible")
+    if one.sides:
+        told.append(f"the sets of {_sides(scene, one)} differ: each side of the split has a master")
+    if not told and (one.lacks or one.lacks_on_disk):
+        others = [node for node in scene.heard if node.id not in one.held and one.name in node.name_spaces]
+        names = joined([node.snapshot.name for node in others])
+        told += [f"{names} {'does' if len(others) == 1 else 'do'} not hold the whole set"] * bool(others)
+    return "; ".join(told)
 
 
 def _sides(scene: Scene, one: Redundancy) -> str:
