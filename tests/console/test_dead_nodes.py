@@ -150,9 +150,7 @@ def test_nobody_is_heard_after_a_stop_of_all_and_nothing_is_said_to_be_well(watc
     assert "all nodes stopped" in plain(first)
     assert "LOST" not in plain(first)
     assert f"{view.glyphs.idle} UNKNOWN · no node heard" in plain(panels.summary(view, 200))
-    said = (
-        " no node is heard, so nothing is known to be wrong: n1, n2 and n3 ended in order"
-    )
+    said = " no node is heard, so nothing is known to be wrong: n1, n2 and n3 ended in order"
     assert text(incidents.none_lines(view)).startswith(said)
     assert text(alignment.idle_lines(view)) == " no node is heard, so no alignment is seen"
 

@@ -18,7 +18,6 @@ from ospltool.health.news import IncidentNews
 from ospltool.health.scene import SupervisorReport
 from ospltool.health.supervisors import SupervisorWatch
 from ospltool.live.feed import Update
-from ospltool.live.nodes import Presence
 from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
@@ -102,17 +101,6 @@ def test_losses_long_before_that_of_the_domain_stay_in_the_history() -> None:
         f"{name} is gone, then part of the loss of the domain" for name in ("n1", "n3")
     ]
     assert {one.until_ns for one in found} == {START_NS + 71 * S}
-
-
-def test_the_row_of_a_silent_node_that_is_known_to_be_dead_says_that_it_is_gone() -> None:
-    watch = Watch(THREE)
-    watch.run(20, 1, 2, 3)
-    watch.reports = {"n3": DEAD}
-    watch.run(4, 1, 2)
-    node = watch.model.nodes[node_id(3)]
-    assert watch.open == [("DUL-NODE-GONE", "n3")]
-    assert node.presence(watch.now_ns) is Presence.SILENT
-    assert View(watch.health, watch.now_ns, UNICODE).presence(node) is Presence.GONE
 
 
 @pytest.mark.parametrize("is_told", [True, False])

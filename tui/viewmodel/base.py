@@ -86,10 +86,6 @@ _STATE_TONES: Final = {
 }
 
 
-_TOLD: Final = {"DUL-NODE-SILENT": Presence.SILENT, "DUL-NODE-GONE": Presence.GONE}
-"""What the incident of a lost node says of its presence: it may know more than is heard, or less."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Subject:
     """The subject of a screen, by keys: a node, a name-space, a group, an incident; empty for none."""
@@ -126,12 +122,12 @@ class View:
         return node is not None and not node.is_stale(self.now_ns)
 
     def presence(self, node: Node) -> Presence:
-        """Return the presence of a node; of one that is silent or gone, that which its incident tells."""
+        """Return the presence of a node; of one that is gone and comes back, silent as in its incident."""
         presence = node.presence(self.now_ns)
-        if presence in (Presence.GONE, Presence.SILENT):
+        if presence is Presence.GONE:
             for one in (*self.health.open, *self.health.muted):
-                if node.id in one.subjects and one.code.id in _TOLD:
-                    return _TOLD[one.code.id]
+                if node.id in one.subjects and one.code.id == "DUL-NODE-SILENT":
+                    return Presence.SILENT
         return presence
 
     def is_refused(self, node: Node) -> bool:
