@@ -32,7 +32,7 @@ class DeafWard(Ward):
             heard = tuple(one for one in update.snapshots if one.snapshot.id not in away)
             tell(Update(heard, tuple(one for one in update.events if one.node not in away), update.notices))
 
-        self.watched.tell = tell_heard  # type: ignore[method-assign]
+        self.watched.tell = tell_heard  # type: ignore[method-assign]  # what is told passes here first
 
     def run(self, seconds: float) -> None:
         for _ in range(round(seconds / STEP_S)):
