@@ -199,7 +199,7 @@ class TopicDescriptor(ctypes.Structure):
 
 
 class SampleBytes(ctypes.Structure):
-    """What writers take: `struct given` of types.c, and ddspy_sample_container_t of the package."""
+    """What writers take: `struct given` of cyclone.h, and ddspy_sample_container_t of the package."""
 
     _fields_ = [("buffer", _text), ("length", ctypes.c_size_t)]
 

@@ -77,8 +77,7 @@ def addresses_of(uri: str) -> tuple[str, ...]:
 def known_addresses(uri: str) -> tuple[str, ...]:
     """Return what `addresses_of` returns, and nothing for interfaces without an IPv4 address."""
     named = [found["value"] for found in _INTERFACE.finditer(settings_text(uri))]
-    known = (each if each[:1].isdigit() else _address(each) for each in named or [interface_of(uri)])
-    found = tuple(dict.fromkeys(filter(None, known)))
+    found = tuple(dict.fromkeys(filter(None, map(_known_address, named or [interface_of(uri)]))))
     return beyond_loopback(found) or found
 
 
@@ -115,9 +114,11 @@ def address_towards(address: str, otherwise: str) -> str:
 
 def address_of(interface: str) -> str:
     """Return the IPv4 address of an interface given by name or address; 127.0.0.1 for an unknown one."""
-    if not interface or interface[:1].isdigit():
-        return interface or _LOCALHOST
-    return _address(interface) or _LOCALHOST
+    return _known_address(interface) or _LOCALHOST
+
+
+def _known_address(interface: str) -> str:
+    return interface if interface[:1].isdigit() else _address(interface)
 
 
 def _address(name: str) -> str:

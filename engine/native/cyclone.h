@@ -34,6 +34,8 @@ struct sample {                               /* a sample of the types in types.
   uint64_t key_size;
 };
 
+struct given { const void *bytes; size_t size; }; /* what a writer of these types takes */
+
 _Static_assert(offsetof(struct sample, data) == 64, "abi.py has the same");
 
 #endif

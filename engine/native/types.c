@@ -2,7 +2,7 @@
  *
  * Cyclone DDS lets everyone bring functions for a type (ddsi_sertype.h, ddsi_serdata.h). These ask the library
  * whether the bytes fit the type, and for the key (dds_cdrstream.h), and keep both as bytes. They run on its
- * receive threads. engine/dds/native_types.py makes topics of them.
+ * receive threads. engine/dds/native_topics.py makes topics of them.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -29,7 +29,6 @@ struct sertype_ops {                          /* struct ddsi_sertype_ops */
 };
 
 struct piece { void *base; size_t size; };    /* ddsrt_iovec_t */
-struct given { const void *bytes; size_t size; }; /* what a writer of these types takes */
 
 struct message {                              /* struct ddsi_rmsg (ddsi_radmin.h), before the bytes of a packet */
   uint32_t references;
@@ -85,7 +84,7 @@ struct type {
   uint8_t blobs[];                            /* type information, then type mapping */
 };
 
-/* Functions of Cyclone DDS, in the order of native_types.py. */
+/* Functions of Cyclone DDS, in the order of native_topics.py. */
 static struct {
   const struct allocator *allocator;
   const void *version;

@@ -3,10 +3,7 @@
  *
  * The function of Cyclone DDS comes as an address, as in ring.c.
  */
-#include <stddef.h>
-#include <stdint.h>
-
-struct sample { const void *bytes; size_t size; }; /* `struct given` of types.c */
+#include "cyclone.h"
 
 /* Write samples until one cannot be written; return how many were, and in `code` what was said of the last. */
 int64_t write_many(int32_t writer, int32_t (*write)(int32_t, const void *, int64_t), const void *const *payloads,
@@ -14,7 +11,7 @@ int64_t write_many(int32_t writer, int32_t (*write)(int32_t, const void *, int64
 {
   int64_t done = 0;
   for (*code = 0; done < count; done++) {
-    struct sample sample = {payloads[done], sizes[done]};
+    struct given sample = {payloads[done], sizes[done]};
     if ((*code = write(writer, &sample, times[done])) != 0)
       break;
   }
