@@ -106,15 +106,16 @@ class Redundancies:
 
     def of(self, scene: Scene) -> Generator[None, None, list[Redundancy]]:
         """Return the copies of each name-space that a node has or the fleet file names, by name, in steps."""
-        reasons = _reasons(scene)
+        ended = _ended(scene)
+        reasons = _reasons(scene, ended)
         if reasons != self._reasons:
             yield
-            self._found = yield from _redundancies(scene)
+            self._found = yield from _redundancies(scene, ended)
             self._reasons = reasons
         return self._found
 
 
-def _reasons(scene: Scene) -> object:
+def _reasons(scene: Scene, ended: list[str]) -> object:
     """Return all that the copies follow from, as a value that is quickly compared."""
     nodes = [
         (
@@ -129,7 +130,7 @@ def _reasons(scene: Scene) -> object:
         )
         for node in scene.nodes
     ]
-    return scene.expected, scene.model.name_space_names(), nodes, _ended(scene), _contested_sets(scene)
+    return scene.expected, scene.model.name_space_names(), nodes, ended, _contested_sets(scene)
 
 
 def _contested_sets(scene: Scene) -> list[tuple[str, str, str]]:
@@ -149,7 +150,7 @@ def _ended(scene: Scene) -> list[str]:
     return [node for node, report in reports if report and report.in_order]
 
 
-def _redundancies(scene: Scene) -> Generator[None, None, list[Redundancy]]:
+def _redundancies(scene: Scene, ended: list[str]) -> Generator[None, None, list[Redundancy]]:
     names = [*scene.model.name_space_names()]
     names += [one.name for one in scene.expected.name_spaces if one.name not in names]
     places = {name: _Places() for name in names}
@@ -163,7 +164,6 @@ def _redundancies(scene: Scene) -> Generator[None, None, list[Redundancy]]:
             place.part(scene, refused)
     for name in {contested[0] for contested in scene.contested} & places.keys():
         places[name].divide(scene, name)
-    ended = _ended(scene)
     yield
     return [_redundancy(scene, name, each, ended) for name, each in places.items()]
 

@@ -96,13 +96,18 @@ class FactBook:
     def of(self, node: Node) -> SnapshotFacts:
         """Return the facts from a node's newest snapshot."""
         known = self._known.get(node.id)
-        if known is None or known[0].snapshot is not node.snapshot:
-            snapshot, is_first = node.snapshot, known is None or known[0].outline is not node.outline
-            outlined = _of_outline(snapshot) if known is None or is_first else known[2]
-            is_same_run = known is not None and known[0].snapshot.started_ns == snapshot.started_ns
-            before = known[1].waiting if known is not None and is_same_run else {}
-            known = self._known[node.id] = node, _facts(node, outlined, before), outlined
-        return known[1]
+        outlined: _OutlineFacts | None = None
+        before: Mapping[str, Waiting] = {}
+        if known is not None:
+            last, facts, last_outlined = known
+            if last.snapshot is node.snapshot:
+                return facts
+            outlined = last_outlined if last.outline is node.outline else None
+            before = facts.waiting if last.snapshot.started_ns == node.snapshot.started_ns else {}
+        outlined = outlined or _of_outline(node.snapshot)
+        facts = _facts(node, outlined, before)
+        self._known[node.id] = node, facts, outlined
+        return facts
 
     def keep(self, nodes: Iterable[str]) -> None:
         """Forget all other nodes."""
