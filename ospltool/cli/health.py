@@ -15,7 +15,7 @@ from ospltool.cli.domains import FleetUri, Partition, Watched, WatchedDomain
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.units import duration_s
 from ospltool.output import envelope, streams
-from ospltool.output.text import age, lasted, visible
+from ospltool.output.text import visible
 
 if TYPE_CHECKING:
     from ospltool.health.health import Health
@@ -249,8 +249,7 @@ def _muted_line(one: Incident) -> str:
 
 def heading(one: Incident, now_ns: int) -> str:
     """Describe an incident in one line: severity, code, what, since when and how long."""
-    lasts = age(one.age_ns(now_ns)) if one.is_open else lasted(one.age_ns(now_ns))
-    again = f", again: {one.times - 1} before" if one.times > 1 else ""
+    lasts, again = one.lasts(now_ns), one.again
     subject = one.what if one.what.startswith(f"{one.who}: ") else f"{one.who}: {one.what}"
     since = f"since {_clock(one.since_ns)}, {lasts}"
     if not one.is_open:

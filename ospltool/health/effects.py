@@ -46,13 +46,12 @@ def _touched(scene: Scene, cause: RootCause) -> list[str]:
 
 
 def _of_space(scene: Scene, cause: RootCause, copies: Redundancy) -> str:
-    masters, is_split = _of_masters(scene, copies.name)
-    if cause.root.kind.cause == "store" and " are masters" in masters:
-        masters, is_split = "", False  # the disk has nothing to do with it
-    told = [", ".join(filter(None, (copies.text, copies.warning))), masters]
-    if is_split:
-        told.reverse()
-    if cause.root.kind.cause == "store":
+    masters, is_of_disk = _masters(scene, copies.name), cause.root.kind.cause == "store"
+    told = [", ".join(filter(None, (copies.text, copies.warning)))]
+    if len(masters) < 2 or not is_of_disk:  # the disk has nothing to do with several masters
+        told_masters, is_split = _of_masters(masters, copies.name)
+        told.insert(0 if is_split else 1, told_masters)
+    if is_of_disk:
         told += _waiting(scene, [_node(scene, node) for node in cause.root.nodes], copies.name)
     if cause.root.code == "DUL-NODE-RESTARTED":
         told.append(_since_failure(scene, _node(scene, cause.root.nodes[0]), copies.name))
@@ -74,13 +73,16 @@ def _waiting(scene: Scene, nodes: list[Node], name: str) -> list[str]:
     ]
 
 
-def _of_masters(scene: Scene, name: str) -> tuple[str, bool]:
-    """Tell who is master of a name-space, and whether several of one role are."""
-    nodes = [
+def _masters(scene: Scene, name: str) -> list[Node]:
+    return [
         node
         for node in scene.model.ordered_nodes()
         if scene.is_heard(node) and scene.model.is_master(node, name, scene.now_ns)
     ]
+
+
+def _of_masters(nodes: list[Node], name: str) -> tuple[str, bool]:
+    """Tell who is master of a name-space, and whether several of one role are."""
     masters = [node.snapshot for node in nodes]
     if len(masters) < 2:
         return f"{masters[0].name} is master" if masters else "no master", False

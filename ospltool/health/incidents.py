@@ -9,6 +9,7 @@ from typing import Final
 
 from ospltool.health.causes import RootCause
 from ospltool.health.codes import CUT, SECOND_NS, UNANNOUNCED, Code, HealthSeverity, Sign
+from ospltool.output.text import age, lasted
 
 LINGER_NS: Final = 2 * SECOND_NS
 """An incident not seen for this long is over; a shorter time is a gap in the observation."""
@@ -96,6 +97,15 @@ class Incident:
     def age_ns(self, now_ns: int) -> int:
         """Return its duration up to its end or now."""
         return max(0, (self.until_ns or now_ns) - self.since_ns)
+
+    def lasts(self, now_ns: int) -> str:
+        """Return its duration up to its end or now, in words."""
+        return (age if self.is_open else lasted)(self.age_ns(now_ns))
+
+    @property
+    def again(self) -> str:
+        """How often it was there before, as `, again: 2 before`; empty if it is no return."""
+        return f", again: {self.times - 1} before" if self.times > 1 else ""
 
 
 @dataclasses.dataclass(slots=True)

@@ -9,7 +9,6 @@ from rich.cells import cell_len
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Presence
-from ospltool.output.text import lasted
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, plain, single, table_title
 from tui.viewmodel.base import Rank, View, plural, severity_sign
@@ -63,7 +62,7 @@ def incidents(view: View, width: int) -> Rows[Incident]:
         cells = {
             "mark": single(sign, tone),
             "since": single(text.clock(one.since_ns), Tone.DIM),
-            "lasts": single(_lasts(view, one)),
+            "lasts": single(one.lasts(view.now_ns)),
             "state": single(state(view, one)),
             "code": single(one.code.id),
             "who": single(one.who),
@@ -114,19 +113,13 @@ def _told(view: View, told: tuple[tuple[str, str], ...], width: int, most: int) 
     return lines
 
 
-def _lasts(view: View, one: Incident) -> str:
-    duration_ns = one.age_ns(view.now_ns)
-    return text.age(duration_ns) if one.is_open else lasted(duration_ns)
-
-
 def head(view: View, one: Incident, width: int) -> Line:
     """Return code, title, since when, whether it lasts, and the page of the code, without what does not fit.
 
     The heading of the screen has the code, and every code its page.
     """
     sign, tone = severity_sign(view.glyphs, one.severity)
-    again = f", again: {one.times - 1} before" if one.times > 1 else ""
-    lasts = f"{_lasts(view, one)}{again}"
+    lasts = f"{one.lasts(view.now_ns)}{one.again}"
     code, title = Span(f" {one.code.id} ", tone), Span(f" {one.code.title}", Tone.STRONG)
     since = Span(f"  since {text.clock(one.since_ns)} UTC, {lasts}, {state(view, one)}", Tone.DIM)
     mark = Span(f" {sign}", tone)
