@@ -12,8 +12,6 @@ import asyncio
 import dataclasses
 import gc
 import pathlib
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -28,6 +26,7 @@ from engine.simulator.schedule import START_NS
 from engine.simulator.simulated_node import SimulatedNode
 from ospltool.health.own_pauses import OwnPauses
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
+from tests.browser import CHROMIUM, browser
 from tests.fake import SECOND_NS, ScriptedFeed
 from tui import cells, themes
 from tui.app import TICK_S, ConsoleApp
@@ -65,7 +64,7 @@ Steps = list[tuple[int, Update]]
 
 
 def options(nodes: int) -> SimulationOptions:
-    """So many nodes with four name-spaces, of which applications write eight topics."""
+    """A system of nodes with four name-spaces, in which applications write eight topics."""
     spaces = "".join(f'<NameSpace name="{x}"><Partition>{x}</Partition></NameSpace>' for x in NAME_SPACES)
     with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
         file.write(CONFIGURATION.format(spaces=spaces))
@@ -191,18 +190,24 @@ def subject(app: ConsoleApp) -> Subject:
     return Subject(nodes[0] if nodes else "", "Orders", incident=worst.key if worst else "")
 
 
-def to_png(pictures: Sequence[pathlib.Path]) -> None:
+async def to_png(pictures: Sequence[pathlib.Path]) -> None:
     """Draw each with Chromium, if that is installed."""
-    chromium = shutil.which("chromium")
-    for picture in pictures if chromium else ():
-        place = SIZES[picture.stem.rpartition("-")[2]]
-        window = f"--window-size={place[0] * 13 + 20},{place[1] * 25 + 60}"
-        with tempfile.TemporaryDirectory() as home:
-            subprocess.run(
-                [str(chromium), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={home}",
-                 f"--screenshot={picture.with_suffix('.png')}", window, picture.absolute().as_uri()],
-                check=True, capture_output=True,
-            )  # fmt: skip
+    if CHROMIUM is None:
+        return
+    with tempfile.TemporaryDirectory() as home:
+        async with browser(pathlib.Path(home)) as tab:
+            for picture in pictures:
+                columns, lines = SIZES[picture.stem.rpartition("-")[2]]
+                width, height = columns * 13 + 20, lines * 25 + 60
+                await tab.do(
+                    "Emulation.setDeviceMetricsOverride",
+                    width=width, height=height, deviceScaleFactor=1, mobile=False,
+                )  # fmt: skip
+                await tab.do("Page.navigate", url=picture.absolute().as_uri())
+                drawn = None
+                while drawn is None or await tab.value("document.readyState") != "complete":
+                    drawn = await tab.picture(width, height)
+                picture.with_suffix(".png").write_bytes(drawn)
 
 
 def main() -> None:
@@ -215,7 +220,7 @@ def main() -> None:
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
     taken = asyncio.run(take(*simulated(given.nodes), given.to))
-    to_png(taken)
+    asyncio.run(to_png(taken))
     print(f"{len(taken)} pictures in {given.to}")
 
 

@@ -11,6 +11,7 @@ from ospltool.health.redundancy import Redundancy
 from ospltool.health.scene import PERSISTENT, Scene
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.remarks import RemarkSubject
+from ospltool.output.text import plural
 
 MOST_SPACES: Final = 3
 """Name-spaces that are described; the others are counted."""
@@ -30,7 +31,7 @@ def effect(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy]) -> 
     told = [_of_space(scene, cause, copies[name]) for name in names[:MOST_SPACES]]
     more = len(names) - MOST_SPACES
     if more > 0:
-        told.append(f"{more:,} more name-space{'s' if more > 1 else ''}")
+        told.append(plural(more, "more name-space"))
     return "; ".join(told)
 
 
@@ -65,12 +66,9 @@ def _waiting(scene: Scene, nodes: list[Node], name: str) -> list[str]:
     """Tell of each node how many samples of a name-space wait for its disk."""
     facts = [(node, scene.facts(node).waiting.get(name)) for node in nodes]
     waiting = [(node.snapshot.name, one.samples) for node, one in facts if one]
-    told = [f"{many:,} sample{'s' if many > 1 else ''} in memory only on {who}" for who, many in waiting]
+    told = [f"{plural(many, 'sample')} in memory only on {who}" for who, many in waiting]
     more = len(told) - MOST_STORES
-    return [
-        *told[:MOST_STORES],
-        *([f"others on {more:,} more node{'s' if more > 1 else ''}"] if more > 0 else []),
-    ]
+    return [*told[:MOST_STORES], *([f"others on {plural(more, 'more node')}"] if more > 0 else [])]
 
 
 def _masters(scene: Scene, name: str) -> list[Node]:

@@ -36,6 +36,11 @@ def width(text: str) -> int:
     )
 
 
+def plural(number: int, noun: str) -> str:
+    """Return a number and its noun."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def age(duration_ns: int) -> str:
     """Return a duration in at most six characters: "now", "59 s", "1 min", "23 h", "9 d".
 

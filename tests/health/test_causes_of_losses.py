@@ -19,7 +19,7 @@ from tests.fake import START_NS, node_id
 HERE, THERE, FAR = "10.77.0.1", "10.77.0.2", "10.77.0.3"
 KILLED = "killed, crashed, or stopped by SIGSTOP: no end was announced"
 LEASE_S = 3
-"""After so many seconds the participant of a node that is not heard has left."""
+"""Seconds after which the participant of a node that is not heard leaves."""
 
 
 class Ward:

@@ -72,7 +72,7 @@ mastership._decide = held_up
 
 
 def with_an_election_held_up(directory: Path) -> dict[str, str]:
-    """The environment of a node that stays master, whoever else is, while there is a file `held`."""
+    """The environment of a node that elects nobody new as long as a file `held` exists."""
     (directory / "hook").mkdir()
     (directory / "hook" / "sitecustomize.py").write_text(ELECTION)
     return {

@@ -7,10 +7,11 @@ from typing import Any
 from textual import on
 from textual.app import ComposeResult
 
+from ospltool.output.text import plural
 from tui.cells import Rows
 from tui.screens.base import OpsScreen, set_height
 from tui.viewmodel import alignment, deliveries, panels
-from tui.viewmodel.base import Subject, View, plural
+from tui.viewmodel.base import Subject, View
 from tui.widgets.curve import LEAST_HEIGHT, Curve
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet

@@ -11,12 +11,13 @@ from textual.binding import Binding, BindingType
 
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.incidents import Incident
+from ospltool.output.text import plural
 from tui.cells import Line, Rows
 from tui.screens.base import OpsScreen, set_height
 from tui.screens.table import TableScreen
 from tui.viewmodel import incidents as views
 from tui.viewmodel import panels
-from tui.viewmodel.base import ConsoleStatus, Subject, View, plural
+from tui.viewmodel.base import ConsoleStatus, Subject, View
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 

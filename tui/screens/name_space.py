@@ -8,11 +8,12 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
+from ospltool.output.text import plural
 from tui.cells import Rows, table_title
 from tui.screens.base import OpsScreen, neighbour_keys, set_height
 from tui.viewmodel import name_space as views
 from tui.viewmodel import panels
-from tui.viewmodel.base import Subject, View, plural
+from tui.viewmodel.base import Subject, View
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 

@@ -10,11 +10,12 @@ from textual.binding import BindingType
 from textual.containers import Horizontal
 
 from ospltool.live.nodes import Node
+from ospltool.output.text import plural
 from tui.cells import Rows, table_title
 from tui.screens.base import OpsScreen, neighbour_keys, set_height, share
 from tui.viewmodel import deliveries, panels
 from tui.viewmodel import node as views
-from tui.viewmodel.base import Subject, View, plural
+from tui.viewmodel.base import Subject, View
 from tui.widgets.curve import LEAST_HEIGHT, Curve
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet

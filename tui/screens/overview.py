@@ -10,12 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from ospltool.health.incidents import Incident
+from ospltool.output.text import plural
 from tui.cells import Line, LineRows
 from tui.screens.base import set_height
 from tui.screens.incidents import KEYS, IncidentKeys
 from tui.viewmodel import incidents as incident_views
 from tui.viewmodel import overview, panels
-from tui.viewmodel.base import Subject, View, plural
+from tui.viewmodel.base import Subject, View
 from tui.viewmodel.overview import Overview, timeline_lines
 from tui.viewmodel.panels import Notable
 from tui.viewmodel.unheard import UnheardNode

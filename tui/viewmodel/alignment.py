@@ -10,9 +10,10 @@ from rich.cells import cell_len
 from engine.runtime.monitor import NameSpaceView, NodeEvent
 from ospltool.live.nodes import Node
 from ospltool.live.series import AlignmentProgress
+from ospltool.output.text import plural
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, single
-from tui.viewmodel.base import View, plural
+from tui.viewmodel.base import View
 from tui.viewmodel.panels import MOST_NAME, RepeatedEvent, event_line
 
 FIELDS: Final = ("ns", "aligner", "alignee", "node", "topic", "state")

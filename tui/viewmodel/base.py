@@ -289,11 +289,6 @@ def verdict_sign(view: View, verdict: SystemVerdict) -> tuple[str, Tone]:
     return severity_sign(view.glyphs, verdict.worst)
 
 
-def plural(number: int, noun: str) -> str:
-    """Return a number and its noun."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 class Rank(enum.IntEnum):
     """Urgency of a node, most urgent first; the first two are severities of incidents."""
 

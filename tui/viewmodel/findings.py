@@ -11,9 +11,10 @@ from engine.runtime.monitor import NameSpaceView, NodeSnapshot
 from ospltool.check.inputs import DeploymentInput, NodeInput
 from ospltool.check.runner import Choice, examine, run
 from ospltool.diagnostics.model import Diagnostic, Severity, Target
+from ospltool.output.text import plural
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, single, table_title
-from tui.viewmodel.base import View, plural
+from tui.viewmodel.base import View
 
 RULES: Final = frozenset(
     f"DUR{number}"

@@ -7,9 +7,10 @@ from rich.cells import cell_len
 from engine.runtime.monitor import GroupView
 from ospltool.live.groups import GroupKey
 from ospltool.live.nodes import Presence
+from ospltool.output.text import plural
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title
-from tui.viewmodel.base import View, master_tone, plural
+from tui.viewmodel.base import View, master_tone
 
 MEASURED = 200
 """Groups whose names decide how wide the columns become."""

@@ -8,9 +8,10 @@ from rich.cells import cell_len
 
 from ospltool.health.health import STARTING
 from ospltool.live.feed import ReplayPosition
+from ospltool.output.text import plural
 from tui import text
 from tui.cells import Line, Span, Tone, fit_line
-from tui.viewmodel.base import ConsoleStatus, Elsewhere, View, plural, verdict_sign
+from tui.viewmodel.base import ConsoleStatus, Elsewhere, View, verdict_sign
 
 MOST_ELSEWHERE: Final = 3
 """Other systems in trouble that the header names."""

@@ -9,9 +9,10 @@ from rich.cells import cell_len
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Presence
+from ospltool.output.text import plural
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, plain, single, table_title
-from tui.viewmodel.base import Rank, View, plural, severity_sign
+from tui.viewmodel.base import Rank, View, severity_sign
 from tui.viewmodel.panels import URGENT_LEVELS
 from tui.viewmodel.panels import told as text_of
 from tui.viewmodel.unheard import unheard_nodes

@@ -8,17 +8,10 @@ from engine.runtime.monitor import FellowView, NameSpaceView
 from engine.runtime.past import IN_ORDER
 from ospltool.live.nodes import Node, Presence, natural
 from ospltool.live.series import COUNTERS, RATE_WINDOW_NS, Point
+from ospltool.output.text import plural
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single
-from tui.viewmodel.base import (
-    View,
-    master_mark,
-    name_space_state,
-    node_mark,
-    node_state,
-    plural,
-    since_heard,
-)
+from tui.viewmodel.base import View, master_mark, name_space_state, node_mark, node_state, since_heard
 
 
 def subject_node(view: View) -> Node | None:

@@ -9,6 +9,7 @@ from ospltool.health.codes import HealthSeverity
 from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.series import RATE_WINDOW_NS, NodeSeries
+from ospltool.output.text import plural
 from tui import text
 from tui.cells import Cell, Column, Glyphs, Line, Span, Tone, dimmed, single, value_of
 from tui.viewmodel.base import (
@@ -18,7 +19,6 @@ from tui.viewmodel.base import (
     name_space_state,
     node_mark,
     node_state,
-    plural,
     ranks,
     severity_sign,
     since_heard,

@@ -16,9 +16,10 @@ from ospltool.health.health import NOBODY, UNKNOWN
 from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Node
 from ospltool.live.series import AlignmentProgress
+from ospltool.output.text import plural
 from tui import text
 from tui.cells import Line, LineRows, Span, Tone, plain
-from tui.viewmodel.base import Subject, View, plural, severity_sign, verdict_sign
+from tui.viewmodel.base import Subject, View, severity_sign, verdict_sign
 
 URGENT_LEVELS: Final = {"SEVERE": Tone.FAULT, "WARNING": Tone.WARN}
 _NANOSECONDS: Final = re.compile(r"\b(\d+\.\d\d)\d{7}\b")

@@ -10,9 +10,10 @@ from engine.persistence.service.replica_view import SubscriptionView
 from ospltool.health.signs.nodes import of_service
 from ospltool.live import persistence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
+from ospltool.output.text import plural
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title
-from tui.viewmodel.base import View, plural, severity_sign
+from tui.viewmodel.base import View, severity_sign
 
 FIELDS: Final = ("replica", "service", "host", "state", "topic", "partition", "provider", "sub")
 _ABOUT_ROWS: Final = ("topic", "partition", "provider", "sub")

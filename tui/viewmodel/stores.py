@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from ospltool.live.nodes import Node
+from ospltool.output.text import plural
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title
-from tui.viewmodel.base import View, node_mark, plural
+from tui.viewmodel.base import View, node_mark
 
 STORE_FIELDS = ("node", "kind", "path", "state")
 

@@ -17,6 +17,7 @@ from ospltool.live.model import LOST_PERIODS
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject, clock
+from ospltool.output.text import plural
 
 ABSENT_NS: Final = 4 * SECOND_NS
 """Watching time after which an unheard node is absent: each sends a snapshot every second or two."""
@@ -367,8 +368,7 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
         guess = cause_of_domain_loss(scene)
         yield Sign("DUL-DOMAIN-LOST", "domain", "the domain is out of reach", since_ns, nodes, guess=guess)
     if model.left_out_ns and scene.now_ns - model.left_out_ns < LEFT_OUT_NS:
-        many = f"{model.messages_left_out:,} message{'' if model.messages_left_out == 1 else 's'}"
-        what = f"{many} not shown: no room, or unreadable"
+        what = f"{plural(model.messages_left_out, 'message')} not shown: no room, or unreadable"
         yield Sign("DUL-MESSAGES-LOST", "watcher", what)
 
 

@@ -53,7 +53,7 @@ class Taps(list[Any]):
 
 
 def draining(clock: Clock, armed: list[float], count: int, fill: float, tails: object) -> CaptureDrain:
-    """A drain of one tap that has so many samples at each look; `armed` gets when its bell is armed."""
+    """A drain of one tap with `count` samples at each look; it notes in `armed` when it arms the bell."""
     shared = types.SimpleNamespace(tracer=Tracer(lambda: 0), is_behind=False)
     serving = types.SimpleNamespace(tails=tails)
     runtime: Any = types.SimpleNamespace(shared=shared, serving=serving, capture=lambda *_: [])
