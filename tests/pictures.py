@@ -12,6 +12,7 @@ import asyncio
 import dataclasses
 import gc
 import pathlib
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -59,6 +60,9 @@ CONFIGURATION: Final = """\
   </DurabilityService>
 </OpenSplice>
 """
+
+WEB_FONT: Final = re.compile(r"@font-face {.*?}", re.DOTALL)
+"""A font of another host, which a browser here does not get, and waits for without showing text."""
 
 Steps = list[tuple[int, Update]]
 
@@ -178,7 +182,7 @@ async def take(healthy: Steps, trouble: Steps, to: pathlib.Path) -> list[pathlib
                     app.show()
                     await pilot.pause()
                     path = to / f"{name}-{screen}-{place}.svg"
-                    path.write_text(app.export_screenshot(), encoding="utf-8")
+                    path.write_text(WEB_FONT.sub("", app.export_screenshot()), encoding="utf-8")
                     taken.append(path)
     return taken
 
