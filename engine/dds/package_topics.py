@@ -79,7 +79,16 @@ def _opaque_type(description: TypeDescription) -> _OpaqueType:
 
 
 def create(participant: int, topic_name: str, description: TypeDescription) -> int:
-    """Make a topic as `engine.dds.native_topics.create` does."""
+    """Make a topic; return the entity.
+
+    Args:
+        participant: the entity in whose domain it is.
+        topic_name: the topic's name.
+        description: its type; of one that is known by its name, nothing else is announced.
+
+    Raises:
+        DdsError: Cyclone DDS refuses the type, for example a recursive one.
+    """
     action = f"create the topic '{topic_name}' of type '{description.name}'"
     try:
         entity = _clayer.ddspy_topic_create(participant, topic_name, _opaque_type(description), None, None)

@@ -164,3 +164,15 @@ def test_all_causes_that_are_left_are_on_the_overview(width: int, shown: str) ->
     view = View(ward.health, START_NS + ward.second * S, UNICODE)
     why = plain(incidents.explanation(view, ward.of("n2"), width)[0])
     assert all(cause in why for cause in (f"link to {THERE} cut", "host down", shown)), why
+
+
+def test_a_loss_soon_after_another_one_has_a_cause_of_its_own() -> None:
+    """First the process was killed; then its host is not reached any more."""
+    ward = Ward({1: HERE, 2: FAR, 3: FAR})
+    ward.run(5, 1, 3)
+    assert ward.of("n2").why.startswith(KILLED)
+    ward.run(4, 1, 2, 3)
+    assert not ward.health.open
+    ward.run(5, 1)
+    assert ward.of("n2").times == 2
+    assert ward.of("n2").why.startswith(f"cause unknown: link to {FAR} cut")

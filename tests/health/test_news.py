@@ -113,3 +113,13 @@ def test_an_effect_that_changed_shortly_before_the_end_is_told_before_the_end() 
     health.open, health.closed = [], [dataclasses.replace(health.open[0], until_ns=START_NS + 2)]
     found += [(what, each.effect) for what, each in news.take(health, 3.0)]
     assert found == [("began", "1 of 3 copies"), ("changed", "3 of 3 copies"), ("ended", "3 of 3 copies")]
+
+
+def test_a_cause_that_becomes_known_is_told_at_once() -> None:
+    health, news = sick(), IncidentNews(SETTLED_S)
+    (one,) = health.open
+    found = []
+    for second, is_known in enumerate((False, False, True, True)):
+        health.open = [dataclasses.replace(one, is_cause_known=is_known)]
+        found += [(second, what) for what, _ in news.take(health, float(second))]
+    assert found == [(0, "began"), (2, "changed")]

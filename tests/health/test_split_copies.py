@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from ospltool.health import export
+from ospltool.health.health import Health
+from ospltool.live.feed import ReceivedSnapshot, Update
+from ospltool.live.model import SystemModel
+from tests import fake
+from tests.fake import SECOND_NS, START_NS
 from tests.health.test_incidents import Ward, apart, healed
 from tui.cells import UNICODE, Span, Tone, plain
 from tui.viewmodel import name_space
@@ -65,3 +70,22 @@ def test_copies_count_together_while_they_agree_and_after_the_merge() -> None:
     healed(ward.scenario)
     ward.run(10)
     assert ward.health.redundancies[0].text == "3 of 3 copies, 3 on disk"
+
+
+def test_sets_of_two_masters_count_apart_as_soon_as_one_digest_is_another() -> None:
+    """Nothing else changes, so what is kept from the last look must not be taken for new."""
+    model = SystemModel()
+    health = Health(model)
+    counted = []
+    for second, digest in enumerate(("9f3c", "9f3c", "77aa", "9f3c")):
+        now_ns = START_NS + second * SECOND_NS
+        shown = (
+            fake.snapshot(1, fake.name_space("Orders", 1), time_ns=now_ns),
+            fake.snapshot(2, fake.name_space("Orders", 2, digest=digest), time_ns=now_ns),
+        )
+        model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown)), now_ns)
+        for _ in health.examine(now_ns):
+            pass
+        (copies,) = health.redundancies
+        counted.append((len(copies.held), len(copies.sides)))
+    assert counted == [(2, 0), (2, 0), (1, 1), (2, 0)]

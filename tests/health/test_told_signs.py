@@ -226,12 +226,13 @@ def test_rejections_of_one_topic_are_one_incident_and_all_topics_are_named(
     assert all(what.startswith(begin) for what, begin in zip(found, told, strict=True))
 
 
-@pytest.mark.parametrize("late_s", [1, 4, 60], ids=["soon", "late", "never"])
+@pytest.mark.parametrize("late_s", [1, 4, 6, 60], ids=["soon", "in time", "late", "never"])
 def test_a_node_of_another_version_that_shows_itself_late_is_one_incident(late_s: int) -> None:
     """The watcher of a busy machine hears what others tell of a node before it hears the node."""
     model = SystemModel()
     health = Health(model)
     told: dict[str, Incident] = {}
+    names: list[str] = []
     for second in range(20):
         now_ns = START_NS + second * S
         there = [1, 2, 3, *([4] if second >= late_s else [])]
@@ -255,9 +256,12 @@ def test_a_node_of_another_version_that_shows_itself_late_is_one_incident(late_s
         model.apply(Update(shown, (event,) if event else ()), now_ns)
         health.update(now_ns)
         told.update({one.key: one for one in (*health.open, *health.closed)})
+        names += [one.who for one in health.open if one.who not in names]
     who = "n4" if late_s < 20 else node_id(4)[:8]
     assert [(one.code.id, one.who) for one in told.values()] == [("DUL-PROTOCOL", who)]
     assert health.open == list(told.values())
+    is_by_id = any(node_id(4)[:8] in name for name in names)
+    assert is_by_id is (late_s > 4), "its name is awaited for 2.5 s"
 
 
 def test_a_conflict_of_a_lazy_node_is_over_when_it_does_not_merge_any_more() -> None:

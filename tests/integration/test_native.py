@@ -18,6 +18,7 @@ WITHOUT = {native.CHOICE: "no"}
 def captures(lab: Lab, name: str) -> CaptureView:
     shown = lab.seen.node(name)
     assert shown is not None
+    assert shown.addresses == ("127.0.0.1",)
     return shown.capture
 
 
