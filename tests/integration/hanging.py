@@ -51,11 +51,13 @@ for place, (module, path) in PLACES.items():
 """
 
 
+def hooked(directory: Path, hook: str, variable: str = "HOOK_DIRECTORY") -> dict[str, str]:
+    """The environment of a process that runs `hook` first; a variable tells it the directory."""
+    (directory / "hook").mkdir()
+    (directory / "hook" / "sitecustomize.py").write_text(hook)
+    return {"PYTHONPATH": os.pathsep.join((str(directory / "hook"), str(ROOT))), variable: str(directory)}
+
+
 def environ(directory: Path) -> dict[str, str]:
     """Where files in `directory` make threads hang: `look-up`, `delivery`, `stream`, `store` and so on."""
-    (directory / "hook").mkdir()
-    (directory / "hook" / "sitecustomize.py").write_text(_HOOK)
-    return {
-        "PYTHONPATH": os.pathsep.join((str(directory / "hook"), str(ROOT))),
-        "HANG_DIRECTORY": str(directory),
-    }
+    return hooked(directory, _HOOK, "HANG_DIRECTORY")

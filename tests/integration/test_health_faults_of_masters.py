@@ -17,9 +17,9 @@ import pytest
 from tests.integration import hanging
 from tests.integration.clinic import BUSY_S, ENDS_S, TOLD_S, Clinic, check_fault, report, watched
 from tests.integration.configurations import Settings, Space
+from tests.integration.hanging import hooked
 from tests.integration.hosts import HostsLab, hosts_lab
 from tests.integration.lab import Lab
-from tests.integration.programs import ROOT
 from tests.integration.test_health_faults_in_time import patient
 
 pytestmark = [
@@ -52,12 +52,7 @@ BulkSender.send = on_a_slow_wire
 
 def on_a_slow_wire(directory: Path) -> dict[str, str]:
     """The environment of a node that sends each batch of a set late, while there is a file `slow`."""
-    (directory / "hook").mkdir()
-    (directory / "hook" / "sitecustomize.py").write_text(WIRE)
-    return {
-        "PYTHONPATH": os.pathsep.join((str(directory / "hook"), str(ROOT))),
-        "WIRE_DIRECTORY": str(directory),
-    }
+    return hooked(directory, WIRE, "WIRE_DIRECTORY")
 
 
 ELECTION = """
@@ -73,12 +68,7 @@ mastership._decide = held_up
 
 def with_an_election_held_up(directory: Path) -> dict[str, str]:
     """The environment of a node that elects nobody new as long as a file `held` exists."""
-    (directory / "hook").mkdir()
-    (directory / "hook" / "sitecustomize.py").write_text(ELECTION)
-    return {
-        "PYTHONPATH": os.pathsep.join((str(directory / "hook"), str(ROOT))),
-        "ELECTION_DIRECTORY": str(directory),
-    }
+    return hooked(directory, ELECTION, "ELECTION_DIRECTORY")
 
 
 def names_of(clinic: Clinic) -> list[tuple[str, str]]:

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.clinic import Clinic, check_fault, filled, watched
+from tests.integration.hanging import hooked
 from tests.integration.lab import Lab
-from tests.integration.programs import ROOT, Program
+from tests.integration.programs import Program
 from tests.integration.test_health_faults_in_time import patient
 from tests.redundancy.replicas import Replicas, write
 
@@ -54,12 +55,7 @@ replica.choose, Synchronization.receive, Synchronization.turn = undecided, on_a_
 
 def on_a_bad_link(directory: Path) -> dict[str, str]:
     """The environment of a service that chooses no provider, or gets no samples, while a file says so."""
-    (directory / "hook").mkdir()
-    (directory / "hook" / "sitecustomize.py").write_text(LINK)
-    return {
-        "PYTHONPATH": os.pathsep.join((str(directory / "hook"), str(ROOT))),
-        "LINK_DIRECTORY": str(directory),
-    }
+    return hooked(directory, LINK, "LINK_DIRECTORY")
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 
 from tests.integration.clinic import BUSY_S, TOLD_S, Clinic, check_fault, report, watched
 from tests.integration.configurations import Settings, Space
+from tests.integration.hanging import hooked
 from tests.integration.lab import Lab
-from tests.integration.programs import ROOT
 
 pytestmark = [
     pytest.mark.dds,
@@ -44,12 +44,7 @@ jobs.BATCH_CHANGES = 500
 
 def on_a_bad_disk(directory: Path) -> dict[str, str]:
     """The environment of a node whose disk is slow, or fails, while there is a file of that name."""
-    (directory / "hook").mkdir()
-    (directory / "hook" / "sitecustomize.py").write_text(DISK)
-    return {
-        "PYTHONPATH": os.pathsep.join((str(directory / "hook"), str(ROOT))),
-        "DISK_DIRECTORY": str(directory),
-    }
+    return hooked(directory, DISK, "DISK_DIRECTORY")
 
 
 def start_with_a_bad_disk(lab: Lab, directory: Path) -> None:

@@ -17,9 +17,9 @@ from tests.integration import hanging
 from tests.integration.application_types import Reading
 from tests.integration.clinic import BUSY_S, ENDS_S, TOLD_S, Clinic, check_fault, report, watched
 from tests.integration.configurations import Settings, Space
+from tests.integration.hanging import hooked
 from tests.integration.hosts import hosts_lab
 from tests.integration.lab import Lab
-from tests.integration.programs import ROOT
 from tests.redundancy.replicas import Replicas
 
 pytestmark = [
@@ -83,9 +83,7 @@ def test_a_node_of_another_protocol_version(lab: Lab, tmp_path: Path, late_s: fl
     """Its fellows may tell of it before it shows itself to the watcher, as on a busy machine."""
     lab.start_three()
     lab.configure("n4", Settings().with_priority(10))
-    (tmp_path / "hook").mkdir()
-    (tmp_path / "hook" / "sitecustomize.py").write_text(OTHER_VERSION.format(late_s=late_s))
-    newer = {"PYTHONPATH": os.pathsep.join((str(tmp_path / "hook"), str(ROOT)))}
+    newer = hooked(tmp_path, OTHER_VERSION.format(late_s=late_s))
     with watched(Clinic(lab, NAMES, copies=3)) as clinic:
         check_fault(
             clinic, "another version of the protocol", "DUL-PROTOCOL", "n4",
