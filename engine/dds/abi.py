@@ -4,7 +4,7 @@ Calls through `ctypes.CDLL` release the interpreter lock, so a blocking call sto
 it.
 
 The layouts below are of Cyclone DDS 11.0.1 on 64-bit little-endian machines. `engine.dds.selfcheck` proves
-them before a node relies on them.
+them before a node relies on them, first in another process where the library is not the tested one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ from engine import native
 from engine.dds.errors import UnsupportedCyclone
 from engine.dds.wheel import installed_version
 
-SUPPORTED_VERSION: Final = "11.0.1"
+TESTED: Final = "11.0.1"
+"""The release of the package cyclonedds with which everything is tested."""
+_SERIES: Final = ("11", "0")
+_FIRST: Final = 1
+RANGE: Final = "cyclonedds>=11.0.1,<11.1"
+"""The releases that may be used: those of one series, which keep their layouts or fail the self-check."""
 
 CHOICE: Final = "OSPLTOOL_DDSC"
 """Environment variable with the path of a library of Cyclone DDS; without it, that of the package."""
@@ -53,21 +58,29 @@ BOTH_REPRESENTATIONS: Final = 0b101
 """XCDR1 and XCDR2, as flags of representations."""
 
 
+def _is_in_range(version: str) -> bool:
+    *series, number = [*version.split("."), "", ""][:3]
+    return tuple(series) == _SERIES and number.isdecimal() and int(number) >= _FIRST
+
+
+def _supported() -> str:
+    """Return the version of the package."""
+    version = installed_version()
+    if version is None:
+        raise UnsupportedCyclone(f"the package cyclonedds is not installed; install '{RANGE}'")
+    if not _is_in_range(version):
+        raise UnsupportedCyclone(
+            f"cyclonedds {version} is installed, but the memory layouts of {TESTED} are needed;"
+            f" install '{RANGE}'"
+        )
+    return version
+
+
 def _load() -> tuple[ctypes.CDLL, str]:
     """Open the library, and tell its path if it is not the wheel's.
 
     The wheel's is opened by a second handle, which keeps our argument types apart from the wheel's.
     """
-    version = installed_version()
-    if version is None:
-        raise UnsupportedCyclone(
-            f"the package cyclonedds is not installed; install cyclonedds=={SUPPORTED_VERSION}"
-        )
-    if version != SUPPORTED_VERSION:
-        raise UnsupportedCyclone(
-            f"cyclonedds {version} is installed, but the memory layouts of {SUPPORTED_VERSION} are needed;"
-            f" install cyclonedds=={SUPPORTED_VERSION}"
-        )
     if sys.byteorder != "little" or struct.calcsize("P") != 8:
         raise UnsupportedCyclone("the memory layouts of Cyclone DDS are known for 64-bit little-endian only")
     from cyclonedds.internal import DDS
@@ -86,10 +99,13 @@ def _load() -> tuple[ctypes.CDLL, str]:
         raise UnsupportedCyclone(f"{CHOICE} names {wanted}, which cannot be opened: {error}") from None
 
 
+_version: Final = _supported()
 _library, OTHER = _load()
 """The library, and its path if it is not that of the package cyclonedds."""
-NAME: Final = OTHER or f"cyclonedds {SUPPORTED_VERSION}"
+NAME: Final = OTHER or f"cyclonedds {_version}"
 """What the library is called in messages."""
+IS_UNTRIED: Final = bool(OTHER) or _version != TESTED
+"""Whether another process must try the library first, because wrong layouts can crash."""
 
 _entity = ctypes.c_int32
 _code = ctypes.c_int32

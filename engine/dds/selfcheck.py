@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _TOPIC: Final = "ospltool_selfcheck"
 _TIMES_NS: Final = (11, 12, 13)
+_TRIES_S: Final = 30.0
+"""Time for another process to try a library; a check takes milliseconds, its start a second or two."""
 
 
 def check_layouts(*, of_package: bool = False) -> None:
@@ -26,7 +28,7 @@ def check_layouts(*, of_package: bool = False) -> None:
         of_package: also of a topic of the package cyclonedds, for one who uses those of an application.
 
     Raises:
-        UnsupportedCyclone: `cyclonedds` is missing or not the supported version, or a layout differs; or
+        UnsupportedCyclone: `cyclonedds` is missing or not of the supported range, or a layout differs; or
             OSPLTOOL_NATIVE demands the compiled library, and it cannot be used; or OSPLTOOL_DDSC names
             a library that cannot be used.
     """
@@ -43,16 +45,21 @@ def check_layouts(*, of_package: bool = False) -> None:
             f"{abi.CHOICE} names {abi.OTHER}, but topics of the package cyclonedds are in its own copy of"
             f" Cyclone DDS; unset {abi.CHOICE} for an application that uses them"
         )
-    difference = (_crash() if abi.OTHER else "") or _difference(of_package)
+    difference = (_crash() if abi.IS_UNTRIED else "") or _difference(of_package)
     if difference:
         raise UnsupportedCyclone(f"{abi.NAME} does not behave as expected on this machine: {difference}")
 
 
 def _crash() -> str:
-    """How a process ends that checks a library which nobody has tried; empty if it ends by itself."""
+    """How a process fares that checks a library which nobody has tried; empty if it ends by itself."""
     code = f"from {__name__} import _difference; _difference(False)"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode
-    return f"a process that tries it is ended by signal {-ended}" if ended < 0 else ""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, check=False, timeout=_TRIES_S
+        )
+    except subprocess.TimeoutExpired:
+        return f"a process that tries it does not end within {_TRIES_S:g} s"
+    return f"a process that tries it is ended by signal {-done.returncode}" if done.returncode < 0 else ""
 
 
 def _difference(of_package: bool) -> str:

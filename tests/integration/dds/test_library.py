@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Final
+import tomllib
+from pathlib import Path
+from typing import Final
 
 import pytest
 from cyclonedds.internal import DDS
@@ -15,9 +17,7 @@ from engine import native
 from engine.dds import abi, selfcheck
 from engine.dds.errors import UnsupportedCyclone
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT: Final = Path(__file__).parents[3]
 LOOK: Final = "from engine.dds.selfcheck import check_layouts; check_layouts()"
 LOOK_AT_BOTH: Final = "from engine.dds.selfcheck import check_layouts; check_layouts(of_package=True)"
 
@@ -67,15 +67,45 @@ def test_an_application_of_the_package_is_refused_another_library(other: str) ->
 
 
 @needs_native
-def test_a_library_that_crashes_is_found_out_by_a_process_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("does", "what"),
+    [("kill -SEGV $$", "is ended by signal 11"), ("exec sleep 100", "does not end within 0.5 s")],
+    ids=["crashes", "hangs"],
+)
+def test_a_library_that_fails_is_found_out_by_a_process_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, what: str
 ) -> None:
-    crashing = tmp_path / "python"
-    crashing.write_text("#!/bin/sh\nkill -SEGV $$\n")
-    crashing.chmod(0o700)
-    monkeypatch.setattr(abi, "OTHER", "/opt/libddsc.so")
+    failing = tmp_path / "python"
+    failing.write_text(f"#!/bin/sh\n{does}\n")
+    failing.chmod(0o700)
+    monkeypatch.setattr(abi, "IS_UNTRIED", True)
     monkeypatch.setattr(abi, "NAME", "/opt/libddsc.so")
-    monkeypatch.setattr(sys, "executable", str(crashing))
-    why = r"/opt/libddsc.so does not .*: a process that tries it is ended by signal 11"
+    monkeypatch.setattr(sys, "executable", str(failing))
+    monkeypatch.setattr(selfcheck, "_TRIES_S", 0.5)
+    why = rf"/opt/libddsc.so does not .*: a process that tries it {what}"
     with pytest.raises(UnsupportedCyclone, match=why):
         selfcheck.check_layouts()
+
+
+@pytest.mark.parametrize(
+    ("version", "is_used"),
+    [("11.0.1", True), ("11.0.2", True), ("11.0.0", False), ("11.1.0", False), ("0.10.5", False)],
+)
+def test_a_release_of_the_range_is_tried_and_used_and_another_is_refused(
+    tmp_path: Path, version: str, is_used: bool
+) -> None:
+    """The package is the same one; its directory of metadata says which release it is."""
+    (tmp_path / f"cyclonedds-{version}.dist-info").mkdir()
+    say = "from engine.dds import abi; print(abi.NAME, abi.IS_UNTRIED)"
+    done = run(f"{LOOK_AT_BOTH}\n{say}", PYTHONPATH=str(tmp_path))
+    if is_used:
+        assert done.stdout == f"cyclonedds {version} {version != abi.TESTED}\n", done.stderr
+    else:
+        needs = f"cyclonedds {version} is installed, but the memory layouts of {abi.TESTED} are needed"
+        assert needs in done.stderr
+        assert done.returncode != 0
+
+
+def test_the_project_asks_for_the_releases_that_are_used() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert abi.RANGE in project["optional-dependencies"]["dds"]
