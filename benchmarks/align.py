@@ -1,6 +1,7 @@
 """A node joins one that holds much: what each phase takes, how fast samples come over, and what it costs.
 
-First with an empty store, then once more with the set that it stored, of which nothing has changed.
+First with an empty store, then once more with the set that it stored, of which nothing has changed. Beside
+each stand what a socket on loopback carries and what SQLite alone stores, of the same bytes.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
+from benchmarks import bare
 from benchmarks import stage as stages
 from benchmarks.rows import Bar, Is, Row
 
@@ -40,18 +42,20 @@ class Load:
 
 ON_DISK: Final = "empty store, until on disk"
 RATE: Final = "aligned and on disk"
+CARRIED: Final = "a socket on loopback alone"
+STORED: Final = "SQLite alone, insert"
 JOINER_MB: Final = "peak memory of the joining node"
 HOLDER_MB: Final = "peak memory of the other node"
 WRITTEN: Final = "unchanged, samples written to the store"
 LOADS: Final = (
     Load(10_000, 5),
     Load(100_000, 5, {ON_DISK: Bar(Is.AT_MOST, 1.8), WRITTEN: Bar(Is.AT_MOST, 0)}),
-    Load(100_000, 3, size=1_000),
+    Load(100_000, 3, {RATE: Bar(Is.AT_LEAST, 200_000)}, size=1_000),
     Load(
         1_000_000,
         1,
         {
-            RATE: Bar(Is.AT_LEAST, 200_000),
+            RATE: Bar(Is.AT_LEAST, 500_000),
             WRITTEN: Bar(Is.AT_MOST, 0),
             JOINER_MB: Bar(Is.AT_MOST, 312),  # 1.5 times the set, and 150 MB
             HOLDER_MB: Bar(Is.AT_MOST, 312),
@@ -64,12 +68,28 @@ def run(repeat: int) -> list[Row]:
     """For each number of samples: phases, totals and rates."""
     rows: list[Row] = []
     for load in LOADS:
-        runs = [_measure(load.count, load.size) for _ in range(min(repeat, load.repeat))]
-        for what, (unit, _) in runs[0].items():
-            values = tuple(run[what][1] for run in runs)
-            label = f"{load.count:,} samples of {load.size} B, {what}"
-            rows.append(Row(AREA, label, unit, values, bar=load.bars.get(what)))
+        runs = [
+            {**_bare(load.count, load.size), **_measure(load.count, load.size)}
+            for _ in range(min(repeat, load.repeat))
+        ]
+        measured = {
+            what: Row(
+                AREA,
+                f"{load.count:,} samples of {load.size} B, {what}",
+                unit,
+                tuple(run[what][1] for run in runs),
+                bar=load.bars.get(what),
+            )
+            for what, (unit, _) in runs[0].items()
+        }
+        measured[RATE] = measured[RATE].against(measured[STORED])
+        rows += measured.values()
     return rows
+
+
+def _bare(count: int, size: int) -> dict[str, tuple[str, float]]:
+    carried = bare.loopback_rate(count * size) / size
+    return {CARRIED: ("samples/s", carried), STORED: ("samples/s", bare.insert_rate(count, size))}
 
 
 def _measure(count: int, size: int) -> dict[str, tuple[str, float]]:

@@ -164,7 +164,7 @@ def _rows_of_idling(idle: list[float], repeat: int) -> list[Row]:
             "standing by",
             "% of a core",
             tuple(idle),
-            bar=Bar(Is.AT_MOST, 5),
+            bar=Bar(Is.AT_MOST, 4),
             remark="every node shows itself every two seconds, as with the default heartbeat",
         ),
         Row(

@@ -23,6 +23,7 @@ LARGE: Final = 300
 STEP_S: Final = 0.05
 PATIENCE_S: Final = 60.0
 MESSAGES: Final = Bar(Is.AT_MOST, 30)
+PROCESSOR_S: Final = {1_000: Bar(Is.AT_MOST, 60)}
 FLAT: Final = Bar(Is.AT_MOST, 1.25, of_ratio=True)
 _POLICY: Final = Policy(
     "*", master_priority=100, durability=Durability.PERSISTENT, merges=(MergeRule(MergeType.MERGE, "*"),)
@@ -59,7 +60,13 @@ def run(repeat: int) -> list[Row]:
                 first[:times],
                 FLAT,
             ),
-            Row(AREA, f"{label}, processor time of the simulation", "s", tuple(o.processor_s for o in runs)),
+            Row(
+                AREA,
+                f"{label}, processor time of the simulation",
+                "s",
+                tuple(one.processor_s for one in runs),
+                bar=PROCESSOR_S.get(nodes),
+            ),
         ]
     return rows
 

@@ -2,7 +2,8 @@
 
 A node captures samples of one size, of as many instances; a second node with an empty store joins and gets
 them; the writer ends, and a late reader gets them from the first node. A tap that only drains is the baseline
-of capture: it is what Cyclone DDS itself can do on this machine at this moment.
+of capture and of delivery: it is what Cyclone DDS itself can do on this machine at this moment. That of the
+disk is SQLite alone, that of alignment a socket on loopback, with the same bytes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
+from benchmarks import bare
 from benchmarks import stage as stages
 from benchmarks.programs import Program
 from benchmarks.rows import Bar, Is, Row
@@ -33,6 +35,7 @@ class Load:
     size: int
     count: int
     rate: Bar | None = None
+    aligned: Bar | None = None
 
     @property
     def bytes(self) -> int:
@@ -46,20 +49,44 @@ class Load:
 
 
 FAST: Final = Bar(Is.AT_LEAST, 200)
-LOADS: Final = (Load(1, 64, FAST), Load(16, 8, FAST), Load(100, 2))
+LOADS: Final = (Load(1, 64, FAST, FAST), Load(16, 16, FAST, Bar(Is.AT_LEAST, 400)), Load(100, 2))
+DRAINED: Final = "a tap that only drains"
+STORED: Final = "SQLite alone, insert"
+CARRIED: Final = "a socket on loopback alone"
+AGAINST: Final = {
+    "captured": DRAINED,
+    "captured and on disk": STORED,
+    "aligned": CARRIED,
+    "delivered": DRAINED,
+}
 
 
 def run(repeat: int) -> list[Row]:
     """For each size: rates in megabytes a second, and peaks of memory."""
     rows: list[Row] = []
     for load in LOADS:
-        runs = [{**_drained(load), **_measure(load)} for _ in range(min(repeat, 3))]
-        for what in runs[0]:
-            unit, bar = ("MB", load.memory) if what.startswith("peak") else ("MB/s", load.rate)
-            label = f"{load.count} samples of {load.size} MB, {what}"
-            bar = None if "drains" in what or what.startswith("at rest") else bar
-            rows.append(Row(AREA, label, unit, tuple(run[what] for run in runs), bar=bar))
+        runs = [{**_bare(load), **_measure(load)} for _ in range(min(repeat, 3))]
+        measured = {what: _row(load, what, tuple(run[what] for run in runs)) for what in runs[0]}
+        for what, baseline in AGAINST.items():
+            measured[what] = measured[what].against(measured[baseline])
+        rows += measured.values()
     return rows
+
+
+def _row(load: Load, what: str, values: tuple[float, ...]) -> Row:
+    label = f"{load.count} samples of {load.size} MB, {what}"
+    if what.startswith("peak"):
+        return Row(AREA, label, "MB", values, bar=load.memory)
+    bar = load.aligned if what == "aligned" else load.rate if what in AGAINST else None
+    return Row(AREA, label, "MB/s", values, bar=bar)
+
+
+def _bare(load: Load) -> dict[str, float]:
+    return {
+        DRAINED: _drained_rate(load),
+        STORED: bare.insert_rate(load.count, load.size * 1_000_000) * load.size,
+        CARRIED: bare.loopback_rate(load.bytes) / 1e6,
+    }
 
 
 def _options(stage: Stage, load: Load) -> dict[str, int]:
@@ -67,16 +94,16 @@ def _options(stage: Stage, load: Load) -> dict[str, int]:
     return {"domain": stage.domain_id, "size": size, "count": load.count, "instances": load.count}
 
 
-def _drained(load: Load) -> dict[str, float]:
+def _drained_rate(load: Load) -> float:
     with stages.stage() as stage:
         consumer = Program("drain", {"domain": stage.domain_id, "count": load.count}, stages.environ())
         consumer.answer()
         publisher = Program("publish", _options(stage, load), stages.environ())
-        seconds = publisher.answer()["seconds"]
+        seconds: float = publisher.answer()["seconds"]
         consumer.answer()
         publisher.end()
         consumer.end()
-        return {"a tap that only drains": load.bytes / seconds / 1e6}
+        return load.bytes / seconds / 1e6
 
 
 def _measure(load: Load) -> dict[str, float]:

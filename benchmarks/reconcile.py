@@ -23,7 +23,7 @@ from engine.dataset.sample import DATA, Sample, make_sample
 AREA: Final = "reconcile"
 COUNT: Final = 1_000_000
 DIFFERENCES: Final = (0, 10, 1_000, 100_000)
-BARS: Final = {256: Bar(Is.AT_MOST, 1.25), 1024: Bar(Is.AT_MOST, 1.06)}
+BARS: Final = {256: Bar(Is.AT_MOST, 1.11), 1024: Bar(Is.AT_MOST, 1.03)}
 GROUP: Final = Group("p", "T", "0")
 DESCRIPTION: Final = GroupDescription(
     GROUP, TypeDescription("T", b"i", b"m", keyed=True), GroupQos(DurabilityKind.PERSISTENT)

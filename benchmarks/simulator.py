@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 AREA: Final = "simulator"
 NODES: Final = 5
 RUNS: Final = 60
-REACHED: Final = Bar(Is.AT_LEAST, 1000)
+REACHED: Final = Bar(Is.AT_LEAST, 2000)
 FAULTS: Final = {"none": "no faults", "any": "faults drawn"}
 CONFIGURATION: Final = """\
 <OpenSplice>

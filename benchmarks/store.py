@@ -7,13 +7,13 @@ that takes the place of another, as in capture.
 
 from __future__ import annotations
 
-import sqlite3
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from benchmarks import bare
 from benchmarks.rows import Row
 from engine.core.name_spaces import Group
 from engine.dataset.blocks import pack_samples, pieces
@@ -130,13 +130,7 @@ def _ours(directory: Path, samples: list[Sample]) -> dict[str, float]:
 
 
 def _plain(directory: Path, samples: list[Sample]) -> dict[str, float]:
-    connection = sqlite3.connect(directory / "plain.sqlite", isolation_level=None)
-    connection.execute("PRAGMA page_size = 16384")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute(
-        "CREATE TABLE sample (number INTEGER PRIMARY KEY, key BLOB, writer BLOB, payload BLOB)"
-    )
+    connection = bare.table(directory / "plain.sqlite")
 
     def insert() -> None:
         for batch in _batches(samples):

@@ -82,7 +82,7 @@ def _snapshots(area: str, directory: Path, repeat: int) -> list[Row]:
             without = tuple(_compared(left, right, differing) for _ in range(repeat))
             rows.append(
                 Row(area, "the same without digests of ranges", "s", without).against(
-                    bare, Bar(Is.AT_MOST, 1.3, of_ratio=True)
+                    bare, Bar(Is.AT_MOST, 1.2, of_ratio=True)
                 )
             )
     return rows
@@ -128,7 +128,7 @@ def _from_sqlite(area: str, directory: Path, repeat: int) -> Row:
         if written.samples != STORED or damage.count:
             raise RuntimeError(f"{written.samples} samples, {damage.count} damaged")
     name = "read and verify 1 million rows from SQLite"
-    return Row(area, name, "s", tuple(seconds), bar=Bar(Is.AT_MOST, 3.0))
+    return Row(area, name, "s", tuple(seconds), bar=Bar(Is.AT_MOST, 1.5))
 
 
 def _fill(path: Path) -> None:

@@ -3,6 +3,7 @@
 An application that reports a state now and then is the normal case, not one that writes as fast as it can.
 Each sample is flushed to the network by itself; nobody asks for a confirmation. What an idle node needs in
 the same time is measured first and taken off. Nodes are watched as by a console, which costs the same then.
+The baseline is a program that does nothing but write each sample in a transaction of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from benchmarks import bare
 from benchmarks import stage as stages
 from benchmarks.programs import Program
 from benchmarks.rows import Bar, Is, Row
@@ -33,7 +35,10 @@ def run(repeat: int) -> list[Row]:
     idle: list[float] = []
     used: dict[int, list[float]] = {rate: [] for rate in BARS_MS}
     written: dict[int, list[float]] = {rate: [] for rate in BARS_MS}
+    alone: dict[int, list[float]] = {rate: [] for rate in BARS_MS}
     for _ in range(repeat):
+        for rate in BARS_MS:
+            alone[rate].append(bare.transaction_ms(rate, SECONDS))
         with stages.stage() as stage:
             stages.start_and_wait(stage, NODE)
             _trickle(stage, 100, 1.0)  # the first sample of a topic costs more than the others
@@ -47,7 +52,10 @@ def run(repeat: int) -> list[Row]:
     rows = [Row(AREA, "idle node", "% of a core", tuple(idle), bar=Bar(Is.AT_MOST, 0.3))]
     for rate, most_ms in BARS_MS.items():
         name = f"processor time of a sample at {rate:,} samples/s"
-        rows.append(Row(AREA, name, "ms", tuple(used[rate]), bar=Bar(Is.AT_MOST, most_ms)))
+        one = Row(
+            AREA, f"SQLite alone, a transaction for each at {rate:,} samples/s", "ms", tuple(alone[rate])
+        )
+        rows += [one, Row(AREA, name, "ms", tuple(used[rate]), bar=Bar(Is.AT_MOST, most_ms)).against(one)]
         most = MOST_BYTES.get(rate)
         bar = Bar(Is.AT_MOST, most) if most else None
         rows.append(
