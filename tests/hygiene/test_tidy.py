@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MAX_MODULE_LINES = 500
 MAX_FUNCTION_LINES = 70
+MAX_FILE_BYTES = 500_000
 PACKAGES = ("engine", "ospltool", "tui")
 
 FORBIDDEN = {
@@ -57,6 +58,11 @@ def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """Lines of statements: a command's many options are a list, and its docstring is its manual."""
     first = function.body[1:] or function.body if ast.get_docstring(function) else function.body
     return (function.end_lineno or function.lineno) - first[0].lineno + 1
+
+
+def test_no_large_file_was_added_by_mistake(tracked: list[pathlib.Path], root: pathlib.Path) -> None:
+    large = {path.relative_to(root) for path in tracked if path.stat().st_size > MAX_FILE_BYTES}
+    assert large == set()
 
 
 @pytest.mark.parametrize("what", FORBIDDEN)
