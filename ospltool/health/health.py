@@ -257,6 +257,14 @@ class Health:
         self.conclude()
         return found
 
+    @property
+    def standing_mutes(self) -> list[tuple[Mute, list[Incident]]]:
+        """The mutes that stand, the next to end first, each with the incidents that it hides now."""
+        return [
+            (one, [each for each in self.muted if one.covers(each.code, each.who)])
+            for one in self.mutes.standing(self._updated_ns)
+        ]
+
     def events(self, incident: Incident) -> list[NodeEvent]:
         """Return events about an incident, at INFO and above, oldest first."""
         events = self.model.events
@@ -277,7 +285,7 @@ class Health:
         lasting = [
             dataclasses.replace(
                 one,
-                muted_until_ns=self.mutes.until_ns(one, self._updated_ns),
+                muted_until_ns=self.mutes.until_ns(one.code, one.who, self._updated_ns),
                 acknowledged_ns=self.acknowledged.at_ns(one),
             )
             for one in self._incidents.open

@@ -13,7 +13,7 @@ from ospltool.output.text import plural
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, plain, single, table_title
 from tui.viewmodel.base import Rank, View, severity_sign
-from tui.viewmodel.panels import URGENT_LEVELS
+from tui.viewmodel.panels import URGENT_LEVELS, more_line
 from tui.viewmodel.panels import told as text_of
 from tui.viewmodel.unheard import unheard_nodes
 
@@ -23,6 +23,8 @@ LEAST_WITH_CLOCK: Final = 100
 FIELDS: Final = ("code", "who", "text", "state")
 LABEL: Final = 9
 """Cells for the words what, why, effect and next."""
+MAX_MUTES: Final = 4
+"""The most lines for mutes."""
 MAX_LINES: Final = 4
 """The most lines for one of them."""
 
@@ -88,6 +90,16 @@ def title(view: View, rows: Rows[Incident]) -> str:
     muted = f"{len(health.muted)} muted" if health.muted else ""
     over = f"{len(health.closed)} over" if health.closed else ""
     return table_title([plural(len(health.open), "incident"), muted, over], rows.hidden)
+
+
+def mute_lines(view: View) -> list[Line]:
+    """Return a line for each of the mutes that stand, the next to end first, the last one for the others."""
+    lines = [
+        (Span(f" mute {one.name} until {text.clock(one.until_ns)} UTC {one.words(hidden)}", Tone.DIM),)
+        for one, hidden in view.health.standing_mutes
+    ]
+    left_out = len(lines) - MAX_MUTES + 1
+    return [*lines[: MAX_MUTES - 1], more_line(left_out)] if left_out > 1 else lines
 
 
 def about(view: View, one: Incident, width: int, most: int = MAX_LINES) -> list[Line]:
