@@ -25,6 +25,9 @@ ABSENT_NS: Final = 4 * SECOND_NS
 LATE_READING_NS: Final = 10 * SECOND_NS
 """Longest time for which a node that was stopped judges clocks by heartbeats that it read late."""
 
+UNWATCHED_NS: Final = 2 * SECOND_NS
+"""Time for which a debugger may hold a supervisor, or a node need to end whose supervisor was killed."""
+
 SLOW_START_NS: Final = 60 * SECOND_NS
 """Longest normal start of a node."""
 
@@ -241,6 +244,13 @@ def _of_heard(scene: Scene, node: Node) -> Iterator[Sign]:
         was_awaited = node.came_ns - scene.model.began_ns > ABSENT_NS  # it may have waited for room
         since_ns = max(snapshot.started_ns, node.came_ns if was_awaited else 0)
         yield Sign("DUL-NOT-COMPLETE", name, what, since_ns, (node.id,))
+    report = scene.reports.get(name)
+    if report and report.unwatched and report.pid == snapshot.pid and snapshot.state not in ENDING:
+        what = f"{name} runs, and nobody watches it"
+        yield Sign(
+            "DUL-NODE-UNSUPERVISED", name, what, 0, (node.id,), why=report.unwatched, next=report.next,
+            patience_ns=UNWATCHED_NS,
+        )  # fmt: skip
     for fellow in scene.facts(node).skewed:
         if abs(fellow.skew_ns) > MAX_SKEW_NS:
             yield from _skew(scene, node, fellow)
