@@ -270,10 +270,10 @@ def heading(one: Incident, now_ns: int) -> str:
     """Describe an incident in one line: severity, code, what, since when and how long."""
     lasts, again = one.lasts(now_ns), one.again
     subject = one.what if one.what.startswith(f"{one.who}: ") else f"{one.who}: {one.what}"
-    since = f"since {_clock(one.since_ns)}, {lasts}"
+    since = f"{one.since} {_clock(one.since_ns)}, {lasts}"
     if not one.is_open:
         times = dict.fromkeys((_clock(one.since_ns), _clock(one.until_ns)))
-        since = f"{' to '.join(times)}, {lasts}"
+        since = f"{'from before ' if one.began_before else ''}{' to '.join(times)}, {lasts}"
         return f"{one.code.id} {subject}, {one.severity.name} at worst ({since}{again})"
     return f"{one.severity.name} {one.code.id} {subject} ({since}{again})"
 

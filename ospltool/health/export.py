@@ -217,6 +217,7 @@ def incident(one: Health, each: Incident) -> dict[str, Any]:
         "severity": each.severity.label,
         "who": each.who,
         "since_ns": each.since_ns,
+        "began_before": each.began_before,
         "until_ns": each.until_ns,
         "what": each.what,
         "why": each.why,

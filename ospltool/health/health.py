@@ -232,7 +232,7 @@ class Health:
         self._is_coming_back = any(map(scene.may_come_back, scene.nodes))
         self._copies = {one.name: one for one in copies}
         self._contested = frozenset((name, role) for name, role, _ in scene.contested)
-        causes = causes_of(scene, self._patience.lasting(signs, now_ns))
+        causes = causes_of(scene, self._patience.lasting(signs, now_ns, self.model.began_ns))
         self._incidents.update(causes, now_ns, lambda cause: _described(scene, cause, self._copies))
         self.mutes.settle(self._incidents.open, now_ns)
         self.conclude()
@@ -430,6 +430,7 @@ def _described(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy])
         effect=effect(scene, cause, copies),
         next=root.next or advice(scene, cause) or _next(code, scene.expected.file),
         since_ns=root.since_ns,
+        began_before=root.began_before,
         nodes=cause.nodes,
         subjects=root.subjects or root.nodes,
         name_spaces=cause.name_spaces,

@@ -49,11 +49,12 @@ def incidents(view: View, width: int) -> Rows[Incident]:
     states = max((len(state(view, one)) for one in every), default=0)
     codes = max((len(one.code.id) for one in every), default=0)
     whose = max((len(one.who) for one in every), default=0)
+    lasts = max((len(one.lasts(view.now_ns)) for one in every), default=0)
     who = min(max(3, whose), 24 if width >= LEAST_WITH_CLOCK else 10)
     columns = (
         Column("mark", "", 1),
         *((Column("since", "since", 8),) if width >= LEAST_WITH_CLOCK else ()),
-        Column("lasts", "lasts", 6, right=True),
+        Column("lasts", "lasts", max(6, lasts), right=True),
         Column("state", "state", max(5, states)),
         Column("code", "code", max(4, codes)),
         Column("who", "who", who, cut=view.glyphs.ellipsis, among=view.node_names),
@@ -134,7 +135,7 @@ def head(view: View, one: Incident, width: int) -> Line:
     sign, tone = severity_sign(view.glyphs, one.severity)
     lasts = f"{one.lasts(view.now_ns)}{one.again}"
     code, title = Span(f" {one.code.id} ", tone), Span(f" {one.code.title}", Tone.STRONG)
-    since = Span(f"  since {text.clock(one.since_ns)} UTC, {lasts}, {state(view, one)}", Tone.DIM)
+    since = Span(f"  {one.since} {text.clock(one.since_ns)} UTC, {lasts}, {state(view, one)}", Tone.DIM)
     mark = Span(f" {sign}", tone)
     forms: tuple[Line, ...] = (
         (mark, code, title, since, Span(f"  {one.code.page}", Tone.DIM)),

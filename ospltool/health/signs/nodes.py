@@ -92,7 +92,7 @@ def _absent(scene: Scene) -> Iterator[Sign]:
         what = f"none of {len(absent)} expected nodes was heard since this watch began: {names}"
         ends = [report.ended_ns if report else 0 for report in absent.values()]
         since_ns = min(max(ends), model.began_ns) if all(ends) else model.began_ns
-        yield Sign("DUL-DOMAIN-LOST", "domain", what, since_ns)
+        yield Sign("DUL-DOMAIN-LOST", "domain", what, since_ns, began_before=not all(ends))
 
 
 def _absence(scene: Scene, name: str, report: SupervisorReport | None) -> Sign:
@@ -127,7 +127,8 @@ def _absence(scene: Scene, name: str, report: SupervisorReport | None) -> Sign:
     elif farewell:
         why = why or f"it ended in order at {clock(farewell.time_ns)} UTC, as {farewell.node_name} says"
     since_ns = min(known_ns or scene.model.began_ns, scene.model.began_ns)
-    return Sign(code, name, what, since_ns, why=why, next=advice, weight=2)
+    is_unknown = not known_ns
+    return Sign(code, name, what, since_ns, why=why, next=advice, weight=2, began_before=is_unknown)
 
 
 _OUT_OF_REACH: Final = (
