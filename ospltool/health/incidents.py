@@ -291,12 +291,13 @@ class Incidents:
         before = known.incident
         told = _with_cause_of(before, describe(cause))
         since_ns = max(known.after_ns, _beginning(before, cause.root))
+        is_before = (told if since_ns == told.since_ns else before).began_before and not known.after_ns
         known.incident = dataclasses.replace(
             told,
             key=key,
             origin=before.origin,
             since_ns=since_ns,
-            began_before=(told if since_ns == told.since_ns else before).began_before,
+            began_before=is_before,
             times=before.times,
             rises=before.rises + (told.severity < known.worst or len(told.subjects) > known.most),
         )
