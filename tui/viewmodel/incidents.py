@@ -95,7 +95,7 @@ def title(view: View, rows: Rows[Incident]) -> str:
 
 def mute_lines(view: View) -> list[Line]:
     """Return a line for each of the mutes that stand, the next to end first, the last one for the others."""
-    lines = [
+    lines: list[Line] = [
         (Span(f" mute {one.name} until {text.clock(one.until_ns)} UTC {one.words(hidden)}", Tone.DIM),)
         for one, hidden in view.health.standing_mutes
     ]
