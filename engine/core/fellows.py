@@ -25,6 +25,9 @@ MAX_REMEMBERED: Final = 1024
 ESTIMATES: Final = 5
 """Heartbeats by which clocks are compared."""
 
+AT_ONCE: Final = 0.5
+"""Part of the period within which heartbeats come at once: they waited, and count as one."""
+
 EXPIRY_S: Final = 10.0
 """Allowed silence of a fellow until its first heartbeat, which states it, has come."""
 
@@ -76,7 +79,9 @@ class Fellow:
     storing: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
     """Wall clock of a heartbeat, and the source time as of which its set was equal then, by name-space."""
     skews_ns: tuple[int, ...] = ()
-    """`skew_ns` by the last heartbeats, at most `ESTIMATES`."""
+    """`skew_ns` by the last heartbeats, at most `ESTIMATES`; of those that came at once, by the fastest."""
+    skewed_s: float = 0.0
+    """When the first of the heartbeats came that the last of them stands for."""
     is_clock_off: bool = False
     """Its clock has been reported (`engine.core.operator_events`)."""
     is_late: bool = False
@@ -129,9 +134,18 @@ class Fellow:
         status, reported = self.status, self.name_spaces
         return status is not None and reported is not None and status.reported == reported.serial
 
-    def note_skew(self, skew_ns: int) -> None:
-        """Note the difference of the clocks that a heartbeat shows."""
+    def note_skew(self, skew_ns: int, now: float) -> None:
+        """Note the difference of the clocks that a heartbeat shows.
+
+        A node that stood still reads all heartbeats of that time at once, and even the fastest of the first
+        few would make the clock seem slow.
+        """
         self.skew_ns = skew_ns
+        period_s = self.status.period_s if self.status else 0.0
+        if self.skews_ns and now - self.skewed_s < AT_ONCE * period_s:
+            self.skews_ns = (*self.skews_ns[:-1], max(self.skews_ns[-1], skew_ns))
+            return
+        self.skewed_s = now
         self.skews_ns = (*self.skews_ns, skew_ns)[-ESTIMATES:]
 
     def heard(self, now: float) -> None:

@@ -143,7 +143,7 @@ def _was_forgotten(context: Context, fellow: Fellow, now: float) -> bool:
 
 
 def _receive_status(context: Context, fellow: Fellow, status: Status, now: float) -> None:
-    fellow.note_skew(status.wall_ns - context.wall_ns(now))
+    fellow.note_skew(status.wall_ns - context.wall_ns(now), now)
     operator_events.clock(context, fellow)
     if fellow.leaving:
         lose(context, fellow, now, "it is terminating")

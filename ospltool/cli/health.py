@@ -72,6 +72,7 @@ def health(
             for change in changes:
                 streams.say(f"ospltool: {one.title}: {change(one.health)}")
             one.system.update()
+        _warn_of_nobody(systems, mute[0])
         if as_json:
             put = envelope.line if watch else envelope.document
             streams.put(put("health", _data(systems)))
@@ -169,6 +170,23 @@ def _subject(text: str) -> tuple[str, str]:
     return code.upper(), who
 
 
+def _warn_of_nobody(systems: list[_Domain], mute: str) -> None:
+    """Warn if no domain knows the subject of a new mute: it may be mistyped, or come later."""
+    from engine.config.values import did_you_mean
+    from ospltool.health.codes import joined
+    from ospltool.health.subjects import is_known, known
+
+    code, who = _subject(mute) if mute else ("", "")
+    if not who or any(is_known(one.health, who) for one in systems):
+        return
+    files = dict.fromkeys(one.health.expected.file for one in systems if one.health.expected.file)
+    places = [*files, *(one.title for one in systems)]
+    hint = did_you_mean(who, list(dict.fromkeys(name for one in systems for name in known(one.health))))
+    know = "know" if len(places) > 1 else "knows"
+    said = f"{code}:{who} matches nothing now: {joined(places)} {know} no {who!r}"
+    streams.say(f"ospltool: {said}{f'; {hint}' if hint else ''}")
+
+
 def _watch(systems: list[_Domain], *, as_json: bool) -> None:
     """Report incidents that begin, change or end, until interrupted."""
     for one in systems:
@@ -216,8 +234,9 @@ def _put(systems: list[_Domain]) -> None:
         lines = domain.lines()
         for one in domain.health.open:
             lines += incident_lines(one, domain.feed.now_ns())
-        for one in domain.health.muted:
-            lines.append(_muted_line(one))
+        lines += [_muted_line(one) for one in domain.health.muted]
+        for mute, hidden in domain.health.standing_mutes:
+            lines.append(f"  mute {mute.name} until {_clock(mute.until_ns)}: {mute.words(hidden)}")
         _put_lines(lines)
         if domain.health.mutes.problem:
             streams.say(f"ospltool: mutes cannot be stored: {domain.health.mutes.problem}")
@@ -251,10 +270,10 @@ def heading(one: Incident, now_ns: int) -> str:
     """Describe an incident in one line: severity, code, what, since when and how long."""
     lasts, again = one.lasts(now_ns), one.again
     subject = one.what if one.what.startswith(f"{one.who}: ") else f"{one.who}: {one.what}"
-    since = f"since {_clock(one.since_ns)}, {lasts}"
+    since = f"{one.since} {_clock(one.since_ns)}, {lasts}"
     if not one.is_open:
         times = dict.fromkeys((_clock(one.since_ns), _clock(one.until_ns)))
-        since = f"{' to '.join(times)}, {lasts}"
+        since = f"{'from before ' if one.began_before else ''}{' to '.join(times)}, {lasts}"
         return f"{one.code.id} {subject}, {one.severity.name} at worst ({since}{again})"
     return f"{one.severity.name} {one.code.id} {subject} ({since}{again})"
 

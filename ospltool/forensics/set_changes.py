@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ospltool.forensics.conclusion import Conclusion, SetFate
+from ospltool.output.text import plural
 from ospltool.trace.meaning.exchanges import (
     AlignmentEnd,
     AlignmentStep,
@@ -18,7 +19,7 @@ from ospltool.trace.meaning.exchanges import (
 )
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, Run, SetSize, SizeOrigin, StoredReplaced
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.rules import Anomaly, grouped, plural
+from ospltool.trace.rules import Anomaly, grouped
 from ospltool.trace.views.times import SECOND_NS, clock, duration
 
 _TAKES_THE_PLACE: Final = frozenset({"", "REPLACE", "CATCHUP"})

@@ -21,6 +21,7 @@ from ospltool.live.record_file import (
     decode_line,
 )
 from ospltool.live.recorder import parts_of
+from ospltool.output.text import plural
 from ospltool.stores.describe import Counted, count_sets
 from ospltool.stores.diff.causes import Cause
 from ospltool.stores.diff.compare import CompareOptions, compare
@@ -30,7 +31,7 @@ from ospltool.stores.diff.sides import MAX_SIDES, ComparedPart, DiffError
 from ospltool.stores.model import SetKind, StoreFacts, StoreFormat, StoreUnreadable
 from ospltool.stores.opening import open_reader
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, SetSize, SizeOrigin
-from ospltool.trace.rules import grouped, plural
+from ospltool.trace.rules import grouped
 from ospltool.trace.views.times import iso
 
 _NO_DIFFERENCE: Final = frozenset(

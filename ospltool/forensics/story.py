@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ospltool.forensics.conclusion import Conclusion
-from ospltool.trace.rules import Anomaly, grouped, plural
+from ospltool.output.text import plural
+from ospltool.trace.rules import Anomaly, grouped
 from ospltool.trace.views.times import SECOND_NS
 
 BEFORE_NS: Final = 15 * SECOND_NS

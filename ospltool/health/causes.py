@@ -223,6 +223,9 @@ def _first(hub: str, nodes: tuple[str, ...]) -> tuple[str, ...]:
     return (hub, *(node for node in nodes if node != hub))
 
 
+FIRST_LOOK_NS: Final = 4 * SECOND_NS
+"""What is first seen so soon after a watch began may have been there before."""
+
 GAP_NS: Final = 2 * SECOND_NS
 """A sign that is missing for a shorter time continues."""
 
@@ -239,8 +242,14 @@ class Patience:
         self._seen: dict[tuple[str, str, tuple[int, ...]], _Seen] = {}
         self.is_waiting = False
 
-    def lasting(self, signs: Iterable[Sign], now_ns: int) -> list[Sign]:
-        """Return the present signs that have lasted for their `patience_ns`, each with its beginning."""
+    def lasting(self, signs: Iterable[Sign], now_ns: int, began_ns: int) -> list[Sign]:
+        """Return the present signs that have lasted for their `patience_ns`, each with its beginning.
+
+        Args:
+            signs: all present signs.
+            now_ns: not earlier than at the last call.
+            began_ns: beginning of the watch.
+        """
         self.is_waiting = False
         found = []
         for sign in signs:
@@ -250,7 +259,9 @@ class Patience:
             self._seen[key] = _Seen(first_ns, now_ns)
             since_ns = min(first_ns, sign.since_ns or first_ns)
             if now_ns - since_ns >= sign.patience_ns:
-                found.append(dataclasses.replace(sign, since_ns=since_ns))
+                is_before = not sign.since_ns and first_ns <= began_ns + FIRST_LOOK_NS
+                began_before = sign.began_before or is_before
+                found.append(dataclasses.replace(sign, since_ns=since_ns, began_before=began_before))
             else:
                 self.is_waiting = True
         self._seen = {key: seen for key, seen in self._seen.items() if now_ns - seen.last_ns < GAP_NS}

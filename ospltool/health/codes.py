@@ -115,6 +115,8 @@ class Sign:
     """Gravity, comparable only with that of the same sign at another moment."""
     subjects: tuple[str, ...] = ()
     """Ids of the nodes that it is about; empty for all of `nodes`."""
+    began_before: bool = False
+    """Whether nobody tells the beginning: it began at `since_ns` or before."""
     guess: str = ""
     """What is said of an unknown cause, without what the evidence excludes; empty for the code's causes."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from ospltool.health.causes import RootCause
 from ospltool.health.codes import joined
@@ -14,25 +14,111 @@ from ospltool.live.remarks import RemarkSubject
 from ospltool.output.text import plural
 
 MOST_SPACES: Final = 3
-"""Name-spaces that are described; the others are counted."""
+"""Name-spaces that are named, and different things that are said of them; the others are counted."""
+
+_COPIES: Final = "copies"
+_MASTERS: Final = "masters"
 
 MOST_STORES: Final = 4
 """Store directories that are named."""
 
 
-def effect(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy]) -> str:
-    """Describe the effect on the name-spaces that the cause touches; without any, the effect of its code."""
-    if cause.root.kind.cause == "domain":
-        return _of_lost_domain(scene) or cause.root.kind.effect
+_PARTING: Final = frozenset({"mesh", "master", "definition", "protocol", "conflict", "identity"})
+"""Causes of several masters in one role."""
+
+
+def effects(
+    scene: Scene,
+    causes: Sequence[RootCause],
+    copies: Mapping[str, Redundancy],
+    is_muted: Callable[[RootCause], bool],
+) -> dict[str, str]:
+    """Describe the effect of each cause, by the key of its root; without name-spaces, that of its code.
+
+    The copies and the masters of a name-space are told once, with the newest cause that accounts for them,
+    if it is not muted: the news is whole, and what was told before is not told again.
+    """
+    masters = _masters(scene)
+    told = {one.root.key: _told(scene, one, copies, masters) for one in causes}
+    claims: dict[tuple[str, str], list[RootCause]] = {}
+    for one in causes:
+        for name, parts in told[one.root.key].items():
+            for part in parts.shared:
+                claims.setdefault((name, part), []).append(one)
+
+    def rank(one: RootCause, name: str, part: str) -> tuple[bool, bool, int, str]:
+        accounts = _accounts(one, part, copies[name], len(masters.get(name, ())))
+        return not is_muted(one), accounts, one.root.since_ns, one.root.key
+
+    owners = {
+        (name, part): max(found, key=lambda one: rank(one, name, part))
+        for (name, part), found in claims.items()
+    }
+    return {one.root.key: _effect(scene, one, told[one.root.key], owners) for one in causes}
+
+
+class _Parts(NamedTuple):
+    """What a cause tells of a name-space: what others may tell, too, in its order, and what only it tells."""
+
+    shared: dict[str, str]
+    own: list[str]
+
+
+def _told(
+    scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy], masters: Mapping[str, list[Node]]
+) -> dict[str, _Parts]:
     names = [name for name in _touched(scene, cause) if name in copies]
-    if not names:
-        return cause.root.kind.effect
     names.sort(key=lambda name: (len(copies[name].held), name))
-    told = [_of_space(scene, cause, copies[name]) for name in names[:MOST_SPACES]]
-    more = len(names) - MOST_SPACES
-    if more > 0:
-        told.append(plural(more, "more name-space"))
-    return "; ".join(told)
+    return {name: _of_space(scene, cause, copies[name], masters.get(name, [])) for name in names}
+
+
+def _accounts(cause: RootCause, part: str, copies: Redundancy, masters: int) -> bool:
+    """Return whether the copies of a name-space, or its masters, are as they are because of a cause."""
+    kind = cause.root.kind.cause
+    if part == _MASTERS and masters > 1:
+        return kind in _PARTING
+    return kind == "store" or not {*copies.lost, *copies.apart}.isdisjoint(cause.root.nodes)
+
+
+def _effect(
+    scene: Scene,
+    cause: RootCause,
+    told: Mapping[str, _Parts],
+    owners: Mapping[tuple[str, str], RootCause],
+) -> str:
+    kind = cause.root.kind
+    if kind.cause == "domain":
+        return _of_lost_domain(scene) or kind.effect
+    if not told:
+        return kind.effect
+    said: dict[str, str] = {}
+    elsewhere: dict[str, dict[str, None]] = {}
+    for name, parts in told.items():
+        mine = []
+        for part, text in parts.shared.items():
+            owner = owners[name, part]
+            if owner is cause:
+                mine.append(text)
+            else:
+                elsewhere.setdefault(f"{owner.root.code} {owner.root.who}", {})[part] = None
+        said[name] = ", ".join(filter(None, (*mine, *parts.own)))
+    also = [f"{' and '.join(sorted(parts))} as in {where}" for where, parts in elsewhere.items()]
+    return "; ".join((*_grouped(said), *also))
+
+
+def _grouped(said: Mapping[str, str]) -> list[str]:
+    """Return what is said of name-spaces, of those with the same text once; beyond a few they are counted."""
+    alike: dict[str, list[str]] = {}
+    for name, text in said.items():
+        if text:
+            alike.setdefault(text, []).append(name)
+    told = list(alike.items())
+    lines = [
+        f"{joined(names) if len(names) <= MOST_SPACES else plural(len(names), 'name-space')}: {text}"
+        for text, names in told[:MOST_SPACES]
+    ]
+    more = sum(len(names) for _, names in told[MOST_SPACES:])
+    return [*lines, plural(more, "more name-space")] if more else lines
 
 
 def _touched(scene: Scene, cause: RootCause) -> list[str]:
@@ -46,12 +132,13 @@ def _touched(scene: Scene, cause: RootCause) -> list[str]:
     return sorted(named)
 
 
-def _of_space(scene: Scene, cause: RootCause, copies: Redundancy) -> str:
-    masters, is_of_disk = _masters(scene, copies.name), cause.root.kind.cause == "store"
-    told = [", ".join(filter(None, (copies.text, copies.warning)))]
+def _of_space(scene: Scene, cause: RootCause, copies: Redundancy, masters: list[Node]) -> _Parts:
+    is_of_disk = cause.root.kind.cause == "store"
+    shared = {_COPIES: ", ".join(filter(None, (copies.text, copies.warning)))}
     if len(masters) < 2 or not is_of_disk:  # the disk has nothing to do with several masters
         told_masters, is_split = _of_masters(masters, copies.name)
-        told.insert(0 if is_split else 1, told_masters)
+        shared = {_MASTERS: told_masters, **shared} if is_split else {**shared, _MASTERS: told_masters}
+    told: list[str] = []
     if is_of_disk:
         told += _waiting(scene, [_node(scene, node) for node in cause.root.nodes], copies.name)
     if cause.root.code == "DUL-NODE-RESTARTED":
@@ -59,7 +146,7 @@ def _of_space(scene: Scene, cause: RootCause, copies: Redundancy) -> str:
     away = [node for node in cause.root.nodes if node in copies.lost]
     if away:
         told.append(_lost(scene, copies, away))
-    return f"{copies.name}: {', '.join(filter(None, told))}"
+    return _Parts(shared, list(filter(None, told)))
 
 
 def _waiting(scene: Scene, nodes: list[Node], name: str) -> list[str]:
@@ -71,12 +158,14 @@ def _waiting(scene: Scene, nodes: list[Node], name: str) -> list[str]:
     return [*told[:MOST_STORES], *([f"others on {plural(more, 'more node')}"] if more > 0 else [])]
 
 
-def _masters(scene: Scene, name: str) -> list[Node]:
-    return [
-        node
-        for node in scene.model.ordered_nodes()
-        if scene.is_heard(node) and scene.model.is_master(node, name, scene.now_ns)
-    ]
+def _masters(scene: Scene) -> dict[str, list[Node]]:
+    """Return the heard masters of each name-space."""
+    found: dict[str, list[Node]] = {}
+    for node in scene.heard:
+        for name, view in node.name_spaces.items():
+            if view.master == node.id and scene.model.is_master(node, name, scene.now_ns):
+                found.setdefault(name, []).append(node)
+    return found
 
 
 def _of_masters(nodes: list[Node], name: str) -> tuple[str, bool]:
@@ -169,9 +258,7 @@ def _of_lost_domain(scene: Scene) -> str:
     elif scene.nodes:
         told.append("nothing is known of any node; those that run keep their data")
     names = scene.model.name_space_names() if scene.nodes else ()
-    told += [_of_lost_space(scene, name, is_over=not others) for name in names[:MOST_SPACES]]
-    if len(names) > MOST_SPACES:
-        told.append(f"{len(names) - MOST_SPACES:,} more name-spaces")
+    told += _grouped({name: _of_lost_space(scene, name, is_over=not others) for name in names})
     stores = _stores(scene)
     return "; ".join([*told, f"stores: {', '.join(stores)}" if told and stores else ""]).removesuffix("; ")
 
@@ -196,7 +283,7 @@ def _of_lost_space(scene: Scene, name: str, *, is_over: bool) -> str:
         said = f"{called} {'is' if samples == 1 else 'are'} lost, on no disk"
     if older:
         said += f", an older state on disk at {joined(_names(older))}, stopped before"
-    return f"{name}: {said}"
+    return said
 
 
 def _is_on_disk(scene: Scene, node: Node, name: str) -> bool:

@@ -179,7 +179,7 @@ def system(one: Health, now_ns: int) -> dict[str, Any]:
 
 
 def health(one: Health, now_ns: int) -> dict[str, Any]:
-    """Return the verdict, the open and closed incidents, and the copies of each name-space."""
+    """Return the verdict, the open and closed incidents, the mutes, and the copies of each name-space."""
     verdict = one.verdict
     return {
         "time_ns": now_ns,
@@ -193,6 +193,15 @@ def health(one: Health, now_ns: int) -> dict[str, Any]:
         "muted": verdict.muted,
         "incidents": [incident(one, each) for each in (*one.open, *one.muted)],
         "closed": [incident(one, each) for each in one.closed],
+        "mutes": [
+            {
+                "code": mute.code,
+                "who": mute.who,
+                "until_ns": mute.until_ns,
+                "hides": [each.key for each in hidden],
+            }
+            for mute, hidden in one.standing_mutes
+        ],
         "redundancy": [redundancy(one, each) for each in one.redundancies],
         "expected_nodes": list(one.expected.nodes),
     }
@@ -208,6 +217,7 @@ def incident(one: Health, each: Incident) -> dict[str, Any]:
         "severity": each.severity.label,
         "who": each.who,
         "since_ns": each.since_ns,
+        "began_before": each.began_before,
         "until_ns": each.until_ns,
         "what": each.what,
         "why": each.why,

@@ -13,7 +13,7 @@ from typing import Final
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.causes import Patience, RootCause, causes_of
 from ospltool.health.codes import SECOND_NS, Code, HealthSeverity, Sign, joined
-from ospltool.health.effects import advice, effect
+from ospltool.health.effects import advice, effects
 from ospltool.health.hearings import Hearings
 from ospltool.health.incidents import Acknowledgements, Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
@@ -232,10 +232,14 @@ class Health:
         self._is_coming_back = any(map(scene.may_come_back, scene.nodes))
         self._copies = {one.name: one for one in copies}
         self._contested = frozenset((name, role) for name, role, _ in scene.contested)
-        causes = causes_of(scene, self._patience.lasting(signs, now_ns))
-        self._incidents.update(causes, now_ns, lambda cause: _described(scene, cause, self._copies))
+        causes = causes_of(scene, self._patience.lasting(signs, now_ns, self.model.began_ns))
+        told = effects(scene, causes, self._copies, self._is_muted)
+        self._incidents.update(causes, now_ns, lambda cause: _described(scene, cause, told[cause.root.key]))
         self.mutes.settle(self._incidents.open, now_ns)
         self.conclude()
+
+    def _is_muted(self, cause: RootCause) -> bool:
+        return self.mutes.until_ns(cause.root.kind, cause.root.who, self._updated_ns) > 0
 
     def acknowledge(self, key: str) -> bool:
         """Mark an open incident as known to an operator; return False if there is none with this key."""
@@ -257,6 +261,14 @@ class Health:
         self.conclude()
         return found
 
+    @property
+    def standing_mutes(self) -> list[tuple[Mute, list[Incident]]]:
+        """The mutes that stand, the next to end first, each with the incidents that it hides now."""
+        return [
+            (one, [each for each in self.muted if one.covers(each.code, each.who)])
+            for one in self.mutes.standing(self._updated_ns)
+        ]
+
     def events(self, incident: Incident) -> list[NodeEvent]:
         """Return events about an incident, at INFO and above, oldest first."""
         events = self.model.events
@@ -277,7 +289,7 @@ class Health:
         lasting = [
             dataclasses.replace(
                 one,
-                muted_until_ns=self.mutes.until_ns(one, self._updated_ns),
+                muted_until_ns=self.mutes.until_ns(one.code, one.who, self._updated_ns),
                 acknowledged_ns=self.acknowledged.at_ns(one),
             )
             for one in self._incidents.open
@@ -408,7 +420,7 @@ def _signs(scene: Scene, copies: Iterable[Redundancy]) -> tuple[Iterator[Sign], 
     )
 
 
-def _described(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy]) -> Incident:
+def _described(scene: Scene, cause: RootCause, effect: str) -> Incident:
     root, code = cause.root, cause.root.kind
     why = root.why or _causes_of_nodes(cause)
     return Incident(
@@ -419,9 +431,10 @@ def _described(scene: Scene, cause: RootCause, copies: Mapping[str, Redundancy])
         what=root.what,
         why=why or root.guess or f"cause unknown; usually: {' '.join(code.causes)}",
         is_cause_known=bool(why),
-        effect=effect(scene, cause, copies),
+        effect=effect,
         next=root.next or advice(scene, cause) or _next(code, scene.expected.file),
         since_ns=root.since_ns,
+        began_before=root.began_before,
         nodes=cause.nodes,
         subjects=root.subjects or root.nodes,
         name_spaces=cause.name_spaces,

@@ -59,6 +59,8 @@ class Incident:
     """Advice to the operator."""
     since_ns: int
     """Beginning, by the feed's clock."""
+    began_before: bool = False
+    """Whether nobody tells the beginning: it began at `since_ns` or before."""
     until_ns: int = 0
     """End; 0 while it is open."""
     nodes: tuple[str, ...] = ()
@@ -99,8 +101,15 @@ class Incident:
         return max(0, (self.until_ns or now_ns) - self.since_ns)
 
     def lasts(self, now_ns: int) -> str:
-        """Return its duration up to its end or now, in words."""
-        return (age if self.is_open else lasted)(self.age_ns(now_ns))
+        """Return its duration up to its end or now, in words, with ">" if it may have lasted longer."""
+        duration_ns = self.age_ns(now_ns)
+        said = (age if self.is_open else lasted)(duration_ns)
+        return f"> {said}" if self.began_before and duration_ns >= SECOND_NS else said
+
+    @property
+    def since(self) -> str:
+        """The word before its beginning: `since`, or `since before`."""
+        return "since before" if self.began_before else "since"
 
     @property
     def again(self) -> str:
@@ -265,7 +274,8 @@ class Incidents:
         after_ns = again.until_ns if again is not None else 0
         since_ns = max(after_ns, min(cause.root.since_ns, now_ns))
         key, worst, most = f"{cause.root.key}@{since_ns}", told.severity, len(told.subjects)
-        told = dataclasses.replace(told, key=key, origin=key, since_ns=since_ns)
+        is_before = told.began_before and not after_ns
+        told = dataclasses.replace(told, key=key, origin=key, since_ns=since_ns, began_before=is_before)
         if again is not None:  # its end was told, so it stays over
             worst, most = min(worst, again.severity), max(most, len(again.subjects))
             if told.code.id == _OVER:
@@ -280,11 +290,14 @@ class Incidents:
         known = self._open[key]
         before = known.incident
         told = _with_cause_of(before, describe(cause))
+        since_ns = max(known.after_ns, _beginning(before, cause.root))
+        is_before = (told if since_ns == told.since_ns else before).began_before and not known.after_ns
         known.incident = dataclasses.replace(
             told,
             key=key,
             origin=before.origin,
-            since_ns=max(known.after_ns, _beginning(before, cause.root)),
+            since_ns=since_ns,
+            began_before=is_before,
             times=before.times,
             rises=before.rises + (told.severity < known.worst or len(told.subjects) > known.most),
         )

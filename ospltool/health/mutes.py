@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.core import plain
-from ospltool.health.codes import codes
+from ospltool.health.codes import Code, codes, joined
 from ospltool.health.incidents import Incident
 
 MAX_MUTES: Final = 500
@@ -37,13 +37,24 @@ class Mute:
     severity: int = -1
     weight: int = 0
 
-    def is_about(self, incident: Incident) -> bool:
-        """Return whether the mute applies to an incident with its code, or a code of the same cause.
+    @property
+    def name(self) -> str:
+        """Code and subject as `--mute` and `--unmute` take them."""
+        return f"{self.code}:{self.who}" if self.who else self.code
+
+    @staticmethod
+    def words(hidden: Sequence[Incident]) -> str:
+        """Tell what a mute hides now."""
+        names = joined([f"{one.code.id} {one.who}" for one in hidden])
+        return f"hides {names or 'nothing now'}"
+
+    def covers(self, code: Code, who: str) -> bool:
+        """Return whether the mute applies to an incident of its code, or of a code of the same cause.
 
         A watcher that starts later reports a node that is gone as one that was never heard.
         """
         muted = codes().get(self.code)
-        return muted is not None and muted.cause == incident.code.cause and self.who in ("", incident.who)
+        return muted is not None and muted.cause == code.cause and self.who in ("", who)
 
 
 class Mutes:
@@ -67,12 +78,16 @@ class Mutes:
         self._refresh()
         return list(self._mutes)
 
-    def until_ns(self, incident: Incident, now_ns: int) -> int:
-        """Return the end of an incident's mute; 0 if it is not muted."""
-        return max(
-            (one.until_ns for one in self._mutes if one.is_about(incident) and one.until_ns > now_ns),
-            default=0,
+    def standing(self, now_ns: int) -> list[Mute]:
+        """Return the mutes that have not ended, the next to end first."""
+        return sorted(
+            (one for one in self._mutes if one.until_ns > now_ns), key=lambda one: (one.until_ns, one.name)
         )
+
+    def until_ns(self, code: Code, who: str, now_ns: int) -> int:
+        """Return the end of the mute of an incident with this code and subject; 0 if it is not muted."""
+        found = (one.until_ns for one in self._mutes if one.covers(code, who) and one.until_ns > now_ns)
+        return max(found, default=0)
 
     def add(self, code: str, who: str, until_ns: int, incidents: Sequence[Incident]) -> Mute:
         """Mute a code, of the subject `who` or of all if empty; the mute ends when `incidents` get worse."""
@@ -177,7 +192,7 @@ def _settled(one: Mute, incidents: Sequence[Incident], now_ns: int) -> Mute | No
 
 def _level(one: Mute, incidents: Sequence[Incident]) -> tuple[int, int]:
     """Return the worst severity and total weight of the incidents that a mute applies to; else (-1, 0)."""
-    found = [incident for incident in incidents if one.is_about(incident)]
+    found = [incident for incident in incidents if one.covers(incident.code, incident.who)]
     if not found:
         return -1, 0
     return int(min(incident.severity for incident in found)), sum(incident.weight for incident in found)

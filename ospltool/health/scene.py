@@ -221,6 +221,9 @@ class SupervisorReport:
     waits_for_room: bool = False
     """Whether it runs, and cannot open its store for lack of room."""
 
+    unwatched: str = ""
+    """Why nobody watches it although it runs, with the time; empty if its supervisor does."""
+
     def cause_since(self, moment_ns: int) -> str:
         """Return `text`, else the failure if it is not older than a moment (ns since 1970 UTC)."""
         return self.text or (self.failure if self.failed_ns >= moment_ns else "")

@@ -111,6 +111,7 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
         failed_ns=record.failed_ns,
         failure=_failure(status),
         waits_for_room=status.waits_for_room,
+        unwatched=_unwatched(status, seen_ns) if runs else "",
     )
 
 
@@ -138,6 +139,14 @@ def _text(status: NodeStatus, seen_ns: int) -> str:
         reason = f": {status.reason}" if status.reason else ""
         return f"it ended in order at {clock(status.record.changed_ns)} UTC{reason}"
     seen = _seen(status)
+    return f"seen on its host at {clock(seen_ns)} UTC: {seen}" if seen else ""
+
+
+def _unwatched(status: NodeStatus, seen_ns: int) -> str:
+    """Return why nobody watches a node that runs; empty if its supervisor does."""
+    seen = "its supervisor was killed" if status.is_orphan else ""
+    if status.record.supervisor.is_stopped():
+        seen = "its supervisor was stopped (SIGSTOP, or a debugger)"
     return f"seen on its host at {clock(seen_ns)} UTC: {seen}" if seen else ""
 
 

@@ -77,7 +77,8 @@ def test_an_error_is_told_with_why_effect_and_next_and_2(shell: Shell, hear: Hea
     assert code == 2
     first, heading, *rest = out.splitlines()
     assert first.startswith("domain 7: ERROR · 1 error · ")
-    assert heading.startswith("  ERROR DUL-STORE-FULL n1: n1 store: no space left on device (since ")
+    said = "  ERROR DUL-STORE-FULL n1: n1 store: no space left on device (since before 20"
+    assert heading.startswith(said)
     assert [line.split(":")[0].strip() for line in rest] == ["why", "effect", "next"]
     assert rest[1] == "    effect: A: 1 copy, 0 on disk, the last copy, n1 is master"
 
@@ -132,6 +133,7 @@ def test_json_has_the_incidents_and_the_copies(shell: Shell, hear: Hear) -> None
     (found,) = system["incidents"]
     assert (found["code"], found["who"], found["nodes"]) == ("DUL-STORE-FULL", "n1", ["n1"])
     assert found["page"] == "docs/health/DUL-STORE-FULL.md"
+    assert found["began_before"]
     (copies,) = system["redundancy"]
     assert (copies["held_by"], copies["on_disk_of"], copies["left"]) == (["n1"], [], 0)
 
@@ -230,6 +232,11 @@ def test_a_mute_counts_for_the_next_call_until_it_is_taken_away(shell: Shell, he
     code, out, _ = shell.run("health", "--domain", 7)
     assert code == 0
     assert "  muted until " in out
+    assert re.search(r"\n  mute DUL-STORE-FULL:n1 until 20.* UTC: hides DUL-STORE-FULL n1\n", out)
+    (system,) = shell.data("health", "--domain", 7)
+    (mute,), (incident,) = system["mutes"], system["incidents"]
+    assert (mute["code"], mute["who"], mute["hides"]) == ("DUL-STORE-FULL", "n1", [incident["key"]])
+    assert mute["until_ns"] == incident["muted_until_ns"]
     code, _, err = shell.run("health", "--domain", 7, "--unmute", "DUL-STORE-FULL:n1")
     assert (code, err) == (2, "ospltool: domain 7: DUL-STORE-FULL of n1 is not muted any more\n")
     code, _, err = shell.run("health", "--domain", 7, "--unmute", "DUL-STORE-FULL")
@@ -249,6 +256,44 @@ def test_what_cannot_be_muted_is_refused(shell: Shell, hear: Hear, arguments: An
     code, _, err = shell.run("health", "--domain", 7, *arguments)
     assert code == 2
     assert words in err
+
+
+@pytest.mark.parametrize(
+    ("who", "words"),
+    [
+        (
+            "n7",
+            "ospltool: DUL-NODE-GONE:n7 matches nothing now: fleet.toml and domain 7 know no 'n7'\n",
+        ),
+        ("N2", "know no 'N2'; did you mean n2? Upper and lower case matter\n"),
+        ("n1 and n7", "know no 'n1 and n7'"),
+        ("n 2", "know no 'n 2'; did you mean n2?"),
+        *((known, "") for known in ("n1", "n2", "the third one", "A", "n1 and n2", "domain")),
+    ],
+)
+def test_a_mute_of_a_subject_that_nobody_knows_is_warned_of_once(
+    shell: Shell, hear: Hear, who: str, words: str
+) -> None:
+    (shell.root / "fleet.toml").write_text(FLEET + '[[node]]\nname = "the third one"\n')
+    hear(node(1))
+    code, out, err = shell.run("health", "fleet.toml", "--mute", f"DUL-NODE-GONE:{who}", "1h")
+    assert code == 2
+    told = [line for line in err.splitlines() if "matches nothing" in line]
+    assert len(told) == bool(words)
+    assert words in err
+    if words:
+        assert f"  mute DUL-NODE-GONE:{who} until " in out
+        assert out.endswith(": hides nothing now\n")
+
+
+def test_a_mute_of_a_subject_of_one_of_several_domains_is_no_mistake(shell: Shell, hear: Hear) -> None:
+    (shell.root / "fleet.toml").write_text(
+        FLEET.replace('"n2"\n', '"n2"\ndomain = 8\n').replace("2\n", "1\n")
+    )
+    hear(node(1), node(2, domain_id=8))
+    assert "nothing" not in shell.run("health", "fleet.toml", "--mute", "DUL-NODE-GONE:n2", "1h")[2]
+    err = shell.run("health", "fleet.toml", "--mute", "DUL-NODE-GONE:n7", "1h")[2]
+    assert err.count("matches nothing now: fleet.toml, domain 7 and domain 8 know no 'n7'") == 1
 
 
 def test_names_of_nodes_cannot_drive_a_terminal(shell: Shell, hear: Hear) -> None:
@@ -327,7 +372,8 @@ def test_watching_tells_a_muted_incident_as_muted_in_one_line(
     code, out, _ = shell.run("health", "--domain", 7, "--mute", "DUL-STORE-FULL:n1", "1h", "--watch")
     timer.join()
     assert code == 0
-    _, began, muted, line = out.splitlines()
+    _, mute, began, muted, line = out.splitlines()
+    assert mute.endswith(" UTC: hides nothing now")
     assert began.endswith(" UTC began")
     assert muted.startswith("  muted until 20")
     assert muted.endswith(" UTC: DUL-STORE-FULL n1: n1 store: no space left on device")

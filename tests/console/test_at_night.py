@@ -61,7 +61,8 @@ def test_the_overview_says_why_what_it_does_to_the_data_and_what_to_do(
         lines = read_screen(app)
         assert any(re.search("DUL-NODE-GONE  n2 is gone", line) for line in lines)
         assert starting(lines, "Why")
-        assert "harbour: 2 copies, 2 on disk, n1 is master, nothing lost" in starting(lines, "Effect")
+        effect = "harbour and radar: 2 copies, 2 on disk, n1 is master, nothing lost"
+        assert effect in starting(lines, "Effect")
         assert "ospltool status" in starting(lines, "Next")
 
     check(play, "dead", dead, size)

@@ -236,6 +236,10 @@ def test_an_incident_is_muted_and_acknowledged_where_it_is_shown(
         assert f" · mutes end {clock(app.health.muted[0].muted_until_ns)}" in "\n".join(read_screen(app))
         await pilot.press("5")
         assert "m lift mute" in read_screen(app)[-1]
+        until = clock(app.health.muted[0].muted_until_ns)
+        assert read_screen(app)[3].startswith(
+            f" mute DUL-NODE-GONE:n2 until {until} UTC hides DUL-NODE-GONE n2"
+        )
         assert "mute 1 h" not in read_screen(app)[-1]
         await pilot.press("m")
         assert [each.who for each in app.health.open] == ["n2"]

@@ -209,6 +209,49 @@ def test_a_late_caller_is_told_as_gone_whom_the_fellows_remember_as_lost(
     assert found.since_ns == START_NS + began_s * S
 
 
+def lost_by(*told: tuple[int, int, str], fellows: tuple[int, ...] = ()) -> Incident:
+    """What a caller that comes late says of n3, which (teller, seconds ago, reason) told of."""
+    watch = Watch(THREE)
+    events = tuple(
+        fake.event(
+            number, teller, START_NS - ago * S, f"Removing confirmed fellow n3. Reason: {reason}.",
+            event="fellow.disconnected",
+        )
+        for number, (teller, ago, reason) in enumerate(told)
+    )  # fmt: skip
+    watch.run(1, 1, 2, fellows=fellows)
+    watch.model.apply(Update(events=events), watch.now_ns)
+    watch.run(8, 1, 2, fellows=fellows)
+    (found,) = watch.health.open
+    return found
+
+
+OVERDUE = "its heartbeat is overdue"
+
+
+@pytest.mark.parametrize(
+    ("told", "what"),
+    [
+        ([(1, 100, OVERDUE), (2, 99, OVERDUE)], "n3 is gone since 01:01:40 UTC according to n1 and n2"),
+        ([(1, 500, OVERDUE), (2, 100, OVERDUE)], "n3 is gone since 01:01:40 UTC according to n2"),
+        ([(2, 90, OVERDUE), (2, 500, "it is terminating")], "n3 is gone since 01:01:50 UTC according to n2"),
+    ],
+    ids=["both", "one missed the last end", "it came back after a stop"],
+)
+def test_fellows_that_lost_a_node_before_the_watch_are_named_with_the_time(
+    told: list[tuple[int, int, str]], what: str
+) -> None:
+    found = lost_by(*told)
+    assert (found.code.id, found.what) == ("DUL-NODE-GONE", what)
+    assert found.why.endswith(f"UTC: {OVERDUE}")
+    assert not found.began_before
+
+
+def test_a_node_that_its_fellows_lost_once_and_hear_now_is_not_gone() -> None:
+    found = lost_by((1, 100, OVERDUE), (2, 100, OVERDUE), fellows=(1, 2, 3))
+    assert (found.code.id, found.what) == ("DUL-NODE-ABSENT", f"{UNHEARD}, but n1 and n2 hear it")
+
+
 UNHEARD = "n3 is expected and was not heard since this watch began"
 
 

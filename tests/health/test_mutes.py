@@ -74,6 +74,21 @@ def test_a_mute_of_a_code_covers_everybody_who_has_it_now_and_lifts_when_there_a
     case.check("n2 n3", "")
 
 
+def test_the_mutes_that_stand_are_listed_with_what_they_hide() -> None:
+    case = Case()
+    case.hear(1, 2, 3)
+    case.health.mute("DUL-STORE-FULL", "", MINUTE_NS)
+    case.health.mute("DUL-NODE-GONE", "n2", 2 * MINUTE_NS)
+    case.hear(1)
+    shown = [(one.name, one.until_ns, one.words(hidden)) for one, hidden in case.health.standing_mutes]
+    assert shown == [
+        ("DUL-STORE-FULL", START_NS + 63 * S, "hides nothing now"),
+        ("DUL-NODE-GONE:n2", START_NS + 123 * S, "hides DUL-NODE-SILENT n2"),
+    ]
+    case.hear(1, seconds=58)
+    assert [one.name for one, _ in case.health.standing_mutes] == ["DUL-NODE-GONE:n2"]
+
+
 def test_what_is_muted_before_it_is_there_is_compared_with_how_it_was_at_first() -> None:
     case = Case()
     case.hear(1, 2, 3)

@@ -127,7 +127,43 @@ def test_an_incident_of_the_disk_begins_when_the_node_told_so() -> None:
     heard = fake.snapshot(1, store=full, started_ns=START_NS - 1000 * S)
     model.apply(Update((ReceivedSnapshot(heard, START_NS),), events), START_NS)
     health.update(START_NS)
-    assert [(one.code.id, one.since_ns) for one in health.open] == [("DUL-STORE-FULL", START_NS - 300 * S)]
+    (found,) = health.open
+    assert (found.code.id, found.since_ns, found.began_before) == (
+        "DUL-STORE-FULL",
+        START_NS - 300 * S,
+        False,
+    )
+
+
+def full(seconds: range) -> Callable[[int], Iterable[NodeSnapshot]]:
+    """A node whose disk is full for so long, which it tells in no event."""
+    problem = StoreStatus("sqlite", "/x", problem="/x: no space left on device")
+    return lambda second: [
+        fake.snapshot(1, time_ns=START_NS + second * S, **({"store": problem} if second in seconds else {}))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "began_before", "lasts"),
+    [(range(20), True, "> 19 s"), (range(10, 20), False, "9 s")],
+    ids=["when the watch began", "later"],
+)
+def test_what_was_there_when_the_watch_began_has_a_beginning_that_nobody_tells(
+    seconds: range, began_before: bool, lasts: str
+) -> None:
+    health = watched(20, full(seconds))
+    (found,) = health.open
+    now_ns = START_NS + 19 * S
+    assert (found.began_before, found.since_ns) == (began_before, START_NS + seconds.start * S)
+    assert (found.lasts(now_ns), found.since) == (lasts, "since before" if began_before else "since")
+
+
+def test_a_return_of_what_was_there_at_first_has_a_known_beginning() -> None:
+    told = watched(20, lambda second: [*full(range(20) if second not in range(1, 3) else range(0))(second)])
+    assert [(one.code.id, one.began_before) for one in told.every] == [
+        ("DUL-STORE-FULL", False),
+        ("DUL-STORE-FULL", True),
+    ]
 
 
 @pytest.mark.parametrize("is_told", [True, False])

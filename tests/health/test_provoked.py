@@ -29,6 +29,7 @@ FAULTS = {
     "two masters": "TWO-MASTERS",
     "a master that cannot be agreed": "MASTER-IMPOSSIBLE PRIORITIES-MIXED",
     "partial mesh": "PARTIAL-MESH",
+    "a node that nobody watches": "NODE-UNSUPERVISED",
     "not complete for long": "NOT-COMPLETE ALIGN-STALLED",
     "merge": "MERGE",
     "conflict": "CONFLICT",

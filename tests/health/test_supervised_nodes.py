@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -222,6 +223,53 @@ def test_the_next_step_about_a_process_that_is_stopped_is_to_continue_it(which: 
             child.kill()
     assert f"`kill -CONT {child.pid}`" in found.next
     assert f"who stopped its {which}" in found.next
+    stopped = "UTC: its supervisor was stopped (SIGSTOP, or a debugger)"
+    assert found.unwatched.endswith(stopped if which == "supervisor" else "")
+    assert bool(found.unwatched) == (which == "supervisor")
+
+
+UNWATCHED = SupervisorReport(
+    "it did not respond", is_trouble=True, pid=fake.snapshot(3).pid, unwatched="its supervisor was stopped",
+    next="continue it",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, [("DUL-NODE-UNSUPERVISED", "n3")]),
+        ({"pid": 1}, []),  # of another run: this one was started alone
+        ({"unwatched": ""}, []),
+    ],
+    ids=["stopped", "another process", "watched"],
+)
+def test_a_node_that_nobody_watches_is_told_until_its_supervisor_goes_on(
+    changes: dict[str, Any], told: list[tuple[str, str]]
+) -> None:
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.reports = {"n3": dataclasses.replace(UNWATCHED, **changes)}
+    watch.run(1, 1, 2, 3)
+    assert watch.open == []
+    watch.run(2, 1, 2, 3)
+    assert watch.open == told
+    for found in watch.health.open:
+        assert (found.why, found.next) == ("its supervisor was stopped", "continue it")
+        assert (found.severity, watch.health.verdict.word) == (HealthSeverity.WARNING, "WARNING")
+    watch.reports = {}
+    watch.run(3, 1, 2, 3)
+    assert watch.open == []
+
+
+def test_a_node_that_ends_because_its_supervisor_was_killed_is_not_told_twice() -> None:
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.reports = {"n3": UNWATCHED}
+    watch.run(1, 1, 2, 3)
+    dead = SupervisorReport("it had died", is_trouble=True, is_dead=True)
+    watch.reports = {"n3": dead}
+    watch.run(8, 1, 2, lost=(3,))
+    assert [one.code.id for one in watch.health.every] == ["DUL-NODE-GONE"]
 
 
 def row(watch: Watch, number: int, now_ns: int) -> str:

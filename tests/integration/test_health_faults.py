@@ -240,6 +240,12 @@ def test_what_a_supervisor_knows_is_why(lab: Lab) -> None:
             assert re.fullmatch(saw, kept), kept
             run_command(lab, "stop", lab.home("n2") / "ospl.xml")
             clinic.check_quiet(5.0)
+            watches = supervisor_of(lab, "n1")
+            check_fault(
+                clinic, "SIGSTOP of a supervisor", "DUL-NODE-UNSUPERVISED", "n1",
+                lambda: os.kill(watches, signal.SIGSTOP), lambda: os.kill(watches, signal.SIGCONT),
+            )  # fmt: skip
+            clinic.check_quiet(2.0)
             os.kill(supervisor_of(lab, "n3"), signal.SIGKILL)
             told_s = clinic.check("DUL-NODE-GONE", "n3")
             assert "supervisor was killed" in clinic.open[0].document["why"]

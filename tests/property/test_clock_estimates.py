@@ -14,8 +14,8 @@ DELAYS = st.integers(0, 10**12)
 def estimated(skew_ns: int, delays_ns: list[int]) -> int:
     """What is estimated of a clock after heartbeats with these delays."""
     fellow = Fellow("n2", 1)
-    for delay_ns in delays_ns:
-        fellow.note_skew(skew_ns - delay_ns)
+    for now, delay_ns in enumerate(delays_ns):
+        fellow.note_skew(skew_ns - delay_ns, float(now))
     return fellow.least_skew_ns
 
 

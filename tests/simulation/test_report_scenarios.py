@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from engine.core.election import NOBODY
 from engine.core.name_spaces import NameSpace
 from engine.core.states import ServiceState
@@ -125,3 +127,21 @@ def test_learned_name_space_that_its_owner_defines_otherwise_names_the_remedy() 
     scenario.start("b")
     scenario.settle()
     assert scenario.fellows("b") == {"a"}
+
+
+@pytest.mark.parametrize("is_process", [True, False], ids=["process", "main thread"])
+def test_heartbeats_that_waited_for_a_node_that_stood_still_are_no_slow_clock(is_process: bool) -> None:
+    scenario = two()
+    stopped = scenario.node("b")
+    if is_process:
+        scenario.cluster.network.freeze(stopped.participant)
+    else:
+        stopped.is_stalled = True
+    scenario.run(3 * EXPIRY_S)
+    stopped.is_stalled = False
+    if is_process:
+        scenario.cluster.network.thaw(stopped.participant)
+    stopped.go_on()
+    scenario.run(15.0)
+    assert scenario.traced("watch.stalled", "b")
+    assert not scenario.traced("fellow.clock-skew")

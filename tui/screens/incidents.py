@@ -110,6 +110,10 @@ class IncidentsScreen(TableScreen, IncidentKeys):
         """Return the title of the table."""
         return views.title(view, rows)
 
+    def notes(self, view: View, width: int) -> list[Line]:
+        """Return the mutes that stand."""
+        return views.mute_lines(view)
+
     def about(self, view: View, row: Incident, width: int) -> list[Line]:
         """Return cause, effect and advice."""
         return views.about(view, row, width, 2)

@@ -25,6 +25,7 @@ class TableScreen(OpsScreen):
         super().__init__()
         self.rows: Rows[Any] | None = None
         self.shown: View | None = None
+        self._notes: list[Line] = []
 
     def body(self) -> ComposeResult:
         """Yield title, table, and lines about the row under the cursor."""
@@ -44,6 +45,10 @@ class TableScreen(OpsScreen):
         """Return the row under the cursor in full."""
         return []
 
+    def notes(self, view: View, width: int) -> list[Line]:
+        """Return lines below the title, whatever the table has."""
+        return []
+
     def instead(self, view: View) -> list[Line]:
         """Return the lines below an empty table."""
         return panels.nothing_lines(view, f"{self.TITLE_OF_SCREEN.removesuffix('s')}s")
@@ -61,7 +66,8 @@ class TableScreen(OpsScreen):
         rows = self.rows = self.table(view, width)
         grid.show(rows)
         title = panels.rule_line(view, self.table_title(view, rows), width)
-        self.query_one("#title", Lines).show([title])
+        self._notes = self.notes(view, width)
+        self.fill("#title", [title, *self._notes])
         self.show_about()
 
     def show_about(self) -> None:
@@ -71,7 +77,7 @@ class TableScreen(OpsScreen):
         view, width = self.shown, self.size.width
         row = self.row
         lines = self.about(view, row, width) if row is not None else self.instead(view)
-        room = max(0, self.room - 1)
+        room = max(0, self.room - 1 - len(self._notes))
         free = room - HEADER - len(self.rows.keys) - 1
         most = min(self.ABOUT_LINES, max(room // 3, free)) if row is not None else room - 1
         if len(lines) > most > 0:

@@ -13,7 +13,7 @@ from ospltool.output.text import plural
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, plain, single, table_title
 from tui.viewmodel.base import Rank, View, severity_sign
-from tui.viewmodel.panels import URGENT_LEVELS
+from tui.viewmodel.panels import URGENT_LEVELS, more_line
 from tui.viewmodel.panels import told as text_of
 from tui.viewmodel.unheard import unheard_nodes
 
@@ -23,6 +23,8 @@ LEAST_WITH_CLOCK: Final = 100
 FIELDS: Final = ("code", "who", "text", "state")
 LABEL: Final = 9
 """Cells for the words what, why, effect and next."""
+MAX_MUTES: Final = 4
+"""The most lines for mutes."""
 MAX_LINES: Final = 4
 """The most lines for one of them."""
 
@@ -47,11 +49,12 @@ def incidents(view: View, width: int) -> Rows[Incident]:
     states = max((len(state(view, one)) for one in every), default=0)
     codes = max((len(one.code.id) for one in every), default=0)
     whose = max((len(one.who) for one in every), default=0)
+    lasts = max((len(one.lasts(view.now_ns)) for one in every), default=0)
     who = min(max(3, whose), 24 if width >= LEAST_WITH_CLOCK else 10)
     columns = (
         Column("mark", "", 1),
         *((Column("since", "since", 8),) if width >= LEAST_WITH_CLOCK else ()),
-        Column("lasts", "lasts", 6, right=True),
+        Column("lasts", "lasts", max(6, lasts), right=True),
         Column("state", "state", max(5, states)),
         Column("code", "code", max(4, codes)),
         Column("who", "who", who, cut=view.glyphs.ellipsis, among=view.node_names),
@@ -90,6 +93,16 @@ def title(view: View, rows: Rows[Incident]) -> str:
     return table_title([plural(len(health.open), "incident"), muted, over], rows.hidden)
 
 
+def mute_lines(view: View) -> list[Line]:
+    """Return a line for each of the mutes that stand, the next to end first, the last one for the others."""
+    lines: list[Line] = [
+        (Span(f" mute {one.name} until {text.clock(one.until_ns)} UTC {one.words(hidden)}", Tone.DIM),)
+        for one, hidden in view.health.standing_mutes
+    ]
+    left_out = len(lines) - MAX_MUTES + 1
+    return [*lines[: MAX_MUTES - 1], more_line(left_out)] if left_out > 1 else lines
+
+
 def about(view: View, one: Incident, width: int, most: int = MAX_LINES) -> list[Line]:
     """Return observation, cause, effect and advice, each in at most `most` lines."""
     return _told(view, (("What", one.what), *_reasons(one)), width, most)
@@ -122,7 +135,7 @@ def head(view: View, one: Incident, width: int) -> Line:
     sign, tone = severity_sign(view.glyphs, one.severity)
     lasts = f"{one.lasts(view.now_ns)}{one.again}"
     code, title = Span(f" {one.code.id} ", tone), Span(f" {one.code.title}", Tone.STRONG)
-    since = Span(f"  since {text.clock(one.since_ns)} UTC, {lasts}, {state(view, one)}", Tone.DIM)
+    since = Span(f"  {one.since} {text.clock(one.since_ns)} UTC, {lasts}, {state(view, one)}", Tone.DIM)
     mark = Span(f" {sign}", tone)
     forms: tuple[Line, ...] = (
         (mark, code, title, since, Span(f"  {one.code.page}", Tone.DIM)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import FellowView, NodeEvent
@@ -14,7 +14,7 @@ from ospltool.health.signs.losses import LossCause, cause_of_domain_loss, cause_
 from ospltool.live import persistence
 from ospltool.live.feed import ENDING
 from ospltool.live.model import LOST_PERIODS
-from ospltool.live.nodes import Node, Presence
+from ospltool.live.nodes import Node, Presence, natural
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject, clock
 from ospltool.output.text import plural
@@ -22,8 +22,14 @@ from ospltool.output.text import plural
 ABSENT_NS: Final = 4 * SECOND_NS
 """Watching time after which an unheard node is absent: each sends a snapshot every second or two."""
 
+TOGETHER_NS: Final = 30 * SECOND_NS
+"""Longest time between the moments at which two fellows notice the end of a node, by their own clocks."""
+
 LATE_READING_NS: Final = 10 * SECOND_NS
 """Longest time for which a node that was stopped judges clocks by heartbeats that it read late."""
+
+UNWATCHED_NS: Final = 2 * SECOND_NS
+"""Time for which a debugger may hold a supervisor, or a node need to end whose supervisor was killed."""
 
 SLOW_START_NS: Final = 60 * SECOND_NS
 """Longest normal start of a node."""
@@ -81,18 +87,19 @@ def _absent(scene: Scene) -> Iterator[Sign]:
         return
     absent = missing(scene)
     gathers = is_gathering(scene)
+    farewells = _farewells(scene) if absent else {}
     for name, report in absent.items():
         if not gathers or (report and report.is_trouble):
-            yield _absence(scene, name, report)
+            yield _absence(scene, name, report, farewells.get(name))
     if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
         names = joined(list(absent))
         what = f"none of {len(absent)} expected nodes was heard since this watch began: {names}"
         ends = [report.ended_ns if report else 0 for report in absent.values()]
         since_ns = min(max(ends), model.began_ns) if all(ends) else model.began_ns
-        yield Sign("DUL-DOMAIN-LOST", "domain", what, since_ns)
+        yield Sign("DUL-DOMAIN-LOST", "domain", what, since_ns, began_before=not all(ends))
 
 
-def _absence(scene: Scene, name: str, report: SupervisorReport | None) -> Sign:
+def _absence(scene: Scene, name: str, report: SupervisorReport | None, farewell: Farewell | None) -> Sign:
     """Return the sign of an awaited node that was never heard, with what is known of it."""
     code, why, advice = "DUL-NODE-ABSENT", "", ""
     what = f"{name} is expected and was not heard since this watch began"
@@ -102,7 +109,6 @@ def _absence(scene: Scene, name: str, report: SupervisorReport | None) -> Sign:
         what = f"{name} runs, waits for room to open its store, and was not heard since this watch began"
     if report:
         why, advice = report.cause_since(scene.now_ns - START_NS), report.next
-    farewell = _farewell(scene, name)
     hearing = _hearing(scene, name)
     known_ns = report.ended_ns if report else 0
     if report and report.is_dead and farewell and farewell.time_ns >= report.started_ns:
@@ -110,11 +116,13 @@ def _absence(scene: Scene, name: str, report: SupervisorReport | None) -> Sign:
     if report and report.restarts(scene.now_ns):
         what = (_STARTED if report.pid else _RESTARTS).format(name)
         code, known_ns = "DUL-NODE-SILENT", report.failed_ns
-    elif (report and report.is_dead) or (farewell and not _is_orderly(farewell)):
+    elif (report and report.is_dead) or (farewell and not farewell.is_orderly and not hearing):
         code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
-        if farewell and not _is_orderly(farewell):
+        if farewell and not farewell.is_orderly:
             known_ns = farewell.time_ns
-            why = why or f"{farewell.node_name} lost it at {clock(known_ns)} UTC: {_reason(farewell)}"
+            tellers, at = joined(farewell.tellers), f"{clock(known_ns)} UTC"
+            what = f"{name} is gone since {at} according to {tellers}"
+            why = why or f"{tellers} lost it at {at}: {farewell.reason}"
     elif hearing:
         what += f", but {joined(hearing)} {'hears' if len(hearing) == 1 else 'hear'} it"
         why = (
@@ -122,9 +130,13 @@ def _absence(scene: Scene, name: str, report: SupervisorReport | None) -> Sign:
         )
         advice = advice or _OUT_OF_REACH.format(name)
     elif farewell:
-        why = why or f"it ended in order at {clock(farewell.time_ns)} UTC, as {farewell.node_name} says"
+        say = "says" if len(farewell.tellers) == 1 else "say"
+        why = (
+            why or f"it ended in order at {clock(farewell.time_ns)} UTC, as {joined(farewell.tellers)} {say}"
+        )
     since_ns = min(known_ns or scene.model.began_ns, scene.model.began_ns)
-    return Sign(code, name, what, since_ns, why=why, next=advice, weight=2)
+    is_unknown = not known_ns
+    return Sign(code, name, what, since_ns, why=why, next=advice, weight=2, began_before=is_unknown)
 
 
 _OUT_OF_REACH: Final = (
@@ -132,19 +144,37 @@ _OUT_OF_REACH: Final = (
 )
 
 
-def _farewell(scene: Scene, name: str) -> NodeEvent | None:
-    """Return what a fellow told last of the end of a node; None if no fellow has lost it."""
-    begin = f"Removing confirmed fellow {name}. Reason: "
-    told = (one for one in reversed(scene.model.events) if one.event == "fellow.disconnected")
-    return next((one for one in told if one.text.startswith(begin)), None)
+class Farewell(NamedTuple):
+    """The end of a node as its fellows told it last: who, when the first of them, and the newest reason."""
+
+    tellers: tuple[str, ...]
+    time_ns: int
+    reason: str
+
+    @property
+    def is_orderly(self) -> bool:
+        """Whether the node had announced its end."""
+        return self.reason == "it is terminating"
 
 
-def _is_orderly(farewell: NodeEvent) -> bool:
-    return _reason(farewell) == "it is terminating"
+def _farewells(scene: Scene) -> dict[str, Farewell]:
+    """Return the last end of each node that a fellow lost, by name of the node.
 
-
-def _reason(farewell: NodeEvent) -> str:
-    return farewell.text.partition("Reason: ")[2].removesuffix(".")
+    What a fellow told long before the others is of another end: it did not see this one.
+    """
+    told: dict[str, dict[str, NodeEvent]] = {}
+    for one in reversed(scene.model.events):
+        if one.event == "fellow.disconnected":
+            name = one.text.removeprefix("Removing confirmed fellow ").partition(". Reason: ")[0]
+            told.setdefault(name, {}).setdefault(one.node, one)
+    found = {}
+    for name, by_teller in told.items():
+        newest, *others = by_teller.values()
+        same = [newest, *(one for one in others if newest.time_ns - one.time_ns <= TOGETHER_NS)]
+        tellers = tuple(sorted({one.node_name for one in same}, key=natural))
+        reason = newest.text.partition(". Reason: ")[2].removesuffix(".")
+        found[name] = Farewell(tellers, min(one.time_ns for one in same), reason)
+    return found
 
 
 def _hearing(scene: Scene, name: str) -> list[str]:
@@ -241,6 +271,13 @@ def _of_heard(scene: Scene, node: Node) -> Iterator[Sign]:
         was_awaited = node.came_ns - scene.model.began_ns > ABSENT_NS  # it may have waited for room
         since_ns = max(snapshot.started_ns, node.came_ns if was_awaited else 0)
         yield Sign("DUL-NOT-COMPLETE", name, what, since_ns, (node.id,))
+    report = scene.reports.get(name)
+    if report and report.unwatched and report.pid == snapshot.pid and snapshot.state not in ENDING:
+        what = f"{name} runs, and nobody watches it"
+        yield Sign(
+            "DUL-NODE-UNSUPERVISED", name, what, 0, (node.id,), why=report.unwatched, next=report.next,
+            patience_ns=UNWATCHED_NS,
+        )  # fmt: skip
     for fellow in scene.facts(node).skewed:
         if abs(fellow.skew_ns) > MAX_SKEW_NS:
             yield from _skew(scene, node, fellow)

@@ -174,11 +174,6 @@ def burst(times: list[int], count: int, within_ns: int) -> bool:
     return any(late - early <= within_ns for early, late in zip(ordered, ordered[count - 1 :], strict=False))
 
 
-def plural(count: int, word: str) -> str:
-    """Return a number with a noun: `1 merge`, `2 merges`."""
-    return f"{count} {word}{'' if count == 1 else 's'}"
-
-
 def span(first_ns: int, last_ns: int) -> str:
     """Return the time between two moments for people."""
     return duration(last_ns - first_ns)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from ospltool.output.text import plural
 from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep, TracedAlignment, unanswered
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.rules import Anomaly, finding, grouped, over_ns, plural, rule, run_at
+from ospltool.trace.rules import Anomaly, finding, grouped, over_ns, rule, run_at
 from ospltool.trace.views.times import SECOND_NS, duration
 
 ANSWERED_WITHIN_NS: Final = 5 * SECOND_NS

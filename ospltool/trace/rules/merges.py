@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Iterator
 from typing import Final
 
+from ospltool.output.text import plural
 from ospltool.trace.meaning.exchanges import AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import Run
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import number
-from ospltool.trace.rules import Anomaly, burst, finding, grouped, over_ns, plural, rule, run_at, span
+from ospltool.trace.rules import Anomaly, burst, finding, grouped, over_ns, rule, run_at, span
 from ospltool.trace.views.times import SECOND_NS, duration
 
 STORM_MERGES: Final = 10

@@ -6,12 +6,13 @@ import itertools
 from collections.abc import Iterator
 from typing import Final
 
+from ospltool.output.text import plural
 from ospltool.trace.meaning.catalogue import catalogue
 from ospltool.trace.meaning.exchanges import AlignmentStep, RecordPlace
 from ospltool.trace.meaning.fact_kinds import Run, StateSpan
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import RecordKind, number
-from ospltool.trace.rules import Anomaly, finding, grouped, over_ns, plural, rule, stopping_ns
+from ospltool.trace.rules import Anomaly, finding, grouped, over_ns, rule, stopping_ns
 from ospltool.trace.views.overview import normalised
 from ospltool.trace.views.times import SECOND_NS, duration
 

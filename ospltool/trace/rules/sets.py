@@ -7,12 +7,13 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from ospltool.output.text import plural
 from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep, RecordPlace, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, MasterConfirmation, MergeState, Run
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import number
-from ospltool.trace.rules import Anomaly, end_ns, finding, grouped, plural, rule
+from ospltool.trace.rules import Anomaly, end_ns, finding, grouped, rule
 from ospltool.trace.views.times import SECOND_NS, clock, duration
 
 FOLLOWS_WITHIN_NS: Final = 10 * SECOND_NS
