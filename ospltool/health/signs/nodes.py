@@ -55,13 +55,11 @@ def _is_passing(scene: Scene, node: Node) -> bool:
 
 def conclusions(scene: Scene) -> dict[str, Presence]:
     """Return what the nodes that are not heard are, by id: what their incidents say, everybody says."""
-    found = {}
-    for node in scene.nodes:
-        presence = scene.presence(node)
-        if presence is not Presence.HEARD:
-            is_lost = presence is not Presence.STOPPED
-            found[node.id] = _loss(scene, node).presence if is_lost else presence
-    return found
+    away = [(one, scene.presence(one)) for one in scene.nodes if not scene.is_heard(one)]
+    return {
+        one.id: presence if presence is Presence.STOPPED else _loss(scene, one).presence
+        for one, presence in away
+    }
 
 
 def never_heard(scene: Scene) -> dict[str, SupervisorReport | None]:
