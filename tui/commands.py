@@ -46,7 +46,7 @@ def content(app: Console, wanted: str) -> str:
     if wanted == "json":
         return export.as_json(app.health, now_ns)
     if wanted == "csv":
-        return export.as_csv(app.model, now_ns)
+        return export.as_csv(app.model, app.health.examined_ns(now_ns))
     return app.export_screenshot(title=app.title, simplify=True)
 
 

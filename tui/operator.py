@@ -103,7 +103,7 @@ class Operator:
         """
         self._require_here(node)
         snapshot = node.snapshot
-        if not node.gone_ns:
+        if not node.is_away:
             raise OperationFault(f"{snapshot.name} is running")
         last = self._newest(node)
         if last.condition in ALIVE:
@@ -135,7 +135,7 @@ class Operator:
         """Return the word with which `ospltool stop` means exactly this running node."""
         self._require_here(node)
         snapshot = node.snapshot
-        if node.gone_ns:
+        if node.is_away:
             raise OperationFault(f"{snapshot.name} is not running")
         alive = [one for one in self.known() if one.condition in ALIVE]
         mine = [one.record for one in alive if one.record.node and one.record.node.pid == snapshot.pid]

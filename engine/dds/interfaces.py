@@ -16,7 +16,7 @@ _GET_ADDRESS: Final = 0x8915
 """SIOCGIFADDR: the IPv4 address of an interface (netdevice(7))."""
 _GET_FLAGS: Final = 0x8913
 """SIOCGIFFLAGS: the flags of an interface."""
-_UP, _LOOPBACK, _MULTICAST = 1, 8, 0x1000
+_UP, _LOOPBACK, _RUNNING, _MULTICAST = 1, 8, 0x40, 0x1000
 _LOCALHOST: Final = "127.0.0.1"
 _INTERFACE: Final = re.compile(
     r"<NetworkInterface\b[^>]*?\b(?P<kind>name|address)\s*=\s*[\"'](?P<value>[^\"']+)"
@@ -52,6 +52,33 @@ def interface_of(uri: str) -> str:
     if named:
         return named
     return suitable_interface() or "lo"
+
+
+def links_of(uri: str) -> tuple[str, ...]:
+    """Return the names or addresses of all network interfaces that a participant with these settings uses."""
+    named = [found["value"] for found in _INTERFACE.finditer(settings_text(uri))]
+    return tuple(named) or (interface_of(uri),)
+
+
+def broken_links(links: Sequence[str]) -> str:
+    """Return what is wrong with these interfaces if none of them carries anything; else nothing."""
+    problems = [_problem(link) for link in links]
+    return " and ".join(problems) if all(problems) else ""
+
+
+def _problem(link: str) -> str:
+    """Return what is wrong with an interface given by name or address; empty for nothing, or if unknown."""
+    if ":" in link:
+        return ""
+    name = link
+    if link[:1].isdigit():
+        name = next((name for _, name in socket.if_nameindex() if _address(name) == link), "")
+    flags = _flags(name) if name else 0
+    if not flags:
+        return f"interface {link} is not there"
+    if not flags & _UP:
+        return f"interface {name} is down"
+    return "" if flags & _RUNNING else f"interface {name} has no carrier"
 
 
 def suitable_interface() -> str:

@@ -8,7 +8,7 @@ import functools
 import os
 import pathlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ospltool.live.feed import Feed
     from ospltool.live.model import SystemModel
     from ospltool.live.record_file import RecordingHeader
+    from ospltool.live.supervision import LocalView
 
 Uri = Annotated[
     str | None,
@@ -263,23 +264,26 @@ class Watched:
 
     def health(self, model: SystemModel) -> Health:
         """Judge the health of a model of this domain, with the mutes and supervisors of this user."""
-        from engine.dds.interfaces import known_addresses
         from ospltool.health.health import Health
         from ospltool.health.mutes import Mutes, place
+
+        local = self.local_view()
+        mutes = Mutes(place(os.environ), self.title)
+        return Health(model, self.expected, mutes=mutes, reports=lambda: local().reports, here=local().here)
+
+    def local_view(self) -> Callable[[], LocalView]:
+        """Return what tells what this machine knows of the domain beside what is heard."""
+        from engine.dds.interfaces import known_addresses
         from ospltool.health.supervisors import SupervisorWatch
+        from ospltool.live.supervision import LocalView
 
         try:
             RunDirectory(location(os.environ))
         except RunDirectoryError as error:
             _say_once(f"{error}; what supervisors know of this machine's nodes is not used")
-        mutes = Mutes(place(os.environ), self.title)
-        return Health(
-            model,
-            self.expected,
-            mutes=mutes,
-            reports=SupervisorWatch(os.environ, self.place.domain_id).reports,
-            here=known_addresses(self.place.settings),
-        )
+        supervisors = SupervisorWatch(os.environ, self.place.domain_id)
+        here = known_addresses(self.place.settings)
+        return lambda: LocalView(supervisors.reports(), here)
 
 
 @functools.cache

@@ -217,7 +217,8 @@ def _tell(domain: _Domain, news: list[tuple[str, Incident]]) -> None:
     now_ns = domain.feed.now_ns()
     lines = []
     for what, one in news:
-        lines.append(f"{_clock(now_ns)} {_NEWS.get(what, what)}")
+        reason = f": {one.worse}" if what == "worse" and one.worse else ""
+        lines.append(f"{_clock(now_ns)} {_NEWS.get(what, what)}{reason}")
         if what == "joined":
             lines.append(f"  {one.code.id} {one.who}")
         elif one.muted_until_ns:

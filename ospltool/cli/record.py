@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import pathlib
 import re
 import signal
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -19,8 +21,9 @@ from ospltool.output import envelope, streams
 
 if TYPE_CHECKING:
     from ospltool.live.expectation import Expectation
-    from ospltool.live.feed import Feed
+    from ospltool.live.feed import Feed, Update
     from ospltool.live.recorder import Recorder, RecordingLimits
+    from ospltool.live.supervision import LocalView
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|kB|MB|GB)?")
 _BYTES: Final = {
@@ -69,7 +72,9 @@ def record(
     every: Annotated[
         float,
         typer.Option(
-            parser=duration_s, metavar="DURATION", help="Record each node at most once in DURATION."
+            parser=duration_s,
+            metavar="DURATION",
+            help="Record each node once in DURATION, or when its state changes.",
         ),
     ] = "1s",  # type: ignore[assignment]  # the parser makes seconds of it
     file_size: Annotated[
@@ -107,7 +112,7 @@ def record(
 
         limits = RecordingLimits(max_file_bytes=file_size, max_files=files, every_ns=round(every * 1e9))
         recorder = _recorder(feed, output, limits, expected)
-        _run(feed, recorder, length)
+        _run(feed, recorder, length, chosen[0].local_view())
     finally:
         feed.close()
     _tell(recorder, as_json=as_json)
@@ -139,19 +144,26 @@ def _recorder(feed: Feed, path: pathlib.Path, limits: RecordingLimits, expected:
         raise CommandError(str(error), Exit.USAGE) from error
 
 
-def _run(feed: Feed, recorder: Recorder, length_s: float | None) -> None:
+def _run(feed: Feed, recorder: Recorder, length_s: float | None, local_view: Callable[[], LocalView]) -> None:
     """Record until the time is over or a signal arrives."""
+    known: LocalView | None = None
+
+    def news() -> Update:
+        nonlocal known
+        before, known = known, local_view()
+        return dataclasses.replace(feed.poll(), local=known if known != before else None)
+
     with exits.interrupt_flag(signal.SIGINT, signal.SIGTERM) as over, contextlib.closing(recorder):
         streams.say(f"ospltool: recording {feed.title}; press Ctrl+C to stop")
         end = None if length_s is None else time.monotonic() + length_s
         said = ""
         while not over.is_set() and (end is None or time.monotonic() < end):
-            recorder.write(feed.poll(), feed.now_ns())
+            recorder.write(news(), feed.now_ns())
             if recorder.problem != said:
                 said = recorder.problem
                 streams.say(f"ospltool: {said or 'writing again'}")
             over.wait(POLL_S)
-        recorder.write(feed.poll(), feed.now_ns())
+        recorder.write(news(), feed.now_ns())
 
 
 def _tell(recorder: Recorder, *, as_json: bool) -> None:

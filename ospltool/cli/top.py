@@ -350,7 +350,7 @@ def _findings(model: SystemModel) -> list[dict[str, Any]]:
     """Return the findings of the rules of `check` on the settings that nodes advertise."""
     from tui.viewmodel.findings import findings_of
 
-    present = [node.snapshot for node in model.ordered_nodes() if not node.gone_ns]
+    present = [node.snapshot for node in model.ordered_nodes() if not node.is_away]
     return [
         {
             "code": one.code,

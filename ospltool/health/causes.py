@@ -32,6 +32,11 @@ class RootCause:
         return min(sign.urgency for sign in self.signs)
 
     @property
+    def brought(self) -> HealthSeverity:
+        """The severity of the most urgent sign but the root; NOTICE without another."""
+        return min((sign.urgency for sign in self.others), default=HealthSeverity.NOTICE)
+
+    @property
     def nodes(self) -> tuple[str, ...]:
         """Ids of all involved nodes, those of the root first."""
         return tuple(dict.fromkeys(node for sign in self.signs for node in sign.nodes))
@@ -223,6 +228,13 @@ def _first(hub: str, nodes: tuple[str, ...]) -> tuple[str, ...]:
     return (hub, *(node for node in nodes if node != hub))
 
 
+def _began_together(young: Sign, other: Sign) -> bool:
+    """Return whether two pairs have a node in common that seems to be cut off from the others of both."""
+    is_of_pairs = young.code == other.code == "DUL-PARTIAL-MESH" and young.occasion and other.occasion
+    is_near = abs(young.since_ns - other.since_ns) < GAP_NS
+    return bool(is_of_pairs) and is_near and not set(young.nodes).isdisjoint(other.nodes)
+
+
 FIRST_LOOK_NS: Final = 4 * SECOND_NS
 """What is first seen so soon after a watch began may have been there before."""
 
@@ -250,19 +262,21 @@ class Patience:
             now_ns: not earlier than at the last call.
             began_ns: beginning of the watch.
         """
-        self.is_waiting = False
-        found = []
+        found: list[Sign] = []
+        young: list[Sign] = []
         for sign in signs:
             key = (sign.code, sign.who, sign.occasion)
             before = self._seen.get(key)
             first_ns = before.first_ns if before else now_ns
             self._seen[key] = _Seen(first_ns, now_ns)
             since_ns = min(first_ns, sign.since_ns or first_ns)
-            if now_ns - since_ns >= sign.patience_ns:
-                is_before = not sign.since_ns and first_ns <= began_ns + FIRST_LOOK_NS
-                began_before = sign.began_before or is_before
-                found.append(dataclasses.replace(sign, since_ns=since_ns, began_before=began_before))
-            else:
-                self.is_waiting = True
+            lasts = now_ns - since_ns >= sign.patience_ns
+            is_before = not sign.since_ns and first_ns <= began_ns + FIRST_LOOK_NS
+            began_before = sign.began_before or is_before
+            dated = dataclasses.replace(sign, since_ns=since_ns, began_before=began_before)
+            (found if lasts else young).append(dated)
+        also = [one for one in young if any(_began_together(one, other) for other in found)]
+        self.is_waiting = len(also) < len(young)
+        found += also
         self._seen = {key: seen for key, seen in self._seen.items() if now_ns - seen.last_ns < GAP_NS}
         return found

@@ -48,12 +48,19 @@ COLUMNS: Final = (
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
-def model_as_plain(model: SystemModel, now_ns: int) -> dict[str, Any]:
-    """Return the model as plain values; `system` adds the incidents."""
+def model_as_plain(model: SystemModel, now_ns: int, seen_ns: int = 0) -> dict[str, Any]:
+    """Return the model as plain values; `system` adds the incidents.
+
+    Args:
+        model: the system.
+        now_ns: the moment, by the clock of the feed.
+        seen_ns: when health was examined, of which the presence of nodes is; 0 for `now_ns`.
+    """
+    seen_ns = seen_ns or now_ns
     nodes = [
         {
             **plain.to_plain(node.snapshot),
-            "presence": node.presence(now_ns).value,
+            "presence": node.presence(seen_ns).value,
             "heard_ns": node.heard_ns,
             "gone_ns": node.gone_ns,
             "runs": plain.to_plain(model.runs.get(node.id, ())),
@@ -66,7 +73,7 @@ def model_as_plain(model: SystemModel, now_ns: int) -> dict[str, Any]:
         "caption": model.caption,
         "domain_lost_ns": model.domain_lost_ns,
         "nodes": nodes,
-        "alignments": _alignments(model, now_ns),
+        "alignments": _alignments(model, seen_ns),
         "groups": _groups(model, now_ns),
         "conflicts": [dataclasses.asdict(one) for one in model.conflicts.every(model.nodes)],
         "masters": [dataclasses.asdict(one) for one in masterships],
@@ -95,7 +102,7 @@ def _alignments(model: SystemModel, now_ns: int) -> list[dict[str, Any]]:
             "moved_ns": progress.moved_ns,
         }
         for node in model.ordered_nodes()
-        if not node.gone_ns
+        if not node.is_away
         for view, progress in model.progress(node)
     ]
 
@@ -175,7 +182,7 @@ def as_json(one: Health, now_ns: int) -> str:
 
 def system(one: Health, now_ns: int) -> dict[str, Any]:
     """Return the state of the nodes, and the health."""
-    return {**model_as_plain(one.model, now_ns), "health": health(one, now_ns)}
+    return {**model_as_plain(one.model, now_ns, one.examined_ns(now_ns)), "health": health(one, now_ns)}
 
 
 def health(one: Health, now_ns: int) -> dict[str, Any]:
@@ -220,6 +227,7 @@ def incident(one: Health, each: Incident) -> dict[str, Any]:
         "began_before": each.began_before,
         "until_ns": each.until_ns,
         "what": each.what,
+        "worse": each.worse,
         "why": each.why,
         "effect": each.effect,
         "next": each.next,

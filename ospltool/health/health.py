@@ -12,21 +12,31 @@ from typing import Final
 
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.causes import Patience, RootCause, causes_of
-from ospltool.health.codes import SECOND_NS, Code, HealthSeverity, Sign, joined
-from ospltool.health.effects import advice, effects
+from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
+from ospltool.health.descriptions import described
+from ospltool.health.effects import effects
 from ospltool.health.hearings import Hearings
 from ospltool.health.incidents import Acknowledgements, Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.redundancy import Redundancies, Redundancy
-from ospltool.health.scene import FactBook, Scene, SupervisorReport
+from ospltool.health.scene import FactBook, Scene
 from ospltool.health.signs.masters import of_masters
-from ospltool.health.signs.nodes import is_gathering, missing, never_heard, of_domain, of_nodes, of_services
+from ospltool.health.signs.nodes import (
+    conclusions,
+    is_gathering,
+    missing,
+    never_heard,
+    of_domain,
+    of_nodes,
+)
+from ospltool.health.signs.services import of_services
 from ospltool.health.signs.sets import of_data, of_sets
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ENDING
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Presence, natural
 from ospltool.live.remarks import clock
+from ospltool.live.supervision import SupervisorReport
 
 UPDATE_NS: Final = SECOND_NS // 4
 """Least time between two updates; people do not read faster."""
@@ -98,6 +108,7 @@ class Health:
         expected: nodes and copies that should exist.
         mutes: incidents that do not count.
         reports: returns the reports of this machine's supervisors by node name; called at every update.
+            Without any, those that a recording has count.
         acknowledged: incidents that the operator knows, also from another moment of the system.
         here: addresses of this watch; a node that has one of them is on the same host.
 
@@ -138,7 +149,7 @@ class Health:
         self._copies: dict[str, Redundancy] = {}
         self._presences: dict[str, Presence] = {}
         self._contested: frozenset[tuple[str, str]] = frozenset()
-        self._updated_ns = 0
+        self._updated_ns = self._examined_ns = 0
         self._is_gathering = False
         self._is_coming_back = False
         self._era = model.era
@@ -165,6 +176,13 @@ class Health:
         """Return whether nodes of a role confirm different masters of a name-space."""
         return (name_space, role) in self._contested
 
+    def examined_ns(self, now_ns: int) -> int:
+        """Return the moment to which incidents belong, and the presence of nodes: of the last examination.
+
+        If the model was never examined, it is `now_ns`.
+        """
+        return self._examined_ns or now_ns
+
     @property
     def is_waiting(self) -> bool:
         """Whether a sign exists that has not lasted long enough to be an incident."""
@@ -189,6 +207,10 @@ class Health:
             self._patience = Patience()
             self._hearings, self._ends = Hearings(), {}
             self._updated_ns = 0
+        yield from self.looks(now_ns)
+
+    def looks(self, now_ns: int) -> Iterator[None]:
+        """Do what `steps` does, of a model that goes on from where it was, whatever was shown meanwhile."""
         is_early = now_ns - self._updated_ns < UPDATE_NS + NODE_NS * len(self.model.nodes)
         if self._updated_ns and is_early and not self._is_presence_new(now_ns):
             return
@@ -198,7 +220,7 @@ class Health:
         """Return whether a node that was examined is heard, silent or gone other than it was then."""
         nodes = self.model.nodes
         return any(
-            node in nodes and nodes[node].presence(now_ns) is not was for node, was in self._presences.items()
+            node in nodes and nodes[node].observed(now_ns) is not was for node, was in self._presences.items()
         )
 
     def examine(self, now_ns: int) -> Iterator[None]:
@@ -208,16 +230,16 @@ class Health:
             self.model,
             now_ns,
             self.expected,
-            self._reports(),
+            self._reports() or self.model.local.reports,
             self._facts,
-            self._here,
+            self._here or frozenset(self.model.local.here),
             self._hearings,
             self._ends,
         )
         self._told, self._ends = scene.reports, scene.ends
         self._facts.keep(self.model.nodes)
         self._hearings.keep(self.model.nodes.keys())
-        self._presences = {node.id: scene.presence(node) for node in self.model.nodes.values()}
+        self._presences = {node.id: node.observed(now_ns) for node in self.model.nodes.values()}
         self.awaited, self.unheard = scene.awaited, never_heard(scene)
         yield
         copies = yield from self._redundancies.of(scene)
@@ -233,8 +255,10 @@ class Health:
         self._copies = {one.name: one for one in copies}
         self._contested = frozenset((name, role) for name, role, _ in scene.contested)
         causes = causes_of(scene, self._patience.lasting(signs, now_ns, self.model.began_ns))
+        self.model.conclude(conclusions(scene))
+        self._examined_ns = now_ns
         told = effects(scene, causes, self._copies, self._is_muted)
-        self._incidents.update(causes, now_ns, lambda cause: _described(scene, cause, told[cause.root.key]))
+        self._incidents.update(causes, now_ns, lambda cause: described(scene, cause, told[cause.root.key]))
         self.mutes.settle(self._incidents.open, now_ns)
         self.conclude()
 
@@ -348,6 +372,8 @@ class Health:
         ended_ns |= {
             name: one.ended_ns for name, one in self._told.items() if one.in_order and name not in ended_ns
         }
+        if self.model.is_empty and self.model.link_lost:
+            return f"{NOBODY}: {self.model.link_lost.text}", _NEXT_OF_NOBODY
         names = sorted((name for name in self.awaited or ended_ns if name in ended_ns), key=natural)
         if not names or len(names) < len(self.awaited):
             return NOBODY, _NEXT_OF_NOBODY
@@ -418,46 +444,6 @@ def _signs(scene: Scene, copies: Iterable[Redundancy]) -> tuple[Iterator[Sign], 
         of_data(scene),
         of_services(scene),
     )
-
-
-def _described(scene: Scene, cause: RootCause, effect: str) -> Incident:
-    root, code = cause.root, cause.root.kind
-    why = root.why or _causes_of_nodes(cause)
-    return Incident(
-        key=root.key,
-        code=code,
-        severity=cause.urgency,
-        who=root.who,
-        what=root.what,
-        why=why or root.guess or f"cause unknown; usually: {' '.join(code.causes)}",
-        is_cause_known=bool(why),
-        effect=effect,
-        next=root.next or advice(scene, cause) or _next(code, scene.expected.file),
-        since_ns=root.since_ns,
-        began_before=root.began_before,
-        nodes=cause.nodes,
-        subjects=root.subjects or root.nodes,
-        name_spaces=cause.name_spaces,
-        signs=tuple(dict.fromkeys(sign.what for sign in cause.signs)),
-        weight=root.weight,
-    )
-
-
-def _next(code: Code, file: str) -> str:
-    """Return the advice of a code, with the fleet file that the user named in its commands."""
-    check = "`ospltool check {}`"
-    return code.next.replace(check.format("fleet.toml"), check.format(shlex.quote(file or "fleet.toml")))
-
-
-def _causes_of_nodes(cause: RootCause) -> str:
-    """Return the known causes of the losses of nodes that are one loss of the domain; empty without any."""
-    if cause.root.kind.cause != "domain":
-        return ""
-    told: dict[str, list[str]] = {}
-    for sign in cause.others:
-        if sign.kind.cause == "node" and sign.why and sign.who not in told.setdefault(sign.why, []):
-            told[sign.why].append(sign.who)
-    return "; ".join(f"{joined(names)}: {why}" for why, names in told.items())
 
 
 def _is_about(event: NodeEvent, nodes: tuple[str, ...], names: set[str], name_spaces: set[str]) -> bool:

@@ -83,6 +83,8 @@ class Incident:
     """When an operator acknowledged it, as grave as it is; 0 for never."""
     muted_until_ns: int = 0
     """End of its mute; 0 if it is not muted."""
+    worse: str = ""
+    """The observation by which it got another severity, worse than ever before; empty if it never did."""
     is_part: bool = False
     """Whether the trouble goes on as part of the loss of the domain: it has no end of its own."""
 
@@ -128,6 +130,7 @@ class _Open:
         keys: keys of its signs.
         worst: the worst severity so far.
         most: the most subjects so far.
+        brought: the worst severity of consequences so far; it lasts as long as the code does.
         after_ns: end of the incident that it returns after, before which it did not begin; 0 without one.
     """
 
@@ -137,6 +140,7 @@ class _Open:
     keys: frozenset[str]
     worst: HealthSeverity
     most: int
+    brought: HealthSeverity
     after_ns: int = 0
 
 
@@ -281,7 +285,8 @@ class Incidents:
             if told.code.id == _OVER:
                 told = _with_cause_of(again, told)
             told = dataclasses.replace(told, origin=again.origin, times=again.times + 1, rises=again.rises)
-        self._open[key] = _Open(told, cause.root.key, now_ns, cause.keys, worst, most, after_ns)
+        root, brought = cause.root.key, cause.brought
+        self._open[key] = _Open(told, root, now_ns, cause.keys, worst, most, brought, after_ns)
         return key
 
     def _go_on(
@@ -289,17 +294,23 @@ class Incidents:
     ) -> None:
         known = self._open[key]
         before = known.incident
-        told = _with_cause_of(before, describe(cause))
+        told = _with_subject_of(before, _with_cause_of(before, describe(cause)))
         since_ns = max(known.after_ns, _beginning(before, cause.root))
         is_before = (told if since_ns == told.since_ns else before).began_before and not known.after_ns
-        known.incident = dataclasses.replace(
+        is_same = told.code == before.code
+        known.brought = min(known.brought, cause.brought) if is_same else cause.brought
+        severity = min(cause.root.urgency, known.brought)
+        urgent = next((one.what for one in cause.signs if one.urgency == severity), "")
+        known.incident = told = dataclasses.replace(
             told,
             key=key,
             origin=before.origin,
             since_ns=since_ns,
             began_before=is_before,
             times=before.times,
-            rises=before.rises + (told.severity < known.worst or len(told.subjects) > known.most),
+            severity=severity,
+            rises=before.rises + (severity < known.worst or len(told.subjects) > known.most),
+            worse=urgent if severity < known.worst else before.worse,
         )
         known.root, known.seen_ns, known.keys = cause.root.key, now_ns, cause.keys
         known.worst, known.most = min(known.worst, told.severity), max(known.most, len(told.subjects))
@@ -346,6 +357,14 @@ def _is_kin(before: Incident, root: Sign) -> bool:
     if " and " in before.who + root.who:
         return not set(before.nodes).isdisjoint(root.nodes)
     return bool(root.subjects) and before.subjects == root.subjects
+
+
+def _with_subject_of(before: Incident, told: Incident) -> Incident:
+    """Keep the node that several did not hear while the last of them comes to hear it again."""
+    is_rest = " and " in told.who and before.code == told.code and len(before.subjects) == 1
+    if is_rest and {*before.subjects} < {*told.nodes} <= {*before.nodes}:
+        return dataclasses.replace(told, who=before.who, subjects=before.subjects, nodes=before.nodes)
+    return told
 
 
 def _with_cause_of(before: Incident, told: Incident) -> Incident:

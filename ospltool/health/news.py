@@ -66,9 +66,10 @@ class IncidentNews:
         self._told: dict[str, _ToldIncident] = {}
 
     def take(self, health: Health, now: float) -> list[tuple[str, Incident]]:
-        """Return (`began`, `changed`, `ended` or `joined`, incident) for each change since the last call.
+        """Return (what, incident) for each change since the last call.
 
-        An incident that joined another one, its cause, has no end of its own.
+        What is `began`, `changed`, `worse` (in severity, by what `Incident.worse` says), `ended` or
+        `joined`: an incident that joined another one, its cause, has no end of its own.
         """
         found: list[tuple[str, Incident]] = []
         last = {one.key: one for one in (*health.open, *health.muted)}
@@ -84,7 +85,7 @@ class IncidentNews:
             if is_settled:
                 told.patience_s *= SLOWER
             if told.form != form or is_settled:
-                found.append(("changed", one))
+                found.append(("worse" if one.severity < told.form.severity else "changed", one))
                 told.form, told.effect = form, one.effect
         for one in health.closed:
             told = None if one.is_part else self._told.pop(one.key, None)

@@ -43,7 +43,7 @@ def families(systems: Iterable[tuple[str, Health, int]]) -> list[Metric]:
                 made.gauge("node_up", UP, NODE, (domain, name), 0)
         for service in health.model.persistence.ordered():
             labels = domain, service.view.name
-            is_up = not service.gone_ns and not service.is_stale(now_ns)
+            is_up = not service.gone_ns and not service.is_stale(health.examined_ns(now_ns))
             made.gauge(
                 "service_up", "Whether a persistence service is heard.", ("domain", "service"), labels, is_up
             )
@@ -79,7 +79,8 @@ def _whole(made: _Families, domain: str, health: Health, now_ns: int) -> None:
     def say(name: str, text: str, value: float) -> None:
         made.gauge(name, text, ("domain",), (domain,), value)
 
-    heard = [node for node in health.model.nodes.values() if not node.is_stale(now_ns)]
+    seen_ns = health.examined_ns(now_ns)
+    heard = [node for node in health.model.nodes.values() if not node.is_stale(seen_ns)]
     say("nodes_expected", "Nodes that the fleet file names; 0 without one.", len(health.expected.nodes))
     say("nodes_heard", "Nodes that are heard.", len(heard))
     complete = sum(node.snapshot.state == "COMPLETE" for node in heard)
@@ -114,13 +115,14 @@ def _copies(made: _Families, domain: str, health: Health) -> None:
 
 def _newest(nodes: Iterable[Node]) -> dict[str, Node]:
     """Return nodes by name: of several runs under one name a present one, and of those the newest."""
-    ordered = sorted(nodes, key=lambda node: (not node.gone_ns, node.snapshot.started_ns))
+    ordered = sorted(nodes, key=lambda node: (not node.is_away, node.snapshot.started_ns))
     return {node.snapshot.name: node for node in ordered}
 
 
 def _node(made: _Families, domain: str, name: str, node: Node, health: Health, now_ns: int) -> None:
     labels = domain, name
-    is_up = not node.is_stale(now_ns)
+    seen_ns = health.examined_ns(now_ns)
+    is_up = not node.is_stale(seen_ns)
     made.gauge("node_up", UP, NODE, labels, is_up)
     age_s = max(0, now_ns - health.model.heartbeat_ns(node)) / NS_PER_S
     made.gauge("node_heartbeat_age_seconds", "Time since the last heartbeat of a node.", NODE, labels, age_s)
@@ -136,5 +138,5 @@ def _node(made: _Families, domain: str, name: str, node: Node, health: Health, n
         whole = *labels, space.name
         made.gauge("samples", "Samples that a node holds of a name-space.", SET, whole, space.count)
         made.gauge("set_complete", "Whether a node holds a name-space complete.", SET, whole, space.complete)
-        is_master = health.model.is_master(node, space.name, now_ns) and space.confirmed
+        is_master = health.model.is_master(node, space.name, seen_ns) and space.confirmed
         made.gauge("master", "Whether a node is the master of a name-space.", SET, whole, is_master)

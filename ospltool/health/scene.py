@@ -19,6 +19,7 @@ from ospltool.health.signs.snapshots import of_snapshot
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node, Presence
+from ospltool.live.supervision import SupervisorReport
 
 FAR_BEHIND: Final = 1_000
 """Persistent samples in memory only from which a name-space is not on the disk."""
@@ -29,9 +30,6 @@ MAX_SKEW_NS: Final = SECOND_NS
 
 MEETING_NS: Final = 5 * SECOND_NS // 2
 """Longest normal time until two nodes that meet, or a node and the watcher, know each other."""
-
-START_NS: Final = 10 * SECOND_NS
-"""Time from the start of the first node in which all nodes of a system come; of a restart, too."""
 
 PERSISTENT: Final = frozenset({"PERSISTENT", "Persistent"})
 KEPT_ON_DISK: Final = frozenset({Durability.DURABLE.value, Durability.PERSISTENT.value, "PERSISTENT"})
@@ -188,52 +186,6 @@ STEP: Final = 40
 """Nodes that are examined at once."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SupervisorReport:
-    """What is known on this machine about a node."""
-
-    text: str
-    """What is wrong with it, or how it ended, in the past tense with its time; empty for nothing unusual."""
-    in_order: bool = False
-    """Whether the node ended in order."""
-    is_starting: bool = False
-    """Whether it is about to start."""
-    is_trouble: bool = False
-    """Whether it has died, does not respond, or is being started again after a failure."""
-    is_dead: bool = False
-    """Whether its process does not exist any more, and it had not ended in order."""
-    next: str = ""
-    """Advice that fits the report; empty for that of the code."""
-    is_coming: bool = False
-    """Whether its supervisor starts it again."""
-    store: str = ""
-    """Its store directory; empty without persistency."""
-    pid: int = 0
-    """Its process, if that exists; else 0."""
-    ended_ns: int = 0
-    """When it ended or failed, if its supervisor saw it; else 0."""
-    started_ns: int = 0
-    """Start of its supervisor; 0 if unknown."""
-    failed_ns: int = 0
-    """Last failure after which its supervisor started it again; 0 for none."""
-    failure: str = ""
-    """That failure in words; empty for none."""
-    waits_for_room: bool = False
-    """Whether it runs, and cannot open its store for lack of room."""
-
-    unwatched: str = ""
-    """Why nobody watches it although it runs, with the time; empty if its supervisor does."""
-
-    def cause_since(self, moment_ns: int) -> str:
-        """Return `text`, else the failure if it is not older than a moment (ns since 1970 UTC)."""
-        return self.text or (self.failure if self.failed_ns >= moment_ns else "")
-
-    def restarts(self, now_ns: int) -> bool:
-        """Return whether its supervisor starts it again after a failure a moment ago."""
-        is_again = self.is_coming or (self.failed_ns > 0 and self.pid > 0 and not self.is_trouble)
-        return is_again and now_ns - self.failed_ns < START_NS
-
-
 class Scene:
     """The system at one moment.
 
@@ -285,15 +237,22 @@ class Scene:
             for node in ordered
             if not node.gone_ns or (node.snapshot.name, node.snapshot.domain_id) not in there
         ]
-        self._presence = {node.id: node.presence(now_ns) for node in ordered}
+        self._presence = {node.id: self._observed(node) for node in ordered}
         self.heard = [node for node in self.nodes if self.is_heard(node)]
         self.hearings = hearings or Hearings()
         back = {node.snapshot.name for node in self.heard}
         self.ends = {name: report for name, report in (ends or {}).items() if name not in back}
         self.ends |= {name: report for name, report in self.reports.items() if report.is_dead}
 
+    def _observed(self, node: Node) -> Presence:
+        """Return what the watch, or its supervisor on this machine, observes of a node."""
+        observed = node.observed(self.now_ns)
+        report = self.reports.get(node.snapshot.name)
+        is_stopped = observed is not Presence.HEARD and report is not None and report.in_order
+        return Presence.STOPPED if is_stopped else observed
+
     def presence(self, node: Node) -> Presence:
-        """Return whether the node is heard, silent, stopped or gone."""
+        """Return whether the node is heard, silent, stopped or gone, before anything else is concluded."""
         return self._presence[node.id]
 
     def is_heard(self, node: Node) -> bool:
@@ -302,9 +261,8 @@ class Scene:
 
     def may_come_back(self, node: Node) -> bool:
         """Return whether the node was lost with the whole domain, and has time to come as that is back."""
-        report = self.reports.get(node.snapshot.name)
         is_away = self.presence(node) not in (Presence.HEARD, Presence.STOPPED)
-        return is_away and not (report and report.in_order) and self.model.is_coming_back(node, self.now_ns)
+        return is_away and self.model.is_coming_back(node, self.now_ns)
 
     @functools.cached_property
     def contested(self) -> list[tuple[str, str, dict[str, str]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ospltool.health.health import Health
-from ospltool.health.signs.nodes import called
+from ospltool.health.signs.services import called
 
 
 def is_known(health: Health, who: str) -> bool:

@@ -12,8 +12,8 @@ from typing import Final
 from engine.supervisor.node_status import Condition, NodeStatus, status_of
 from engine.supervisor.policy import NodePhase
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
-from ospltool.health.scene import SupervisorReport
 from ospltool.live.remarks import clock
+from ospltool.live.supervision import SupervisorReport
 
 _TROUBLE: Final = frozenset({Condition.RESTARTING, Condition.UNRESPONSIVE, Condition.DIED})
 

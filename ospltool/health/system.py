@@ -66,7 +66,7 @@ class System:
             elif played.bookmark is not None:
                 self._bookmarks.keep(played.bookmark, self.health)
             else:
-                yield from self.health.examine(played.moment_ns)
+                yield from self.health.looks(played.moment_ns)
             if index % STEP == 0:
                 yield
 

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from engine.dds.channel import CONSOLE_TOPICS, PARTITION, PAST_TOPICS, Channel, ReceivedMessage
 from engine.dds.discovery import Discovery, ParticipantGone, ParticipantSeen
 from engine.dds.errors import DdsError
-from engine.dds.interfaces import interface_of
+from engine.dds.interfaces import broken_links, interface_of, links_of
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
@@ -138,6 +138,8 @@ class LiveFeed:
         interface = interface_of(uri or cyclone_uri())
         self.where = f" on domain {domain_id}, interface {interface}: `ospltool start FILE` starts one"
         self._where = (domain_id, partition, uri or cyclone_uri())
+        self._links = links_of(uri or cyclone_uri())
+        self._broken, self._links_s = "", 0.0
         self._clock = clock
         self._lock = threading.Lock()
         self._inbox = Inbox()
@@ -206,7 +208,7 @@ class LiveFeed:
                     if isinstance(item, FeedNotice):
                         self._inbox.dropped += 1
                     self._inbox.put(item)
-                for notice in self._lost(gone):
+                for notice in (*self._lost(gone), *self._link_changes()):
                     self._inbox.put(notice)
             self._news.set()
 
@@ -258,6 +260,16 @@ class LiveFeed:
         if notices and not self._present:
             notices.append(FeedNotice(NoticeKind.DOMAIN_LOST, now_ns, "no node is in reach"))
         return notices
+
+    def _link_changes(self) -> Iterator[FeedNotice]:
+        """Yield a notice if the interfaces do not carry anything any more, or do so again."""
+        if time.monotonic() - self._links_s < _LONGEST_WAIT_S:
+            return
+        self._links_s = time.monotonic()
+        before, self._broken = self._broken, broken_links(self._links)
+        if self._broken != before:
+            kind = NoticeKind.LINK_LOST if self._broken else NoticeKind.LINK_FOUND
+            yield FeedNotice(kind, self._clock(), self._broken)
 
     def _lose_all(self, reason: str) -> None:
         now_ns = self._clock()

@@ -13,6 +13,7 @@ from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
+from ospltool.live.supervision import LocalView
 
 MAX_PENDING_EVENTS: Final = 5_000
 """Events kept between two polls; the oldest are dropped and counted."""
@@ -37,6 +38,8 @@ class NoticeKind(enum.StrEnum):
     REPLICA_LOST = "replica lost"
     DOMAIN_LOST = "domain lost"
     DOMAIN_FOUND = "domain found"
+    LINK_LOST = "link lost"
+    LINK_FOUND = "link found"
     FAULT = "fault"
     END = "end"
 
@@ -51,7 +54,8 @@ class FeedNotice:
     """One message from the feed itself.
 
     `node` is the id of its subject: a node, or with REPLICA_LOST a replica of a persistence
-    service. `in_order` (NODE_LOST) means that the node had announced its end.
+    service. `in_order` (NODE_LOST) means that the node had announced its end. LINK_LOST: no interface of the
+    feed carries anything, as its text says.
     """
 
     kind: NoticeKind
@@ -97,10 +101,12 @@ class Update:
     """New views of replicas of persistence services."""
     pasts: tuple[NodePast, ...] = ()
     """Masterships and runs that nodes and persistence services remember."""
+    local: LocalView | None = None
+    """What the recorder's machine knew beside what it heard; None if that did not change."""
 
     def __bool__(self) -> bool:
         news = self.snapshots or self.replicas or self.events or self.notices or self.pasts
-        return bool(self.restart or news or self.caption is not None)
+        return bool(self.restart or news or self.caption is not None or self.local is not None)
 
 
 class Feed(Protocol):

@@ -19,6 +19,7 @@ from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks
 from ospltool.live.series import AlignmentProgress, NodeSeries, Trackers, Witnesses
 from ospltool.live.sets import SetComparison
+from ospltool.live.supervision import LocalView
 
 MAX_NODES: Final = 1_000
 MAX_EVENTS: Final = 10_000
@@ -69,7 +70,8 @@ class SystemModel:
     """Everything known about all nodes and persistence services.
 
     Every collection in it is bounded; `…_left_out` counts the rest. `era` counts how often everything was
-    forgotten.
+    forgotten. `link_lost` says that no interface of the watch carries anything, None if one does; `local`
+    is what the recorder of a recording knew beside what it heard.
     """
 
     def __init__(self) -> None:
@@ -90,6 +92,8 @@ class SystemModel:
         self.notices: deque[FeedNotice] = deque(maxlen=MAX_NOTICES)
         self.caption = ""
         self.domain_lost_ns = 0
+        self.link_lost: FeedNotice | None = None
+        self.local = LocalView()
         self._last_lost_ns = self._found_ns = -1
         self._newest_ns = 0
         self.ended_ns = 0
@@ -174,6 +178,8 @@ class SystemModel:
             self._apply_events(update.events)
         if update.caption is not None:
             self.caption = update.caption
+        if update.local is not None:
+            self.local = update.local
         self.dropped = max(self.dropped, update.dropped)
         if self.messages_left_out > left_out:
             self.left_out_ns = now_ns
@@ -181,6 +187,12 @@ class SystemModel:
             self.revision += 1
             self.sets.forget()
             self._heartbeats.clear()
+
+    def conclude(self, presences: Mapping[str, Presence]) -> None:
+        """Take in what health concludes of nodes, by id; it holds until a node is heard or the next time."""
+        for node_id, node in self.nodes.items():
+            if node.concluded is not (concluded := presences.get(node_id)):
+                self.nodes[node_id] = dataclasses.replace(node, concluded=concluded)
 
     def name_of(self, node_id: str) -> str:
         """Return the node's name, as it or a fellow reports it; without one, the first digits of its id."""
@@ -443,5 +455,9 @@ class SystemModel:
             self.domain_lost_ns = self._last_lost_ns = notice.time_ns
         elif notice.kind is NoticeKind.DOMAIN_FOUND:
             self.domain_lost_ns, self._found_ns = 0, notice.time_ns
+        elif notice.kind is NoticeKind.LINK_LOST:
+            self.link_lost = notice
+        elif notice.kind is NoticeKind.LINK_FOUND:
+            self.link_lost = None
         elif notice.kind is NoticeKind.END:
             self.ended_ns = now_ns

@@ -32,7 +32,8 @@ def outline(snapshot: NodeSnapshot, aligning: tuple[NameSpaceView, ...]) -> tupl
 class Presence(enum.StrEnum):
     """Presence of a node; the value is the word that people read.
 
-    SILENT: no snapshot came for too long. STOPPED: it ended in order. GONE: it left unannounced.
+    SILENT: no snapshot came for too long. STOPPED: it ended in order. GONE: it left unannounced, or is known
+    to be dead.
     """
 
     HEARD = "heard"
@@ -71,6 +72,8 @@ class Node:
     """What its name-spaces are, without how much they hold; the same object as long as that is equal."""
     sets: tuple[str, ...] = ()
     """The digest of each name-space, in the order of the snapshot."""
+    concluded: Presence | None = None
+    """What health concluded of the unheard node, also from supervisors and fellows; None for nothing."""
 
     @property
     def id(self) -> str:
@@ -91,8 +94,18 @@ class Node:
         """Return whether the node's snapshot may be out of date."""
         return self.presence(now_ns) is not Presence.HEARD
 
+    @property
+    def is_away(self) -> bool:
+        """Whether the node has ended, or is gone."""
+        return bool(self.gone_ns) if self.concluded is None else self.concluded is not Presence.SILENT
+
     def presence(self, now_ns: int) -> Presence:
-        """Return whether the node is heard, silent, stopped or gone."""
+        """Return whether the node is heard, silent, stopped or gone, as everybody tells it."""
+        observed = self.observed(now_ns)
+        return observed if self.concluded is None or observed is Presence.HEARD else self.concluded
+
+    def observed(self, now_ns: int) -> Presence:
+        """Return the presence as the watch alone would tell it: by what it hears, and by leases."""
         if self.gone_ns:
             return Presence.STOPPED if self.in_order else Presence.GONE
         return Presence.SILENT if now_ns - self.heard_ns > self.stale_after_ns else Presence.HEARD

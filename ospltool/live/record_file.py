@@ -13,6 +13,7 @@ Only the nodes below a key may be older: they keep the moment at which they were
 | event          | an event, as on the monitor topic                                    |
 | past           | masterships and runs that a node remembers, as on its topic          |
 | notice         | a message from the feed itself                                       |
+| local          | what supervisors of the recorder's machine tell, and its addresses   |
 | caption        | a sentence for the reader                                            |
 
 `ospltool.live.patches` says what a patch is.
@@ -34,6 +35,7 @@ from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import FeedNotice, HeardReplica, ReceivedSnapshot
 from ospltool.live.patches import PatchFault, changed, difference, patched
+from ospltool.live.supervision import LocalView
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 """A longer line is not a line of a recording."""
@@ -97,7 +99,7 @@ class Delta:
 Shown = tuple[SenderKind, str]
 """Identity of a sender: kind and id."""
 
-Item = RecordingHeader | Key | RecordedState | Delta | NodeEvent | NodePast | FeedNotice | Caption
+Item = RecordingHeader | Key | RecordedState | Delta | NodeEvent | NodePast | FeedNotice | LocalView | Caption
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ _PLAIN_KINDS: Final[dict[str, type[Any]]] = {
     "event": NodeEvent,
     "past": NodePast,
     "notice": FeedNotice,
+    "local": LocalView,
     "caption": Caption,
 }
 _DELTA: Final = "-delta"

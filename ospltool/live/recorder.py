@@ -14,6 +14,7 @@ from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import NodePast, NodeSnapshot
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, Update
+from ospltool.live.nodes import outline
 from ospltool.live.record_file import (
     Caption,
     Item,
@@ -26,6 +27,7 @@ from ospltool.live.record_file import (
     encode_line,
     key_of,
 )
+from ospltool.live.supervision import LocalView
 from ospltool.output.streams import new_bytes
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
@@ -35,6 +37,12 @@ KEY_EVERY_NS: Final = 60_000_000_000
 
 RETRY_NS: Final = 10_000_000_000
 """Time until the next attempt after a failed write; updates in between are counted as lost."""
+
+_ENDED_BY: Final = {
+    NoticeKind.DOMAIN_LOST: NoticeKind.DOMAIN_FOUND,
+    NoticeKind.LINK_LOST: NoticeKind.LINK_FOUND,
+}
+"""Notices that a key repeats until another one ends what they say."""
 
 _LOST: Final = {NoticeKind.NODE_LOST: SenderKind.NODE, NoticeKind.REPLICA_LOST: SenderKind.REPLICA}
 
@@ -91,6 +99,10 @@ class Recorder:
         self._said_ns: dict[str, int] = {}
         self._pasts: dict[str, NodePast] = {}
         self._last_ns: dict[Shown, int] = {}
+        self._forms: dict[Shown, tuple[object, ...]] = {}
+        self._held: dict[Shown, tuple[NodeSnapshot | ReplicaView, int]] = {}
+        self._lasting: dict[NoticeKind, FeedNotice] = {}
+        self._local = LocalView()
         self._caption = ""
         self._key_due_ns = 0
         self._size = 0
@@ -144,27 +156,37 @@ class Recorder:
             self._key_due_ns = 0
         if now_ns >= self._key_due_ns:
             self._write_key(now_ns)
-        for notice in update.notices:
-            self._line(now_ns, notice)
-        if update.caption is not None:
-            self._line(now_ns, Caption(update.caption))
         for heard in update.snapshots:
             self._show(heard.snapshot, heard.heard_ns)
         for replica in update.replicas:
             self._show(replica.view, replica.heard_ns)
-        for event in update.events:
-            self._line(now_ns, event)
-        for past in update.pasts:
-            self._line(now_ns, past)
+        self._show_last(now_ns)
+        local = () if update.local is None else (update.local,)
+        told: tuple[Item, ...] = (*local, *update.pasts, *update.notices, *update.events)  # as a model does
+        for item in told:
+            self._line(now_ns, item)
+        if update.caption is not None:
+            self._line(now_ns, Caption(update.caption))
 
     def _show(self, shown: NodeSnapshot | ReplicaView, heard_ns: int) -> None:
-        key = key_of(shown)
-        is_last = isinstance(shown, ReplicaView) and shown.ending
-        if not is_last and heard_ns - self._last_ns.get(key, 0) < self._limits.every_ns:
+        key, form = key_of(shown), _form(shown)
+        is_soon = heard_ns - self._last_ns.get(key, 0) < self._limits.every_ns
+        if is_soon and form == self._forms.get(key):
+            self._held[key] = shown, heard_ns
             self.tally.thinned += 1
             return
-        self._last_ns[key] = heard_ns
+        self._held.pop(key, None)
+        self._last_ns[key], self._forms[key] = heard_ns, form
         self._line(heard_ns, self._snapshots.encode(shown))
+
+    def _show_last(self, now_ns: int) -> None:
+        """Write what came too soon after another, if nothing followed it: nobody is silent any sooner."""
+        for key, (shown, heard_ns) in list(self._held.items()):
+            if now_ns - heard_ns >= self._limits.every_ns * 3 // 4:
+                del self._held[key]
+                self.tally.thinned -= 1
+                self._last_ns[key] = heard_ns
+                self._line(heard_ns, self._snapshots.encode(shown))
 
     def _note(self, update: Update) -> None:
         """Remember what the next key must repeat."""
@@ -178,11 +200,16 @@ class Recorder:
             if event.state in ENDING and event.time_ns >= self._said_ns.get(event.node, 0):
                 self._ending.add(event.node)
         for notice in update.notices:
+            if notice.kind in _ENDED_BY:
+                self._lasting[notice.kind] = notice
+            for kind in [one for one in self._lasting if _ENDED_BY[one] is notice.kind]:
+                del self._lasting[kind]
             if notice.kind in _LOST:
                 in_order = notice.in_order or notice.node in self._ending
                 self._gone[_LOST[notice.kind], notice.node] = dataclasses.replace(notice, in_order=in_order)
         for replica in update.replicas:
             self._gone.pop(key_of(replica.view), None)
+        self._local = update.local or self._local
         self._pasts.update({past.id: past for past in update.pasts})
         if update.caption is not None:
             self._caption = update.caption
@@ -196,7 +223,8 @@ class Recorder:
         for state in states:
             heard_ns = self._last_ns.get((state.of, state.plain["id"]), now_ns)
             self._line(min(heard_ns, now_ns), state)
-        repeated: list[Item] = [*self._gone.values(), *self._pasts.values()]
+        repeated: list[Item] = [*self._gone.values(), *self._lasting.values(), *self._pasts.values()]
+        repeated += [self._local] if self._local != LocalView() else []
         for item in repeated:
             self._line(now_ns, item)
         if self._caption:
@@ -231,6 +259,14 @@ class Recorder:
             part = part_of(self._path, number)
             if part.exists():
                 part.replace(part_of(self._path, number + 1))
+
+
+def _form(shown: NodeSnapshot | ReplicaView) -> tuple[object, ...]:
+    """Return what is written as soon as it changes: all but how much there is of everything."""
+    if isinstance(shown, ReplicaView):
+        return (shown.ending,)
+    talks = tuple([(one.id, one.communication) for one in shown.fellows])
+    return shown.started_ns, shown.state, shown.store.problem, talks, outline(shown, ())
 
 
 def part_of(path: Path, number: int) -> Path:

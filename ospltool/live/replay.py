@@ -39,14 +39,15 @@ from ospltool.live.record_file import (
     Snapshots,
 )
 from ospltool.live.recording_files import LinePlace, ReadLine, RecordingFiles
+from ospltool.live.supervision import LocalView
 
 MAX_LINES_PER_POLL: Final = 2_000
 """Most lines read, and moments examined, in one poll, so that the console stays responsive."""
 
 SECOND_NS: Final = 1_000_000_000
 
-EXAMINED_EVERY: Final = 75
-"""Nodes for each second between two examinations, of at least one second."""
+LOOK_NS: Final = SECOND_NS // 4
+"""Time between two looks at the health, as at that of a live system."""
 
 LONG_NS: Final = 60 * SECOND_NS
 """Time without a line after which the examinations are that far apart."""
@@ -271,11 +272,10 @@ class ReplayFeed:
         return min(self._shown_ns + elapsed, self.end_ns)
 
     def _due_ns(self) -> int:
-        """Return the moment of the next examination: a whole second, or a later one of a large system."""
+        """Return the moment of the next look at the health."""
         if not self._line_ns:
             return self.end_ns
-        apart_ns = (1 + len(self._snapshots) // EXAMINED_EVERY) * SECOND_NS
-        due_ns = (self._examined_ns // apart_ns + 1) * apart_ns
+        due_ns = (self._examined_ns // LOOK_NS + 1) * LOOK_NS
         return due_ns if due_ns - self._line_ns <= LONG_NS else (self._examined_ns // LONG_NS + 1) * LONG_NS
 
     def _resume(self, bookmark: Bookmark | None) -> None:
@@ -308,6 +308,8 @@ class ReplayFeed:
             yield self._told(Update(events=(item,)))
         elif isinstance(item, NodePast):
             yield self._told(Update(pasts=(item,)))
+        elif isinstance(item, LocalView):
+            yield self._told(Update(local=item))
         elif isinstance(item, FeedNotice):
             yield self._said(item)
         elif isinstance(item, RecordedState | Delta):
@@ -376,4 +378,5 @@ def _joined(updates: list[Update], *, restart: bool) -> Update:
         restart=restart,
         replicas=tuple(heard for one in updates for heard in one.replicas),
         pasts=tuple(past for one in updates for past in one.pasts),
+        local=next((one.local for one in reversed(updates) if one.local is not None), None),
     )

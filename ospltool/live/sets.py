@@ -81,7 +81,8 @@ class SetComparison:
         """Return since when the node's settled set differs from its master's; 0 if it does not.
 
         Snapshots of two nodes are never taken at the same instant, so sets that are being written always
-        seem to differ. Only sets that both stand still for longer than snapshots take can be compared.
+        seem to differ. Only sets that both stand still for longer than snapshots take can be compared, and
+        only if both nodes have said so since: one that is busy may have changed its set, and not told it yet.
         """
         view = node.name_spaces[name_space]
         master = self._nodes.get(view.master)
@@ -94,7 +95,8 @@ class SetComparison:
             return 0
         since_ns = max(node.digests[name_space][1], master.digests[name_space][1])
         patience_ns = max(node.stale_after_ns, master.stale_after_ns)
-        return since_ns if now_ns - since_ns > patience_ns else 0
+        said_ns = min(node.heard_ns, master.heard_ns)
+        return since_ns if now_ns - since_ns > patience_ns and said_ns - since_ns >= patience_ns // 2 else 0
 
     def differing_in(self, group: GroupKey, now_ns: int) -> list[str]:
         """Return the nodes whose settled set of this group differs from their master's."""

@@ -105,8 +105,22 @@ def test_a_set_differs_only_when_both_stand_still(
     for moment, (mine, masters) in enumerate(digests):
         steps.append((moment * 3, fake.snapshot(1, fake.name_space("Orders", 1, digest=masters))))
         steps.append((moment * 3, fake.snapshot(2, fake.name_space("Orders", 1, digest=mine))))
+    last = len(digests) * 3 - 1  # both say once more what they hold
+    steps += [(last, one) for _, one in steps[-2:]]
     model = after(*steps)
     assert bool(model.sets.differs_since(model.nodes[node_id(2)], "Orders", at(now))) is differs
+
+
+def test_a_set_does_not_differ_from_what_a_busy_master_said_before_it_changed() -> None:
+    """The node has taken in more since; the master has too, and is too busy to say so."""
+    model = after(
+        (0, fake.snapshot(1, fake.name_space("Orders", 1, digest="old"))),
+        *(
+            (second, fake.snapshot(2, fake.name_space("Orders", 1, digest="new")))
+            for second in (0.3, 1, 2, 3)
+        ),
+    )
+    assert not model.sets.differs_since(model.nodes[node_id(2)], "Orders", at(3))
 
 
 def test_masters_are_remembered_in_order_once_each() -> None:

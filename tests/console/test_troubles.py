@@ -302,7 +302,7 @@ def test_the_domain_comes_before_the_nodes_that_are_lost_with_it() -> None:
     watched.scenario.run(1)
     lost = FeedNotice(NoticeKind.DOMAIN_LOST, watched.now_ns, "nobody is in reach")
     watched.tell(Update(notices=(lost,)))
-    assert texts(watched)[0] == "the domain is out of reach"
+    assert texts(watched)[0] == "this watch hears no node any more"
     view = watched.view()
     assert findings.title(view, (), 0, running=False) == "no node is heard, so nothing can be compared"
 

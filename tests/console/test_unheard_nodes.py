@@ -8,10 +8,10 @@ import pytest
 from textual.pilot import Pilot
 
 from ospltool.health.health import Health
-from ospltool.health.scene import SupervisorReport
 from ospltool.live.expectation import Expectation
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.live.supervision import SupervisorReport
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
 from tests.health.looking import looked

@@ -8,9 +8,9 @@ from typing import Any
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
-from ospltool.health.scene import SupervisorReport
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.model import SystemModel
+from ospltool.live.supervision import SupervisorReport
 from tests import fake
 
 LONG_NS = 20_000_000_000

@@ -6,9 +6,9 @@ import dataclasses
 
 from engine.runtime.monitor import NodeSnapshot
 from ospltool.health.incidents import Incident
-from ospltool.health.scene import SupervisorReport
 from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import ReceivedSnapshot, Update
+from ospltool.live.supervision import SupervisorReport
 from tests import fake
 from tests.health.test_alarms import Watch
 

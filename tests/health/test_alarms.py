@@ -9,10 +9,10 @@ import pytest
 
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
-from ospltool.health.scene import SupervisorReport
 from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.live.supervision import SupervisorReport
 from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id

@@ -13,10 +13,10 @@ from engine.core.name_spaces import NameSpace
 from engine.simulator.options import NodePlan
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
-from ospltool.health.scene import SupervisorReport
 from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.live.supervision import SupervisorReport
 from tests import fake
 from tests.console.watched import S, Watched
 from tests.fake import START_NS, node_id

@@ -10,10 +10,10 @@ import pytest
 from engine.runtime.monitor import GroupView, NodeSnapshot, StoreStatus
 from ospltool.health.codes import codes
 from ospltool.health.incidents import Incident
-from ospltool.health.scene import SupervisorReport
 from ospltool.live.expectation import Expectation
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.live.supervision import SupervisorReport
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked

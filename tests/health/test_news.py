@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from engine.runtime.monitor import StoreStatus
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
@@ -15,6 +17,7 @@ from ospltool.live.model import SystemModel
 from tests.fake import START_NS
 from tests.health.looking import looked, node
 from tests.health.test_incidents import Ward
+from tests.simulation.scenarios import node as planned
 
 SETTLED_S = 5.0
 
@@ -123,3 +126,27 @@ def test_a_cause_that_becomes_known_is_told_at_once() -> None:
         health.open = [dataclasses.replace(one, is_cause_known=is_known)]
         found += [(second, what) for what, _ in news.take(health, float(second))]
     assert found == [(0, "began"), (2, "changed")]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "apart"), [(3, ("n1 n2",)), (4, ("n1 n3", "n2 n3"))], ids=["a pair", "one of two others"]
+)
+def test_a_cut_link_gets_worse_at_most_once_and_says_why(nodes: int, apart: tuple[str, ...]) -> None:
+    ward = Ward(*(planned(f"n{n}", priority=210 - 50 * n) for n in range(1, nodes + 1)))
+    news = IncidentNews(SETTLED_S)
+    ward.start()
+    for pair in apart:
+        ward.scenario.cut(*pair.split())
+    told: list[tuple[str, Incident]] = []
+    for step in range(92):
+        if step == 48:
+            ward.scenario.heal()
+        ward.run(0.25)
+        told += news.take(ward.health, step / 4)
+    told = [(what, one) for what, one in told if one.code.id == "DUL-PARTIAL-MESH"]
+    assert len({one.who for _, one in told}) == 1
+    severities = [one.severity.label for what, one in told if what != "ended"]
+    assert severities == sorted(severities, reverse=True), "it never falls"
+    (worse,) = [one for what, one in told if what == "worse"]
+    assert "master" in worse.worse
+    assert told[-1][0] == "ended"

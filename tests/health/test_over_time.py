@@ -10,10 +10,10 @@ import pytest
 
 from engine.runtime.monitor import GroupView, NodeSnapshot, StoreStatus
 from ospltool.health.health import Health
-from ospltool.health.scene import SupervisorReport
 from ospltool.live.expectation import NOTHING, Expectation, ExpectedSpace
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.live.supervision import SupervisorReport
 from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id

@@ -236,7 +236,9 @@ def test_a_lost_domain_takes_in_the_lost_nodes() -> None:
         FeedNotice(NoticeKind.NODE_LOST, START_NS, "", node_id(1)),
         FeedNotice(NoticeKind.DOMAIN_LOST, START_NS - S, ""),
     )
-    check_signs([node()], [("DUL-DOMAIN-LOST", "domain", "the domain is out of reach")], notices=notices)
+    check_signs(
+        [node()], [("DUL-DOMAIN-LOST", "domain", "this watch hears no node any more")], notices=notices
+    )
 
 
 def test_persistence_services_that_stopped_in_order_are_no_lost_domain() -> None:

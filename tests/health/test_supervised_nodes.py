@@ -16,10 +16,10 @@ from engine.supervisor.policy import NodePhase
 from engine.supervisor.process_identity import identify
 from engine.supervisor.rundir import RunDirectory, RunRecord
 from ospltool.health.codes import HealthSeverity
-from ospltool.health.scene import SupervisorReport
 from ospltool.health.supervisors import SupervisorWatch
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.nodes import Presence
+from ospltool.live.supervision import SupervisorReport
 from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id

@@ -19,6 +19,7 @@ from ospltool.cli.health import SETTLED_S
 from tests.integration.clinic import BUSY_S, TOLD_S, Clinic, report, watched
 from tests.integration.configurations import Settings
 from tests.integration.conftest import own_domain
+from tests.integration.hosts import hosts_lab
 from tests.integration.lab import LEASE_S, Lab
 
 pytestmark = [
@@ -58,6 +59,46 @@ def test_a_watcher_that_stood_still_blames_nobody(lab: Lab, pause_s: float) -> N
         report(
             "a loss after a pause of the watcher", clinic.check("DUL-NODE-GONE DUL-NODE-SILENT", "n3"), 0.0
         )
+
+
+CUTS = {
+    "it has no carrier": ("cut", "heal", "interface e0 has no carrier on the host of this watch, since "),
+    "nobody sees why": (
+        "split",
+        "join",
+        "the network of this watch is cut or changed, or every node was killed",
+    ),
+}
+
+
+@pytest.mark.netns
+@pytest.mark.parametrize("how", CUTS)
+def test_a_watcher_whose_own_link_is_cut_blames_nobody(tmp_path: Path, how: str) -> None:
+    begin, end, why = CUTS[how]
+    with hosts_lab(tmp_path, "abcd", multicast="false") as hosts:
+        for name, priority in zip(NAMES, (200, 100, 50), strict=True):
+            hosts.lab.configure(name, Settings().with_priority(priority))
+        hosts.start_seen(*NAMES)
+        network = hosts.network
+        with watched(Clinic(hosts.lab, NAMES, copies=3, prefix=network.on("d"))) as clinic:
+            clinic.check_well()
+
+            def lost() -> tuple[str, str]:
+                (found,) = [one for one in clinic.open if one.document["severity"] != "notice"]
+                return found.document["what"], found.document["why"]
+
+            getattr(network, begin)("d")
+            told_s = clinic.check("DUL-DOMAIN-LOST", "domain")
+            told = lost()
+            assert told[0] == "this watch hears no node any more"
+            assert why in told[1]
+            clinic.listen(12.0)  # leases end meanwhile, and that changes nothing
+            print([one.document for one in clinic.open])
+            assert lost() == told
+            getattr(network, end)("d")
+            report(f"the watcher is cut off: {how}", told_s, clinic.check_well())
+            print([(one.code, one.who) for one in clinic.told.values()])
+            assert clinic.errors == [("DUL-DOMAIN-LOST", "domain")]
 
 
 LONG_LEASE_S = 10.0

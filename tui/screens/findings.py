@@ -46,7 +46,7 @@ class FindingsScreen(TableScreen):
             self._seen = seen
             self._looked_ns = view.now_ns
             self._working = True
-            snapshots = [node.snapshot for node in view.model.ordered_nodes() if not node.gone_ns]
+            snapshots = [node.snapshot for node in view.model.ordered_nodes() if not node.is_away]
             self._work_out(view.model, snapshots)
         return findings.finding_rows(view, self._found, width)
 

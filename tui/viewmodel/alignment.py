@@ -34,7 +34,7 @@ def running(view: View) -> list[tuple[str, Running]]:
     """Return all alignments, each once: as the alignee tells it, or the aligner when that is silent."""
     found: dict[tuple[str, str, str], Running] = {}
     for node in view.model.ordered_nodes():
-        if node.gone_ns:
+        if node.is_away:
             continue
         for space, progress in view.model.progress(node):
             alignment = progress.alignment
@@ -94,7 +94,7 @@ def _cell(view: View, one: Running, key: str) -> Cell:
         stalled = view.now_ns - progress.moved_ns > 10_000_000_000
         sign = Span(view.glyphs.warn, Tone.WARN) if stalled else Span(view.glyphs.busy)
         return (sign,)
-    if key in ("rate", "left") and one.node.is_stale(view.now_ns):
+    if key in ("rate", "left") and view.is_stale(one.node):
         return single("")  # what was so when its node was heard
     aligner, alignee = sides(view, one)
     plain = {
@@ -165,7 +165,7 @@ def idle_lines(view: View) -> list[Line]:
     waiting = [
         (node, space)
         for node in view.model.ordered_nodes()
-        if not node.gone_ns
+        if not node.is_away
         for space in node.snapshot.name_spaces
         if not space.is_at_rest and not space.alignments
     ]

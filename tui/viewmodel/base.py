@@ -119,16 +119,20 @@ class View:
     def is_heard(self, node_id: str) -> bool:
         """Return whether the node with this id is heard."""
         node = self.model.nodes.get(node_id)
-        return node is not None and not node.is_stale(self.now_ns)
+        return node is not None and not self.is_stale(node)
 
     def presence(self, node: Node) -> Presence:
-        """Return the presence of a node; of one that is gone and comes back, silent as in its incident."""
-        presence = node.presence(self.now_ns)
-        if presence is Presence.GONE:
-            for one in (*self.health.open, *self.health.muted):
-                if node.id in one.subjects and one.code.id == "DUL-NODE-SILENT":
-                    return Presence.SILENT
-        return presence
+        """Return the presence of a node at the moment of which the incidents tell."""
+        return node.presence(self.examined_ns)
+
+    def is_stale(self, node: Node) -> bool:
+        """Return whether the node is not heard, so that its snapshot may be out of date."""
+        return node.is_stale(self.examined_ns)
+
+    @property
+    def examined_ns(self) -> int:
+        """The moment to which the incidents and the presence of nodes belong."""
+        return self.health.examined_ns(self.now_ns)
 
     def is_refused(self, node: Node) -> bool:
         """Return whether the node is the one that does not fit its fellows."""
@@ -221,14 +225,14 @@ def since_heard(view: View, node: Node) -> str:
     presence = view.presence(node)
     if presence is Presence.HEARD:
         return f"up {text.age(view.now_ns - node.snapshot.started_ns)}"
-    since_ns = node.heard_ns if presence is Presence.SILENT else node.gone_ns or node.heard_ns
+    since_ns = (presence is Presence.STOPPED and node.gone_ns) or node.heard_ns  # a loss is dated from then
     return f"{presence} since {text.clock(since_ns)} UTC"
 
 
 def master_mark(view: View, node: Node, space: NameSpaceView) -> Span:
     """Return whether this node is the master, as it sees it; a node that is gone is not."""
     glyphs = view.glyphs
-    if not view.model.is_master(node, space.name, view.now_ns):
+    if not view.model.is_master(node, space.name, view.examined_ns):
         return Span(" ")
     return Span(
         glyphs.master if space.confirmed else glyphs.unconfirmed,

@@ -108,7 +108,7 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
         if one is None:
             continue
         space = node.name_spaces.get(key.name_space)
-        is_master = space is not None and view.model.is_master(node, space.name, view.now_ns)
+        is_master = space is not None and view.model.is_master(node, space.name, view.examined_ns)
         sign = view.glyphs.master if is_master else view.glyphs.conflict if node.id in differ else " "
         tone = Tone.WARN if node.id in differ else Tone.PLAIN
         samples, instances = plural(one.samples, "sample"), plural(one.instances, "instance")
@@ -122,7 +122,7 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
         name = text.fit(node.snapshot.name, room, ellipsis=view.glyphs.ellipsis)
         star = master_tone(view, node.snapshot.role, key.name_space) if is_master else tone
         line: Line = (Span(f" {sign} ", star), Span(f"{name} {counts}", tone), Span(rest, Tone.DIM))
-        presence = node.presence(view.now_ns)
+        presence = view.presence(node)
         if presence is not Presence.HEARD:
             line = dimmed((*line, Span(f"  {presence}, heard {text.ago(node.age_ns(view.now_ns))}")))
         lines.append(line)

@@ -127,10 +127,10 @@ def _mode(view: View, status: ConsoleStatus) -> tuple[Span, ...]:
         return (Span(f"  PAUSED{behind}", Tone.WARN), moment)
     if view.model.domain_lost_ns and view.model.all_stopped:
         return (Span("  all nodes stopped", Tone.DIM), moment)
-    if view.model.domain_lost_ns:
-        told = (one.since_ns for one in view.health.every if one.is_open and one.code.cause == "domain")
-        lost = text.ago(view.now_ns - next(told, view.model.domain_lost_ns))
-        return (Span(f"  {glyphs.fault} DOMAIN LOST {lost}", Tone.FAULT), moment)
+    lost = next((one for one in view.health.every if one.is_open and one.code.cause == "domain"), None)
+    if lost is not None and lost.nodes:
+        told = f"  {glyphs.fault} DOMAIN LOST {text.ago(view.now_ns - lost.since_ns)}"
+        return (Span(told, Tone.FAULT), moment)
     if view.model.ended_ns:
         what = {"recorded": "recording", "simulated": "simulation"}.get(status.mode, status.mode)
         return (Span(f"  end of {what}", Tone.STRONG), moment)

@@ -179,7 +179,7 @@ def none_lines(view: View) -> list[Line]:
         why = f": {view.health.verdict.why}" if view.health.verdict.why else ""
         return [dimmed((Span(f" no node is heard, so nothing is known to be wrong{why}"),))]
     heard = view.model.ordered_nodes()
-    lost = [node.snapshot.name for node in heard if node.presence(view.now_ns) in _LOST]
+    lost = [node.snapshot.name for node in heard if view.presence(node) in _LOST]
     lost += [one.name for one in unheard_nodes(view) if one.rank is not Rank.STOPPED]
     if lost and not view.health.muted:
         first, others = lost[0], len(lost) - 1

@@ -66,7 +66,7 @@ def holders(view: View, name: str, width: int) -> Rows[Holder]:
     def render(holder: Holder, key: str) -> Cell:
         node, space = holder
         cell = _holder_cell(view, node, space, key)
-        return dimmed(cell) if node.is_stale(view.now_ns) else cell
+        return dimmed(cell) if view.is_stale(node) else cell
 
     kept = []
     ranked = ranks(view, [one for one in view.health.open if name in one.name_spaces or not one.name_spaces])
@@ -119,7 +119,7 @@ def master_lines(view: View, name: str) -> list[Line]:
     seen: set[tuple[str, str]] = set()
     for node in view.model.holders(name):
         space, role = node.name_spaces[name], node.snapshot.role
-        if (role, space.master) in seen or node.gone_ns:
+        if (role, space.master) in seen or node.is_away:
             continue
         seen.add((role, space.master))
         master = view.model.nodes.get(space.master)
@@ -141,7 +141,7 @@ def _master_line(view: View, role: str, space: NameSpaceView) -> Line:
     who, master = f"{role}: {view.model.name_of(space.master)}", view.model.nodes.get(space.master)
     star = glyphs.master if space.confirmed else glyphs.unconfirmed
     sign = Span(f" {star} ", master_tone(view, role, space.name))
-    presence = master.presence(view.now_ns) if master else Presence.HEARD
+    presence = view.presence(master) if master else Presence.HEARD
     if presence is not Presence.HEARD:
         sign, who = Span(f" {glyphs.warn} ", Tone.WARN), f"{who}, which is {presence}"
     return (sign, Span(f"{who}  ", Tone.STRONG), Span(space.why), Span(f"  {space.epoch}", Tone.DIM))

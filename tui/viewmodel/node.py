@@ -68,7 +68,7 @@ def _run_lines(view: View, node: Node) -> list[Line]:
 
 def counters_line(view: View, node: Node) -> Line:
     """Totals since start, with the rate of those that are kept over time; without rates where nobody is."""
-    series = None if node.is_stale(view.now_ns) else view.model.series.get(node.id)
+    series = None if view.is_stale(node) else view.model.series.get(node.id)
     spans = [Span("  ")]
     counted = {name: total for name, total in node.snapshot.counters.items() if total or name in COUNTERS}
     for name, total in counted.items():
@@ -89,7 +89,7 @@ def counters_line(view: View, node: Node) -> Line:
 def curves(view: View, node: Node) -> list[tuple[str, list[Point]]]:
     """Return the plots of a node: titles with the newest value, and points."""
     series = view.model.series.get(node.id)
-    presence = node.presence(view.now_ns)
+    presence = view.presence(node)
     is_heard = presence is Presence.HEARD
     last_ns = view.model.heartbeat_ns(node)
     stored = series.rates("stored") if series else []
@@ -121,7 +121,7 @@ def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
 
     def render(fellow: FellowView, key: str) -> Cell:
         cell = told(fellow, key)
-        return dimmed(cell) if node.is_stale(view.now_ns) else cell
+        return dimmed(cell) if view.is_stale(node) else cell
 
     def told(fellow: FellowView, key: str) -> Cell:
         if key == "mark":
@@ -179,7 +179,7 @@ def name_spaces(view: View, node: Node, width: int) -> Rows[NameSpaceView]:
 
     def render(space: NameSpaceView, key: str) -> Cell:
         cell = told(space, key)
-        return dimmed(cell) if node.is_stale(view.now_ns) else cell
+        return dimmed(cell) if view.is_stale(node) else cell
 
     def told(space: NameSpaceView, key: str) -> Cell:
         if key == "mark":

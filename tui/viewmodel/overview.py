@@ -219,7 +219,7 @@ class Overview:
             cell = self._name_space_cell(node, name, self.columns[column].width)
         else:
             cell = self._node_cell(node, self.columns[column].key)
-        return dimmed(cell) if node.is_stale(self._view.now_ns) else cell
+        return dimmed(cell) if self._view.is_stale(node) else cell
 
     def _node_cell(self, node: Node, key: str) -> Cell:
         view = self._view
@@ -235,7 +235,7 @@ class Overview:
         if key == "beats":
             gaps = series.silences_s(CELL_NS, CURVE, view.now_ns) if series else []
             return (sparks(gaps, view.glyphs, CURVE, least=2 * node.stale_after_ns / 1e9),)
-        tone = Tone.WARN if node.is_stale(view.now_ns) else Tone.DIM
+        tone = Tone.WARN if view.is_stale(node) else Tone.DIM
         return single(text.age(view.now_ns - view.model.heartbeat_ns(node)), tone)
 
     def _mark(self, node: Node) -> Span:
@@ -281,7 +281,7 @@ def _name(one: Node | UnheardNode) -> str:
 
 def rate_cell(view: View, node: Node, series: NodeSeries | None) -> Cell:
     """Samples stored per second now, and lately; nothing for a node that is not heard."""
-    if series is None or node.is_stale(view.now_ns):
+    if series is None or view.is_stale(node):
         return single(view.glyphs.nothing, Tone.DIM)
     rate = series.rate_per_s("stored") or 0.0
     lately = series.means("stored", CELL_NS, CURVE)
@@ -334,7 +334,7 @@ def detail(view: View, node: Node, name: str | None) -> list[Line]:
         if space.master
         else f"no master: {space.why or 'none was chosen yet'}"
     )
-    presence = node.presence(view.now_ns)
+    presence = view.presence(node)
     tone = Tone.PLAIN
     if presence is not Presence.HEARD:
         said, tone = f"{presence}, said last: {said}", Tone.DIM

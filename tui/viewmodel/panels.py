@@ -149,7 +149,7 @@ def notables(view: View, incidents: Sequence[Incident]) -> list[Notable]:
     """Return the lines about trouble, then those about running work."""
     found = [_of_incident(view, incident) for incident in incidents]
     for node in view.model.ordered_nodes():
-        if node.is_stale(view.now_ns):
+        if view.is_stale(node):
             continue
         for space, progress in view.model.progress(node):
             if progress.alignment.direction == "from":

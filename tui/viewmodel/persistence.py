@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.persistence.service.replica_view import SubscriptionView
-from ospltool.health.signs.nodes import of_service
+from ospltool.health.signs.services import of_service
 from ospltool.live import persistence
 from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 from ospltool.output.text import plural
@@ -55,7 +55,7 @@ def replicas(view: View, width: int) -> Rows[WatchedReplica]:
 
     def render(one: WatchedReplica, key: str) -> Cell:
         cell = _replica_cell(view, one, key)
-        return dimmed(cell) if one.is_stale(view.now_ns) else cell
+        return dimmed(cell) if one.is_stale(view.examined_ns) else cell
 
     every = view.model.persistence.ordered()
     kept = [(one.id, one) for one in every if _keeps(view, one)]
@@ -78,7 +78,7 @@ def _values(view: View, one: WatchedReplica) -> dict[str, str]:
         "replica": one.view.name,
         "service": one.view.service,
         "host": one.view.host,
-        "state": one.state(view.now_ns),
+        "state": one.state(view.examined_ns),
     }
 
 
@@ -97,7 +97,7 @@ def _subscription_values(each: SubscriptionView) -> dict[str, str]:
 
 
 def _replica_cell(view: View, one: WatchedReplica, key: str) -> Cell:
-    state = one.state(view.now_ns)
+    state = one.state(view.examined_ns)
     if key == "mark":
         return (_mark(view, state),)
     if key == "state":
@@ -152,7 +152,7 @@ def _sources(streams: Sequence[Stream]) -> str:
 def title(view: View, rows: Rows[WatchedReplica]) -> str:
     """Return the number of replicas, and of those that are absent or hidden."""
     every = view.model.persistence.ordered()
-    states = collections.Counter(one.state(view.now_ns) for one in every)
+    states = collections.Counter(one.state(view.examined_ns) for one in every)
     absent = [
         f"{states[state]} {state}"
         for state in (ReplicaState.GONE, ReplicaState.STOPPED, ReplicaState.SILENT)
@@ -171,9 +171,9 @@ def none_lines(view: View, mode: str, width: int) -> list[Line]:
 
 def replica_lines(view: View, one: WatchedReplica, width: int) -> list[Line]:
     """Return lines about one replica: place, data, counters, problems."""
-    shown, state = one.view, one.state(view.now_ns)
+    shown, state = one.view, one.state(view.examined_ns)
     where = f"host {shown.host}  pid {shown.pid}  store {shown.store}"
-    up = "not heard" if one.is_stale(view.now_ns) else f"up {text.age(view.now_ns - shown.started_ns)}"
+    up = "not heard" if one.is_stale(view.examined_ns) else f"up {text.age(view.now_ns - shown.started_ns)}"
     lived = f"{up}  heard {text.ago(one.age_ns(view.now_ns))}"
     held = f"{plural(shown.values, 'value')} in {plural(len(shown.groups), 'group')}"
     disk = "not all on disk yet" if shown.unwritten else "on disk"
@@ -190,7 +190,7 @@ def replica_lines(view: View, one: WatchedReplica, width: int) -> list[Line]:
     ]
     counts = text.wrap(counted or "nothing counted yet", room, MOST_COUNTED, ellipsis=ellipsis)
     lines += [(Span(f"   {line}", Tone.DIM),) for line in counts]
-    for sign in of_service(one, view.now_ns):
+    for sign in of_service(one, view.examined_ns):
         first, *more = text.wrap(sign.what, room - 8, MOST_TOLD, ellipsis=ellipsis)
         mark, tone = severity_sign(view.glyphs, sign.urgency)
         since = text.age(view.now_ns - sign.since_ns) if sign.since_ns else ""
@@ -221,7 +221,7 @@ def streams(view: View, one: WatchedReplica, width: int) -> Rows[Stream]:
 
     def render(stream: Stream, key: str) -> Cell:
         cell = _stream_cell(view, stream, key)
-        return dimmed(cell) if one.is_stale(view.now_ns) else cell
+        return dimmed(cell) if one.is_stale(view.examined_ns) else cell
 
     own = _values(view, one)
     used = one.used
@@ -285,7 +285,7 @@ def subscriptions(view: View, one: WatchedReplica, width: int) -> Rows[Subscript
 
     def render(each: SubscriptionView, key: str) -> Cell:
         cell = _subscription_cell(view, one, each, key)
-        return dimmed(cell) if one.is_stale(view.now_ns) else cell
+        return dimmed(cell) if one.is_stale(view.examined_ns) else cell
 
     own = _values(view, one)
     every = one.view.subscriptions

@@ -40,7 +40,7 @@ def stores(view: View, width: int) -> Rows[Node]:
 
     def render(node: Node, key: str) -> Cell:
         cell = _store_cell(view, node, key)
-        return dimmed(cell) if node.is_stale(view.now_ns) else cell
+        return dimmed(cell) if view.is_stale(node) else cell
 
     return Rows(columns, kept, render, width=width, fixed=2, hidden=len(every) - len(kept))
 
@@ -55,7 +55,7 @@ def _shows_store(view: View, node: Node) -> bool:
 def _store_cell(view: View, node: Node, key: str) -> Cell:
     snapshot, store = node.snapshot, node.snapshot.store
     if key == "mark":
-        if store.problem or node.is_stale(view.now_ns):
+        if store.problem or view.is_stale(node):
             return (node_mark(view, node),)
         return (Span(view.glyphs.ok, Tone.DIM),)
     if key == "problem":

@@ -13,7 +13,7 @@ from ospltool.live.remarks import clock
 class LossCause(NamedTuple):
     """The cause of a loss in words: `why` if it is known, else `guess` with every cause that is left.
 
-    `is_hearing`: fellows hear the node, so that only this watch has lost it.
+    `is_hearing`: fellows may hear the node, because it is only this watch that has lost it.
     """
 
     why: str = ""
@@ -32,6 +32,9 @@ def cause_of_loss(scene: Scene, node: Node, *, is_gone: bool) -> LossCause:
         node: a node that is not heard and has not ended in order.
         is_gone: its participant left, or its lease ended; else it may be busy, and speak again.
     """
+    link = own_link(scene, node)
+    if link:
+        return LossCause(link, is_hearing=True)
     hearing = _hearing(scene, node)
     if hearing:
         names = joined([name for name, _ in hearing])
@@ -58,6 +61,25 @@ def cause_of_loss(scene: Scene, node: Node, *, is_gone: bool) -> LossCause:
     return LossCause(
         guess=f"cause unknown: link to {where} cut, host down, or process killed or stopped; {known}"
     )
+
+
+def broken_link(scene: Scene, until_ns: int) -> str:
+    """Return what is wrong with the interfaces of this watch, if it was so before a moment; else nothing."""
+    link = scene.model.link_lost
+    if link is None or link.time_ns > until_ns:
+        return ""
+    return f"{link.text} on the host of this watch, since {clock(link.time_ns)} UTC"
+
+
+def own_link(scene: Scene, node: Node) -> str:
+    """Return what was wrong with the interfaces of this watch when it lost a node; else nothing.
+
+    A node of the same host needs none, as long as others of that host are heard.
+    """
+    link = broken_link(scene, node.heard_ns + node.stale_after_ns)
+    if link and not scene.here.isdisjoint(node.snapshot.addresses):
+        return "" if any(is_on_one_host(one, node) for one in scene.heard) else link
+    return link
 
 
 def cause_of_domain_loss(scene: Scene) -> str:

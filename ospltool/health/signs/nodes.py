@@ -1,22 +1,20 @@
-"""Signs of nodes and persistence services: gone, silent, slow, stuck, with wrong clocks or settings."""
+"""Signs of nodes: gone, silent, slow, stuck, with wrong clocks or settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from engine.persistence.service.replica_view import ReplicaView
 from engine.runtime.monitor import FellowView, NodeEvent
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
-from ospltool.health.scene import MAX_SKEW_NS, START_NS, Scene, SupervisorReport
+from ospltool.health.scene import MAX_SKEW_NS, Scene
 from ospltool.health.signs import versions
-from ospltool.health.signs.losses import LossCause, cause_of_domain_loss, cause_of_loss
-from ospltool.live import persistence
+from ospltool.health.signs.losses import LossCause, broken_link, cause_of_domain_loss, cause_of_loss, own_link
 from ospltool.live.feed import ENDING
 from ospltool.live.model import LOST_PERIODS
 from ospltool.live.nodes import Node, Presence, natural
-from ospltool.live.persistence import ReplicaState, Stream, WatchedReplica
 from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject, clock
+from ospltool.live.supervision import START_NS, SupervisorReport
 from ospltool.output.text import plural
 
 ABSENT_NS: Final = 4 * SECOND_NS
@@ -44,8 +42,27 @@ def of_nodes(scene: Scene) -> Iterator[Sign]:
             yield from _of_heard(scene, node)
             yield from _restarted(scene, node)
             yield from _remarks(scene, node)
-        elif presence is not Presence.STOPPED:
-            yield from _unheard(scene, node, presence)
+        elif presence is not Presence.STOPPED and not _is_passing(scene, node):
+            yield _unheard(scene, node)
+
+
+def _is_passing(scene: Scene, node: Node) -> bool:
+    """Return whether a node has time to be heard again, or until no other one is heard either."""
+    if scene.model.is_coming_back(node, scene.now_ns):
+        return True
+    link, report = scene.model.link_lost, scene.reports.get(node.snapshot.name)
+    if link is None or (report and report.is_dead) or not own_link(scene, node):
+        return False
+    return scene.now_ns - link.time_ns < LOST_PERIODS * node.stale_after_ns
+
+
+def conclusions(scene: Scene) -> dict[str, Presence]:
+    """Return what the nodes that are not heard are, by id: what their incidents say, everybody says."""
+    away = [(one, scene.presence(one)) for one in scene.nodes if not scene.is_heard(one)]
+    return {
+        one.id: presence if presence is Presence.STOPPED else _loss(scene, one).presence
+        for one, presence in away
+    }
 
 
 def never_heard(scene: Scene) -> dict[str, SupervisorReport | None]:
@@ -96,7 +113,11 @@ def _absent(scene: Scene) -> Iterator[Sign]:
         what = f"none of {len(absent)} expected nodes was heard since this watch began: {names}"
         ends = [report.ended_ns if report else 0 for report in absent.values()]
         since_ns = min(max(ends), model.began_ns) if all(ends) else model.began_ns
-        yield Sign("DUL-DOMAIN-LOST", "domain", what, since_ns, began_before=not all(ends))
+        link = broken_link(scene, scene.now_ns)
+        yield Sign(
+            "DUL-DOMAIN-LOST", "domain", what, since_ns, why=link, next=_OWN_LINK if link else "",
+            began_before=not all(ends),
+        )  # fmt: skip
 
 
 def _absence(scene: Scene, name: str, report: SupervisorReport | None, farewell: Farewell | None) -> Sign:
@@ -196,44 +217,71 @@ _RESTARTS: Final = "{} failed, and its supervisor starts it again"
 _STARTED: Final = "{} failed, was started again, and is not heard yet"
 
 
-def _unheard(scene: Scene, node: Node, presence: Presence) -> Iterator[Sign]:
-    name = node.snapshot.name
-    report = scene.reports.get(name)
-    if (report and report.in_order) or scene.model.is_coming_back(node, scene.now_ns):
-        return
-    why, advice = (report.cause_since(node.heard_ns - SECOND_NS), report.next) if report else ("", "")
+class _Loss(NamedTuple):
+    """What is known of a node that is not heard and has not ended in order.
+
+    Attributes:
+        why: the cause that its supervisor tells; empty for none.
+        cause: the cause as it is concluded without that.
+        is_gone: whether its lease ended, or its process or all of its fellows say that it is dead.
+        restarts: whether its supervisor starts it again.
+        is_doubtful: whether this may be the loss of all nodes.
+    """
+
+    why: str
+    cause: LossCause
+    is_gone: bool
+    restarts: bool
+    is_doubtful: bool
+
+    @property
+    def presence(self) -> Presence:
+        """Whether it counts as gone or as silent."""
+        is_other = self.restarts or self.is_doubtful or self.cause.is_hearing
+        return Presence.GONE if self.is_gone and not is_other else Presence.SILENT
+
+
+def _loss(scene: Scene, node: Node) -> _Loss:
+    name, report = node.snapshot.name, scene.reports.get(node.snapshot.name)
     runs = bool(report and report.is_trouble and not report.is_dead)
     is_dead = bool(report and report.is_dead) or (not runs and _is_removed(scene, node))
+    is_gone = scene.presence(node) is Presence.GONE or is_dead
     is_early = scene.now_ns - node.heard_ns < 2 * START_NS  # else it fails again and again
-    restarts = is_early and bool(report and report.restarts(scene.now_ns))
-    is_doubtful = _may_be_all(scene, node)
-    is_gone = presence is Presence.GONE or is_dead
-    told = cause_of_loss(scene, node, is_gone=is_gone)
+    cause = cause_of_loss(scene, node, is_gone=is_gone)
+    why = report.cause_since(node.heard_ns - SECOND_NS) if report else ""
     if why:
-        told = LossCause()
+        cause = LossCause()
     elif name in scene.ends:  # of the run that was lost, while another one begins
         why = scene.ends[name].cause_since(node.heard_ns - SECOND_NS)
-        told = LossCause(is_hearing=told.is_hearing) if why else told
-    if restarts or is_doubtful or not is_gone or told.is_hearing:
-        what = _RESTARTS.format(name) if restarts else f"{name} is silent"
-        if told.is_hearing and is_gone:
+        cause = LossCause(is_hearing=cause.is_hearing) if why else cause
+    restarts = is_early and bool(report and report.restarts(scene.now_ns))
+    return _Loss(why, cause, is_gone, restarts, _may_be_all(scene, node))
+
+
+def _unheard(scene: Scene, node: Node) -> Sign:
+    name, report = node.snapshot.name, scene.reports.get(node.snapshot.name)
+    advice = report.next if report else ""
+    loss = _loss(scene, node)
+    why, told = loss.why, loss.cause
+    if loss.presence is Presence.SILENT:
+        what = _RESTARTS.format(name) if loss.restarts else f"{name} is silent"
+        if told.is_hearing and loss.is_gone:
             what, advice = f"{name} is out of reach of this watch", _OUT_OF_REACH.format(name)
-        if is_doubtful and not restarts:
+        if loss.is_doubtful and not loss.restarts:
             what += ", and no other node has been heard since"
         if report and report.pid and report.pid != node.snapshot.pid:
             what = _STARTED.format(name)
             advice = f"Wait: {name} starts. If it is not heard in a minute, read its ospl-error.log."
         is_urgent = not scene.heard and scene.now_ns - node.heard_ns > 2 * node.stale_after_ns
         severity = HealthSeverity.ERROR if is_urgent else None
-        yield Sign(
+        return Sign(
             "DUL-NODE-SILENT", name, what, node.heard_ns, (node.id,), why=why or told.why, guess=told.guess,
             next=advice, severity=severity,
         )  # fmt: skip
-        return
     if node.lost_supervisor and not why:
         why = "its supervisor was killed, and the node ended by itself"
         advice = "Start it again on its host: `ospltool start` with its configuration."
-    yield Sign(
+    return Sign(
         "DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why or told.why,
         guess=told.guess, next=advice, weight=2,
     )  # fmt: skip
@@ -388,90 +436,33 @@ def _shared_identity(scene: Scene, node: Node, remark: Remark) -> Sign:
     return Sign("DUL-IDENTITY-SHARED", who, what, remark.time_ns, (node.id,), why=why)
 
 
+_OWN_LINK: Final = (
+    "Bring the network of this watch back, or run `ospltool health` on another host; `ospltool status` on "
+    "the host of a node says whether that runs."
+)
+
 LEFT_OUT_NS: Final = 5 * SECOND_NS
 """Time for which the loss of a message by the watcher is told: what is too large is lost again and again."""
 
 
 def of_domain(scene: Scene) -> Iterator[Sign]:
     """Yield the signs about the domain as a whole, and about the watcher."""
-    model = scene.model
+    model, lost = scene.model, [one for one in scene.nodes if scene.presence(one) is not Presence.STOPPED]
     if (model.domain_lost_ns and not model.all_stopped) or (
-        model.is_silent(scene.now_ns) and not scene.heard
+        lost and not scene.heard and (model.link_lost or model.is_silent(scene.now_ns))
     ):
         lost_ns = model.domain_lost_ns or scene.now_ns
         heard_ns = [node.heard_ns for node in model.nodes.values() if not node.in_order]
         since_ns = min(lost_ns, max(heard_ns, default=lost_ns))
         nodes = tuple(model.nodes)
-        guess = cause_of_domain_loss(scene)
-        yield Sign("DUL-DOMAIN-LOST", "domain", "the domain is out of reach", since_ns, nodes, guess=guess)
+        link = broken_link(
+            scene, since_ns + LOST_PERIODS * max((one.stale_after_ns for one in lost), default=0)
+        )
+        are_dead = bool(lost) and all(one.snapshot.name in scene.ends for one in lost)
+        yield Sign(
+            "DUL-DOMAIN-LOST", "domain", "this watch hears no node any more", since_ns, nodes,
+            why="" if are_dead else link, guess=cause_of_domain_loss(scene), next=_OWN_LINK if link else "",
+        )  # fmt: skip
     if model.left_out_ns and scene.now_ns - model.left_out_ns < LEFT_OUT_NS:
         what = f"{plural(model.messages_left_out, 'message')} not shown: no room, or unreadable"
         yield Sign("DUL-MESSAGES-LOST", "watcher", what)
-
-
-GATHERING_NS: Final = 4 * SECOND_NS
-"""Longest normal time until the readers of a durable subscription have connected."""
-
-
-def of_services(scene: Scene) -> Iterator[Sign]:
-    """Yield the signs about all persistence services."""
-    for one in scene.model.persistence.ordered():
-        yield from of_service(one, scene.now_ns)
-        if not one.is_stale(scene.now_ns):
-            yield from _quorums(scene, one)
-
-
-def of_service(one: WatchedReplica, now_ns: int) -> Iterator[Sign]:
-    """Yield the signs about one persistence service."""
-    name = called(one.view)
-    state = one.state(now_ns)
-    if state is ReplicaState.GONE:
-        yield Sign("DUL-SERVICE-GONE", name, f"{name} is gone", one.gone_ns, weight=2)
-    elif state is ReplicaState.SILENT:
-        yield Sign("DUL-SERVICE-SILENT", name, f"{name} is silent", one.heard_ns)
-    elif state is not ReplicaState.STOPPED:
-        yield from _of_heard_service(one.view, one.used)
-
-
-def _of_heard_service(view: ReplicaView, used: Sequence[Stream]) -> Iterator[Sign]:
-    name = called(view)
-    for problem in view.problems:
-        yield Sign("DUL-SERVICE-FAILED", name, f"{name}: {problem}", why=problem)
-    rejected = view.counters.get("limited", 0)
-    if rejected:
-        yield Sign("DUL-REJECTED", name, f"{name} rejected {rejected:,} values by resource limits of topics")
-    unprovided = [stream for stream in used if stream.is_unprovided]
-    if unprovided:
-        what = f"{name} has no provider of {_some(unprovided)}"
-        since_ns = min(stream.unprovided_ns for stream in unprovided)
-        yield Sign("DUL-NO-PROVIDER", name, what, since_ns, weight=2)
-    behind = [stream for stream in used if stream.is_behind and not stream.unprovided_ns]
-    if behind:
-        most = max(behind, key=lambda stream: stream.view.lag_ns)
-        grows = " and falls further behind" if most.grows else ""
-        what = f"{name} lags {persistence.lag(most.view.lag_ns)}{grows}, in {_some(behind)}"
-        yield Sign("DUL-SERVICE-BEHIND", name, what, most.rising_ns)
-
-
-def _quorums(scene: Scene, one: WatchedReplica) -> Iterator[Sign]:
-    for each in one.view.subscriptions:
-        if scene.model.persistence.lacks_quorum(one.view.service, each):
-            present = len(scene.model.persistence.present(one.view.service, each))
-            what = (
-                f"durable subscription {each.name} of {each.partition}.{each.topic} has {present} of "
-                f"{each.quorum} readers; {each.pending:,} samples wait at {called(one.view)}"
-            )
-            lacking = each.quorum - present
-            why = f"{lacking} more of its readers must run and be connected to acknowledge them"
-            yield Sign("DUL-NO-QUORUM", f"subscription {each.name}", what, why=why, patience_ns=GATHERING_NS)
-
-
-def called(view: ReplicaView) -> str:
-    """Return the name of a persistence service for people."""
-    return f"persistence service {view.name}"
-
-
-def _some(streams: Sequence[Stream]) -> str:
-    """Return the name of the first group, and the number of further ones."""
-    groups = sorted({f"{stream.view.partition}.{stream.view.topic}" for stream in streams})
-    return groups[0] if len(groups) == 1 else f"{groups[0]} and {len(groups) - 1:,} more"

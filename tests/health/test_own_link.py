@@ -1,0 +1,127 @@
+"""A watch whose own link is cut says so, and blames no node; what it can know all the same stays true."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from ospltool.health.health import Health
+from ospltool.health.incidents import Incident
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
+from ospltool.live.model import SystemModel
+from ospltool.live.supervision import SupervisorReport
+from tests import fake
+from tests.fake import SECOND_NS as S
+from tests.fake import START_NS, node_id
+
+LINK = "interface e0 has no carrier on the host of this watch, since "
+LOST_S = 0.5
+"""When the link is lost; the nodes were heard last at 0 s."""
+
+
+class OwnLink:
+    """Three nodes that are heard until 0 s; `heard` go on. This watch is on the host of `here`."""
+
+    def __init__(self, *heard: int, here: int = 0, is_known: bool = True) -> None:
+        self.model = SystemModel()
+        self.reports: dict[str, SupervisorReport] = {}
+        self.health = Health(
+            self.model, reports=lambda: self.reports, here=(f"10.0.0.{here}",) if here else ()
+        )
+        self.heard, self.is_known = heard, is_known
+        self.told: dict[str, Incident] = {}
+        self.moment_s = -5.0
+
+    def tell(self, kind: NoticeKind, text: str = "", node: str = "") -> None:
+        now_ns = START_NS + round(self.moment_s * S)
+        self.model.apply(Update(notices=(FeedNotice(kind, now_ns, text, node),)), now_ns)
+
+    def run(self, until_s: float) -> None:
+        while self.moment_s < until_s:
+            self.moment_s += 0.25
+            now_ns = START_NS + round(self.moment_s * S)
+            if self.moment_s == LOST_S and self.is_known:
+                self.tell(NoticeKind.LINK_LOST, "interface e0 has no carrier")
+            heard = (1, 2, 3) if self.moment_s <= 0 else self.heard
+            shown = tuple(
+                dataclasses.replace(
+                    fake.snapshot(n, fellows=tuple(fake.fellow(o, now_ns) for o in {1, 2, 3} - {n})),
+                    time_ns=now_ns,
+                )
+                for n in heard
+            )
+            self.model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown)), now_ns)
+            self.health.update(now_ns)
+            self.told |= {one.key: one for one in self.health.every}
+
+    def open(self) -> list[tuple[str, str]]:
+        return [(one.code.id, one.who) for one in self.health.open]
+
+
+DOMAIN = [("DUL-DOMAIN-LOST", "domain")]
+
+
+def test_a_link_without_carrier_is_the_cause_as_soon_as_nobody_is_heard() -> None:
+    case = OwnLink()
+    case.run(3.0)
+    assert case.open() == DOMAIN
+    case.moment_s += 0.25
+    for n in (1, 2, 3):
+        case.tell(NoticeKind.NODE_LOST, node=node_id(n))
+    case.tell(NoticeKind.DOMAIN_LOST)
+    case.run(20.0)
+    case.tell(NoticeKind.LINK_FOUND)
+    case.run(30.0)
+    (found,) = case.told.values()
+    assert (found.what, found.is_cause_known) == ("this watch hears no node any more", True)
+    assert found.why.startswith(LINK)
+    assert not [node for node in case.model.nodes.values() if not node.concluded]
+
+
+def test_without_a_sign_of_the_link_both_causes_are_told() -> None:
+    case = OwnLink(is_known=False)
+    case.run(6.0)
+    (found,) = case.health.open
+    assert [(found.code.id, found.who)] == DOMAIN
+    assert found.why == (
+        "cause unknown: the network of this watch is cut or changed, or every node was killed at once"
+    )
+
+
+def test_nodes_that_were_lost_long_before_the_link_are_not_out_of_reach() -> None:
+    case = OwnLink(1, 2)
+    case.is_known = False
+    case.run(10.0)
+    case.tell(NoticeKind.NODE_LOST, node=node_id(3))
+    case.tell(NoticeKind.LINK_LOST, "interface e0 has no carrier")
+    case.run(11.0)
+    (found,) = case.health.open
+    assert (found.who, LINK in found.why) == ("n3", False)
+
+
+@pytest.mark.parametrize("is_dead", [True, False], ids=["killed", "of the same host as one that is heard"])
+def test_a_node_that_dies_while_the_link_is_cut_is_no_matter_of_the_link(*, is_dead: bool) -> None:
+    case = OwnLink(1, here=1)
+    if is_dead:
+        case.reports["n2"] = SupervisorReport("its supervisor says: killed", is_trouble=True, is_dead=True)
+    else:
+        old = case.model.apply
+        case.model.apply = lambda update, now_ns: old(on_one_host(update), now_ns)  # type: ignore[method-assign]
+    case.run(5.0)
+    found = {one.who: one for one in case.health.open}
+    assert found["n3"].why.startswith(LINK)
+    assert found["n3"].code.id == "DUL-NODE-SILENT"
+    assert LINK not in found["n2"].why
+
+
+def on_one_host(update: Update) -> Update:
+    return dataclasses.replace(
+        update,
+        snapshots=tuple(
+            dataclasses.replace(one, snapshot=dataclasses.replace(one.snapshot, addresses=("10.0.0.1",)))
+            if one.snapshot.name == "n2"
+            else one
+            for one in update.snapshots
+        ),
+    )
