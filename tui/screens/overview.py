@@ -92,7 +92,7 @@ class OverviewScreen(IncidentKeys):
         set_height(self.grid, shares.matrix if matrix.keys else 0)
         self.fill("#detail", self._detail(view, matrix), shares.detail)
         self.fill("#timeline", timeline_lines(view, width) if shares.timeline else [], shares.timeline)
-        events = panels.event_lines(view, shares.events - 1)
+        events = panels.event_lines(view, shares.events - 1, width)
         title = panels.events_title(view)
         lines = panels.titled(title, events, shares.events, view, width, note=False)
         self.fill("#ticker", lines, shares.events)

@@ -221,7 +221,7 @@ def since_heard(view: View, node: Node) -> str:
     presence = view.presence(node)
     if presence is Presence.HEARD:
         return f"up {text.age(view.now_ns - node.snapshot.started_ns)}"
-    since_ns = node.heard_ns if presence is Presence.SILENT else node.gone_ns or node.heard_ns
+    since_ns = node.gone_ns or node.heard_ns if presence is Presence.STOPPED else node.heard_ns
     return f"{presence} since {text.clock(since_ns)} UTC"
 
 

@@ -208,7 +208,7 @@ def event_line(view: View, one: RepeatedEvent, room: int = MOST_NAME) -> Line:
         Span(f" {text.age(view.now_ns - event.time_ns):>6}  ", Tone.DIM),
         Span(sign, tone),
         Span(" "),
-        Span(text.fit(_teller(view, one), room, ellipsis=view.glyphs.ellipsis) + " ", Tone.DIM),
+        Span(text.fit(teller(view, one), room, ellipsis=view.glyphs.ellipsis) + " ", Tone.DIM),
         Span(told(event.event, event.state, event.text), tone),
     )
 
@@ -255,21 +255,47 @@ def newest_events(view: View, number: int) -> list[RepeatedEvent]:
     return found
 
 
+def folded(events: Sequence[NodeEvent]) -> list[RepeatedEvent]:
+    """Return the events, oldest first; what several nodes told alike within a few seconds is one.
+
+    A second time by one node is another event.
+    """
+    found: list[RepeatedEvent] = []
+    places: dict[tuple[str, str, str], int] = {}
+    for event in events:
+        key = event.event, event.text, event.state
+        known = found[places[key]] if key in places else None
+        if known and event.node not in known.tellers and event.time_ns - known.event.time_ns <= SAME_NS:
+            found[places[key]] = RepeatedEvent(known.event, known.tellers | {event.node})
+        else:
+            places[key] = len(found)
+            found.append(RepeatedEvent(event, frozenset((event.node,))))
+    return found
+
+
 def _is_same(later: NodeEvent, event: NodeEvent) -> bool:
     said = later.event == event.event and later.text == event.text and later.state == event.state
     return said and later.time_ns - event.time_ns <= SAME_NS
 
 
-def event_lines(view: View, number: int) -> list[Line]:
+def event_lines(view: View, number: int, width: int) -> list[Line]:
     """Return the newest events, oldest first; a sentence when there is none."""
     events = newest_events(view, max(0, number))
     if not events and number > 0:
         return [(Span(f" {no_events(view)}", Tone.DIM),)]
-    room = max((cell_len(_teller(view, one)) for one in events), default=0)
-    return [event_line(view, one, room) for one in events]
+    return lines_of_events(view, events, width)
 
 
-def _teller(view: View, one: RepeatedEvent) -> str:
+def lines_of_events(view: View, events: Sequence[RepeatedEvent], width: int) -> list[Line]:
+    """Return a line for each event; neighbours that would be cut alike lose what they share."""
+    room = max((cell_len(teller(view, one)) for one in events), default=0)
+    lines = [event_line(view, one, room) for one in events]
+    rooms = [width - cell_len(plain(line[:-1])) for line in lines]
+    texts = text.apart([line[-1].text for line in lines], rooms, ellipsis=view.glyphs.ellipsis)
+    return [(*line[:-1], Span(told, line[-1].tone)) for line, told in zip(lines, texts, strict=True)]
+
+
+def teller(view: View, one: RepeatedEvent) -> str:
     """Return the name of the node, cut to `MOST_NAME` cells, and how many others said the same."""
     name = one.event.node_name
     if cell_len(name) > MOST_NAME:
