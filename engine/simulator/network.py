@@ -246,12 +246,24 @@ class Network:
 
     # What is sent.
 
-    def broadcast(self, sender: SimulatedParticipant, topic: str, item: object, *, is_state: bool) -> None:
-        """Send an item to all nodes that the sender has matched; the last state also reaches later ones."""
+    def broadcast(
+        self,
+        sender: SimulatedParticipant,
+        topic: str,
+        item: object,
+        *,
+        is_state: bool,
+        to: tuple[str, ...] = (),
+    ) -> None:
+        """Send an item to all nodes that the sender has matched; the last state also reaches later ones.
+
+        In a crowd, an item for the nodes with the ids `to` is carried only to these: the others ignore it.
+        """
         if is_state:
             sender.states[topic] = item
+        is_for_all = not to or len(self.participants) <= CROWD
         for other in sender.matched:
-            if other.node:
+            if other.node and (is_for_all or other.node in to):
                 self.send(sender, other, topic, item)
 
     def send(
