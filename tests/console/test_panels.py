@@ -13,6 +13,7 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
 from tui.cells import UNICODE, Tone, plain
+from tui.screens.overview import LEAST_FOR_LONG
 from tui.viewmodel import heading, panels
 from tui.viewmodel.base import ConsoleStatus, Filter, View
 
@@ -293,11 +294,12 @@ def test_events_that_are_no_longer_kept_are_counted_in_the_title() -> None:
     assert panels.events_title(view) == "events, 1,005 older ones not kept"
 
 
-@given(st.integers(6, 200), st.integers(0, 300), st.integers(0, 300), st.booleans(), st.booleans())
+@given(st.integers(6, 200), st.integers(0, 300), st.integers(0, 300), st.booleans(), st.integers(0, 6))
 def test_the_parts_never_need_more_than_the_room(
-    room: int, nodes: int, attention: int, events_only: bool, is_explained: bool
+    room: int, nodes: int, attention: int, events_only: bool, explained: int
 ) -> None:
-    shares = panels.share_height(room, nodes, attention, events_only=events_only, is_explained=is_explained)
+    explained = explained if room >= LEAST_FOR_LONG else min(explained, 3)
+    shares = panels.share_height(room, nodes, attention, events_only=events_only, explained=explained)
     parts = (shares.matrix, shares.detail, shares.attention, shares.about, shares.events, shares.timeline)
     assert all(part >= 0 for part in parts)
     assert sum(parts) <= max(room, 8)

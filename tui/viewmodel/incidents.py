@@ -94,9 +94,9 @@ def about(view: View, one: Incident, width: int, most: int = MAX_LINES) -> list[
     return _told(view, (("What", one.what), *_reasons(one)), width, most)
 
 
-def explanation(view: View, one: Incident, width: int) -> list[Line]:
-    """Return cause, effect and advice, each in one line, for a screen that shows the observation already."""
-    return _told(view, _reasons(one), width, 1)
+def explanation(view: View, one: Incident, width: int, most: int = 1) -> list[Line]:
+    """Return cause, effect and advice, each in at most `most` lines, beside the observation."""
+    return _told(view, _reasons(one), width, most)
 
 
 def _reasons(one: Incident) -> tuple[tuple[str, str], ...]:

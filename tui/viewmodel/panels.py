@@ -31,8 +31,6 @@ SAME_NS: Final = 5_000_000_000
 """Time within which equal messages of several nodes make one line."""
 LEAST_FOR_TIMELINE: Final = 28
 LEAST_FOR_EXPLANATION: Final = 17
-EXPLAINED: Final = 3
-"""Lines about an incident on the overview: why, effect and next."""
 MAX_CAPTION_LINES: Final = 2
 MOST_NAME: Final = 12
 """Cells after which the name of a node in a list of events is cut."""
@@ -361,23 +359,21 @@ class Shares:
     events: int
 
 
-def share_height(
-    room: int, nodes: int, attention: int, *, events_only: bool, is_explained: bool = False
-) -> Shares:
+def share_height(room: int, nodes: int, attention: int, *, events_only: bool, explained: int = 0) -> Shares:
     """Share `room` lines: attention gets what it needs up to a third, events four at least, nodes the rest.
 
-    Where there is room, the last hour gets three, and so does the explanation of an incident.
+    Where there is room, the last hour gets three, and the explanation of an incident what it needs.
 
     Args:
         room: the lines of the screen that are left.
         nodes: number of nodes.
         attention: number of incidents and of running work.
         events_only: give the events everything.
-        is_explained: there is an incident to explain.
+        explained: number of lines that explain an incident, 0 without one.
     """
     if events_only:
         return Shares(0, 0, 0, 0, 0, max(2, room))
-    about = EXPLAINED if is_explained and room >= LEAST_FOR_EXPLANATION else 0
+    about = explained if room >= LEAST_FOR_EXPLANATION else 0
     room -= about
     detail = 2
     timeline = 3 if room >= LEAST_FOR_TIMELINE else 0
