@@ -123,7 +123,7 @@ N1 = fake.snapshot(
 def test_the_card_says_who_the_node_is() -> None:
     view = view_of(N1)
     assert text_of(node.card(view, view.model.nodes[node_id(1)])) == [
-        " ● n1  complete  up 10 min  heard now  heartbeat now",
+        " ● n1  complete  up 10 min  heard now",
         "   id 000000015a5a5a5a5a5a5a5a5a5a5a5a  run 1  version 0.1.0",
         "   host host-1  pid 4001  role DefaultRole  file:///etc/ospl/n1.xml",
         "   store sqlite /var/n1  found at start: not closed cleanly",
@@ -427,8 +427,8 @@ def test_a_group_in_full_shows_each_node() -> None:
     lines = groups.group_lines(view, key)
     assert text_of(lines) == [
         " Orders.Trade  type T  in Orders, 2 nodes",
-        " ★ n1 100 samples  10 instances  2.0 KiB of payload  on disk all  digest d",
-        " ≠ n2 99 samples  10 instances  2.0 KiB of payload  on disk all  digest other",
+        " ★ n1 100 samples  10 instances  2.0 KiB  on disk all  digest d",
+        " ≠ n2 99 samples  10 instances  2.0 KiB  on disk all  digest other",
     ]
     assert lines[2][1].tone is Tone.WARN
 

@@ -114,7 +114,7 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
         sign = view.glyphs.master if is_master else view.glyphs.conflict if node.id in differ else " "
         tone = Tone.WARN if node.id in differ else Tone.PLAIN
         samples, instances = plural(one.samples, "sample"), plural(one.instances, "instance")
-        counts = f"{samples}  {instances}  {text.size(one.bytes)} of payload"
+        counts = f"{samples}  {instances}  {text.size(one.bytes)}"
         kept = (
             f"  on disk {'all' if one.stored >= one.samples else f'{one.stored:,}'}" if _is_kept(one) else ""
         )

@@ -31,7 +31,9 @@ def subject_node(view: View) -> Node | None:
 def card(view: View, node: Node, width: int = WIDE) -> list[Line]:
     """Return the node in five lines, more where its counters need them or it has run before."""
     snapshot, now_ns = node.snapshot, view.now_ns
+    heard = text.ago(node.age_ns(now_ns))
     heartbeat = text.ago(now_ns - view.model.heartbeat_ns(node))
+    said = f"heard {heard}  heartbeat {heartbeat}" if heard != heartbeat else f"heard {heard}"
     mark, state = node_mark(view, node), node_state(view, node)
     store = snapshot.store
     tone = Tone.FAULT if store.problem else Tone.DIM
@@ -45,7 +47,7 @@ def card(view: View, node: Node, width: int = WIDE) -> list[Line]:
             Span("  "),
             state,
             Span(f"  {since_heard(view, node)}", Tone.PLAIN),
-            Span(f"  heard {text.ago(node.age_ns(now_ns))}  heartbeat {heartbeat}", Tone.DIM),
+            Span(f"  {said}", Tone.DIM),
         ),
         (Span(f"   id {snapshot.id}  run {snapshot.incarnation}  version {snapshot.version}", Tone.DIM),),
         (Span(f"   host {snapshot.host}  pid {snapshot.pid}  {configured}", Tone.DIM),),
@@ -183,9 +185,10 @@ def _fellow_mark(view: View, fellow: FellowView) -> Span:
 def name_spaces(view: View, node: Node, width: int) -> Rows[NameSpaceView]:
     """Return the name-spaces of this node with the policy that it applies to each."""
     cut = view.glyphs.ellipsis
+    names = max((len(space.name) for space in node.snapshot.name_spaces), default=0)
     columns = (
         Column("mark", "", 2),
-        Column("name", "name-space", 12, grow=2, most=28),
+        Column("name", "name-space", 12, grow=2, most=min(max(12, names), 28)),
         Column("master", "master", 8, grow=1, most=16, cut=cut, among=view.node_names),
         Column("phase", "phase", 8),
         Column("samples", "samples", 8, right=True),
