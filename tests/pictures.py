@@ -1,7 +1,7 @@
 """Every screen of the console over a large simulated system, as pictures to look at.
 
 `make pictures` (NODES=200 TO=build/pictures): the nodes advertise what real ones would, first in health, then
-with two of them killed, one that stands still and one that is cut off. 200 nodes take six minutes of
+with two of them killed, one that stands still and one that is cut off. 200 nodes take minutes of
 processor time.
 """
 
