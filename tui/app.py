@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -50,6 +51,8 @@ Keys are answered at once."""
 
 MAX_HISTORY: Final = 50
 """Screens that `back` remembers."""
+
+_WEB_FONTS: Final = re.compile(r"\s*@font-face {.*?}", re.DOTALL)
 
 MESSAGE_TICKS: Final = 40
 """A message stays for ten seconds, or until the next key."""
@@ -200,6 +203,14 @@ class ConsoleApp(TimeKeys):
             self._shown_ns, self._is_behind = now_ns, False
             yield
         self.show()
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        """Return the screen in front as SVG, with the fonts of the machine that shows it.
+
+        Textual's picture names a font on another host, which a browser would fetch. `title` is that of the
+        console by default; with `simplify` neighbours of one style are one text.
+        """
+        return _WEB_FONTS.sub("", super().export_screenshot(title=title, simplify=simplify))
 
     async def on_event(self, event: events.Event) -> None:
         """Answer what the user does before the system is examined further."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -212,13 +214,17 @@ def fit_line(line: Line, width: int, *, right: bool = False, glyphs: Glyphs = UN
     return tuple(kept)
 
 
+NOTE: Final = 4
+"""Room at the right edge of a header for how many columns are out of view."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Column:
     """One column: `key` is stable, `width` in cells without the gap; `right` aligns numbers.
 
     A column with a `grow` above 0 takes that share of the room that is left over, up to `most` cells in all.
     One with `cut`, a sign for what is cut, has names: those that do not fit keep what tells them apart, also
-    from those of `among`.
+    from those of `among`; with `texts` it has sentences, which neighbours are told apart from.
     """
 
     key: str
@@ -229,6 +235,7 @@ class Column:
     most: int = 1000
     cut: str = ""
     among: tuple[str, ...] = ()
+    texts: bool = False
 
 
 class CellTable(Protocol):
@@ -288,6 +295,7 @@ class Rows(Generic[T]):
         self.hidden = hidden
         self._render = render
         self._cut: dict[str, dict[str, str]] = {}
+        self._texts: dict[str, list[str]] = {}
 
     def cell(self, row: int, column: int) -> Cell:
         """Return one cell."""
@@ -295,12 +303,21 @@ class Rows(Generic[T]):
         cell = self._render(self.items[row][1], place.key)
         if not place.cut or sum(cell_len(span.text) for span in cell) <= place.width:
             return cell
+        if place.texts:
+            return single(self._told_apart(place)[row], cell[0].tone)
         if place.key not in self._cut:
             names = [plain(self._render(item, place.key)) for _, item in self.items]
             names = list(dict.fromkeys((*names, *place.among)))
             shown = text.distinct(names, place.width, ellipsis=place.cut)
             self._cut[place.key] = dict(zip(names, shown, strict=True))
         return single(self._cut[place.key][plain(cell)], cell[0].tone)
+
+    def _told_apart(self, place: Column) -> list[str]:
+        if place.key not in self._texts:
+            told = [plain(self._render(item, place.key)) for _, item in self.items]
+            rooms = [place.width] * len(told)
+            self._texts[place.key] = text.apart(told, rooms, ellipsis=place.cut)
+        return self._texts[place.key]
 
     def value(self, row: int, column: int) -> str:
         """Return the text of a cell, also of one that does not fit."""
@@ -348,14 +365,27 @@ def table_title(parts: Iterable[str], hidden: int) -> str:
 
 
 def spread(columns: Sequence[Column], width: int) -> tuple[Column, ...]:
-    """Return the columns with the room that is left over shared among those that grow, by their weight."""
-    used = sum(column.width + 1 for column in columns) + 1
-    weight = sum(column.grow for column in columns)
-    room = max(0, width - used)
-    if not room or not weight:
-        return tuple(columns)
-    wider = []
-    for column in columns:
-        share = min(room * column.grow // weight, max(0, column.most - column.width))
-        wider.append(dataclasses.replace(column, width=column.width + share))
-    return tuple(wider)
+    """Return the columns with the room that is left over shared among those that grow, by their weight.
+
+    Where not all columns fit, those that are in view first share what the next one leaves free.
+    """
+    return _spread(tuple(columns), width)
+
+
+@functools.lru_cache(maxsize=100)
+def _spread(columns: tuple[Column, ...], width: int) -> tuple[Column, ...]:
+    ends = list(itertools.accumulate((column.width + 1 for column in columns), initial=1))
+    seen = len(columns)
+    if ends[-1] > width:
+        width -= NOTE
+        seen = sum(end <= width + 1 for end in ends[1:])
+    given = [0] * seen
+    for _ in range(width - ends[seen]):
+        growing = [
+            i for i in range(seen) if columns[i].grow and columns[i].width + given[i] < columns[i].most
+        ]
+        if not growing:
+            break
+        given[min(growing, key=lambda i: (given[i] + 1) / columns[i].grow)] += 1
+    wider = [dataclasses.replace(columns[i], width=columns[i].width + more) for i, more in enumerate(given)]
+    return (*wider, *columns[seen:])

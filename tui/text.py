@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import os.path
 import re
 from collections.abc import Sequence
@@ -167,6 +168,28 @@ def distinct(names: Sequence[str], width: int, *, ellipsis: str = "…") -> list
     ]
     shown = [[n if cell_len(n) <= width else s for n, s in zip(names, way, strict=True)] for way in shown]
     return max(shown, key=lambda cut: len(set(cut)))
+
+
+def apart(texts: Sequence[str], rooms: Sequence[int], *, ellipsis: str = "…") -> list[str]:
+    """Return the texts so that neighbours which would be cut alike are told apart.
+
+    They lose the end of what they share, from a word on, instead of what differs. `rooms` are the cells that
+    each text has.
+    """
+    shown = list(texts)
+    cut = [fit(one, room, ellipsis=ellipsis) for one, room in zip(texts, rooms, strict=True)]
+    for _, run in itertools.groupby(range(len(texts)), key=cut.__getitem__):
+        alike = list(run)
+        different = list(dict.fromkeys(texts[i] for i in alike))
+        if len(different) < 2:
+            continue
+        shared = len(os.path.commonprefix(different))  # noqa: RUF071  # of characters, not of paths
+        shared = different[0].rfind(" ", 0, shared) + 1
+        longest = max(cell_len(one[shared:]) for one in different)
+        for i in alike:
+            kept = max(rooms[i] // 2, rooms[i] - longest - cell_len(ellipsis))
+            shown[i] = texts[i][: min(kept, shared)] + ellipsis + texts[i][shared:]
+    return shown
 
 
 def _end_of(name: str, width: int, ellipsis: str) -> str:

@@ -246,12 +246,24 @@ class Network:
 
     # What is sent.
 
-    def broadcast(self, sender: SimulatedParticipant, topic: str, item: object, *, is_state: bool) -> None:
-        """Send an item to all nodes that the sender has matched; the last state also reaches later ones."""
+    def broadcast(
+        self,
+        sender: SimulatedParticipant,
+        topic: str,
+        item: object,
+        *,
+        is_state: bool,
+        to: tuple[str, ...] = (),
+    ) -> None:
+        """Send an item to all nodes that the sender has matched; the last state also reaches later ones.
+
+        In a crowd, an item for the nodes with the ids `to` is carried only to these: the others ignore it.
+        """
         if is_state:
             sender.states[topic] = item
+        is_for_all = not to or len(self.participants) <= CROWD
         for other in sender.matched:
-            if other.node:
+            if other.node and (is_for_all or other.node in to):
                 self.send(sender, other, topic, item)
 
     def send(
@@ -378,9 +390,22 @@ class Network:
             self._schedule.after(GATHER_S, self._tell_now, participant)
 
     def _tell_now(self, participant: SimulatedParticipant) -> None:
+        """Publish the matches of a node.
+
+        A peer looks only for itself in them. So in a crowd, they are carried only to peers for which they
+        changed: otherwise these messages would be most of the start of a large system.
+        """
         self._telling.discard(participant)
         nodes = frozenset(other for other in participant.matched if other.node)
-        self.broadcast(participant, ATTACHMENT, nodes, is_state=True)
+        if len(self.participants) <= CROWD:
+            self.broadcast(participant, ATTACHMENT, nodes, is_state=True)
+            return
+        before = participant.states.get(ATTACHMENT, frozenset())
+        assert isinstance(before, frozenset)
+        participant.states[ATTACHMENT] = nodes
+        for other in participant.matched:  # in the order of discovery, which no run changes
+            if other.node and (other in nodes) is not (other in before):
+                self.send(participant, other, ATTACHMENT, nodes)
 
     def _update_attachment(self, participant: SimulatedParticipant, peer: SimulatedParticipant) -> None:
         attached = peer in participant.matched and participant in participant.told.get(peer, ())

@@ -28,6 +28,10 @@ SIGNS: Final = {
 _ORDER: Final = list(SIGNS.values())
 
 
+MOST_SIGNS: Final = 50
+"""Nodes whose states each line has; beyond that no reader can tell them apart."""
+
+
 class ShortLog:
     """Collects the lines of a run, and passes each to `show`.
 
@@ -69,7 +73,8 @@ class ShortLog:
 
     def header(self) -> None:
         """Write the names of the columns."""
-        names = " ".join(node.name for node in self._nodes)
+        is_long = len(self._nodes) > MOST_SIGNS
+        names = f"{len(self._nodes)}" if is_long else " ".join(node.name for node in self._nodes)
         self._put(f"#   virtual s  UTC              nodes ({names})")
 
     def line(self, who: str, sign: str, text: str) -> None:
@@ -77,7 +82,7 @@ class ShortLog:
         schedule = self._schedule
         seconds, nanoseconds = divmod(schedule.true_ns, 1_000_000_000)
         utc = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC)
-        columns = "".join(map(sign_of, self._nodes))
+        columns = "".join(map(sign_of, self._nodes)) if len(self._nodes) <= MOST_SIGNS else "-"
         clock = f"{utc:%H:%M:%S}.{nanoseconds // 1000:06d}Z"
         self._put(f"{schedule.now:13.6f}  {clock}  {columns}  {who:<6} {sign} {text}")
 

@@ -155,6 +155,7 @@ class SimulatedNode:
         is_catching_up: the turn is for many inputs that had waited; several steps may look like one.
         is_comparing: a step of a comparison takes its time.
         cost_s: time that each input takes.
+        pause_s: time for which inputs wait for each other; then they share a turn.
         routes: the groups of each writer that was discovered in this run.
     """
 
@@ -190,7 +191,7 @@ class SimulatedNode:
         self._is_busy = False
         self._needs_turn = True
         self._timer_at = 0.0
-        self._pause_s = GATHER_S if len(cluster.options.nodes) > CROWD else 0.0
+        self.pause_s = GATHER_S if len(cluster.options.nodes) > CROWD else 0.0
 
     @property
     def is_up(self) -> bool:
@@ -314,12 +315,12 @@ class SimulatedNode:
         task(*arguments)
         if self._needs_turn:
             self._turn()
-        if (self.cost_s or self._pause_s) and not self._is_busy:
+        if (self.cost_s or self.pause_s) and not self._is_busy:
             self._be_busy()
 
     def _be_busy(self, duration_s: float = 0.0) -> None:
         self._is_busy = True
-        duration_s = duration_s or self.cost_s or self._pause_s
+        duration_s = duration_s or self.cost_s or self.pause_s
         self.cluster.schedule.after(duration_s, self._work_off, self.run)
 
     def _work_off(self, run: int) -> None:
@@ -340,7 +341,7 @@ class SimulatedNode:
             self.is_catching_up = True
             self._turn()
             self.is_catching_up = False
-            if had_inputs and self._pause_s and not self._is_busy:
+            if had_inputs and self.pause_s and not self._is_busy:
                 self._be_busy()
 
     def run_later(self, delay_s: float, task: Callable[..., None], *arguments: object) -> None:

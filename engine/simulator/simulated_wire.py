@@ -44,7 +44,9 @@ class SimulatedWire:
     def send(self, topic: str, payload: bytes) -> None:
         """Send a protocol message to all fellows."""
         self.messages += 1
-        self.system.network.broadcast(self.node.participant, topic, payload, is_state=topic in STATE_TOPICS)
+        is_state = topic in STATE_TOPICS
+        to = () if is_state else self.system.codec.decode(payload).to
+        self.system.network.broadcast(self.node.participant, topic, payload, is_state=is_state, to=to)
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Ignore monitor messages."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from ospltool.live.feed import FeedNotice, NoticeKind, Update
 from tests import fake
-from tests.console.test_screen_views import view_of
+from tests.console.test_screen_views import group, text_of, view_of
+from tests.fake import SECOND_NS, START_NS, node_id
 from tui import text
-from tui.cells import plain
-from tui.viewmodel import name_space, node, stores
+from tui.cells import Rows, plain
+from tui.viewmodel import groups, incidents, name_space, node, panels, stores
+from tui.viewmodel.base import View
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -50,3 +56,101 @@ def test_a_name_that_is_alone_in_its_column_is_told_apart_from_those_of_other_no
     place = [one.key for one in table.columns].index("master")
     shown = text.fit(plain(table.cell(0, place)), table.columns[place].width)
     assert shown.endswith("-103"), shown
+
+
+@pytest.mark.parametrize(
+    ("width", "table", "column"),
+    [
+        (80, lambda view, width: name_space.holders(view, "Orders", width), "node"),
+        (80, lambda view, width: node.fellows(view, view.model.ordered_nodes()[0], width), "name"),
+        (120, groups.groups, "group"),
+        (120, lambda view, width: name_space.holders(view, "Orders", width), "master"),
+        (120, groups.groups, "space"),
+        (120, stores.stores, "node"),
+    ],
+)
+def test_no_name_is_cut_beside_free_room(
+    width: int, table: Callable[[View, int], Rows[Any]], column: str
+) -> None:
+    """Names were `…ion-001` on 80 and 120 columns, with twenty free cells at the right edge."""
+    ids = range(101, 104)
+    kept = tuple(group(topic, partition="Configuration") for topic in ("Limits", "Routes"))
+    fellows = tuple(fake.fellow(n, name=f"station-{n}") for n in ids)
+    view = view_of(
+        *(
+            fake.snapshot(
+                n, fake.name_space("Orders", 103), name=f"station-{n}", fellows=fellows, groups=kept
+            )
+            for n in ids
+        )
+    )
+    rows = table(view, width)
+    place = [one.key for one in rows.columns].index(column)
+    shown = [
+        text.fit(plain(rows.cell(row, place)), rows.columns[place].width) for row in range(len(rows.keys))
+    ]
+    assert not [one for one in shown if "…" in one], shown
+
+
+SHARED = "Confirming master: Fellow 'station-101' is the master for nameSpace "
+
+
+def test_what_many_nodes_tell_of_an_incident_is_one_line() -> None:
+    """With 200 nodes the screen of an incident had 200 equal lines."""
+    ids = range(1, 201)
+    lost = [
+        fake.event(n, n, START_NS + n * 1_000_000, told)
+        for n in ids
+        for told in ("Removing confirmed fellow.", f"{SHARED}'Orders'.", f"{SHARED}'Alarms'.")
+    ]
+    again = fake.event(201, 1, START_NS + SECOND_NS, "Removing confirmed fellow.")
+    rows = panels.folded([*lost, again])
+    assert [(each.event.node_name, each.others, each.event.text) for each in rows] == [
+        ("n1", 199, "Removing confirmed fellow."),
+        ("n1", 199, f"{SHARED}'Orders'."),
+        ("n1", 199, f"{SHARED}'Alarms'."),
+        ("n1", 0, "Removing confirmed fellow."),
+    ]
+
+
+def test_the_events_of_an_incident_are_folded_and_told_apart() -> None:
+    events = tuple(
+        fake.event(n, n, START_NS, f"{SHARED}'{space}'.", event="election.confirmed-fellow")
+        for n in (2, 3)
+        for space in ("Orders", "Alarms")
+    )
+    both = fake.name_space("Orders", 1), fake.name_space("Alarms", 1)
+    nodes = (fake.snapshot(n, *both) for n in (1, 2, 3))
+    view = view_of(*nodes, events=events, lost=1, after_s=1)
+    (one,) = (one for one in view.health.open if node_id(1) in one.subjects)
+    rows = incidents.events(view, one, 60)
+    shown = [[plain(rows.cell(row, column)) for column in (1, 2)] for row in range(len(rows.keys))]
+    assert [who for who, _ in shown] == ["n2 +1", "n2 +1"]
+    assert [told.rpartition("…")[2] for _, told in shown] == ["'Orders'.", "'Alarms'."]
+    assert {len(told) for _, told in shown} == {rows.columns[2].width}
+    assert rows.value(0, 2) == f"{SHARED}'Orders'.", "what is copied is whole"
+    assert incidents.events_title(rows).startswith("4 events around it")
+
+
+@pytest.mark.parametrize(
+    ("texts", "width", "shown"),
+    [
+        (["short", "short"], 20, ["short", "short"]),
+        (["the same long text", "the same long text"], 9, ["the same long text"] * 2),
+        (["a long beginning, one", "a long beginning, two"], 12, ["a long b…one", "a long b…two"]),
+        (["a long beginning, one", "another one"], 12, ["a long beginning, one", "another one"]),
+    ],
+)
+def test_texts_that_would_be_cut_alike_keep_what_differs(
+    texts: list[str], width: int, shown: list[str]
+) -> None:
+    assert text.apart(texts, [width] * len(texts)) == shown
+
+
+def test_a_node_is_gone_since_the_same_moment_on_every_screen() -> None:
+    """The node's card told when its lease ended, the incident when it was heard last."""
+    view = view_of(fake.snapshot(1), fake.snapshot(2))
+    later_ns = START_NS + 9 * SECOND_NS
+    view.model.apply(Update(notices=(FeedNotice(NoticeKind.NODE_LOST, later_ns, "", node_id(1)),)), later_ns)
+    gone = view.model.nodes[node_id(1)]
+    assert f"gone since {text.clock(gone.heard_ns)} UTC" in text_of(node.card(view, gone))[0]

@@ -85,24 +85,24 @@ def test_it_fits_on_a_small_screen_with_eight_nodes_and_six_name_spaces() -> Non
 @pytest.mark.parametrize(
     ("changes", "cell", "tone"),
     [
-        ({}, "   ━━━━━━━━━    1,000", Tone.PLAIN),
-        ({"complete": False, "count": 0}, " ○ ╌╌╌╌╌╌╌╌╌      0 %", Tone.PLAIN),
-        ({"complete": False, "count": 9}, " ○ ━━━━━━━━╸     99 %", Tone.PLAIN),
+        ({}, "   ━━━━━━━━━━━━    1,000", Tone.PLAIN),
+        ({"complete": False, "count": 0}, " ○ ╌╌╌╌╌╌╌╌╌╌╌╌      0 %", Tone.PLAIN),
+        ({"complete": False, "count": 9}, " ○ ━━━━━━━━━━━╸     99 %", Tone.PLAIN),
         (
             {"complete": False, "count": 0, "alignments": (aligning(0, 0),)},
-            " ◐ ╌╌╌╌╌╌╌╌╌      0 %",
+            " ◐ ╌╌╌╌╌╌╌╌╌╌╌╌      0 %",
             Tone.PLAIN,
         ),
         (
             {"complete": False, "count": 0, "alignments": (aligning(1, 1000),)},
-            " ◐ ╸╌╌╌╌╌╌╌╌      1 %",
+            " ◐ ╸╌╌╌╌╌╌╌╌╌╌╌      1 %",
             Tone.PLAIN,
         ),
-        ({"complete": False, "alignments": (aligning(1000, 1000),)}, " ◐ ━━━━━━━━╸     99 %", Tone.PLAIN),
-        ({"complete": False, "alignments": (aligning(9, 2),)}, " ◐ ━━━━━━━━╸     99 %", Tone.PLAIN),
-        ({"master": ""}, " ✖ ━━━━━━━━━    1,000", Tone.FAULT),
-        ({"master": node_id(2)}, "★  ━━━━━━━━━    1,000", Tone.PLAIN),
-        ({"count": 123_456_789}, "   ━━━━━━━━━  123.5 M", Tone.PLAIN),
+        ({"complete": False, "alignments": (aligning(1000, 1000),)}, " ◐ ━━━━━━━━━━━╸     99 %", Tone.PLAIN),
+        ({"complete": False, "alignments": (aligning(9, 2),)}, " ◐ ━━━━━━━━━━━╸     99 %", Tone.PLAIN),
+        ({"master": ""}, " ✖ ━━━━━━━━━━━━    1,000", Tone.FAULT),
+        ({"master": node_id(2)}, "★  ━━━━━━━━━━━━    1,000", Tone.PLAIN),
+        ({"count": 123_456_789}, "   ━━━━━━━━━━━━  123.5 M", Tone.PLAIN),
     ],
 )
 def test_a_cell_says_master_state_and_completeness(changes: dict[str, object], cell: str, tone: Tone) -> None:
@@ -115,10 +115,10 @@ def test_a_cell_says_master_state_and_completeness(changes: dict[str, object], c
 @pytest.mark.parametrize(
     ("after_s", "lost", "row"),
     [
-        (1, 0, "●|n1    |complete        |   1 s|"),
-        (2.5, 0, "▲|n1    |silent          |   2 s|"),
-        (200, 0, "▲|n1    |silent          | 3 min|"),
-        (1, 1, "✖|n1    |gone            |   1 s|"),
+        (1, 0, "●|n1    |complete  |   1 s|"),
+        (2.5, 0, "▲|n1    |silent    |   2 s|"),
+        (200, 0, "▲|n1    |silent    | 3 min|"),
+        (1, 1, "✖|n1    |gone      |   1 s|"),
     ],
 )
 def test_a_node_that_is_not_heard_says_so_and_dims(after_s: float, lost: int, row: str) -> None:

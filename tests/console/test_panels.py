@@ -13,6 +13,7 @@ from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
 from tui.cells import UNICODE, Tone, plain
+from tui.screens.overview import LEAST_FOR_LONG
 from tui.viewmodel import heading, panels
 from tui.viewmodel.base import ConsoleStatus, Filter, View
 
@@ -212,20 +213,20 @@ def test_events_show_time_age_node_and_text() -> None:
         fake.event(3, 3, START_NS + 2 * S, "no space left", level="SEVERE"),
     )
     view = view_of(Update(events=events), after_s=62)
-    assert [plain(line) for line in panels.event_lines(view, 10)] == [
+    assert [plain(line) for line in panels.event_lines(view, 10, 200)] == [
         " 01:03:20  1 min    n1 Fellow n2 approved.",
         " 01:03:21  1 min  ▲ n2 Missed heartbeat for node n3.",
         " 01:03:22  1 min  ✖ n3 no space left",
     ]
-    assert [plain(line)[-9:] for line in panels.event_lines(view, 1)] == ["pace left"]
+    assert [plain(line)[-9:] for line in panels.event_lines(view, 1, 200)] == ["pace left"]
 
 
 def test_where_there_is_no_event_a_sentence_says_why() -> None:
-    (line,) = panels.event_lines(view_of(), 5)
+    (line,) = panels.event_lines(view_of(), 5, 200)
     assert "no events yet" in plain(line)
     view = view_of(Update(events=(fake.event(1, 1, START_NS, "Fellow n2 approved."),)))
     view = dataclasses.replace(view, filter=Filter.parse("else"))
-    (line,) = panels.event_lines(view, 5)
+    (line,) = panels.event_lines(view, 5, 200)
     assert "1 hidden" in plain(line)
 
 
@@ -234,7 +235,7 @@ def test_a_new_state_is_said_once_and_in_words() -> None:
         fake.event(1, 1, START_NS, "----LEAVING STATE----", event="lifecycle.leaving-state", state="INIT"),
         fake.event(2, 1, START_NS, "----ENTERING STATE----", event="lifecycle.entering-state"),
     )
-    (line,) = panels.event_lines(view_of(Update(events=events)), 10)
+    (line,) = panels.event_lines(view_of(Update(events=events)), 10, 200)
     assert plain(line).endswith("enters state COMPLETE")
 
 
@@ -269,7 +270,7 @@ def test_what_several_nodes_tell_in_the_same_words_is_one_event() -> None:
     ]
     later = fake.event(2, 1, START_NS + 20 * S, "Fellow n9 lost.", level="WARNING")
     view = view_of(Update(events=(*told, later)), after_s=30)
-    assert [plain(line) for line in panels.event_lines(view, 10)] == [
+    assert [plain(line) for line in panels.event_lines(view, 10, 200)] == [
         " 01:03:21   29 s  ▲ n1 +2 Fellow n9 lost.",
         " 01:03:40   10 s  ▲ n1    Fellow n9 lost.",
     ]
@@ -277,7 +278,7 @@ def test_what_several_nodes_tell_in_the_same_words_is_one_event() -> None:
 
 def test_what_is_below_info_is_on_the_trace_screen_only() -> None:
     view = view_of(Update(events=(fake.event(1, 1, START_NS, "Sending.", level="FINE"),)))
-    (line,) = panels.event_lines(view, 5)
+    (line,) = panels.event_lines(view, 5, 200)
     assert plain(line) == " no events yet; 7 shows all that is traced"
 
 
@@ -293,11 +294,12 @@ def test_events_that_are_no_longer_kept_are_counted_in_the_title() -> None:
     assert panels.events_title(view) == "events, 1,005 older ones not kept"
 
 
-@given(st.integers(6, 200), st.integers(0, 300), st.integers(0, 300), st.booleans(), st.booleans())
+@given(st.integers(6, 200), st.integers(0, 300), st.integers(0, 300), st.booleans(), st.integers(0, 6))
 def test_the_parts_never_need_more_than_the_room(
-    room: int, nodes: int, attention: int, events_only: bool, is_explained: bool
+    room: int, nodes: int, attention: int, events_only: bool, explained: int
 ) -> None:
-    shares = panels.share_height(room, nodes, attention, events_only=events_only, is_explained=is_explained)
+    explained = explained if room >= LEAST_FOR_LONG else min(explained, 3)
+    shares = panels.share_height(room, nodes, attention, events_only=events_only, explained=explained)
     parts = (shares.matrix, shares.detail, shares.attention, shares.about, shares.events, shares.timeline)
     assert all(part >= 0 for part in parts)
     assert sum(parts) <= max(room, 8)

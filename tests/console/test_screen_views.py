@@ -22,11 +22,10 @@ from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
-from tui.cells import UNICODE, CellTable, Column, Line, Rows, Tone, fit_line, plain, spread
+from tui.cells import NOTE, UNICODE, CellTable, Column, Line, Rows, Tone, fit_line, plain, spread
 from tui.viewmodel import alignment, conflicts, deliveries, groups, name_space, node, stores
 from tui.viewmodel.base import Filter, Subject, View
 from tui.viewmodel.panels import current_incidents
-from tui.widgets.sheet import NOTE
 
 S = SECOND_NS
 
@@ -91,8 +90,11 @@ def test_columns_share_the_room_and_never_take_more(sizes: list[tuple[int, int, 
     spread_out = spread(columns, width)
     for before, after in zip(columns, spread_out, strict=True):
         assert before.width <= after.width <= before.most
-    wanted = sum(column.width + 1 for column in columns) + 1
-    assert sum(column.width + 1 for column in spread_out) + 1 <= max(width, wanted)
+    wanted = [sum(column.width + 1 for column in columns[:seen]) + 1 for seen in range(len(columns) + 1)]
+    room = width if wanted[-1] <= width else width - NOTE
+    seen = sum(each <= room for each in wanted[1:])
+    assert sum(column.width + 1 for column in spread_out[:seen]) + 1 <= max(room, 1), "still in view"
+    assert spread_out[seen:] == tuple(columns[seen:])
 
 
 # Node.
@@ -121,9 +123,9 @@ N1 = fake.snapshot(
 def test_the_card_says_who_the_node_is() -> None:
     view = view_of(N1)
     assert text_of(node.card(view, view.model.nodes[node_id(1)])) == [
-        " ● n1  complete  role DefaultRole  up 10 min  heard now  heartbeat now",
+        " ● n1  complete  up 10 min  heard now",
         "   id 000000015a5a5a5a5a5a5a5a5a5a5a5a  run 1  version 0.1.0",
-        "   host host-1  pid 4001  file:///etc/ospl/n1.xml",
+        "   host host-1  pid 4001  role DefaultRole  file:///etc/ospl/n1.xml",
         "   store sqlite /var/n1  found at start: not closed cleanly",
         "   captured 12  stored 10",
     ]
@@ -345,7 +347,7 @@ def test_open_conflicts_come_first_and_snapshots_tell_of_them_too() -> None:
             "●|9 s|4.00 s|n1|n2|Orders|set with another history, same role|Merge|merge: 3 samples moved",
         ],
     )
-    assert conflicts.conflict_title(view, conflicts.conflicts(view, 120)) == "2 open, 1 over"
+    assert conflicts.conflict_title(view, conflicts.conflicts(view, 120)) == "conflicts: 2 open, 1 over"
 
 
 @pytest.mark.parametrize(
@@ -425,8 +427,8 @@ def test_a_group_in_full_shows_each_node() -> None:
     lines = groups.group_lines(view, key)
     assert text_of(lines) == [
         " Orders.Trade  type T  in Orders, 2 nodes",
-        " ★ n1 100 samples  10 instances  2.0 KiB of payload  on disk all  digest d",
-        " ≠ n2 99 samples  10 instances  2.0 KiB of payload  on disk all  digest other",
+        " ★ n1 100 samples  10 instances  2.0 KiB  on disk all  digest d",
+        " ≠ n2 99 samples  10 instances  2.0 KiB  on disk all  digest other",
     ]
     assert lines[2][1].tone is Tone.WARN
 
@@ -440,7 +442,10 @@ def test_stores_with_what_is_not_on_disk_yet() -> None:
     titles = {column.key: column.title for column in rows.columns}
     assert (titles["bytes"], titles["disk"]) == ("payload", "disk")
     first = view.model.nodes[node_id(1)]
-    assert text_of(stores.store_lines(view, first, 80))[1:] == [" Orders.Quote: 4 of 7 not on disk yet"]
+    assert text_of(stores.store_lines(view, first, 80))[1:] == [
+        "   Orders.Quote    7 samples  4 of them not on disk yet",
+        "   Orders.Trade  100 samples  on disk",
+    ]
 
 
 def test_requests_are_counted_and_those_that_were_combined() -> None:
@@ -458,12 +463,12 @@ def test_requests_are_counted_and_those_that_were_combined() -> None:
         told(4, "compatibility.approved", fellow="n2"),
     )
     view = view_of()
-    assert text_of(alignment.told_lines(view, 5)) == [" no requests yet"]
+    assert text_of(alignment.told_lines(view, 5, 200)) == [" no requests yet"]
     view.model.apply(Update(events=events), START_NS)
     assert alignment.counts(view) == "2 requests received while watching, 1 combined with another"
-    lines = text_of(alignment.told_lines(view, 5))
+    lines = text_of(alignment.told_lines(view, 5, 200))
     assert len(lines) == 3
-    assert text_of(alignment.told_lines(view, 2)) == lines[-2:]
+    assert text_of(alignment.told_lines(view, 2, 200)) == lines[-2:]
 
 
 def test_a_name_space_shows_the_nodes_in_trouble_first() -> None:

@@ -73,7 +73,7 @@ class AlignmentScreen(OpsScreen):
         for_curve = self._show_curve(view, left - for_joiners - for_told)
         if not for_curve:
             for_told = max(0, left - for_joiners)
-        lines = alignment.told_lines(view, for_told - 1)
+        lines = alignment.told_lines(view, for_told - 1, width)
         title = alignment.counts(view)
         self.fill("#told", panels.titled(title, lines, for_told, view, width, note=False), for_told)
 

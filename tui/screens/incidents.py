@@ -11,13 +11,13 @@ from textual.binding import Binding, BindingType
 
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.incidents import Incident
-from ospltool.output.text import plural
 from tui.cells import Line, Rows
 from tui.screens.base import OpsScreen, set_height
 from tui.screens.table import TableScreen
 from tui.viewmodel import incidents as views
 from tui.viewmodel import panels
 from tui.viewmodel.base import ConsoleStatus, Subject, View
+from tui.viewmodel.panels import RepeatedEvent
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
 
@@ -146,7 +146,7 @@ class IncidentScreen(IncidentKeys):
     def __init__(self) -> None:
         super().__init__()
         self._incident: Incident | None = None
-        self._rows: Rows[NodeEvent] | None = None
+        self._rows: Rows[RepeatedEvent] | None = None
 
     def body(self) -> ComposeResult:
         """Yield the description of the incident, and the events."""
@@ -167,7 +167,12 @@ class IncidentScreen(IncidentKeys):
         one = self._incident = views.find(view, key) or known
         self.heading = one.code.id if one else "incident"
         if one is None:
-            self.fill("#about", [panels.rule_line(view, "this incident has been forgotten", width)])
+            why = (
+                "this incident has been forgotten"
+                if key
+                else "no incident chosen; 5 lists all, enter opens one"
+            )
+            self.fill("#about", [panels.rule_line(view, why, width)])
             self.fill("#title", [])
             set_height(self.query_one("#events", Sheet), 0)
             return
@@ -175,8 +180,7 @@ class IncidentScreen(IncidentKeys):
         lines = every[: max(3, self.room * 2 // 3)]
         self.fill("#about", lines)
         rows = self._rows = views.events(view, one, width)
-        title = plural(len(rows.keys), "event")
-        self.fill("#title", [panels.rule_line(view, f"{title} around it, enter opens the trace", width)])
+        self.fill("#title", [panels.rule_line(view, views.events_title(rows), width)])
         grid = self.query_one("#events", Sheet)
         grid.show(rows)
         set_height(grid, max(0, self.room - len(lines) - 1) if rows.keys else 0)
@@ -193,7 +197,8 @@ class IncidentScreen(IncidentKeys):
 
     @property
     def _event(self) -> NodeEvent | None:
-        return self._rows.item(self.query_one("#events", Sheet).row) if self._rows else None
+        told = self._rows.item(self.query_one("#events", Sheet).row) if self._rows else None
+        return told.event if told else None
 
     def action_jump(self, screen: str) -> None:
         """Show another screen; the trace shows the node that told of the event."""

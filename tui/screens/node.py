@@ -54,7 +54,8 @@ class NodeScreen(OpsScreen):
         node = self._node = views.subject_node(view)
         self.heading = f"node {node.snapshot.name}" if node else "node"
         nobody = [panels.rule_line(view, "no node heard yet", width)]
-        self.fill("#card", views.card(view, node) if node else nobody)
+        card = views.card(view, node, width) if node else nobody
+        self.fill("#card", card)
         if node is None:
             for part in PARTS:
                 self._show_part(view, part, None, "", 0)
@@ -66,7 +67,7 @@ class NodeScreen(OpsScreen):
             "joiners": deliveries.deliveries(view, [node], width),
         }
         self._rows = rows
-        room = max(0, self.room - 5 - len(PARTS))
+        room = max(0, self.room - len(card) - len(PARTS))
         heights = share([len(rows[part].keys) + bool(rows[part].keys) for part in PARTS], room)
         nouns = {"fellows": "fellow", "spaces": "name-space", "joiners": "late joiner"}
         for part, height in zip(PARTS, heights, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
@@ -22,6 +22,11 @@ from tui.viewmodel.panels import Notable
 from tui.viewmodel.unheard import UnheardNode
 from tui.widgets.lines import Lines
 from tui.widgets.sheet import Sheet
+
+LEAST_FOR_LONG: Final = 34
+"""Lines from which the explanation of an incident has two for each part."""
+COMPARED: Final = 5
+"""Incidents whose explanations have room, so that nothing moves when the cursor does."""
 
 
 class OverviewScreen(IncidentKeys):
@@ -45,6 +50,7 @@ class OverviewScreen(IncidentKeys):
         self.only_faults = False
         self.unfolded = False
         self._is_walking = False
+        self._most = 1
         self._view: View | None = None
         self._matrix: Overview | None = None
         self._attention: LineRows[Notable] | None = None
@@ -73,9 +79,11 @@ class OverviewScreen(IncidentKeys):
         self.query_one("#summary", Lines).show([panels.summary(view, width)])
         urgent = panels.notables(view, incidents)
         room, nodes = self.room - 1, len(view.model.nodes) + len(view.health.unheard)
-        explained = bool(incidents)
+        self._most = 2 if room >= LEAST_FOR_LONG else 1
+        told = (incident_views.explanation(view, one, width, self._most) for one in incidents[:COMPARED])
+        explained = max(map(len, told), default=0)
         shares = panels.share_height(
-            room, nodes, len(urgent), events_only=self.only_events, is_explained=explained
+            room, nodes, len(urgent), events_only=self.only_events, explained=explained
         )
         rows = 0 if self.unfolded else shares.matrix - 1
         matrix = self._matrix = Overview(view, width, incidents, rows)
@@ -84,7 +92,7 @@ class OverviewScreen(IncidentKeys):
         )
         if len(matrix.keys) < nodes and not self.only_events:
             shares = panels.share_height(
-                room, len(matrix.keys), len(urgent), events_only=False, is_explained=explained
+                room, len(matrix.keys), len(urgent), events_only=False, explained=explained
             )
         self._show_attention(view, urgent, shares.attention)
         self.fill("#about", self._about(view), shares.about)
@@ -92,7 +100,7 @@ class OverviewScreen(IncidentKeys):
         set_height(self.grid, shares.matrix if matrix.keys else 0)
         self.fill("#detail", self._detail(view, matrix), shares.detail)
         self.fill("#timeline", timeline_lines(view, width) if shares.timeline else [], shares.timeline)
-        events = panels.event_lines(view, shares.events - 1)
+        events = panels.event_lines(view, shares.events - 1, width)
         title = panels.events_title(view)
         lines = panels.titled(title, events, shares.events, view, width, note=False)
         self.fill("#ticker", lines, shares.events)
@@ -110,7 +118,7 @@ class OverviewScreen(IncidentKeys):
     def _about(self, view: View) -> list[Line]:
         """Explain the incident under the cursor, or else the most urgent one."""
         one = self.incident or next(iter(panels.current_incidents(view)), None)
-        return incident_views.explanation(view, one, self.size.width) if one else []
+        return incident_views.explanation(view, one, self.size.width, self._most) if one else []
 
     @on(Sheet.Moved)
     def _explain(self) -> None:

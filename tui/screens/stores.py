@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from textual import on
 
 from ospltool.live.nodes import Node
@@ -17,6 +19,7 @@ class StoreScreen(TableScreen):
 
     NAME = "store"
     TITLE_OF_SCREEN = "store"
+    ABOUT_LINES: ClassVar[int] = 40
     FILTER_FIELDS = stores.STORE_FIELDS
 
     def table(self, view: View, width: int) -> Rows[Node]:

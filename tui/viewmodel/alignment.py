@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from rich.cells import cell_len
-
 from engine.runtime.monitor import NameSpaceView, NodeEvent
 from ospltool.live.nodes import Node
 from ospltool.live.series import AlignmentProgress
@@ -14,7 +12,7 @@ from ospltool.output.text import plural
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, single
 from tui.viewmodel.base import View
-from tui.viewmodel.panels import MOST_NAME, RepeatedEvent, event_line
+from tui.viewmodel.panels import RepeatedEvent, lines_of_events
 
 FIELDS: Final = ("ns", "aligner", "alignee", "node", "topic", "state")
 EVENTS: Final = ("align.", "merge.")
@@ -137,15 +135,15 @@ def _keeps_event(view: View, event: NodeEvent) -> bool:
     return view.filter.matches({"node": event.node_name, "text": event.text}, skip=FIELDS)
 
 
-def told_lines(view: View, number: int) -> list[Line]:
+def told_lines(view: View, number: int, width: int) -> list[Line]:
     """Return the requests and answers that nodes reported while watching."""
     if number <= 0:
         return []
     events = told(view, number)
     if not events:
         return [(Span(" no requests yet", Tone.DIM),)]
-    room = min(MOST_NAME, max(cell_len(event.node_name) for event in events))
-    return [event_line(view, RepeatedEvent(event, frozenset((event.node,))), room) for event in events]
+    single_ones = [RepeatedEvent(event, frozenset((event.node,))) for event in events]
+    return lines_of_events(view, single_ones, width)
 
 
 def counts(view: View) -> str:

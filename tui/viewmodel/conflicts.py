@@ -86,5 +86,8 @@ def conflict_title(view: View, rows: Rows[ReportedConflict]) -> str:
     every = view.model.conflicts.every(view.model.nodes)
     over = sum(1 for one in every if one.ended_ns)
     lost = view.model.conflicts.left_out
-    parts = [f"{len(every) - over} open, {over} over", f"{lost} older ones not kept" if lost else ""]
+    parts = [
+        f"conflicts: {len(every) - over} open, {over} over",
+        f"{lost} older ones not kept" if lost else "",
+    ]
     return table_title(parts, rows.hidden)

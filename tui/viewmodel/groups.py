@@ -22,11 +22,13 @@ def groups(view: View, width: int) -> Rows[GroupKey]:
     """Return every group, with the figures of the node that has most of it."""
     every = view.model.groups.ordered()
     names = max((len(str(key)) for key in every[:MEASURED]), default=0)
+    spaces = max(map(len, view.model.name_space_names()), default=0)
+    cut = view.glyphs.ellipsis
     types = max((len(key.type_name) for key in every[:MEASURED]), default=0)
     columns = (
         Column("mark", "", 1),
-        Column("group", "partition.topic", 15, grow=4, most=min(max(names, 15), 60)),
-        Column("space", "name-space", 10, grow=1, most=24),
+        Column("group", "partition.topic", 15, grow=4, most=min(max(names, 15), 60), cut=cut),
+        Column("space", "name-space", 10, grow=1, most=min(max(spaces, 10), 24), cut=cut),
         Column("nodes", "nodes", 5, right=True),
         Column("samples", "samples", 8, right=True),
         Column("instances", "instances", 9, right=True),
@@ -112,7 +114,7 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
         sign = view.glyphs.master if is_master else view.glyphs.conflict if node.id in differ else " "
         tone = Tone.WARN if node.id in differ else Tone.PLAIN
         samples, instances = plural(one.samples, "sample"), plural(one.instances, "instance")
-        counts = f"{samples}  {instances}  {text.size(one.bytes)} of payload"
+        counts = f"{samples}  {instances}  {text.size(one.bytes)}"
         kept = (
             f"  on disk {'all' if one.stored >= one.samples else f'{one.stored:,}'}" if _is_kept(one) else ""
         )

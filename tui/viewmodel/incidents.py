@@ -6,14 +6,13 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from engine.runtime.monitor import NodeEvent
 from ospltool.health.incidents import Incident
 from ospltool.live.nodes import Presence
 from ospltool.output.text import plural
 from tui import text
 from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, plain, single, table_title
 from tui.viewmodel.base import Rank, View, severity_sign
-from tui.viewmodel.panels import URGENT_LEVELS, more_line
+from tui.viewmodel.panels import URGENT_LEVELS, RepeatedEvent, folded, more_line, teller
 from tui.viewmodel.panels import told as text_of
 from tui.viewmodel.unheard import unheard_nodes
 
@@ -108,9 +107,9 @@ def about(view: View, one: Incident, width: int, most: int = MAX_LINES) -> list[
     return _told(view, (("What", one.what), *_reasons(one)), width, most)
 
 
-def explanation(view: View, one: Incident, width: int) -> list[Line]:
-    """Return cause, effect and advice, each in one line, for a screen that shows the observation already."""
-    return _told(view, _reasons(one), width, 1)
+def explanation(view: View, one: Incident, width: int, most: int = 1) -> list[Line]:
+    """Return cause, effect and advice, each in at most `most` lines, beside the observation."""
+    return _told(view, _reasons(one), width, most)
 
 
 def _reasons(one: Incident) -> tuple[tuple[str, str], ...]:
@@ -145,29 +144,35 @@ def head(view: View, one: Incident, width: int) -> Line:
     return next((line for line in forms if cell_len(plain(line)) <= width), forms[-1])
 
 
-def events(view: View, one: Incident, width: int) -> Rows[NodeEvent]:
-    """Return the events around the incident at INFO and above, oldest first."""
+def events(view: View, one: Incident, width: int) -> Rows[RepeatedEvent]:
+    """Return the events around the incident at INFO and above, oldest first; alike ones are one row."""
+    found = view.health.events(one)
+    kept = [event for event in found if view.filter.matches({"node": event.node_name, "text": event.text})]
+    shown = folded(kept)
+    names = max((cell_len(teller(view, each)) for each in shown), default=0)
     columns = (
         Column("time", "time", 12),
-        Column("node", "node", 8, grow=1, most=16, cut=view.glyphs.ellipsis),
-        Column("text", "event", 20, grow=8),
+        Column("node", "node", max(4, names)),
+        Column("text", "event", 20, grow=8, cut=view.glyphs.ellipsis, texts=True),
     )
 
-    def render(event: NodeEvent, key: str) -> Cell:
+    def render(each: RepeatedEvent, key: str) -> Cell:
+        event = each.event
         tone = URGENT_LEVELS.get(event.level, Tone.PLAIN)
         return {
             "time": single(text.moment(event.time_ns)[11:], Tone.DIM),
-            "node": single(event.node_name, Tone.DIM),
+            "node": single(teller(view, each), Tone.DIM),
             "text": single(text_of(event.event, event.state, event.text), tone),
         }[key]
 
-    found = view.health.events(one)
-    kept = [
-        (f"{event.node} {event.time_ns} {event.number}", event)
-        for event in found
-        if view.filter.matches({"node": event.node_name, "text": event.text})
-    ]
-    return Rows(columns, kept, render, width=width, hidden=len(found) - len(kept))
+    items = [(f"{each.event.node} {each.event.time_ns} {each.event.number}", each) for each in shown]
+    return Rows(columns, items, render, width=width, hidden=len(found) - len(kept))
+
+
+def events_title(rows: Rows[RepeatedEvent]) -> str:
+    """Return how many events there are, and what enter does."""
+    number = sum(len(each.tellers) for _, each in rows.items)
+    return f"{plural(number, 'event')} around it, enter opens the trace"
 
 
 _LOST: Final = (Presence.SILENT, Presence.GONE)

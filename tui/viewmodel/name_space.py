@@ -49,17 +49,20 @@ def definition_lines(view: View, name: str) -> list[Line]:
 
 def holders(view: View, name: str, width: int) -> Rows[Holder]:
     """Return the name-space on every node that has it, what is in trouble first."""
+    every, names, cut = view.model.holders(name), view.node_names, view.glyphs.ellipsis
+    roles = max((len(node.snapshot.role) for node in every), default=0)
+    merges = max((len(", ".join(node.name_spaces[name].merges)) for node in every), default=0)
     columns = (
         Column("mark", "", 3),
-        Column("node", "node", 8, grow=2, most=24, cut=view.glyphs.ellipsis),
-        Column("role", "role", 11, grow=1, most=20),
+        Column("node", "node", 8, grow=2, most=min(max(8, *map(len, names), 0), 24), cut=cut),
+        Column("role", "role", 11, grow=1, most=min(max(11, roles), 20)),
         Column("phase", "phase", 8),
         Column("samples", "samples", 8, right=True),
-        Column("master", "follows", 8, grow=1, most=16, cut=view.glyphs.ellipsis),
+        Column("master", "follows", 8, grow=1, most=24, cut=cut, among=names),
         Column("epoch", "epoch", 10),
         Column("policy", "alignee, durability", 20),
         Column("priority", "prio", 4, right=True),
-        Column("merges", "merge", 8, grow=2, most=40),
+        Column("merges", "merge", 8, grow=2, most=min(max(8, merges), 40)),
         Column("digest", "digest", 8),
     )
 
@@ -70,7 +73,7 @@ def holders(view: View, name: str, width: int) -> Rows[Holder]:
 
     kept = []
     ranked = ranks(view, [one for one in view.health.open if name in one.name_spaces or not one.name_spaces])
-    for node in sorted(view.model.holders(name), key=lambda node: _urgency(view, node, name, ranked)):
+    for node in sorted(every, key=lambda node: _urgency(view, node, name, ranked)):
         values = {
             "node": node.snapshot.name,
             "role": node.snapshot.role,
@@ -78,7 +81,7 @@ def holders(view: View, name: str, width: int) -> Rows[Holder]:
         }
         if view.filter.matches(values):
             kept.append((node.id, (node, node.name_spaces[name])))
-    hidden = len(view.model.holders(name)) - len(kept)
+    hidden = len(every) - len(kept)
     return Rows(columns, kept, render, width=width, fixed=2, hidden=hidden)
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from rich.cells import cell_len
+
 from engine.runtime.monitor import FellowView, NameSpaceView
 from engine.runtime.past import IN_ORDER
 from ospltool.live.nodes import Node, Presence, natural
 from ospltool.live.series import COUNTERS, RATE_WINDOW_NS, Point
 from ospltool.output.text import plural
 from tui import text
-from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single
+from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, plain, single
 from tui.viewmodel.base import View, master_mark, name_space_state, node_mark, node_state, since_heard
+
+WIDE: Final = 200
+"""Cells in which all counters have room."""
 
 
 def subject_node(view: View) -> Node | None:
@@ -23,13 +28,16 @@ def subject_node(view: View) -> Node | None:
     return nodes[0] if nodes else None
 
 
-def card(view: View, node: Node) -> list[Line]:
-    """Return the node in five lines, and one more where it has run before."""
+def card(view: View, node: Node, width: int = WIDE) -> list[Line]:
+    """Return the node in five lines, more where its counters need them or it has run before."""
     snapshot, now_ns = node.snapshot, view.now_ns
+    heard = text.ago(node.age_ns(now_ns))
     heartbeat = text.ago(now_ns - view.model.heartbeat_ns(node))
+    said = f"heard {heard}  heartbeat {heartbeat}" if heard != heartbeat else f"heard {heard}"
     mark, state = node_mark(view, node), node_state(view, node)
     store = snapshot.store
     tone = Tone.FAULT if store.problem else Tone.DIM
+    configured = f"role {snapshot.role}  {snapshot.configuration}"
     found = f"  found at start: {'; '.join(store.findings)}" if store.findings else ""
     return [
         (
@@ -38,13 +46,13 @@ def card(view: View, node: Node) -> list[Line]:
             Span(f" {snapshot.name}", Tone.STRONG),
             Span("  "),
             state,
-            Span(f"  role {snapshot.role}  {since_heard(view, node)}", Tone.PLAIN),
-            Span(f"  heard {text.ago(node.age_ns(now_ns))}  heartbeat {heartbeat}", Tone.DIM),
+            Span(f"  {since_heard(view, node)}", Tone.PLAIN),
+            Span(f"  {said}", Tone.DIM),
         ),
         (Span(f"   id {snapshot.id}  run {snapshot.incarnation}  version {snapshot.version}", Tone.DIM),),
-        (Span(f"   host {snapshot.host}  pid {snapshot.pid}  {snapshot.configuration}", Tone.DIM),),
+        (Span(f"   host {snapshot.host}  pid {snapshot.pid}  {configured}", Tone.DIM),),
         (Span(f"   store {store.kind} {store.path}{found}", Tone.DIM), Span(f"  {store.problem}", tone)),
-        counters_line(view, node),
+        *counter_lines(view, node, width),
         *_run_lines(view, node),
     ]
 
@@ -66,24 +74,34 @@ def _run_lines(view: View, node: Node) -> list[Line]:
     return [(Span(f"   {what} and {when} ", Tone.DIM), Span(end, tone))]
 
 
-def counters_line(view: View, node: Node) -> Line:
+def counter_lines(view: View, node: Node, width: int) -> list[Line]:
     """Totals since start, with the rate of those that are kept over time; without rates where nobody is."""
     series = None if view.is_stale(node) else view.model.series.get(node.id)
-    spans = [Span("  ")]
+    parts: list[Line] = []
     counted = {name: total for name, total in node.snapshot.counters.items() if total or name in COUNTERS}
     for name, total in counted.items():
-        spans.append(Span(f" {name.replace('_', ' ')} ", Tone.DIM))
-        spans.append(Span(f"{text.count(total)}"))
         rate = series.rate_per_s(name) if series and name in COUNTERS and name != "queued" else None
-        if rate:
-            spans.append(Span(f" {text.count(round(rate))}/s"))
-        spans.append(Span(" "))
-    if any(span.text.endswith("/s") for span in spans):
-        spans.append(Span(f" (per second: mean of {RATE_WINDOW_NS // 1_000_000_000} s)", Tone.DIM))
+        figures = f"{text.count(total)} {text.count(round(rate))}/s" if rate else text.count(total)
+        parts.append((Span(f"{name.replace('_', ' ')} ", Tone.DIM), Span(figures)))
+    if any(part[-1].text.endswith("/s") for part in parts):
+        mean = f"(per second: mean of {RATE_WINDOW_NS // 1_000_000_000} s)"
+        parts.append((Span(mean, Tone.DIM),))
     zeros = len(node.snapshot.counters) - len(counted)
     if zeros:
-        spans.append(Span(f" {plural(zeros, 'other')} 0", Tone.DIM))
-    return tuple(spans) if len(spans) > 1 else (Span("   nothing counted yet", Tone.DIM),)
+        parts.append((Span(f"{plural(zeros, 'other')} 0", Tone.DIM),))
+    return _wrapped(parts, width) if parts else [(Span("   nothing counted yet", Tone.DIM),)]
+
+
+def _wrapped(parts: list[Line], width: int) -> list[Line]:
+    """Return the parts one after the other, in as many lines as they need."""
+    lines: list[Line] = []
+    for part in parts:
+        longer = (*(lines[-1] if lines else (Span(" "),)), Span("  "), *part)
+        if lines and cell_len(plain(longer)) > width:
+            lines.append((Span("   "), *part))
+        else:
+            lines[-1:] = [longer]
+    return lines
 
 
 def curves(view: View, node: Node) -> list[tuple[str, list[Point]]]:
@@ -108,15 +126,18 @@ def _newest(points: list[Point], shown: str) -> str:
 
 def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
     """Return the fellows as this node sees them, those that it does not talk to first, then by name."""
+    names = max((len(fellow.name) for fellow in node.snapshot.fellows), default=0)
+    has_problem = any(fellow.problem for fellow in node.snapshot.fellows)
+    roles = max((len(fellow.role) for fellow in node.snapshot.fellows), default=0)
     columns = (
         Column("mark", "", 1),
-        Column("name", "fellow", 10, grow=2, most=24, cut=view.glyphs.ellipsis),
-        Column("role", "role", 11, grow=1, most=20),
+        Column("name", "fellow", 10, grow=2, most=min(max(10, names), 24), cut=view.glyphs.ellipsis),
+        Column("role", "role", 11, grow=1, most=min(max(11, roles), 20)),
         Column("state", "state", 13, grow=1, most=18),
         Column("communication", "talks", 12),
         Column("heartbeat", "heard", 6, right=True),
         Column("skew", "skew", 8, right=True),
-        Column("problem", "", 8, grow=6),
+        *((Column("problem", "", 8, grow=6),) if has_problem else ()),
     )
 
     def render(fellow: FellowView, key: str) -> Cell:
@@ -164,9 +185,10 @@ def _fellow_mark(view: View, fellow: FellowView) -> Span:
 def name_spaces(view: View, node: Node, width: int) -> Rows[NameSpaceView]:
     """Return the name-spaces of this node with the policy that it applies to each."""
     cut = view.glyphs.ellipsis
+    names = max((len(space.name) for space in node.snapshot.name_spaces), default=0)
     columns = (
         Column("mark", "", 2),
-        Column("name", "name-space", 12, grow=2, most=28),
+        Column("name", "name-space", 12, grow=2, most=min(max(12, names), 28)),
         Column("master", "master", 8, grow=1, most=16, cut=cut, among=view.node_names),
         Column("phase", "phase", 8),
         Column("samples", "samples", 8, right=True),

@@ -86,6 +86,9 @@ CURVE: Final = 12
 """Cells of the small curves of rate and heartbeat, which cover a minute."""
 CELL_NS: Final = 60_000_000_000 // CURVE
 """Time of one of them."""
+STATE: Final = 10
+LONG_STATE: Final = 16
+"""Cells for the states of nodes: the longer ones are those of a start."""
 LEAST_FIGURE: Final = 14
 """A cell of fewer cells has no room for a figure, which is worth more than curves."""
 
@@ -141,8 +144,9 @@ class Overview:
 
     def _columns(self, width: int) -> tuple[Column, ...]:
         longest = max((len(_name(one)) for one in self._nodes), default=4)
-        name_width = min(max(longest, 6), 24 if width >= 110 else 10)
-        state_width = 16 if width >= 72 else 10
+        name_width = min(max(longest, 6), 24 if width >= 110 else 12 if width >= 72 else 10)
+        is_long = width >= 72 and any(len(_state(self._view, one)) > STATE for one in self._nodes)
+        state_width = LONG_STATE if is_long else STATE
         fixed: tuple[Column, ...] = (
             Column("mark", "", 1),
             Column("node", "node", name_width),
@@ -273,6 +277,10 @@ def _rank(one: Node | UnheardNode, ranked: Mapping[str, Rank]) -> Rank:
 
 def _key(one: Node | UnheardNode) -> str:
     return one.key if isinstance(one, UnheardNode) else one.id
+
+
+def _state(view: View, one: Node | UnheardNode) -> str:
+    return one.state if isinstance(one, UnheardNode) else node_state(view, one).text
 
 
 def _name(one: Node | UnheardNode) -> str:

@@ -31,8 +31,6 @@ SAME_NS: Final = 5_000_000_000
 """Time within which equal messages of several nodes make one line."""
 LEAST_FOR_TIMELINE: Final = 28
 LEAST_FOR_EXPLANATION: Final = 17
-EXPLAINED: Final = 3
-"""Lines about an incident on the overview: why, effect and next."""
 MAX_CAPTION_LINES: Final = 2
 MOST_NAME: Final = 12
 """Cells after which the name of a node in a list of events is cut."""
@@ -208,7 +206,7 @@ def event_line(view: View, one: RepeatedEvent, room: int = MOST_NAME) -> Line:
         Span(f" {text.age(view.now_ns - event.time_ns):>6}  ", Tone.DIM),
         Span(sign, tone),
         Span(" "),
-        Span(text.fit(_teller(view, one), room, ellipsis=view.glyphs.ellipsis) + " ", Tone.DIM),
+        Span(text.fit(teller(view, one), room, ellipsis=view.glyphs.ellipsis) + " ", Tone.DIM),
         Span(told(event.event, event.state, event.text), tone),
     )
 
@@ -255,21 +253,47 @@ def newest_events(view: View, number: int) -> list[RepeatedEvent]:
     return found
 
 
+def folded(events: Sequence[NodeEvent]) -> list[RepeatedEvent]:
+    """Return the events, oldest first; what several nodes told alike within a few seconds is one.
+
+    A second time by one node is another event.
+    """
+    found: list[RepeatedEvent] = []
+    places: dict[tuple[str, str, str], int] = {}
+    for event in events:
+        key = event.event, event.text, event.state
+        known = found[places[key]] if key in places else None
+        if known and event.node not in known.tellers and event.time_ns - known.event.time_ns <= SAME_NS:
+            found[places[key]] = RepeatedEvent(known.event, known.tellers | {event.node})
+        else:
+            places[key] = len(found)
+            found.append(RepeatedEvent(event, frozenset((event.node,))))
+    return found
+
+
 def _is_same(later: NodeEvent, event: NodeEvent) -> bool:
     said = later.event == event.event and later.text == event.text and later.state == event.state
     return said and later.time_ns - event.time_ns <= SAME_NS
 
 
-def event_lines(view: View, number: int) -> list[Line]:
+def event_lines(view: View, number: int, width: int) -> list[Line]:
     """Return the newest events, oldest first; a sentence when there is none."""
     events = newest_events(view, max(0, number))
     if not events and number > 0:
         return [(Span(f" {no_events(view)}", Tone.DIM),)]
-    room = max((cell_len(_teller(view, one)) for one in events), default=0)
-    return [event_line(view, one, room) for one in events]
+    return lines_of_events(view, events, width)
 
 
-def _teller(view: View, one: RepeatedEvent) -> str:
+def lines_of_events(view: View, events: Sequence[RepeatedEvent], width: int) -> list[Line]:
+    """Return a line for each event; neighbours that would be cut alike lose what they share."""
+    room = max((cell_len(teller(view, one)) for one in events), default=0)
+    lines = [event_line(view, one, room) for one in events]
+    rooms = [width - cell_len(plain(line[:-1])) for line in lines]
+    texts = text.apart([line[-1].text for line in lines], rooms, ellipsis=view.glyphs.ellipsis)
+    return [(*line[:-1], Span(told, line[-1].tone)) for line, told in zip(lines, texts, strict=True)]
+
+
+def teller(view: View, one: RepeatedEvent) -> str:
     """Return the name of the node, cut to `MOST_NAME` cells, and how many others said the same."""
     name = one.event.node_name
     if cell_len(name) > MOST_NAME:
@@ -335,23 +359,21 @@ class Shares:
     events: int
 
 
-def share_height(
-    room: int, nodes: int, attention: int, *, events_only: bool, is_explained: bool = False
-) -> Shares:
+def share_height(room: int, nodes: int, attention: int, *, events_only: bool, explained: int = 0) -> Shares:
     """Share `room` lines: attention gets what it needs up to a third, events four at least, nodes the rest.
 
-    Where there is room, the last hour gets three, and so does the explanation of an incident.
+    Where there is room, the last hour gets three, and the explanation of an incident what it needs.
 
     Args:
         room: the lines of the screen that are left.
         nodes: number of nodes.
         attention: number of incidents and of running work.
         events_only: give the events everything.
-        is_explained: there is an incident to explain.
+        explained: number of lines that explain an incident, 0 without one.
     """
     if events_only:
         return Shares(0, 0, 0, 0, 0, max(2, room))
-    about = EXPLAINED if is_explained and room >= LEAST_FOR_EXPLANATION else 0
+    about = explained if room >= LEAST_FOR_EXPLANATION else 0
     room -= about
     detail = 2
     timeline = 3 if room >= LEAST_FOR_TIMELINE else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from engine.runtime.monitor import GroupView
 from ospltool.live.nodes import Node
 from ospltool.output.text import plural
 from tui import text
@@ -11,6 +12,9 @@ from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, tabl
 from tui.viewmodel.base import View, node_mark
 
 STORE_FIELDS = ("node", "kind", "path", "state")
+
+MOST_GROUP: Final = 50
+"""Cells after which the name of a group is cut."""
 
 MOST_KIND: Final = 9
 """Cells of the longest kind, "simulated"."""
@@ -20,7 +24,7 @@ def stores(view: View, width: int) -> Rows[Node]:
     """Return the store of each node."""
     every = view.model.ordered_nodes()
     kept = [(node.id, node) for node in every if _shows_store(view, node)]
-    longest = max((len(node.snapshot.store.path) for _, node in kept), default=16)
+    longest = max((len(node.snapshot.store.path) for _, node in kept), default=0)
     kind = max((len(node.snapshot.store.kind) for _, node in kept), default=6)
     has_problem = any(node.snapshot.store.problem or node.snapshot.store.findings for _, node in kept)
     columns = (
@@ -34,7 +38,7 @@ def stores(view: View, width: int) -> Rows[Node]:
         Column("queued", "queued", 7, right=True),
         Column("bytes", "payload", 9, right=True),
         Column("disk", "disk", 9, right=True),
-        Column("path", "path", 16, grow=6, most=max(16, min(longest, 60))),
+        *((Column("path", "path", 16, grow=6, most=max(16, min(longest, 60))),) if longest else ()),
         *((Column("problem", "", 6, grow=4),) if has_problem else ()),
     )
 
@@ -80,11 +84,7 @@ def _store_cell(view: View, node: Node, key: str) -> Cell:
 
 def _behind(node: Node) -> int:
     """Samples of persistent groups that are not known to be on disk."""
-    return sum(
-        max(0, group.samples - group.stored)
-        for group in node.snapshot.groups
-        if group.durability.casefold() == "persistent"
-    )
+    return sum(map(_lacks, node.snapshot.groups))
 
 
 def store_lines(view: View, node: Node, width: int) -> list[Line]:
@@ -97,13 +97,36 @@ def store_lines(view: View, node: Node, width: int) -> list[Line]:
         lines.append((Span(f" {view.glyphs.fault} {store.problem}", Tone.FAULT),))
     for finding in store.findings:
         lines += [(Span(f" {part}"),) for part in text.wrap(f"at start: {finding}", max(20, width - 2), 2)]
-    late = [group for group in node.snapshot.groups if group.stored < group.samples]
-    for group in sorted(late, key=lambda one: one.stored - one.samples):
-        if group.durability.casefold() == "persistent":
-            short = group.samples - group.stored
-            told = f" {group.partition}.{group.topic}: {short:,} of {group.samples:,} not on disk yet"
-            lines.append((Span(told),))
+    return [*lines, *_group_lines(view, node)]
+
+
+def _group_lines(view: View, node: Node) -> list[Line]:
+    """Return the groups of a store with what the disk has of each; those that are behind come first."""
+    groups = sorted(node.snapshot.groups, key=lambda one: -_lacks(one))
+    names = [f"{one.partition}.{one.topic}" for one in groups]
+    longest = min(max(map(len, names), default=0), MOST_GROUP)
+    counts = [plural(one.samples, "sample") for one in groups]
+    room = max(map(len, counts), default=0)
+    lines: list[Line] = []
+    for one, name, count in zip(groups, names, counts, strict=True):
+        shown = text.fit(name, longest, ellipsis=view.glyphs.ellipsis)
+        if lacks := _lacks(one):
+            told = Span(f"  {lacks:,} of them not on disk yet")
+        else:
+            told = Span(
+                "  on disk" if _is_kept(one) else f"  {one.durability.lower()}, not kept on disk", Tone.DIM
+            )
+        lines.append((Span(f"   {shown}"), Span(f"  {count:>{room}}", Tone.DIM), told))
     return lines
+
+
+def _lacks(group: GroupView) -> int:
+    """Samples of a persistent group that are not known to be on disk."""
+    return max(0, group.samples - group.stored) if _is_kept(group) else 0
+
+
+def _is_kept(group: GroupView) -> bool:
+    return group.durability.casefold() == "persistent"
 
 
 def store_title(view: View, rows: Rows[Node]) -> str:

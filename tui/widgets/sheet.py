@@ -13,7 +13,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui import text
-from tui.cells import CellTable, Column, Line, Span, Tone, fit_line, plain
+from tui.cells import NOTE, CellTable, Column, Line, Span, Tone, fit_line, plain
 from tui.widgets.lines import Toned
 
 PAUSE_S: Final = 2.0
@@ -103,8 +103,6 @@ class Sorting:
 
 HEADER: Final = 1
 GAP: Final = 1
-NOTE: Final = 4
-"""Room at the right edge of the header for how many columns are out of view."""
 
 
 class _Nothing:
