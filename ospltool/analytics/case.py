@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+FILE_SUFFIXES: Final = (".duckdb", ".db")
+"""Suffixes of a case that is one DuckDB file."""
+
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 4
 TEXT_LEVEL: Final = 6

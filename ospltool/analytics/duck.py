@@ -7,7 +7,7 @@ import itertools
 import pathlib
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import duckdb
@@ -36,7 +36,8 @@ SQL_TYPES: Final = {
 NO_PROGRESS: Final = "set enable_progress_bar = false"
 """A query that takes more than two seconds would print its progress into the answer."""
 
-LINES_AT_ONCE: Final = 20_000
+COLUMNS_AT_ONCE: Final = 20_000
+"""Rows."""
 _SAMPLE: Final = 256
 """Texts that tell whether those of a column are often equal."""
 _READING: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
@@ -76,18 +77,18 @@ class DuckEngine:
         columns = tuple(str(column[0]) for column in cursor.description or ())
         return Result(columns, _rows(cursor))
 
-    def lines(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """Run a query and return its rows through Arrow, in a tenth of the time of `query`.
+    def columns(self, sql: str) -> Iterator[tuple[Sequence[Any], ...]]:
+        """Run a query and return its columns through Arrow, in a tenth of the time of `query`.
 
         Raises:
             QueryError: DuckDB refused it.
         """
         try:
             with contextlib.closing(
-                self._connection.sql(self._one(sql)).to_arrow_reader(LINES_AT_ONCE)
+                self._connection.sql(self._one(sql)).to_arrow_reader(COLUMNS_AT_ONCE)
             ) as batches:
                 for batch in batches:
-                    yield from zip(*(_values_of(column) for column in batch.columns), strict=True)
+                    yield tuple(_values_of(column) for column in batch.columns)
         except duckdb.Error as cause:
             raise QueryError(str(cause)) from None
 

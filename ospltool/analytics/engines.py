@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 ROWS_AT_ONCE: Final = 5_000
@@ -41,8 +41,10 @@ class Engine(Protocol):
             QueryError: the engine refused it.
         """
 
-    def lines(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """Run a query of texts, integers, truth values and maps, and return its rows; fast for many rows.
+    def columns(self, sql: str) -> Iterator[tuple[Sequence[Any], ...]]:
+        """Run a query of texts, integers, truth values and maps; fast for many rows.
+
+        It returns some rows at a time, as the values of each column.
 
         Raises:
             QueryError: the engine refused it.

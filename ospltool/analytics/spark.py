@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import logging
 import os
 import pathlib
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # a part of pyspark without types
@@ -23,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import Table, selected
-from ospltool.analytics.engines import AnalyticsMissingError, QueryError, Result
+from ospltool.analytics.engines import ROWS_AT_ONCE, AnalyticsMissingError, QueryError, Result
 from ospltool.analytics.java import java_home
 from ospltool.analytics.query_check import check_plan, check_reading, places_of
 
@@ -249,13 +250,15 @@ class SparkEngine:
         """Return what Spark would do for a query, without doing it."""
         return str(self._session.sql(f"explain formatted {sql}").collect()[0][0])
 
-    def lines(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """Run a query and return its rows.
+    def columns(self, sql: str) -> Iterator[tuple[Sequence[Any], ...]]:
+        """Run a query and return its columns.
 
         Raises:
             QueryError: as `query`.
         """
-        return self.query(sql).rows
+        rows = self.query(sql).rows
+        while some := list(itertools.islice(rows, ROWS_AT_ONCE)):
+            yield tuple(zip(*some, strict=True))
 
     def close(self) -> None:
         """End the session if this engine opened it."""

@@ -17,12 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.core import plain
-from engine.store.interface import DamageLog
 from ospltool.analytics.case import CaseError, is_case_directory, write_table
 from ospltool.analytics.contract import Table, schema
 from ospltool.output import envelope
 from ospltool.output.progress import advance
-from ospltool.stores.describe import count_sets
 from ospltool.stores.model import StoreReader, StoreUnreadable
 from ospltool.stores.opening import is_store, open_reader
 from ospltool.trace.reading.sources import MOST_FILES, SourceError, named_path
@@ -259,7 +257,9 @@ def _kept(one: Attachment, place: Path) -> dict[str, Any]:
 
 
 def _snapshot(reader: StoreReader, one: Attachment, place: Path) -> dict[str, Any]:
-    from ospltool.stores.snapshot import write_snapshot  # it needs pyarrow
+    from engine.store.interface import DamageLog
+    from ospltool.stores.describe import count_sets
+    from ospltool.stores.snapshot import write_snapshot  # these take long, and few cases have stores
 
     facts = reader.facts
     sets = list(facts.sets)

@@ -14,11 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TextIO
 
-from ospltool.analytics.case import Case, is_case_directory
+from ospltool.analytics.case import FILE_SUFFIXES, Case, is_case_directory
 from ospltool.analytics.engines import Engine
 from ospltool.forensics.attachments import Attachment, AttachmentKind, find_attachments, what_is
 from ospltool.output.progress import ProgressLine, counted, shown
-from ospltool.trace.case.loading import FILE_SUFFIXES
 from ospltool.trace.case.reading_back import WantedRecords, first_time_of, nodes_of, records_of
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage

@@ -8,21 +8,24 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ospltool.diagnostics.model import Diagnostic
 from ospltool.forensics import set_changes
 from ospltool.forensics.attachments import Attachment, AttachmentKind
 from ospltool.forensics.conclusion import Conclusion, SetFate, dated
 from ospltool.forensics.evidence import Evidence, Window
 from ospltool.forensics.set_changes import sizes
-from ospltool.forensics.stored import StoredEvidence
 from ospltool.forensics.story import Story, stories
 from ospltool.output.progress import shown
 from ospltool.trace.meaning.fact_kinds import SetSize
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
+from ospltool.trace.reading.record import no_collection
 from ospltool.trace.rules import Anomaly, anomalies
+
+if TYPE_CHECKING:
+    from ospltool.diagnostics.model import Diagnostic
+    from ospltool.forensics.stored import StoredEvidence
 
 NO_TRACE: Final = "there is no trace"
 """Beginning of the sentences about the most important unknown things."""
@@ -217,9 +220,10 @@ def investigate(
     Raises:
         KeyError: a rule is unknown.
     """
-    facts = evidence.facts(window, skews, with_waits=False)
-    with shown("drawing conclusions", unit=""):
-        return _concluded(evidence, window, facts, rules, with_stores=with_stores)
+    with no_collection():
+        facts = evidence.facts(window, skews, with_waits=False)
+        with shown("drawing conclusions", unit=""):
+            return _concluded(evidence, window, facts, rules, with_stores=with_stores)
 
 
 def _concluded(

@@ -87,9 +87,6 @@ NOTICED_WITHIN_NS: Final = 15 * SECOND_NS
 STORED_WITHIN_NS: Final = 60 * SECOND_NS
 """Time within which a taken set is stored."""
 
-_TAKEN_STEPS: Final = frozenset({AlignmentStep.APPLIED, AlignmentStep.COMPLETE})
-"""OpenSplice reports that it applies a policy; ospltool nodes report only that a set is complete."""
-
 _EXACT: Final = frozenset({SizeOrigin.SENT, SizeOrigin.TAKEN, SizeOrigin.TOLD, SizeOrigin.EMPTIED})
 
 
@@ -110,11 +107,14 @@ class Applied:
 
 
 def applied(facts: TraceFacts) -> list[Applied]:
-    """Return all applied policies by time."""
+    """Return all applied policies by time.
+
+    OpenSplice reports that it applies a policy; ospltool nodes report only that a set is complete.
+    """
     taken: dict[tuple[str, int, str], list[TracedAlignment]] = {}
     for one in facts.book.all():
         for step, at in one.steps:
-            if step in _TAKEN_STEPS:
+            if step is AlignmentStep.APPLIED or step is AlignmentStep.COMPLETE:
                 taken.setdefault((at.file, at.offset, one.group), []).append(one)
     found = [
         Applied(run, group, policy, place, tuple(taken.get((place.file, place.offset, group), ())))

@@ -16,7 +16,6 @@ from ospltool.stores.model import (
     StoreReader,
     StoreUnreadable,
 )
-from ospltool.stores.ours import OurStore, is_ours
 
 _KNOWN: Final = (
     "a store of a node or persistence service, "
@@ -60,6 +59,8 @@ def open_reader(path: Path) -> StoreReader:
 
 
 def _open(path: Path) -> StoreReader:
+    from ospltool.stores.ours import OurStore, is_ours
+
     if is_ours(path):
         return OurStore(path)
     if path.is_file():

@@ -74,6 +74,13 @@ def test_a_node_imports_nothing_that_it_may_never_need(root: pathlib.Path) -> No
     assert {"engine.config.fleet", "engine.config.persistence"} & modules == set()
 
 
+def test_an_analysis_of_traces_imports_no_stores_until_there_are_some(root: pathlib.Path) -> None:
+    modules = imported_by("import ospltool.forensics.evidence, ospltool.forensics.investigation", root)
+    assert {"duckdb", "numpy", "pyarrow"} & roots(modules) == set()
+    assert {"ospltool.stores.ours", "ospltool.stores.diff", "ospltool.stores.describe"} & modules == set()
+    assert {"ospltool.diagnostics.model", "engine.runtime", "engine.store.read_only"} & modules == set()
+
+
 def test_help_answers_at_once() -> None:
     """Little more than Typer itself costs on this machine."""
     check_ratio(

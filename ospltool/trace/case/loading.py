@@ -8,18 +8,14 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from threading import Event
-from typing import Final
 
-from ospltool.analytics.case import Case, CaseError, is_case_directory
+from ospltool.analytics.case import FILE_SUFFIXES, Case, CaseError, is_case_directory
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import need
 from ospltool.output.progress import ProgressLine
 from ospltool.trace.case.growing import add
 from ospltool.trace.case.local_load import LoadCounts, make_case
 from ospltool.trace.reading.sources import TraceFile
-
-FILE_SUFFIXES: Final = (".duckdb", ".db")
-"""Suffixes of a case that is one DuckDB file."""
 
 
 def load_case(

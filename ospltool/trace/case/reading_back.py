@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ospltool.analytics.case import Case
@@ -30,6 +30,9 @@ from ospltool.trace.reading.record import NO_FIELDS, RecordKind, TimeBase, Trace
 
 _OWN: Final = ("fellow", "namespace", "group_name", "conflict", "samples", "request")
 """Columns of fields."""
+
+_FIELDS: Final = ("fellow", "namespace", "group", "conflict", "samples", "source")
+"""The fields that they hold."""
 
 _COLUMNS: Final = (
     "kind", "node", "file", "off", "time_ns", "clock", "state", "thread", "text", "terminated", "stamp",
@@ -62,6 +65,9 @@ _CLOCKS: Final = {clock.value: clock for clock in TimeBase}
 _TRACE: Final = RecordKind.TRACE.value
 _new: Final = tuple.__new__
 """Makes a record in half of the time of its class, which counts for millions."""
+
+Columns = tuple[Sequence[Any], ...]
+"""The values of each column, of some rows."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,18 +109,17 @@ def first_time_of(engine: Engine) -> int | None:
 
 
 def records_of(case: Case, engine: Engine, wanted: WantedRecords) -> Iterator[TraceRecord]:
-    """Yield the records of a case by time, each file in its own order, as in merged files.
+    """Return the records of a case by time, each file in its own order, as in merged files.
 
     The run of a record counts from the beginning of its file, with any selection. Messages without an event
     lack the fields that have no column of their own: no analysis uses them, and they take time.
     """
     is_full = case.detail is Detail.FULL
-    rows = engine.lines(_query(engine, wanted, is_full=is_full))
-    make = _made if is_full else _Matcher(_origins(engine)).made
-    for row in rows:
-        record = make(row)
-        skew = wanted.skews.get(record.node, 0) if wanted.skews else 0
-        yield corrected(record, skew) if skew else record
+    make = _records if is_full else _Matcher(_origins(engine)).records
+    found = itertools.chain.from_iterable(map(make, engine.columns(_query(engine, wanted, is_full=is_full))))
+    if not any(wanted.skews.values()):
+        return found
+    return (corrected(record, wanted.skews.get(record.node, 0)) for record in found)
 
 
 def _origins(engine: Engine) -> dict[str, Product]:
@@ -159,36 +164,33 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _made(row: Any) -> TraceRecord:
-    """Return the record of a row of `_COLUMNS` and its run; every engine gives the same types."""
+def _records(columns: Columns) -> Iterator[TraceRecord]:
+    """Make records of the values of `_COLUMNS` and their runs, column by column, which takes less time.
+
+    Every engine gives the same types.
+    """
     (
         kind, node, file, off, time_ns, clock, state, thread, text, _, stamp, level, template,
-        fellow, namespace, group, conflict, samples, source, others, run,
-    ) = row  # fmt: skip
-    found = None if template is None else _templates().get(template)
-    fields: Mapping[str, str] = NO_FIELDS
-    if found is not None or kind != _TRACE:
-        fields = known = others or {}
-        if fellow is not None:
-            known["fellow"] = fellow
-        if namespace is not None:
-            known["namespace"] = namespace
-        if group is not None:
-            known["group"] = group
-        if conflict is not None:
-            known["conflict"] = str(conflict)
-        if samples is not None:
-            known["samples"] = str(samples)
-        if source is not None:
-            known["source"] = source
-    return _new(
-        TraceRecord,
-        (
-            _KINDS[kind], node, file, off, time_ns, _CLOCKS[clock], state, thread, text,
-            b"" if stamp is None else stamp.encode("utf-8", "replace"), run, found, fields,
-            UNKNOWN_LEVEL if level is None else level, False,
-        ),
+        *own, others, run,
+    ) = columns  # fmt: skip
+    templates = _templates()
+    found = [templates.get(one) for one in template]
+    fields = [one or {} for one in others]
+    for name, values in zip(_FIELDS, own, strict=True):
+        for known, value in zip(fields, values, strict=True):
+            if value is not None:
+                known[name] = value if type(value) is str else str(value)
+    stated = [
+        NO_FIELDS if one is None and what == _TRACE else its
+        for one, what, its in zip(found, kind, fields, strict=True)
+    ]
+    parts = zip(
+        map(_KINDS.__getitem__, kind), node, file, off, time_ns, map(_CLOCKS.__getitem__, clock),
+        state, thread, text, [b"" if one is None else one.encode("utf-8", "replace") for one in stamp],
+        run, found, stated, [UNKNOWN_LEVEL if one is None else one for one in level],
+        itertools.repeat(False),
     )  # fmt: skip
+    return map(_new, itertools.repeat(TraceRecord), parts)
 
 
 @functools.cache
@@ -206,9 +208,11 @@ class _Matcher:
     def __init__(self, origins: Mapping[str, Product]) -> None:
         self._origins = origins
 
-    def made(self, row: Any) -> TraceRecord:
-        """Return the record of a row, with its template."""
-        record, is_terminated = _made(row), row[_COLUMNS.index("terminated")]
+    def records(self, columns: Columns) -> Iterator[TraceRecord]:
+        """Return the records of some rows, with their templates."""
+        return map(self._matched, _records(columns), columns[_COLUMNS.index("terminated")])
+
+    def _matched(self, record: TraceRecord, is_terminated: bool) -> TraceRecord:
         if record.kind is not RecordKind.TRACE:
             return record._replace(fields=NO_FIELDS)
         match = matcher(self._origins[record.file]).match(

@@ -22,6 +22,10 @@ MOST_OPEN: Final = 100_000
 
 
 MOST_LATE: Final = 8
+_LONGEST_TEXT: Final = 300
+_new: Final = tuple.__new__
+"""Makes a place in half of the time of its class, which counts for millions."""
+
 SOON_NS: Final = 1_000_000_000
 """Time within which two nodes print the two ends of one message, in any order."""
 
@@ -53,9 +57,8 @@ class AlignmentEnd(enum.StrEnum):
     FORGOTTEN = "too many at once"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class RecordPlace:
-    """Place of a record, and the beginning of its text."""
+class RecordPlace(NamedTuple):
+    """Place of a record, and the beginning of its text. It is a tuple, since every step has one."""
 
     node: str
     file: str
@@ -66,9 +69,10 @@ class RecordPlace:
 
 def place(record: TraceRecord) -> RecordPlace:
     """Return the place of a record."""
-    return RecordPlace(
-        record.node, record.file, record.offset, record.time_ns, record.text.partition("\n")[0][:300]
-    )
+    _, node, file, offset, time_ns, _, _, _, text, *_ = record
+    if len(text) > _LONGEST_TEXT or "\n" in text:
+        text = text.partition("\n")[0][:_LONGEST_TEXT]
+    return _new(RecordPlace, (node, file, offset, time_ns, text))
 
 
 class KindCounts(NamedTuple):

@@ -33,11 +33,14 @@ def storm(facts: TraceFacts) -> Iterator[Anomaly]:
         if one.policy:
             arrived = (one.start_ns or 0, one.samples or 0)
             received.setdefault(facts.names.node(one.alignee), []).append(arrived)
+    policies_of: dict[Run, set[str]] = {}
+    for of_run, policy, _, _ in facts.applied:
+        policies_of.setdefault(of_run, set()).add(policy)
     for (run, namespace), merges in grouped(facts.merges, lambda one: (one.run, one.namespace)):
         times = [one.place.time_ns or 0 for one in merges]
         if not burst(times, STORM_MERGES, STORM_WITHIN_NS):
             continue
-        policies = sorted({policy for of_run, policy, _, _ in facts.applied if of_run == run})
+        policies = sorted(policies_of.get(run, ()))
         first, last = facts.first_ns[run], facts.last_ns[run]
         moved = sum(samples for start, samples in received.get(run[0], ()) if first <= start <= last)
         yield finding(

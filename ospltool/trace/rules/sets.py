@@ -135,10 +135,13 @@ def diverged(facts: TraceFacts) -> Iterator[Anomaly]:
     Refuted by: the fellow takes the state in time, or a set of its master; it stops, restarts or chooses
         another master, or the two lose each other. If it takes the state later, that ends it.
     """
+    taken = _taken_sets(facts)
     for namespace, choices in grouped(facts.choices, lambda one: one.namespace):
         reigns = list(_reigns(facts, namespace))
         for run, own in grouped(choices, lambda one: one.run):
-            for spell in _spells(facts, namespace, run, own, reigns):
+            for choice, spell in _spells(facts, namespace, run, own, reigns):
+                if _is_aligned(taken.get((choice.chooser, choice.master), ()), spell):
+                    continue  # it has the data in any state
                 yield _diverged(facts, namespace, run, spell)
 
 
@@ -232,7 +235,7 @@ class _Spell(NamedTuple):
 
 def _spells(
     facts: TraceFacts, namespace: str, run: Run, own: list[MasterConfirmation], reigns: list[_Reign]
-) -> Iterator[_Spell]:
+) -> Iterator[tuple[MasterConfirmation, _Spell]]:
     """Yield the times in which a run lacked its master's merge state for longer than a delay."""
     over = end_ns(facts, run)
     states = [one for one in facts.merge_states if one.run == run and one.namespace == namespace]
@@ -247,8 +250,8 @@ def _spells(
         last = min([until, *_parted(facts, run, choice, since)])
         theirs = [one for one in reigns if choice.master in one.addresses and one.node != run[0]]
         for spell in _within(since, last, states, theirs):
-            if not _is_aligned(facts, choice, spell) and not _is_of_other_role(facts, choice, spell):
-                yield spell
+            if not _is_of_other_role(facts, choice, spell):
+                yield choice, spell
 
 
 def _is_of_other_role(facts: TraceFacts, choice: MasterConfirmation, spell: _Spell) -> bool:
@@ -256,16 +259,21 @@ def _is_of_other_role(facts: TraceFacts, choice: MasterConfirmation, spell: _Spe
     return bool(role) and facts.roles.get(choice.chooser, role) != role
 
 
-def _is_aligned(facts: TraceFacts, choice: MasterConfirmation, spell: _Spell) -> bool:
-    """Return whether the follower took a set of its master meanwhile, and so has the data in any state."""
-    return any(
-        one.alignee == choice.chooser
-        and one.aligner == choice.master
-        and one.end is AlignmentEnd.COMPLETE
-        and spell.start_ns <= (one.start_ns or 0)
-        and (one.end_ns or 0) < spell.end_ns - SECOND_NS
+def _taken_sets(facts: TraceFacts) -> dict[tuple[str, str], list[TracedAlignment]]:
+    """Return the completed alignments by alignee and aligner, without OpenSplice's own groups."""
+    taken = (
+        one
         for one in facts.book.all()
-        if not one.group.startswith(BUILT_IN)
+        if one.end is AlignmentEnd.COMPLETE and not one.group.startswith(BUILT_IN)
+    )
+    return dict(grouped(taken, lambda one: (one.alignee, one.aligner)))
+
+
+def _is_aligned(taken: Sequence[TracedAlignment], spell: _Spell) -> bool:
+    """Return whether one of the sets that a follower took of its master came meanwhile."""
+    return any(
+        spell.start_ns <= (one.start_ns or 0) and (one.end_ns or 0) < spell.end_ns - SECOND_NS
+        for one in taken
     )
 
 
