@@ -72,6 +72,7 @@ def test_a_node_imports_nothing_that_it_may_never_need(root: pathlib.Path) -> No
     assert {"numpy", "asyncio", "ssl", "urllib.request", "importlib.metadata", "email"} & modules == set()
     assert {"cyclonedds.core", "cyclonedds.qos", "cyclonedds.builtin"} & modules == set()
     assert {"engine.config.fleet", "engine.config.persistence"} & modules == set()
+    assert {"engine.client_service.service", "engine.dds.client_protocol.wiretypes"} & modules == set()
 
 
 def test_help_answers_at_once() -> None:

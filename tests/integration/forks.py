@@ -32,7 +32,11 @@ _DDS: Final = tuple(
     f"cyclonedds.{name}" for name in ("core", "domain", "idl.types", "pub", "sub", "topic", "util")
 )
 IMPORTS: Final = {
-    "engine": ("engine.node.process",),
+    "engine": (
+        "engine.node.process",
+        "engine.client_service.service",
+        "engine.dds.client_protocol.wiretypes",
+    ),
     "tests.client.applications": (*_DDS, "ospltool.client"),
     "tests.integration.applications": _DDS,
     "tests.integration.dds.peer": _DDS,
