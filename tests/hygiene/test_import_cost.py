@@ -75,6 +75,19 @@ def test_a_node_imports_nothing_that_it_may_never_need(root: pathlib.Path) -> No
     assert {"engine.client_service.service", "engine.dds.client_protocol.wiretypes"} & modules == set()
 
 
+def test_a_persistence_service_imports_only_what_it_uses_of_cyclonedds(
+    root: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "store").write_text("a file")  # so that it ends at once
+    group = '<persistence_group name="all" filter="*"/>'
+    file = tmp_path / "service.xml"
+    file.write_text(f'<dds><persistence_service name="s">{group}</persistence_service></dds>')
+    arguments = ["persistence", "run", str(file), "--name", "a", "--store", str(tmp_path / "store")]
+    modules = imported_by(f"from ospltool.cli.app import main; assert main({arguments!r}) == 2", root)
+    assert "engine.persistence.service.service_process" in modules
+    assert {"cyclonedds.builtin", "asyncio"} & modules == set()
+
+
 def test_help_answers_at_once() -> None:
     """Little more than Typer itself costs on this machine."""
     check_ratio(

@@ -37,11 +37,18 @@ IMPORTS: Final = {
         "engine.client_service.service",
         "engine.dds.client_protocol.wiretypes",
     ),
+    "ospltool.cli.app": (
+        "ospltool.cli.persistence",
+        "engine.config.persistence",
+        "engine.persistence.service.service_process",
+    ),
     "tests.client.applications": (*_DDS, "ospltool.client"),
     "tests.integration.applications": _DDS,
     "tests.integration.dds.peer": _DDS,
 }
 """The programs that can be forked, and what each of them imports late."""
+OURS: Final = {"engine": "engine.__main__", "ospltool.cli.app": "ospltool.cli.app"}
+"""The programs that import only what they use of cyclonedds, with their modules."""
 LATE: Final = {
     "CYCLONEDDS_URI", "OSPLTOOL_NODE_NAME", "OSPLTOOL_RUNDIR", "OSPLTOOL_TRACE_JSON", "OSPL_ERRORFILE",
     "OSPL_INFOFILE", "OSPL_LOGAPPEND", "OSPL_LOGPATH", "OSPL_VERBOSITY", "PYTEST_CURRENT_TEST", "PYTHONPATH",
@@ -228,11 +235,11 @@ def main() -> None:
     """Import what a program needs, and fork it when it is wanted."""
     descriptor, program, *late = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if program == "engine":
+    if program in OURS:
         from engine.dds import wheel
 
         wheel.import_used_parts_only()
-        program = "engine.__main__"
+        program = OURS[program]
     for name in (program, *late):
         importlib.import_module(name)
     del sys.modules[program]
