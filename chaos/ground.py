@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from chaos.checker import Held
     from ospltool.live.feed import Update
+    from tests.integration.forks import Process
 
 DOMAIN: Final = 42
 SPACE: Final = "stock"
@@ -135,11 +136,11 @@ class Ground(Lab):
                 stderr=output,
             )
 
-    def process_of(self, name: str) -> subprocess.Popen[bytes] | None:
+    def process_of(self, name: str) -> Process | None:
         """The living process of a node; the supervisor's where it has one."""
         return self._processes[name] if self.is_running(name) else None
 
-    def take(self, name: str) -> subprocess.Popen[bytes] | None:
+    def take(self, name: str) -> Process | None:
         """The process of a node, living or not, which from now on is the caller's business."""
         return self._processes.pop(name, None)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from chaos.checker import Confirmed, Records, Write
     from chaos.ground import Application, Ground
     from chaos.switch import Rule
+    from tests.integration.forks import Process
 
 DISK_BYTES: Final = 256 << 20
 """Size of the disk of each node: room for a database and its log."""
@@ -300,7 +301,7 @@ def _wait_gone(pid: int) -> None:
 
 
 @contextlib.contextmanager
-def _reaped(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def _reaped(process: Process) -> Iterator[None]:
     """A process that does not end in order is killed, and that is a violation."""
     try:
         yield

@@ -13,6 +13,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.integration import forks
 from tests.order import in_order
 from tests.trace.making import Traces
 
@@ -23,6 +24,8 @@ _QUIET = (hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large
 hypothesis.settings.register_profile("ours", deadline=None, suppress_health_check=_QUIET)
 hypothesis.settings.register_profile("deep", max_examples=5_000, deadline=None, suppress_health_check=_QUIET)
 hypothesis.settings.load_profile("ours")
+
+forks.allow()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

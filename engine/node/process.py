@@ -11,7 +11,6 @@ from engine import native
 from engine.capture.configured_uri import interface_fault, is_automatic, uri_of
 from engine.capture.neighbourhood import Neighbourhood
 from engine.capture.shell import Shell, Watchdog, give_memory_back
-from engine.client_service.service import ClientService
 from engine.core.states import ServiceState
 from engine.dds import abi
 from engine.dds.bulk import TOPIC as BULK_TOPIC
@@ -43,6 +42,7 @@ from engine.tracing.levels import Level
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from engine.client_service.service import ClientService
     from engine.config.settings import Configuration, EntityNames
     from engine.runtime.startup import StoredContent
     from engine.tracing.tracer import Tracer
@@ -294,6 +294,8 @@ class RunningNode:
         names = self._configuration.client_durability
         if names is None:
             return None
+        from engine.client_service.service import ClientService
+
         clients = ClientService(
             self._participant,
             self._runtime,

@@ -111,9 +111,11 @@ def _settings(file: str, service: str) -> PersistenceService:
 
 
 def _start(settings: PersistenceService, name: str, directory: pathlib.Path, domain: int) -> Service:
+    from engine.dds import wheel
     from engine.dds.errors import DdsError, UnsupportedCyclone
     from engine.store.interface import StoreError
 
+    wheel.import_used_parts_only()
     try:
         from engine.persistence.service.service_process import ReplicaOptions, Service
 

@@ -72,6 +72,20 @@ def test_a_node_imports_nothing_that_it_may_never_need(root: pathlib.Path) -> No
     assert {"numpy", "asyncio", "ssl", "urllib.request", "importlib.metadata", "email"} & modules == set()
     assert {"cyclonedds.core", "cyclonedds.qos", "cyclonedds.builtin"} & modules == set()
     assert {"engine.config.fleet", "engine.config.persistence"} & modules == set()
+    assert {"engine.client_service.service", "engine.dds.client_protocol.wiretypes"} & modules == set()
+
+
+def test_a_persistence_service_imports_only_what_it_uses_of_cyclonedds(
+    root: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "store").write_text("a file")  # so that it ends at once
+    group = '<persistence_group name="all" filter="*"/>'
+    file = tmp_path / "service.xml"
+    file.write_text(f'<dds><persistence_service name="s">{group}</persistence_service></dds>')
+    arguments = ["persistence", "run", str(file), "--name", "a", "--store", str(tmp_path / "store")]
+    modules = imported_by(f"from ospltool.cli.app import main; assert main({arguments!r}) == 2", root)
+    assert "engine.persistence.service.service_process" in modules
+    assert {"cyclonedds.builtin", "asyncio"} & modules == set()
 
 
 def test_an_analysis_of_traces_imports_no_stores_until_there_are_some(root: pathlib.Path) -> None:

@@ -23,6 +23,7 @@ from engine.store.read_only import StoreView
 from engine.tracing.catalogue import catalogue
 from ospltool.live.dds import LiveFeed
 from tests.integration.configurations import Settings, node_xml
+from tests.integration.forks import Process, begin
 from tests.integration.programs import PATIENCE_S, ROOT, Program, end_all
 from tests.integration.watching import FeedSource, ProgramSource, Watch
 from tests.trace_lines import read_line
@@ -60,7 +61,7 @@ class Lab:
         self.shifts_s: dict[str, float] = {}
         """By how much the wall clock of a node is wrong."""
         self._settings: dict[str, Settings] = {}
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, Process] = {}
         self._programs: list[Program] = []
         self.watch = self._watch() if watched else None
 
@@ -159,22 +160,21 @@ class Lab:
         for name in names:
             self._processes[name] = self.launch(name, environ)
 
-    def launch(self, name: str, environ: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    def launch(self, name: str, environ: Mapping[str, str] | None = None) -> Process:
         """Start the process of a node that nobody expects to stay."""
         home, code = self.home(name), self.code.get(name, ROOT)
         shift_s = self.shifts_s.get(name)
         module = ("engine",) if shift_s is None else ("chaos.skewed", str(shift_s))
-        with (home / "output.log").open("ab") as output:
-            return subprocess.Popen(
-                [*self.prefixes.get(name, ()), sys.executable, "-m", *module, str(home / "ospl.xml")],
-                cwd=code,
-                env={**self.environ, "PYTHONPATH": str(code), "OSPL_LOGPATH": str(home), **(environ or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+        with (home / "output.log").open("ab") as output, Path(os.devnull).open("rb") as nothing:
+            return begin(
+                [sys.executable, "-m", *module, str(home / "ospl.xml")],
+                {**self.environ, "PYTHONPATH": str(code), "OSPL_LOGPATH": str(home), **(environ or {})},
+                (nothing, output, output),
+                self.prefixes.get(name, ()),
+                code,
             )
 
-    def process(self, name: str) -> subprocess.Popen[bytes]:
+    def process(self, name: str) -> Process:
         return self._processes[name]
 
     def pid(self, name: str) -> int:

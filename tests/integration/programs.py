@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.integration.forks import ROOT as ROOT
+from tests.integration.forks import Process, begin
+
 PATIENCE_S = 60.0
 
 
@@ -32,14 +33,14 @@ class Program:
     ) -> None:
         self.role = role
         self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self._process = subprocess.Popen(
-            [*prefix, *self._command(role, options)],
-            cwd=ROOT,
-            env=environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        stdin, to_stdin = os.pipe()
+        from_stdout, stdout = os.pipe()
+        self._stdin, self._stdout = os.fdopen(to_stdin, "w"), os.fdopen(from_stdout)
+        try:
+            self._process = begin(self._command(role, options), environ, (stdin, stdout, 2), prefix)
+        finally:
+            os.close(stdin)
+            os.close(stdout)
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -47,8 +48,7 @@ class Program:
         return [sys.executable, "-m", self.module, role, json.dumps(options)]
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self._stdout:
             self._lines.put(json.loads(line))
         self._lines.put(None)
 
@@ -86,9 +86,8 @@ class Program:
 
     def tell(self, **command: Any) -> None:
         """Give it a command."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
+        self._stdin.write(json.dumps(command) + "\n")
+        self._stdin.flush()
 
     def kill(self) -> None:
         self._process.kill()
@@ -96,21 +95,19 @@ class Program:
 
     def end(self) -> int:
         """Let it end in order; one that does not is killed. Returns its exit code."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
+            self._stdin.close()
         try:
-            self._process.wait(10)
+            code = self._process.wait(10)
         except subprocess.TimeoutExpired:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait(10)
+            self._process.kill()
+            code = self._process.wait(10)
         self._thread.join(10)
-        self._process.stdout.close()
-        return self._process.returncode
+        self._stdout.close()
+        return code
 
 
-def end_all(processes: Iterable[subprocess.Popen[bytes]], patience_s: float) -> None:
+def end_all(processes: Iterable[Process], patience_s: float) -> None:
     """End processes, in order if they can."""
     started = list(processes)
     for process in started:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -19,8 +19,9 @@ from engine.persistence.service import replica_rows as rows
 from engine.persistence.service.replica_store import DATABASE
 from engine.persistence.service.replica_view import ReplicaView, WriterView
 from engine.persistence.service.replica_watching import Watching
+from tests.integration.forks import Process, begin
 from tests.integration.lab import Lab
-from tests.integration.programs import ROOT, Program, end_all
+from tests.integration.programs import Program, end_all
 
 END_S = 20.0
 PATIENCE_S = 60.0
@@ -59,7 +60,7 @@ class Replicas:
 
     def __init__(self, lab: Lab, *, watched: bool = True, **settings: Any) -> None:
         self.lab = lab
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, Process] = {}
         self.file = lab.directory / "service.xml"
         defaults = {
             "service": "redundant",
@@ -87,21 +88,14 @@ class Replicas:
             self.launch(name, prefix=prefix)
         self.wait_for("they show themselves", lambda: {*self._processes} <= {*self.shown()})
 
-    def launch(self, name: str, *arguments: str, prefix: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    def launch(self, name: str, *arguments: str, prefix: Sequence[str] = ()) -> Process:
         """Start the process of a replica."""
         command = [
-            *prefix, sys.executable, "-m", "ospltool.cli.app", "persistence", "run", str(self.file),
+            sys.executable, "-m", "ospltool.cli.app", "persistence", "run", str(self.file),
             "--name", name, "--store", str(self.home(name)), "--domain", str(self.lab.domain), *arguments,
         ]  # fmt: skip
-        with self.log(name).open("ab") as output:
-            self._processes[name] = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=self.lab.environ,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
+        with self.log(name).open("ab") as output, Path(os.devnull).open("rb") as nothing:
+            self._processes[name] = begin(command, self.lab.environ, (nothing, output, output), prefix)
         return self._processes[name]
 
     def home(self, name: str) -> Path:

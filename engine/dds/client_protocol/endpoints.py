@@ -6,7 +6,6 @@ from typing import Final
 
 from engine.dataset.groups import KEEP_ALL
 from engine.dds.capture_reader import CaptureReader
-from engine.dds.client_protocol import wiretypes
 from engine.dds.participant import NodeParticipant
 from engine.dds.qos import XCDR1, EndpointQos
 from engine.dds.topics import Topic
@@ -19,19 +18,21 @@ STATE: Final = "d_durabilityState"
 HISTORY_REQUEST: Final = "d_historicalDataRequest"
 HISTORY: Final = "d_historicalData"
 
-_TYPES: Final[dict[str, type]] = {
-    STATE_REQUEST: wiretypes.DurabilityStateRequest,
-    STATE: wiretypes.DurabilityState,
-    HISTORY_REQUEST: wiretypes.HistoricalDataRequest,
-    HISTORY: wiretypes.HistoricalData,
-}
 _BLOCKING_NS: Final = 3_000_000_000
 _TOPIC_SCOPE: Final = 1
 
 
 def open_protocol_topic(participant: NodeParticipant, name: str) -> Topic:
     """Open one of the four topics."""
-    return Topic.of_class(participant, name, _TYPES[name])
+    from engine.dds.client_protocol import wiretypes  # a tenth of what a node imports, for those that serve
+
+    types: dict[str, type] = {
+        STATE_REQUEST: wiretypes.DurabilityStateRequest,
+        STATE: wiretypes.DurabilityState,
+        HISTORY_REQUEST: wiretypes.HistoricalDataRequest,
+        HISTORY: wiretypes.HistoricalData,
+    }
+    return Topic.of_class(participant, name, types[name])
 
 
 def open_reader(
