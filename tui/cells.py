@@ -214,7 +214,7 @@ def fit_line(line: Line, width: int, *, right: bool = False, glyphs: Glyphs = UN
     return tuple(kept)
 
 
-NOTE: Final = 4
+NOTE: Final = 5
 """Room at the right edge of a header for how many columns are out of view."""
 
 

@@ -103,7 +103,7 @@ class Operator:
         """
         self._require_here(node)
         snapshot = node.snapshot
-        if not node.is_away:
+        if not (node.gone_ns or node.is_away):
             raise OperationFault(f"{snapshot.name} is running")
         last = self._newest(node)
         if last.condition in ALIVE:

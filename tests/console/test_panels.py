@@ -61,7 +61,10 @@ def test_the_header_says_what_is_watched_and_how(
     status: ConsoleStatus, notices: tuple[FeedNotice, ...], right: str, tone: Tone
 ) -> None:
     status = dataclasses.replace(status, screens=("overview", "node", "trace"))
-    line, tabs = heading.header(view_of(Update(notices=notices)), status, "node", "node n1", 80)
+    is_lost = any(one.kind is NoticeKind.DOMAIN_LOST for one in notices)
+    before = tuple(ReceivedSnapshot(fake.snapshot(1), START_NS - 25 * S) for _ in range(is_lost))
+    view = view_of(Update(snapshots=before), Update(notices=notices))
+    line, tabs = heading.header(view, status, "node", "node n1", 80)
     assert plain(line).endswith(right)
     assert plain(line).startswith(f" t  {status.source} · node n1 ")
     assert len(plain(line)) == 80
