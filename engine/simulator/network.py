@@ -244,6 +244,11 @@ class Network:
     def _is_cut(self, source: SimulatedParticipant, target: SimulatedParticipant) -> bool:
         return (source.host, target.host) in self._cut
 
+    @property
+    def is_crowd(self) -> bool:
+        """Whether there are so many nodes that what concerns few of them is carried to these only."""
+        return len(self.participants) > CROWD
+
     # What is sent.
 
     def broadcast(
@@ -261,7 +266,7 @@ class Network:
         """
         if is_state:
             sender.states[topic] = item
-        is_for_all = not to or len(self.participants) <= CROWD
+        is_for_all = not to or not self.is_crowd
         for other in sender.matched:
             if other.node and (is_for_all or other.node in to):
                 self.send(sender, other, topic, item)
@@ -397,7 +402,7 @@ class Network:
         """
         self._telling.discard(participant)
         nodes = frozenset(other for other in participant.matched if other.node)
-        if len(self.participants) <= CROWD:
+        if not self.is_crowd:
             self.broadcast(participant, ATTACHMENT, nodes, is_state=True)
             return
         before = participant.states.get(ATTACHMENT, frozenset())

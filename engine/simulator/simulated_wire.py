@@ -44,9 +44,9 @@ class SimulatedWire:
     def send(self, topic: str, payload: bytes) -> None:
         """Send a protocol message to all fellows."""
         self.messages += 1
-        is_state = topic in STATE_TOPICS
-        to = () if is_state else self.system.codec.decode(payload).to
-        self.system.network.broadcast(self.node.participant, topic, payload, is_state=is_state, to=to)
+        network, is_state = self.system.network, topic in STATE_TOPICS
+        to = self.system.codec.decode(payload).to if network.is_crowd and not is_state else ()
+        network.broadcast(self.node.participant, topic, payload, is_state=is_state, to=to)
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Ignore monitor messages."""
