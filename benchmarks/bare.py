@@ -95,7 +95,7 @@ def _drain(connection: socket.socket) -> None:
 
 
 def interpreters_s(count: int) -> float:
-    """Seconds until so many interpreters that do nothing, started at once, have ended."""
+    """Seconds until a number of interpreters that do nothing, started at once, have ended."""
 
     def run() -> None:
         for process in [subprocess.Popen([sys.executable, "-c", ""]) for _ in range(count)]:

@@ -1,6 +1,6 @@
 """From the start of 3, 10 and 30 processes to complete nodes, with nothing to align.
 
-The baseline is so many interpreters that do nothing, started at once.
+The baseline is the same number of interpreters that do nothing, started at once.
 """
 
 from __future__ import annotations

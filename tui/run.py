@@ -11,7 +11,7 @@ from ospltool.health.health import Health
 from ospltool.health.system import Source
 from ospltool.live.feed import Feed
 from ospltool.live.model import SystemModel
-from tui import cells, themes
+from tui import cells, terminal, themes
 from tui.app import ConsoleApp
 from tui.background import look_for_garbage_less_often
 from tui.operator import Operator
@@ -73,7 +73,8 @@ def run_console(
     )
     look_for_garbage_less_often()
     try:
-        result = app.run()
+        with terminal.to_itself():
+            result = app.run()
     finally:
         app.systems.close()
         if files is not None:

@@ -174,7 +174,7 @@ def apart(texts: Sequence[str], rooms: Sequence[int], *, ellipsis: str = "…") 
     """Return the texts so that neighbours which would be cut alike are told apart.
 
     They lose the end of what they share, from a word on, instead of what differs. `rooms` are the cells that
-    each text has.
+    each text has; `ellipsis` stands for what is cut.
     """
     shown = list(texts)
     cut = [fit(one, room, ellipsis=ellipsis) for one, room in zip(texts, rooms, strict=True)]

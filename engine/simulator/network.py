@@ -246,7 +246,7 @@ class Network:
 
     @property
     def is_crowd(self) -> bool:
-        """Whether there are so many nodes that what concerns few of them is carried to these only."""
+        """Whether what concerns few of the nodes is carried to these only, because there are more than 50."""
         return len(self.participants) > CROWD
 
     # What is sent.

@@ -230,7 +230,9 @@ class Supervisor:
     def _wait(self, signals: socket.socket) -> None:
         deadline = self._watch.next_timer()
         timeout_s = None if deadline is None else max(deadline - time.monotonic(), 0)
-        ready = {key.fileobj for key, _ in self._selector.select(timeout_s)}
+        # A wait that SIGCONT ends after its time looks at nothing: what the node said meanwhile counts.
+        found = self._selector.select(timeout_s) or self._selector.select(0)
+        ready = {key.fileobj for key, _ in found}
         now = time.monotonic()
         node = self._node
         if signals in ready:

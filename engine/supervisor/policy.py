@@ -33,6 +33,9 @@ START_GRACE_S: Final = 120.0
 A machine that starts many programs at once is slow, and a node killed at its start begins from zero.
 """
 
+STOOD_STILL_S: Final = 1.0
+"""A timer that is this much too late tells of the supervisor, not of the node."""
+
 RESTART_LIMIT: Final = 5
 RESTART_WINDOW_S: Final = 60.0
 _FIRST_DELAY_S: Final = 0.25
@@ -185,8 +188,15 @@ class SupervisionPolicy:
         return []
 
     def timer(self, now: float) -> list[SupervisorAction]:
-        """Return the commands that are due; none before `next_timer`."""
+        """Return the commands that are due; none before `next_timer`.
+
+        A call that comes much too late means that the supervisor itself stood still, maybe with the node (a
+        suspended machine, Ctrl+Z): it begins to wait for a renewal of the lease again.
+        """
         if self._deadline is None or now < self._deadline:
+            return []
+        if self.phase in (NodePhase.STARTING, NodePhase.RUNNING) and now - self._deadline > STOOD_STILL_S:
+            self._deadline = now + self.rules.expiry_s
             return []
         self._deadline = None
         if self.phase is NodePhase.RESTARTING:

@@ -12,7 +12,7 @@ from ospltool.health.scene import Scene
 
 
 def described(scene: Scene, cause: RootCause, effect: str) -> Incident:
-    """Return the incident of a cause, as it is now."""
+    """Return the incident of a cause with its `effect`, as it is now."""
     root, code = cause.root, cause.root.kind
     why = root.why or _causes_of_nodes(cause)
     return Incident(

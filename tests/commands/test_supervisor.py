@@ -61,9 +61,14 @@ class World:
         )
 
     def start(
-        self, mode: str, action: Action = Action.SKIP, *, terminate_period_s: float = 5.0
+        self,
+        mode: str,
+        action: Action = Action.SKIP,
+        *,
+        terminate_period_s: float = 5.0,
+        expiry_s: float = 5.0,
     ) -> control.Start:
-        expiry_s = 0.4 if mode == "silent" else 5.0
+        expiry_s = 0.4 if mode == "silent" else expiry_s
         launch = self.launch(mode, action, expiry_s=expiry_s, terminate_period_s=terminate_period_s)
         return control.start(launch, os.environ, PATIENCE_S)
 
@@ -222,6 +227,21 @@ def test_a_process_that_is_stopped_does_not_respond_from_then_on(world: World, w
         process.send(signal.SIGCONT)
     status = world.wait_for(condition_is(Condition.OPERATIONAL))
     assert status.sentence == 'ospltool system with domain name "fake" is operational'
+
+
+@pytest.mark.parametrize("still_s", [1.3, 4.0], ids=["a moment too long", "long"])
+def test_a_supervisor_that_stood_still_does_not_kill_its_node(world: World, still_s: float) -> None:
+    """The node renewed its lease all the time; only nobody looked."""
+    world.start("run", Action.KILL, expiry_s=1.0)
+    status = world.wait_for(condition_is(Condition.OPERATIONAL))
+    node, supervisor = living(status.record.node), living(status.record.supervisor)
+    supervisor.send(signal.SIGSTOP)
+    time.sleep(still_s)  # that this time passes is the fault itself
+    supervisor.send(signal.SIGCONT)
+    assert control.stop(world.directory) is Stop.STOPPED
+    assert (world.work / "ended").read_text() == "in order"
+    assert not node.is_alive()
+    assert not world.status().record.failure
 
 
 def test_a_node_that_is_started_again_is_not_what_its_last_run_was(world: World) -> None:

@@ -137,3 +137,24 @@ def test_the_console_draws_although_standard_error_is_elsewhere(
         assert not file.exists() or file.read_bytes() == b""
     finally:
         terminal.close()
+
+
+NOISE = "tev: write to udp/239.255.0.1:8150 failed"
+NOISY = PROGRAM.replace(
+    "code = ", f"import os, threading; noise = lambda: os.write(2, b'{NOISE}'); {{}}; code = "
+)
+NOISY = NOISY.format("threading.Timer(0.3, noise).start(); threading.Timer(1.5, noise).start()")
+
+
+def test_what_a_library_prints_is_not_on_the_screen_but_told_at_the_end(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path, {}, ("-c", NOISY))
+    try:
+        terminal.wait_for("space-01", "● n1", "● n2", "● n3")
+        deadline = time.monotonic() + 3.0  # in which both are printed
+        while time.monotonic() < deadline:
+            assert "udp/239" not in terminal.tmux("capture-pane", "-p", "-t", ":0")
+            time.sleep(0.1)
+        terminal.press("q")
+        terminal.wait_for("ended with 0", "Printed by libraries meanwhile:", NOISE)
+    finally:
+        terminal.close()

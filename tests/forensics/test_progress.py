@@ -66,7 +66,7 @@ def on(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("looking at files", sources, "sniff"),
         ("looking at files", attachments, "what_is"),
         ("loading", local_load, "read_bundle"),
-        ("reading the case", DuckEngine, "lines"),
+        ("reading the case", DuckEngine, "columns"),
         ("drawing conclusions", investigation, "stories"),
     ],
 )

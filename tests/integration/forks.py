@@ -218,6 +218,8 @@ def serve(control: socket.socket) -> list[str] | None:
 def _begin(wanted: Mapping[str, Any], handed: Sequence[int]) -> list[str]:
     """Become the program: its network, its streams and its variables."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    main_thread: Any = threading.main_thread()
+    main_thread._native_id = threading.get_native_id()  # Python before 3.13 keeps that of the forker
     for name in wanted["network"]:
         with Path("/run/netns", name).open("rb") as space:
             if ctypes.CDLL(None, use_errno=True).setns(space.fileno(), _CLONE_NEWNET):

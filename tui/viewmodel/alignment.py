@@ -136,7 +136,7 @@ def _keeps_event(view: View, event: NodeEvent) -> bool:
 
 
 def told_lines(view: View, number: int, width: int) -> list[Line]:
-    """Return the requests and answers that nodes reported while watching."""
+    """Return the newest requests and answers that nodes reported while watching, at most `number`."""
     if number <= 0:
         return []
     events = told(view, number)

@@ -277,7 +277,7 @@ def _is_same(later: NodeEvent, event: NodeEvent) -> bool:
 
 
 def event_lines(view: View, number: int, width: int) -> list[Line]:
-    """Return the newest events, oldest first; a sentence when there is none."""
+    """Return the newest events, at most `number`, oldest first; a sentence when there is none."""
     events = newest_events(view, max(0, number))
     if not events and number > 0:
         return [(Span(f" {no_events(view)}", Tone.DIM),)]

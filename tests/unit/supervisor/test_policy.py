@@ -14,6 +14,7 @@ from engine.supervisor.policy import (
     RESTART_LIMIT,
     RESTART_WINDOW_S,
     START_GRACE_S,
+    STOOD_STILL_S,
     Action,
     NodePhase,
     SupervisionPolicy,
@@ -49,6 +50,16 @@ def test_a_node_is_starting_until_it_leaves_init() -> None:
     assert phase_of(node) is NodePhase.STARTING
     node.renewed(3.0, "COMPLETE")
     assert phase_of(node) is NodePhase.RUNNING
+
+
+@pytest.mark.parametrize("first", [START_GRACE_S, EXPIRY_S + 1.0], ids=["starting", "running"])
+def test_a_supervisor_that_stood_still_waits_for_the_lease_again(first: float) -> None:
+    node = watch(Action.KILL) if first == START_GRACE_S else running(Action.KILL)
+    late = first + STOOD_STILL_S + 0.1
+    assert node.timer(late) == []
+    assert node.next_timer() == late + EXPIRY_S
+    node.renewed(late + 1.0, "COMPLETE")
+    assert node.timer(late + 1.0 + EXPIRY_S) == [SupervisorAction.KILL]
 
 
 def test_the_first_renewal_may_take_longer_than_the_lease() -> None:
