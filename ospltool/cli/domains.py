@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import os
 import pathlib
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
@@ -332,6 +333,8 @@ def watched(uri: str | None, domain: int | None) -> list[Watched]:
     from ospltool.cli.targets import is_fleet
     from ospltool.live.expectation import NOTHING, Expectation
 
+    if uri:
+        _refuse_recording(uri)
     if not uri or not is_fleet(uri):
         place = place_of(uri, domain)
         own = (place.configuration.domain.name,) if place.configuration else ()
@@ -347,6 +350,20 @@ def watched(uri: str | None, domain: int | None) -> list[Watched]:
     if not chosen:
         raise CommandError(f"{uri} has no node in domain {domain}", Exit.USAGE)
     return chosen
+
+
+def _refuse_recording(uri: str) -> None:
+    """Refuse a recording in the place of a configuration, with the command that opens it."""
+    from ospltool.live.record_file import RecordingFault
+    from ospltool.live.recording_files import header_of
+
+    path = pathlib.Path(uri.removeprefix("file://"))
+    with contextlib.suppress(RecordingFault):
+        if path.is_file() and header_of(path) is not None:
+            advice = f"`ospltool top --replay {shlex.quote(str(path))}` shows it, with its incidents"
+            raise CommandError(
+                f"{path} is a recording, not a configuration or fleet file; {advice}", Exit.USAGE
+            )
 
 
 def _of_fleet(fleet: Fleet) -> list[Watched]:

@@ -388,6 +388,9 @@ class Health:
         if self._is_gathering or self._is_coming_back or self._is_awaiting():
             return STARTING
         present = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
+        here = {node.snapshot.name for node in present}
+        if any(one.is_starting and name not in here for name, one in self._told.items()):
+            return STARTING
         states = {node.snapshot.state for node in present}.difference(ENDING)
         return STARTING if states and "COMPLETE" not in states else "OK"
 

@@ -85,7 +85,7 @@ class Mutes:
         )
 
     def until_ns(self, code: Code, who: str, now_ns: int) -> int:
-        """Return the end of the mute of an incident with this code and the subject `who`; 0 if it is not muted."""
+        """Return the end of the mute of a code of the subject `who`; 0 if that is not muted."""
         found = (one.until_ns for one in self._mutes if one.covers(code, who) and one.until_ns > now_ns)
         return max(found, default=0)
 

@@ -223,6 +223,16 @@ def test_a_wrong_fleet_is_refused_with_line_and_column(shell: Shell) -> None:
     assert "fleet.toml:8:2: copies must be a number from 0 to 2" in err
 
 
+def test_a_recording_is_refused_with_the_command_that_opens_it(shell: Shell) -> None:
+    header = {"source": "domain 3", "made_by": "ospltool"}
+    line = {"format_version": 1, "kind": "recording", "heard_ns": 1, "data": header}
+    (shell.root / "night.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    code, _, err = shell.run("health", "night.jsonl")
+    assert code == 2
+    assert "ospltool: night.jsonl is a recording" in err
+    assert "`ospltool top --replay night.jsonl`" in err
+
+
 def test_a_mute_counts_for_the_next_call_until_it_is_taken_away(shell: Shell, hear: Hear) -> None:
     hear(node(1, store=FULL))
     code, out, err = shell.run("health", "--domain", 7, "--mute", "dul-store-full:n1", "1h")

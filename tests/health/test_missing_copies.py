@@ -10,6 +10,7 @@ from ospltool.health.health import Health
 from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.live.supervision import SupervisorReport
 from tests import fake
 from tests.console.watched import S
 from tests.fake import START_NS
@@ -157,3 +158,15 @@ def test_a_copy_that_nobody_has_is_missing_as_before_when_a_lost_node_is_back() 
     ward.run(20)
     found = [one for one in ward.health.open if one.code.id == "DUL-COPIES-LOW"]
     assert [one.since_ns for one in found] == [began_ns]
+
+
+@pytest.mark.parametrize(("starting", "word"), [("n2", "STARTING"), ("n1", "OK")])
+def test_a_node_that_starts_again_after_an_orderly_stop_is_not_there_yet(starting: str, word: str) -> None:
+    """Its fellow runs and misses it, and the supervisor of this machine knows that it comes."""
+    model = SystemModel()
+    heard = [ReceivedSnapshot(fake.snapshot(1, fake.name_space("ns1", 1), name="n1"), START_NS)]
+    model.apply(Update(tuple(heard)), START_NS)
+    reports = {starting: SupervisorReport("", is_starting=True, started_ns=START_NS)}
+    health = Health(model, reports=lambda: reports)
+    health.update(START_NS)
+    assert health.verdict.word == word
