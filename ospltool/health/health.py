@@ -372,8 +372,8 @@ class Health:
         ended_ns |= {
             name: one.ended_ns for name, one in self._told.items() if one.in_order and name not in ended_ns
         }
-        if self.model.is_empty and self.model.link_lost:
-            return f"{NOBODY}: {self.model.link_lost.text}", _NEXT_OF_NOBODY
+        if self.model.link_lost:
+            return f"{NOBODY}: " * self.model.is_empty + self.model.link_lost.text, _NEXT_OF_NOBODY
         names = sorted((name for name in self.awaited or ended_ns if name in ended_ns), key=natural)
         if not names or len(names) < len(self.awaited):
             return NOBODY, _NEXT_OF_NOBODY
@@ -385,6 +385,8 @@ class Health:
 
     def _calm_word(self) -> str:
         """Return the verdict on a system without warnings and errors."""
+        if self.model.link_lost and self._is_awaiting():
+            return UNKNOWN
         if self._is_gathering or self._is_coming_back or self._is_awaiting():
             return STARTING
         present = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]

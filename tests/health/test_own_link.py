@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
+from ospltool.live.expectation import NOTHING, Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from ospltool.live.supervision import SupervisorReport
@@ -23,12 +25,15 @@ LOST_S = 0.5
 class OwnLink:
     """Three nodes that are heard until 0 s; `heard` go on. This watch is on the host of `here`."""
 
-    def __init__(self, *heard: int, here: int = 0, is_known: bool = True) -> None:
+    def __init__(
+        self, *heard: int, here: int = 0, is_known: bool = True, expected: Expectation = NOTHING
+    ) -> None:
         self.model = SystemModel()
+        self.words: list[str] = []
+        self.spread_s = 0.0
         self.reports: dict[str, SupervisorReport] = {}
-        self.health = Health(
-            self.model, reports=lambda: self.reports, here=(f"10.0.0.{here}",) if here else ()
-        )
+        own = (f"10.0.0.{here}",) if here else ()
+        self.health = Health(self.model, expected, reports=lambda: self.reports, here=own)
         self.heard, self.is_known = heard, is_known
         self.told: dict[str, Incident] = {}
         self.moment_s = -5.0
@@ -43,10 +48,15 @@ class OwnLink:
             now_ns = START_NS + round(self.moment_s * S)
             if self.moment_s == LOST_S and self.is_known:
                 self.tell(NoticeKind.LINK_LOST, "interface e0 has no carrier")
-            heard = (1, 2, 3) if self.moment_s <= 0 else self.heard
+            last = tuple(n for n in (1, 2, 3) if self.moment_s <= -n * self.spread_s)
+            heard = last if self.moment_s <= 0 else self.heard
             shown = tuple(
                 dataclasses.replace(
-                    fake.snapshot(n, fellows=tuple(fake.fellow(o, now_ns) for o in {1, 2, 3} - {n})),
+                    fake.snapshot(
+                        n,
+                        fake.name_space("ns1", 1),
+                        fellows=tuple(fake.fellow(o, now_ns) for o in {1, 2, 3} - {n}),
+                    ),
                     time_ns=now_ns,
                 )
                 for n in heard
@@ -54,11 +64,13 @@ class OwnLink:
             self.model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown)), now_ns)
             self.health.update(now_ns)
             self.told |= {one.key: one for one in self.health.every}
+            self.words.append(self.health.verdict.word)
 
     def open(self) -> list[tuple[str, str]]:
         return [(one.code.id, one.who) for one in self.health.open]
 
 
+THREE_COPIES = Expectation(("n1", "n2", "n3"), (ExpectedSpace("ns1", copies=3),))
 DOMAIN = [("DUL-DOMAIN-LOST", "domain")]
 
 
@@ -77,6 +89,14 @@ def test_a_link_without_carrier_is_the_cause_as_soon_as_nobody_is_heard() -> Non
     assert (found.what, found.is_cause_known) == ("this watch hears no node any more", True)
     assert found.why.startswith(LINK)
     assert not [node for node in case.model.nodes.values() if not node.concluded]
+
+
+def test_a_system_out_of_reach_is_not_told_as_one_that_starts() -> None:
+    case = OwnLink(expected=THREE_COPIES)
+    case.spread_s = 0.5  # each node shows itself at its own moments
+    case.run(4.0)
+    words = [word for word, _ in itertools.groupby(case.words)]
+    assert words[-3:] == ["OK", "UNKNOWN", "ERROR"]
 
 
 def test_without_a_sign_of_the_link_both_causes_are_told() -> None:
