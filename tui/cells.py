@@ -214,8 +214,9 @@ def fit_line(line: Line, width: int, *, right: bool = False, glyphs: Glyphs = UN
     return tuple(kept)
 
 
-NOTE: Final = 5
-"""Room at the right edge of a header for how many columns are out of view."""
+def note_width(hidden: int) -> int:
+    """Return the room at the right edge of a header that tells how many columns are out of view."""
+    return len(f" {hidden}> ") if hidden else 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -375,10 +376,11 @@ def spread(columns: Sequence[Column], width: int) -> tuple[Column, ...]:
 @functools.lru_cache(maxsize=100)
 def _spread(columns: tuple[Column, ...], width: int) -> tuple[Column, ...]:
     ends = list(itertools.accumulate((column.width + 1 for column in columns), initial=1))
-    seen = len(columns)
-    if ends[-1] > width:
-        width -= NOTE
-        seen = sum(end <= width + 1 for end in ends[1:])
+    seen, room = len(columns), width
+    while seen and ends[seen] > room + 1:  # what does not fit makes the note longer
+        seen -= 1
+        room = width - note_width(len(columns) - seen)
+    width = room
     given = [0] * seen
     for _ in range(width - ends[seen]):
         growing = [

@@ -22,7 +22,7 @@ from ospltool.live.model import SystemModel
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 from tests.health.looking import looked
-from tui.cells import NOTE, UNICODE, CellTable, Column, Line, Rows, Tone, fit_line, plain, spread
+from tui.cells import UNICODE, CellTable, Column, Line, Rows, Tone, fit_line, note_width, plain, spread
 from tui.viewmodel import alignment, conflicts, deliveries, groups, name_space, node, stores
 from tui.viewmodel.base import Filter, Subject, View
 from tui.viewmodel.panels import current_incidents
@@ -91,7 +91,7 @@ def test_columns_share_the_room_and_never_take_more(sizes: list[tuple[int, int, 
     for before, after in zip(columns, spread_out, strict=True):
         assert before.width <= after.width <= before.most
     wanted = [sum(column.width + 1 for column in columns[:seen]) + 1 for seen in range(len(columns) + 1)]
-    room = width if wanted[-1] <= width else width - NOTE
+    room = width if wanted[-1] <= width else width - note_width(1)
     seen = sum(each <= room for each in wanted[1:])
     assert sum(column.width + 1 for column in spread_out[:seen]) + 1 <= max(room, 1), "still in view"
     assert spread_out[seen:] == tuple(columns[seen:])
@@ -300,7 +300,7 @@ def test_where_there_is_little_room_rate_and_time_left_take_the_place_of_the_bar
     columns = alignment.alignments(view, 80).columns
     assert "bar" not in {column.key for column in columns}
     until = [column.key for column in columns].index("left") + 1
-    assert sum(column.width + 1 for column in columns[:until]) <= 80 - NOTE
+    assert sum(column.width + 1 for column in columns[:until]) <= 80 - note_width(1)
 
 
 def test_an_alignment_that_stands_still_is_marked() -> None:

@@ -13,7 +13,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui import text
-from tui.cells import NOTE, CellTable, Column, Line, Span, Tone, fit_line, plain
+from tui.cells import CellTable, Column, Line, Span, Tone, fit_line, note_width, plain
 from tui.widgets.lines import Toned
 
 PAUSE_S: Final = 2.0
@@ -405,13 +405,16 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         x = sum(column.width + GAP for column in table.columns[: table.fixed]) + GAP
         shown: list[tuple[int, int]] = []
         moving = table.columns[table.fixed :]
-        whole = x + sum(column.width + GAP for column in moving) - GAP
-        room = self.size.width if whole <= self.size.width else self.size.width - NOTE
         for index in range(self._first, len(moving)):
-            if x + moving[index].width > room and shown:
+            if x > self.size.width and shown:
                 break
             shown.append((index, x))
             x += moving[index].width + GAP
+        while len(shown) > 1:
+            index, x = shown[-1]
+            if x + moving[index].width <= self.size.width - note_width(len(moving) - len(shown)):
+                break
+            shown.pop()
         return shown
 
     def _column_at(self, x: int) -> str:
