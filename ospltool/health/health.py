@@ -22,8 +22,10 @@ from ospltool.health.redundancy import Redundancies, Redundancy
 from ospltool.health.scene import FactBook, Scene
 from ospltool.health.signs.masters import of_masters
 from ospltool.health.signs.nodes import (
+    Loss,
     conclusions,
     is_gathering,
+    losses_of,
     missing,
     never_heard,
     of_domain,
@@ -34,7 +36,7 @@ from ospltool.health.signs.sets import of_data, of_sets
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ENDING
 from ospltool.live.model import SystemModel
-from ospltool.live.nodes import Presence, natural
+from ospltool.live.nodes import Node, Presence, natural
 from ospltool.live.remarks import clock
 from ospltool.live.supervision import SupervisorReport
 
@@ -244,7 +246,8 @@ class Health:
         yield
         copies = yield from self._redundancies.of(scene)
         signs: list[Sign] = []
-        for found in _signs(scene, copies):
+        losses = losses_of(scene)
+        for found in _signs(scene, copies, losses):
             yield
             signs += found
         yield
@@ -255,7 +258,7 @@ class Health:
         self._copies = {one.name: one for one in copies}
         self._contested = frozenset((name, role) for name, role, _ in scene.contested)
         causes = causes_of(scene, self._patience.lasting(signs, now_ns, self.model.began_ns))
-        self.model.conclude(conclusions(scene))
+        self.model.conclude(conclusions(scene, losses))
         self._examined_ns = now_ns
         told = effects(scene, causes, self._copies, self._is_muted)
         self._incidents.update(causes, now_ns, lambda cause: described(scene, cause, told[cause.root.key]))
@@ -331,10 +334,12 @@ class Health:
     @property
     def _is_anybody_heard(self) -> bool:
         """Whether a node or a persistence service is heard."""
-        model, now_ns = self.model, self._updated_ns
-        return any(not node.is_stale(now_ns) for node in model.nodes.values()) or any(
-            not service.is_stale(now_ns) for service in model.persistence.ordered()
-        )
+        services = self.model.persistence.ordered()
+        return bool(self._heard) or any(not one.is_stale(self._updated_ns) for one in services)
+
+    @property
+    def _heard(self) -> list[Node]:
+        return [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
 
     def _verdict(self) -> SystemVerdict:
         counts = collections.Counter(one.severity for one in self.open)
@@ -372,11 +377,11 @@ class Health:
         ended_ns |= {
             name: one.ended_ns for name, one in self._told.items() if one.in_order and name not in ended_ns
         }
-        if self.model.link_lost:
-            return f"{NOBODY}: " * self.model.is_empty + self.model.link_lost.text, _NEXT_OF_NOBODY
         names = sorted((name for name in self.awaited or ended_ns if name in ended_ns), key=natural)
         if not names or len(names) < len(self.awaited):
-            return NOBODY, _NEXT_OF_NOBODY
+            link = self.model.link_lost.text if self.model.link_lost else ""
+            why = (NOBODY, link) if self.model.is_empty or not link else (link,)
+            return ": ".join(filter(None, why)), _NEXT_OF_NOBODY
         last_ns = max(ended_ns[name] for name in names)
         when = f", {'the last ' if len(names) > 1 else ''}at {clock(last_ns)} UTC" if last_ns else ""
         them = "it" if len(names) == 1 else "them"
@@ -385,15 +390,15 @@ class Health:
 
     def _calm_word(self) -> str:
         """Return the verdict on a system without warnings and errors."""
-        if self.model.link_lost and self._is_awaiting():
+        is_awaiting = self._is_awaiting()
+        if self.model.link_lost and is_awaiting:
             return UNKNOWN
-        if self._is_gathering or self._is_coming_back or self._is_awaiting():
+        heard = [node.snapshot for node in self._heard]
+        names = {one.name for one in heard}
+        is_restarting = any(one.is_starting and name not in names for name, one in self._told.items())
+        if self._is_gathering or self._is_coming_back or is_awaiting or is_restarting:
             return STARTING
-        present = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
-        here = {node.snapshot.name for node in present}
-        if any(one.is_starting and name not in here for name, one in self._told.items()):
-            return STARTING
-        states = {node.snapshot.state for node in present}.difference(ENDING)
+        states = {one.state for one in heard}.difference(ENDING)
         return STARTING if states and "COMPLETE" not in states else "OK"
 
     def _is_awaiting(self) -> bool:
@@ -412,7 +417,7 @@ class Health:
 
     def _nodes(self) -> str:
         """Tell how many nodes are complete, of those expected, else of all but those that ended in order."""
-        present = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
+        present = self._heard
         started = [node for node in present if node.snapshot.state == "COMPLETE"]
         whole = [one for one in started if not self._facts.of(one).is_less_than_whole]
         less = len(started) - len(whole)
@@ -439,11 +444,13 @@ class Health:
         return f"{least.left_text} ({least.name}: {least.text})"
 
 
-def _signs(scene: Scene, copies: Iterable[Redundancy]) -> tuple[Iterator[Sign], ...]:
+def _signs(
+    scene: Scene, copies: Iterable[Redundancy], losses: Mapping[str, Loss]
+) -> tuple[Iterator[Sign], ...]:
     """Return all signs of trouble, in parts that are searched for when they are looked at."""
     return (
         of_domain(scene),
-        of_nodes(scene),
+        of_nodes(scene, losses),
         *of_masters(scene),
         *of_sets(scene, copies),
         of_data(scene),

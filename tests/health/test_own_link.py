@@ -99,6 +99,18 @@ def test_a_system_out_of_reach_is_not_told_as_one_that_starts() -> None:
     assert words[-3:] == ["OK", "UNKNOWN", "ERROR"]
 
 
+def test_nodes_that_ended_in_order_did_so_whatever_the_link_does() -> None:
+    model = SystemModel()
+    model.apply(Update((ReceivedSnapshot(fake.snapshot(1), START_NS),)), START_NS)
+    ended = FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(1), in_order=True)
+    lost = FeedNotice(NoticeKind.LINK_LOST, START_NS + 2 * S, "interface e0 has no carrier")
+    model.apply(Update(notices=(ended, lost)), START_NS + 2 * S)
+    health = Health(model)
+    health.update(START_NS + 3 * S)
+    assert health.verdict.word == "UNKNOWN"
+    assert health.verdict.why == "n1 ended in order, at 01:03:21 UTC"
+
+
 def test_without_a_sign_of_the_link_both_causes_are_told() -> None:
     case = OwnLink(is_known=False)
     case.run(6.0)

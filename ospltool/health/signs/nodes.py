@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from engine.runtime.monitor import FellowView, NodeEvent
@@ -33,8 +33,8 @@ SLOW_START_NS: Final = 60 * SECOND_NS
 """Longest normal start of a node."""
 
 
-def of_nodes(scene: Scene) -> Iterator[Sign]:
-    """Yield the signs about the nodes themselves."""
+def of_nodes(scene: Scene, losses: Mapping[str, Loss]) -> Iterator[Sign]:
+    """Yield the signs about the nodes themselves; `losses` are those of the scene."""
     yield from _absent(scene)
     for node in scene.nodes:
         presence = scene.presence(node)
@@ -43,7 +43,7 @@ def of_nodes(scene: Scene) -> Iterator[Sign]:
             yield from _restarted(scene, node)
             yield from _remarks(scene, node)
         elif presence is not Presence.STOPPED and not _is_passing(scene, node):
-            yield _unheard(scene, node)
+            yield _unheard(scene, node, losses[node.id])
 
 
 def _is_passing(scene: Scene, node: Node) -> bool:
@@ -56,12 +56,21 @@ def _is_passing(scene: Scene, node: Node) -> bool:
     return scene.now_ns - link.time_ns < LOST_PERIODS * node.stale_after_ns
 
 
-def conclusions(scene: Scene) -> dict[str, Presence]:
-    """Return what the nodes that are not heard are, by id: what their incidents say, everybody says."""
-    away = [(one, scene.presence(one)) for one in scene.nodes if not scene.is_heard(one)]
+def losses_of(scene: Scene) -> dict[str, Loss]:
+    """Return what is known of each node that is not heard and has not ended in order, by id."""
+    away = (one for one in scene.nodes if not scene.is_heard(one))
+    return {one.id: _loss(scene, one) for one in away if scene.presence(one) is not Presence.STOPPED}
+
+
+def conclusions(scene: Scene, losses: Mapping[str, Loss]) -> dict[str, Presence]:
+    """Return what the nodes that are not heard are, by id: what their incidents say, everybody says.
+
+    `losses` are those of the scene.
+    """
     return {
-        one.id: presence if presence is Presence.STOPPED else _loss(scene, one).presence
-        for one, presence in away
+        one.id: losses[one.id].presence if one.id in losses else Presence.STOPPED
+        for one in scene.nodes
+        if not scene.is_heard(one)
     }
 
 
@@ -217,7 +226,7 @@ _RESTARTS: Final = "{} failed, and its supervisor starts it again"
 _STARTED: Final = "{} failed, was started again, and is not heard yet"
 
 
-class _Loss(NamedTuple):
+class Loss(NamedTuple):
     """What is known of a node that is not heard and has not ended in order.
 
     Attributes:
@@ -241,7 +250,7 @@ class _Loss(NamedTuple):
         return Presence.GONE if self.is_gone and not is_other else Presence.SILENT
 
 
-def _loss(scene: Scene, node: Node) -> _Loss:
+def _loss(scene: Scene, node: Node) -> Loss:
     name, report = node.snapshot.name, scene.reports.get(node.snapshot.name)
     runs = bool(report and report.is_trouble and not report.is_dead)
     is_dead = bool(report and report.is_dead) or (not runs and _is_removed(scene, node))
@@ -255,13 +264,12 @@ def _loss(scene: Scene, node: Node) -> _Loss:
         why = scene.ends[name].cause_since(node.heard_ns - SECOND_NS)
         cause = LossCause(is_hearing=cause.is_hearing) if why else cause
     restarts = is_early and bool(report and report.restarts(scene.now_ns))
-    return _Loss(why, cause, is_gone, restarts, _may_be_all(scene, node))
+    return Loss(why, cause, is_gone, restarts, _may_be_all(scene, node))
 
 
-def _unheard(scene: Scene, node: Node) -> Sign:
+def _unheard(scene: Scene, node: Node, loss: Loss) -> Sign:
     name, report = node.snapshot.name, scene.reports.get(node.snapshot.name)
     advice = report.next if report else ""
-    loss = _loss(scene, node)
     why, told = loss.why, loss.cause
     if loss.presence is Presence.SILENT:
         what = _RESTARTS.format(name) if loss.restarts else f"{name} is silent"
