@@ -365,6 +365,11 @@ def table_title(parts: Iterable[str], hidden: int) -> str:
     return ", ".join([*filter(None, parts), *([f"{hidden:,} hidden by the filter"] if hidden else [])])
 
 
+def widest(texts: Iterable[str], least: int, most: int) -> int:
+    """Return the width of a column that has these texts, from `least` to `most`."""
+    return min(max([least, *map(len, texts)]), most)
+
+
 def spread(columns: Sequence[Column], width: int) -> tuple[Column, ...]:
     """Return the columns with the room that is left over shared among those that grow, by their weight.
 

@@ -9,7 +9,7 @@ from ospltool.live.groups import GroupKey
 from ospltool.live.nodes import Presence
 from ospltool.output.text import plural
 from tui import text
-from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title
+from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title, widest
 from tui.viewmodel.base import View, master_tone
 
 MEASURED = 200
@@ -21,14 +21,14 @@ GROUP_FIELDS = ("ns", "partition", "topic", "type", "differs")
 def groups(view: View, width: int) -> Rows[GroupKey]:
     """Return every group, with the figures of the node that has most of it."""
     every = view.model.groups.ordered()
-    names = max((len(str(key)) for key in every[:MEASURED]), default=0)
-    spaces = max(map(len, view.model.name_space_names()), default=0)
+    names = widest(map(str, every[:MEASURED]), 15, 60)
+    spaces = widest(view.model.name_space_names(), 10, 24)
     cut = view.glyphs.ellipsis
-    types = max((len(key.type_name) for key in every[:MEASURED]), default=0)
+    types = widest((key.type_name for key in every[:MEASURED]), 8, 40)
     columns = (
         Column("mark", "", 1),
-        Column("group", "partition.topic", 15, grow=4, most=min(max(names, 15), 60), cut=cut),
-        Column("space", "name-space", 10, grow=1, most=min(max(spaces, 10), 24), cut=cut),
+        Column("group", "partition.topic", 15, grow=4, most=names, cut=cut),
+        Column("space", "name-space", 10, grow=1, most=spaces, cut=cut),
         Column("nodes", "nodes", 5, right=True),
         Column("samples", "samples", 8, right=True),
         Column("instances", "instances", 9, right=True),
@@ -37,7 +37,7 @@ def groups(view: View, width: int) -> Rows[GroupKey]:
         Column("stored", "on disk", 7, right=True),
         Column("lost", "lost", 5, right=True),
         Column("differs", "differs", 7, grow=1, most=30),
-        Column("type", "type", 8, grow=3, most=min(max(types, 8), 40)),
+        Column("type", "type", 8, grow=3, most=types),
     )
 
     rows: dict[GroupKey, dict[str, Cell]] = {}
@@ -68,7 +68,7 @@ def _row(view: View, key: GroupKey) -> dict[str, Cell]:
     differ = view.model.sets.differing_in(key, view.now_ns)
     lost_samples = sum(one.lost + sum(count for _, count in one.rejected) for one in views.values())
     largest = max(views.values(), key=lambda one: (one.samples, one.newest_ns))
-    kept = [one.samples - one.stored for one in views.values() if _is_kept(one)]
+    kept = [one.samples - one.stored for one in views.values() if is_kept(one)]
     behind = max(kept, default=0)
     sign = view.glyphs.conflict if differ else view.glyphs.warn if lost_samples else ""
     plain = {
@@ -89,7 +89,7 @@ def _row(view: View, key: GroupKey) -> dict[str, Cell]:
     }
 
 
-def _is_kept(view: GroupView) -> bool:
+def is_kept(view: GroupView) -> bool:
     """Return whether the group goes to disk."""
     return view.durability.casefold() == "persistent"
 
@@ -116,7 +116,7 @@ def group_lines(view: View, key: GroupKey) -> list[Line]:
         samples, instances = plural(one.samples, "sample"), plural(one.instances, "instance")
         counts = f"{samples}  {instances}  {text.size(one.bytes)}"
         kept = (
-            f"  on disk {'all' if one.stored >= one.samples else f'{one.stored:,}'}" if _is_kept(one) else ""
+            f"  on disk {'all' if one.stored >= one.samples else f'{one.stored:,}'}" if is_kept(one) else ""
         )
         lost = f"  lost {one.lost:,}" if one.lost else ""
         rejected = "".join(f"  rejected {count:,} by {cause}" for cause, count in one.rejected)

@@ -9,7 +9,7 @@ from ospltool.health.incidents import Incident
 from ospltool.live.masterships import Mastership
 from ospltool.live.nodes import Node, Presence
 from tui import text
-from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single
+from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, widest
 from tui.viewmodel.base import (
     Rank,
     View,
@@ -50,19 +50,19 @@ def definition_lines(view: View, name: str) -> list[Line]:
 def holders(view: View, name: str, width: int) -> Rows[Holder]:
     """Return the name-space on every node that has it, what is in trouble first."""
     every, names, cut = view.model.holders(name), view.node_names, view.glyphs.ellipsis
-    roles = max((len(node.snapshot.role) for node in every), default=0)
-    merges = max((len(", ".join(node.name_spaces[name].merges)) for node in every), default=0)
+    roles = widest((node.snapshot.role for node in every), 11, 20)
+    merges = widest((", ".join(node.name_spaces[name].merges) for node in every), 8, 40)
     columns = (
         Column("mark", "", 3),
-        Column("node", "node", 8, grow=2, most=min(max(8, *map(len, names), 0), 24), cut=cut),
-        Column("role", "role", 11, grow=1, most=min(max(11, roles), 20)),
+        Column("node", "node", 8, grow=2, most=widest(names, 8, 24), cut=cut),
+        Column("role", "role", 11, grow=1, most=roles),
         Column("phase", "phase", 8),
         Column("samples", "samples", 8, right=True),
         Column("master", "follows", 8, grow=1, most=24, cut=cut, among=names),
         Column("epoch", "epoch", 10),
         Column("policy", "alignee, durability", 20),
         Column("priority", "prio", 4, right=True),
-        Column("merges", "merge", 8, grow=2, most=min(max(8, merges), 40)),
+        Column("merges", "merge", 8, grow=2, most=merges),
         Column("digest", "digest", 8),
     )
 

@@ -12,7 +12,7 @@ from ospltool.live.nodes import Node, Presence, natural
 from ospltool.live.series import COUNTERS, RATE_WINDOW_NS, Point
 from ospltool.output.text import plural
 from tui import text
-from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, plain, single
+from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, plain, single, widest
 from tui.viewmodel.base import View, master_mark, name_space_state, node_mark, node_state, since_heard
 
 WIDE: Final = 200
@@ -126,13 +126,13 @@ def _newest(points: list[Point], shown: str) -> str:
 
 def fellows(view: View, node: Node, width: int) -> Rows[FellowView]:
     """Return the fellows as this node sees them, those that it does not talk to first, then by name."""
-    names = max((len(fellow.name) for fellow in node.snapshot.fellows), default=0)
+    names = widest((fellow.name for fellow in node.snapshot.fellows), 10, 24)
     has_problem = any(fellow.problem for fellow in node.snapshot.fellows)
-    roles = max((len(fellow.role) for fellow in node.snapshot.fellows), default=0)
+    roles = widest((fellow.role for fellow in node.snapshot.fellows), 11, 20)
     columns = (
         Column("mark", "", 1),
-        Column("name", "fellow", 10, grow=2, most=min(max(10, names), 24), cut=view.glyphs.ellipsis),
-        Column("role", "role", 11, grow=1, most=min(max(11, roles), 20)),
+        Column("name", "fellow", 10, grow=2, most=names, cut=view.glyphs.ellipsis),
+        Column("role", "role", 11, grow=1, most=roles),
         Column("state", "state", 13, grow=1, most=18),
         Column("communication", "talks", 12),
         Column("heartbeat", "heard", 6, right=True),
@@ -185,10 +185,10 @@ def _fellow_mark(view: View, fellow: FellowView) -> Span:
 def name_spaces(view: View, node: Node, width: int) -> Rows[NameSpaceView]:
     """Return the name-spaces of this node with the policy that it applies to each."""
     cut = view.glyphs.ellipsis
-    names = max((len(space.name) for space in node.snapshot.name_spaces), default=0)
+    names = widest((space.name for space in node.snapshot.name_spaces), 12, 28)
     columns = (
         Column("mark", "", 2),
-        Column("name", "name-space", 12, grow=2, most=min(max(12, names), 28)),
+        Column("name", "name-space", 12, grow=2, most=names),
         Column("master", "master", 8, grow=1, most=16, cut=cut, among=view.node_names),
         Column("phase", "phase", 8),
         Column("samples", "samples", 8, right=True),

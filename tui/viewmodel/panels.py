@@ -223,7 +223,7 @@ def told(event: str, state: str, message: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RepeatedEvent:
-    """An event, and the ids of the nodes that told the same within a few seconds, nothing else between."""
+    """An event, and the ids of the nodes that told the same within a few seconds."""
 
     event: NodeEvent
     tellers: frozenset[str]

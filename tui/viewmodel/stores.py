@@ -8,8 +8,9 @@ from engine.runtime.monitor import GroupView
 from ospltool.live.nodes import Node
 from ospltool.output.text import plural
 from tui import text
-from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title
+from tui.cells import Cell, Column, Line, Rows, Span, Tone, dimmed, single, table_title, widest
 from tui.viewmodel.base import View, node_mark
+from tui.viewmodel.groups import is_kept
 
 STORE_FIELDS = ("node", "kind", "path", "state")
 
@@ -24,13 +25,13 @@ def stores(view: View, width: int) -> Rows[Node]:
     """Return the store of each node."""
     every = view.model.ordered_nodes()
     kept = [(node.id, node) for node in every if _shows_store(view, node)]
-    longest = max((len(node.snapshot.store.path) for _, node in kept), default=0)
-    kind = max((len(node.snapshot.store.kind) for _, node in kept), default=6)
+    paths = [node.snapshot.store.path for _, node in kept]
+    kind = widest((node.snapshot.store.kind for _, node in kept), 6, MOST_KIND)
     has_problem = any(node.snapshot.store.problem or node.snapshot.store.findings for _, node in kept)
     columns = (
         Column("mark", "", 1),
         Column("node", "node", 8, grow=1, most=20, cut=view.glyphs.ellipsis),
-        Column("kind", "kind", min(max(6, kind), MOST_KIND)),
+        Column("kind", "kind", kind),
         Column("complete", "complete", 8, right=True),
         Column("samples", "samples", 8, right=True),
         Column("stored", "on disk", 8, right=True),
@@ -38,7 +39,7 @@ def stores(view: View, width: int) -> Rows[Node]:
         Column("queued", "queued", 7, right=True),
         Column("bytes", "payload", 9, right=True),
         Column("disk", "disk", 9, right=True),
-        *((Column("path", "path", 16, grow=6, most=max(16, min(longest, 60))),) if longest else ()),
+        *((Column("path", "path", 16, grow=6, most=widest(paths, 16, 60)),) if any(paths) else ()),
         *((Column("problem", "", 6, grow=4),) if has_problem else ()),
     )
 
@@ -104,9 +105,9 @@ def _group_lines(view: View, node: Node) -> list[Line]:
     """Return the groups of a store with what the disk has of each; those that are behind come first."""
     groups = sorted(node.snapshot.groups, key=lambda one: -_lacks(one))
     names = [f"{one.partition}.{one.topic}" for one in groups]
-    longest = min(max(map(len, names), default=0), MOST_GROUP)
+    longest = widest(names, 0, MOST_GROUP)
     counts = [plural(one.samples, "sample") for one in groups]
-    room = max(map(len, counts), default=0)
+    room = widest(counts, 0, MOST_GROUP)
     lines: list[Line] = []
     for one, name, count in zip(groups, names, counts, strict=True):
         shown = text.fit(name, longest, ellipsis=view.glyphs.ellipsis)
@@ -114,7 +115,7 @@ def _group_lines(view: View, node: Node) -> list[Line]:
             told = Span(f"  {lacks:,} of them not on disk yet")
         else:
             told = Span(
-                "  on disk" if _is_kept(one) else f"  {one.durability.lower()}, not kept on disk", Tone.DIM
+                "  on disk" if is_kept(one) else f"  {one.durability.lower()}, not kept on disk", Tone.DIM
             )
         lines.append((Span(f"   {shown}"), Span(f"  {count:>{room}}", Tone.DIM), told))
     return lines
@@ -122,11 +123,7 @@ def _group_lines(view: View, node: Node) -> list[Line]:
 
 def _lacks(group: GroupView) -> int:
     """Samples of a persistent group that are not known to be on disk."""
-    return max(0, group.samples - group.stored) if _is_kept(group) else 0
-
-
-def _is_kept(group: GroupView) -> bool:
-    return group.durability.casefold() == "persistent"
+    return max(0, group.samples - group.stored) if is_kept(group) else 0
 
 
 def store_title(view: View, rows: Rows[Node]) -> str:
