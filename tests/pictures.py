@@ -20,6 +20,7 @@ from engine.config import load
 from engine.dataset.groups import DurabilityKind
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
 from engine.simulator.draw import deployed
+from engine.simulator.network import CROWD
 from engine.simulator.observing import Gone, ObservedRun, Seen
 from engine.simulator.options import NetworkPlan, SimulationOptions, TopicPlan, Workload
 from engine.simulator.schedule import START_NS
@@ -39,7 +40,6 @@ HEALTHY_S: Final = 12
 TROUBLE_S: Final = 12
 """Time from the faults to the pictures of trouble: leases have ended, and masters are chosen."""
 WRITERS: Final = 4
-CROWD: Final = 50
 TURN_S: Final = 0.25
 """Time between two turns of each node of a crowd. A node that is alone on its machine takes more of them, but
 here all share one thread: the start of 200 nodes took minutes."""

@@ -22,10 +22,9 @@ from engine.dds.wheel import installed_version
 
 TESTED: Final = "11.0.1"
 """The release of the package cyclonedds with which everything is tested."""
-_SERIES: Final = ("11", "0")
-_FIRST: Final = 1
 RANGE: Final = "cyclonedds>=11.0.1,<11.1"
 """The releases that may be used: those of one series, which keep their layouts or fail the self-check."""
+_FIRST, _PAST = (11, 0, 1), (11, 1)
 
 CHOICE: Final = "OSPLTOOL_DDSC"
 """Environment variable with the path of a library of Cyclone DDS; without it, that of the package."""
@@ -59,8 +58,8 @@ BOTH_REPRESENTATIONS: Final = 0b101
 
 
 def _is_in_range(version: str) -> bool:
-    *series, number = [*version.split("."), "", ""][:3]
-    return tuple(series) == _SERIES and number.isdecimal() and int(number) >= _FIRST
+    numbers = version.split(".")
+    return all(map(str.isdecimal, numbers)) and _FIRST <= tuple(map(int, numbers)) < _PAST
 
 
 def _supported() -> str:

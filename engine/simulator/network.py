@@ -397,20 +397,17 @@ class Network:
     def _tell_now(self, participant: SimulatedParticipant) -> None:
         """Publish the matches of a node.
 
-        A peer looks only for itself in them. So in a crowd, they are carried only to peers for which they
-        changed: otherwise these messages would be most of the start of a large system.
+        A peer looks only for itself in them. So in a crowd, they are carried only to new ones: otherwise
+        these messages would be most of the start of a large system.
         """
         self._telling.discard(participant)
-        nodes = frozenset(other for other in participant.matched if other.node)
-        if not self.is_crowd:
-            self.broadcast(participant, ATTACHMENT, nodes, is_state=True)
-            return
-        before = participant.states.get(ATTACHMENT, frozenset())
-        assert isinstance(before, frozenset)
-        participant.states[ATTACHMENT] = nodes
-        for other in participant.matched:  # in the order of discovery, which no run changes
-            if other.node and (other in nodes) is not (other in before):
-                self.send(participant, other, ATTACHMENT, nodes)
+        before = participant.states.get(ATTACHMENT) if self.is_crowd else None
+        known = before if isinstance(before, frozenset) else frozenset()
+        nodes = [other for other in participant.matched if other.node]  # in the order of discovery
+        participant.states[ATTACHMENT] = told = frozenset(nodes)
+        for other in nodes:
+            if other not in known:
+                self.send(participant, other, ATTACHMENT, told)
 
     def _update_attachment(self, participant: SimulatedParticipant, peer: SimulatedParticipant) -> None:
         attached = peer in participant.matched and participant in participant.told.get(peer, ())

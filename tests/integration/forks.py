@@ -77,7 +77,7 @@ class Forked:
         """As `poll`, when it has ended.
 
         Raises:
-            subprocess.TimeoutExpired: it has not, in so many seconds.
+            subprocess.TimeoutExpired: it still runs after `timeout` seconds.
         """
         if self.poll() is None:
             ended = os.pidfd_open(self.pid)
