@@ -135,10 +135,11 @@ class LiveFeed:
     ) -> None:
         self.title = f"domain {domain_id}"
         self.mode = "live"
-        interface = interface_of(uri or cyclone_uri())
+        settings = uri or cyclone_uri()
+        interface = interface_of(settings)
         self.where = f" on domain {domain_id}, interface {interface}: `ospltool start FILE` starts one"
-        self._where = (domain_id, partition, uri or cyclone_uri())
-        self._links = links_of(uri or cyclone_uri())
+        self._where = (domain_id, partition, settings)
+        self._links = links_of(settings)
         self._broken, self._links_s = "", 0.0
         self._clock = clock
         self._lock = threading.Lock()

@@ -176,8 +176,8 @@ class Recorder:
             self.tally.thinned += 1
             return
         self._held.pop(key, None)
-        self._last_ns[key], self._forms[key] = heard_ns, form
-        self._line(heard_ns, self._snapshots.encode(shown))
+        self._forms[key] = form
+        self._put(key, shown, heard_ns)
 
     def _show_last(self, now_ns: int) -> None:
         """Write what came too soon after another, if nothing followed it: nobody is silent any sooner."""
@@ -185,8 +185,11 @@ class Recorder:
             if now_ns - heard_ns >= self._limits.every_ns * 3 // 4:
                 del self._held[key]
                 self.tally.thinned -= 1
-                self._last_ns[key] = heard_ns
-                self._line(heard_ns, self._snapshots.encode(shown))
+                self._put(key, shown, heard_ns)
+
+    def _put(self, key: Shown, shown: NodeSnapshot | ReplicaView, heard_ns: int) -> None:
+        self._last_ns[key] = heard_ns
+        self._line(heard_ns, self._snapshots.encode(shown))
 
     def _note(self, update: Update) -> None:
         """Remember what the next key must repeat."""
