@@ -54,7 +54,8 @@ class ShortLog:
     | `M`  | is complete and master |
     | `z`  | stands still |
 
-    With several name-spaces, the one that is least far counts. The kinds of lines: `^` up, `v` down, `*`
+    With several name-spaces, the one that is least far counts. With more than `MOST_SIGNS` nodes there is one
+    column, `-`. The kinds of lines: `^` up, `v` down, `*`
     master, `>` phase, `=` lineage, `+` set sent, `~` network, `!` fault, `-` healing, `#` checker.
 
     Args:

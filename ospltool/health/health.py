@@ -22,7 +22,7 @@ from ospltool.health.redundancy import Redundancies, Redundancy
 from ospltool.health.scene import FactBook, Scene
 from ospltool.health.signs.masters import of_masters
 from ospltool.health.signs.nodes import (
-    Loss,
+    NodeLoss,
     conclusions,
     is_gathering,
     losses_of,
@@ -293,7 +293,7 @@ class Health:
         """The mutes that stand, the next to end first, each with the incidents that it hides now."""
         return [
             (one, [each for each in self.muted if one.covers(each.code, each.who)])
-            for one in self.mutes.standing(self._updated_ns)
+            for one in self.mutes.standing
         ]
 
     def events(self, incident: Incident) -> list[NodeEvent]:
@@ -445,7 +445,7 @@ class Health:
 
 
 def _signs(
-    scene: Scene, copies: Iterable[Redundancy], losses: Mapping[str, Loss]
+    scene: Scene, copies: Iterable[Redundancy], losses: Mapping[str, NodeLoss]
 ) -> tuple[Iterator[Sign], ...]:
     """Return all signs of trouble, in parts that are searched for when they are looked at."""
     return (

@@ -78,11 +78,10 @@ class Mutes:
         self._refresh()
         return list(self._mutes)
 
-    def standing(self, now_ns: int) -> list[Mute]:
-        """Return the mutes that have not ended, the next to end first."""
-        return sorted(
-            (one for one in self._mutes if one.until_ns > now_ns), key=lambda one: (one.until_ns, one.name)
-        )
+    @property
+    def standing(self) -> list[Mute]:
+        """The mutes that had not ended when they were settled, the next to end first."""
+        return sorted(self._mutes, key=lambda one: (one.until_ns, one.name))
 
     def until_ns(self, code: Code, who: str, now_ns: int) -> int:
         """Return the end of the mute of a code of the subject `who`; 0 if that is not muted."""

@@ -104,13 +104,27 @@ def test_what_many_nodes_tell_of_an_incident_is_one_line() -> None:
         for told in ("Removing confirmed fellow.", f"{SHARED}'Orders'.", f"{SHARED}'Alarms'.")
     ]
     again = fake.event(201, 1, START_NS + SECOND_NS, "Removing confirmed fellow.")
-    rows = panels.folded([*lost, again])
+    later = fake.event(202, 2, again.time_ns + panels.SAME_NS + 1, "Removing confirmed fellow.")
+    rows = panels.folded([*lost, again, later])
     assert [(each.event.node_name, each.others, each.event.text) for each in rows] == [
         ("n1", 199, "Removing confirmed fellow."),
         ("n1", 199, f"{SHARED}'Orders'."),
         ("n1", 199, f"{SHARED}'Alarms'."),
         ("n1", 0, "Removing confirmed fellow."),
+        ("n2", 0, "Removing confirmed fellow."),
     ]
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_all_counters_of_a_node_are_whole_in_as_many_lines_as_they_need(width: int) -> None:
+    """The line was cut at the right edge."""
+    counters = {f"counter_{n}_of_many": 1_000 + n for n in range(12)}
+    view = view_of(fake.snapshot(1, counters=counters))
+    lines = [plain(line) for line in node.counter_lines(view, view.model.nodes[node_id(1)], width)]
+    assert max(map(len, lines)) <= width
+    assert len(lines) == {80: 4, 200: 2}[width]
+    said = " ".join(lines)
+    assert all(f"{name.replace('_', ' ')} {text.count(count)}" in said for name, count in counters.items())
 
 
 def test_the_events_of_an_incident_are_folded_and_told_apart() -> None:

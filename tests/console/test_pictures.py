@@ -20,6 +20,7 @@ from engine.tracing.catalogue import catalogue
 from ospltool.live.feed import FeedNotice, HeardReplica, NoticeKind, ReceivedSnapshot, Update
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, ScriptedFeed, node_id
+from tests.hygiene.test_svg import foreign
 from tui import themes
 from tui.app import ConsoleApp
 from tui.cells import ASCII
@@ -323,3 +324,12 @@ def test_the_same_screen_gives_the_same_picture(play: Play) -> None:
         assert app.export_screenshot() == app.export_screenshot()
 
     play(quiet(), look)
+
+
+def test_an_exported_picture_asks_no_other_host(play: Play) -> None:
+    async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        picture = app.export_screenshot()
+        assert "<svg" in picture
+        assert foreign(picture) == []
+
+    play(quiet(), scenario)

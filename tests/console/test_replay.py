@@ -12,6 +12,7 @@ from ospltool.live.model import SystemModel
 from ospltool.live.record_file import RecordingFault
 from ospltool.live.recorder import Recorder, RecordingLimits, parts_of
 from ospltool.live.replay import ReplayFeed
+from ospltool.live.supervision import LocalView, SupervisorReport
 from tests import fake
 from tests.fake import SECOND_NS, START_NS, node_id
 
@@ -122,6 +123,22 @@ def test_a_lost_node_is_lost_in_the_replay_and_found_again(
         clock.now_ns = second * S
         reader.poll()
         assert bool(reader.model.nodes[node_id(2)].gone_ns) is gone
+    reader.feed.close()
+
+
+def test_a_jump_knows_the_link_and_what_this_machine_knew(tmp_path: Path, clock: Clock) -> None:
+    """Both were told once, long before the key that a jump begins with."""
+    known = LocalView({"n1": SupervisorReport("its supervisor says: killed")}, ("10.0.0.1",))
+    lost = FeedNotice(NoticeKind.LINK_LOST, at(1), "interface e0 is down")
+    told = updates(130)
+    told.insert(2, (at(1), Update(notices=(lost,), local=known)))
+    told.append((at(129), Update(notices=(FeedNotice(NoticeKind.LINK_FOUND, at(129), ""),))))
+    record(tmp_path / "r.jsonl", told)
+    reader = Reader(ReplayFeed(tmp_path / "r.jsonl", clock=clock, paused=True))
+    for second, link in ((125, lost), (129, None), (70, lost)):
+        reader.feed.seek(at(second))
+        reader.poll()
+        assert (reader.model.link_lost, reader.model.local) == (link, known), second
     reader.feed.close()
 
 

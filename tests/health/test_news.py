@@ -129,14 +129,19 @@ def test_a_cause_that_becomes_known_is_told_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "apart"), [(3, ("n1 n2",)), (4, ("n1 n3", "n2 n3"))], ids=["a pair", "one of two others"]
+    ("nodes", "apart", "pause_s"),
+    [(3, ("n1 n2",), 0.0), (4, ("n1 n3", "n2 n3"), 0.0), (4, ("n1 n3", "n2 n3"), 0.75)],
+    ids=["a pair", "one of two others", "one of two others, one after the other"],
 )
-def test_a_cut_link_gets_worse_at_most_once_and_says_why(nodes: int, apart: tuple[str, ...]) -> None:
+def test_a_cut_link_gets_worse_at_most_once_and_says_why(
+    nodes: int, apart: tuple[str, ...], pause_s: float
+) -> None:
     ward = Ward(*(planned(f"n{n}", priority=210 - 50 * n) for n in range(1, nodes + 1)))
     news = IncidentNews(SETTLED_S)
     ward.start()
     for pair in apart:
         ward.scenario.cut(*pair.split())
+        ward.run(pause_s)
     told: list[tuple[str, Incident]] = []
     for step in range(92):
         if step == 48:

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import random
+import types
+from typing import Any
+
+import pytest
 
 from engine.simulator.network import Network, SimulatedParticipant
 from engine.simulator.options import NetworkPlan
+from engine.simulator.run_record import ShortLog
 from engine.simulator.schedule import Schedule
 
 NODES = 60
+
+
+@pytest.mark.parametrize(("count", "width"), [(50, 50), (51, 1)])
+def test_the_short_log_has_no_column_for_each_of_a_crowd(count: int, width: int) -> None:
+    shown: list[str] = []
+    nodes: Any = [types.SimpleNamespace(name=f"n{n}", runtime=None) for n in range(count)]
+    log = ShortLog(Schedule(), nodes, shown.append)
+    log.header()
+    log.line("n0", "^", "starts")
+    header, line = shown
+    assert ("n49" in header) is (count == 50)
+    assert len(line.split()[2]) == width
 
 
 class Heard:

@@ -33,7 +33,7 @@ SLOW_START_NS: Final = 60 * SECOND_NS
 """Longest normal start of a node."""
 
 
-def of_nodes(scene: Scene, losses: Mapping[str, Loss]) -> Iterator[Sign]:
+def of_nodes(scene: Scene, losses: Mapping[str, NodeLoss]) -> Iterator[Sign]:
     """Yield the signs about the nodes themselves; `losses` are those of the scene."""
     yield from _absent(scene)
     for node in scene.nodes:
@@ -56,13 +56,13 @@ def _is_passing(scene: Scene, node: Node) -> bool:
     return scene.now_ns - link.time_ns < LOST_PERIODS * node.stale_after_ns
 
 
-def losses_of(scene: Scene) -> dict[str, Loss]:
+def losses_of(scene: Scene) -> dict[str, NodeLoss]:
     """Return what is known of each node that is not heard and has not ended in order, by id."""
     away = (one for one in scene.nodes if not scene.is_heard(one))
     return {one.id: _loss(scene, one) for one in away if scene.presence(one) is not Presence.STOPPED}
 
 
-def conclusions(scene: Scene, losses: Mapping[str, Loss]) -> dict[str, Presence]:
+def conclusions(scene: Scene, losses: Mapping[str, NodeLoss]) -> dict[str, Presence]:
     """Return what the nodes that are not heard are, by id: what their incidents say, everybody says.
 
     `losses` are those of the scene.
@@ -226,7 +226,7 @@ _RESTARTS: Final = "{} failed, and its supervisor starts it again"
 _STARTED: Final = "{} failed, was started again, and is not heard yet"
 
 
-class Loss(NamedTuple):
+class NodeLoss(NamedTuple):
     """What is known of a node that is not heard and has not ended in order.
 
     Attributes:
@@ -250,7 +250,7 @@ class Loss(NamedTuple):
         return Presence.GONE if self.is_gone and not is_other else Presence.SILENT
 
 
-def _loss(scene: Scene, node: Node) -> Loss:
+def _loss(scene: Scene, node: Node) -> NodeLoss:
     name, report = node.snapshot.name, scene.reports.get(node.snapshot.name)
     runs = bool(report and report.is_trouble and not report.is_dead)
     is_dead = bool(report and report.is_dead) or (not runs and _is_removed(scene, node))
@@ -264,10 +264,10 @@ def _loss(scene: Scene, node: Node) -> Loss:
         why = scene.ends[name].cause_since(node.heard_ns - SECOND_NS)
         cause = LossCause(is_hearing=cause.is_hearing) if why else cause
     restarts = is_early and bool(report and report.restarts(scene.now_ns))
-    return Loss(why, cause, is_gone, restarts, _may_be_all(scene, node))
+    return NodeLoss(why, cause, is_gone, restarts, _may_be_all(scene, node))
 
 
-def _unheard(scene: Scene, node: Node, loss: Loss) -> Sign:
+def _unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
     name, report = node.snapshot.name, scene.reports.get(node.snapshot.name)
     advice = report.next if report else ""
     why, told = loss.why, loss.cause
