@@ -252,13 +252,14 @@ class Health:
             signs += found
         yield
         self._is_gathering = bool(missing(scene)) and is_gathering(scene)
-        if self._is_gathering or any(sign.code == "DUL-DOMAIN-LOST" for sign in signs):
+        is_lost = any(sign.code == "DUL-DOMAIN-LOST" for sign in signs)
+        if self._is_gathering or is_lost:
             signs = [sign for sign in signs if sign.kind.cause not in COUNTED_ANEW]
         self._is_coming_back = any(map(scene.may_come_back, scene.nodes))
         self._copies = {one.name: one for one in copies}
         self._contested = frozenset((name, role) for name, role, _ in scene.contested)
         causes = causes_of(scene, self._patience.lasting(signs, now_ns, self.model.began_ns))
-        self.model.conclude(conclusions(scene, losses))
+        self.model.conclude(conclusions(scene, losses), is_lost=is_lost)
         self._examined_ns = now_ns
         told = effects(scene, causes, self._copies, self._is_muted)
         self._incidents.update(causes, now_ns, lambda cause: described(scene, cause, told[cause.root.key]))
