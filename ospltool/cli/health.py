@@ -274,7 +274,8 @@ def heading(one: Incident, now_ns: int) -> str:
     since = f"{one.since} {_clock(one.since_ns)}, {lasts}"
     if not one.is_open:
         times = dict.fromkeys((_clock(one.since_ns), _clock(one.until_ns)))
-        since = f"{'from before ' if one.began_before else ''}{' to '.join(times)}, {lasts}"
+        to = " to before " if one.ended_before else " to "
+        since = f"{'from before ' if one.began_before else ''}{to.join(times)}, {lasts}"
         return f"{one.code.id} {subject}, {one.severity.name} at worst ({since}{again})"
     return f"{one.severity.name} {one.code.id} {subject} ({since}{again})"
 

@@ -226,6 +226,7 @@ def incident(one: Health, each: Incident) -> dict[str, Any]:
         "since_ns": each.since_ns,
         "began_before": each.began_before,
         "until_ns": each.until_ns,
+        "ended_before": each.ended_before,
         "what": each.what,
         "worse": each.worse,
         "why": each.why,

@@ -211,6 +211,11 @@ class Health:
             self._updated_ns = 0
         yield from self.looks(now_ns)
 
+    def resume(self, now_ns: int) -> None:
+        """Take in that nobody looked until now: what lasted goes on, what ended or began did so before."""
+        self._patience.resume(now_ns)
+        self._incidents.resume(now_ns)
+
     def looks(self, now_ns: int) -> Iterator[None]:
         """Do what `steps` does, of a model that goes on from where it was, whatever was shown meanwhile."""
         is_early = now_ns - self._updated_ns < UPDATE_NS + NODE_NS * len(self.model.nodes)
