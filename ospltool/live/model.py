@@ -14,7 +14,7 @@ from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.groups import GroupIndex, Losses
 from ospltool.live.masterships import Mastership, Masterships
-from ospltool.live.nodes import MIN_STALE_NS, Node, Presence, natural, outline
+from ospltool.live.nodes import Node, Presence, natural, outline
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks
 from ospltool.live.series import AlignmentProgress, NodeSeries, Trackers, Witnesses
@@ -35,7 +35,7 @@ RETURN_NS: Final = 10_000_000_000
 """How long after the domain was found again its other nodes may take to start again and come back."""
 
 REACH_NS: Final = 1_500_000_000
-"""Beyond the silence that counts, the same if they run: one of them did not start again, or the link broke."""
+"""Beyond the silence that counts, the same if they run: one did not start again, or the link broke."""
 
 LOST_PERIODS: Final = 2
 """Times that it takes until one node is silent, after which the silence of all is the loss of the domain."""
