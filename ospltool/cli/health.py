@@ -20,6 +20,7 @@ from ospltool.output.text import visible
 if TYPE_CHECKING:
     from ospltool.health.health import Health
     from ospltool.health.incidents import Incident
+    from ospltool.health.mutes import MuteEnd
 
 
 SETTLED_S = 5.0
@@ -199,23 +200,23 @@ def _watch(systems: list[_Domain], *, as_json: bool) -> None:
                 one.system.update()
                 if pause := one.system.pauses.news():
                     streams.say(f"ospltool: {pause}")
-                news = one.news()
+                news, ends = one.news(), one.health.mutes.news()
                 is_settled = one.is_line_untold()
-                if not (news or is_settled or said[index] != one.health.verdict.word):
+                if not (news or ends or is_settled or said[index] != one.health.verdict.word):
                     continue
                 if as_json:
                     streams.put(envelope.line("health", _data(systems)))
                 else:
-                    _tell(one, news)
+                    _tell(one, news, ends)
                 said[index], one.line_told = one.health.verdict.word, one.line()
 
 
 _NEWS: Final = {"joined": "part of another incident now"}
 
 
-def _tell(domain: _Domain, news: list[tuple[str, Incident]]) -> None:
+def _tell(domain: _Domain, news: list[tuple[str, Incident]], ends: list[MuteEnd]) -> None:
     now_ns = domain.feed.now_ns()
-    lines = []
+    lines = [f"{_clock(one.time_ns)} {one.text}" for one in ends]
     for what, one in news:
         reason = f": {one.worse}" if what == "worse" and one.worse else ""
         lines.append(f"{_clock(now_ns)} {_NEWS.get(what, what)}{reason}")
@@ -274,7 +275,8 @@ def heading(one: Incident, now_ns: int) -> str:
     since = f"{one.since} {_clock(one.since_ns)}, {lasts}"
     if not one.is_open:
         times = dict.fromkeys((_clock(one.since_ns), _clock(one.until_ns)))
-        since = f"{'from before ' if one.began_before else ''}{' to '.join(times)}, {lasts}"
+        to = " to before " if one.ended_before else " to "
+        since = f"{'from before ' if one.began_before else ''}{to.join(times)}, {lasts}"
         return f"{one.code.id} {subject}, {one.severity.name} at worst ({since}{again})"
     return f"{one.severity.name} {one.code.id} {subject} ({since}{again})"
 

@@ -252,7 +252,13 @@ class Patience:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str, tuple[int, ...]], _Seen] = {}
+        self._resumed_ns = -1
         self.is_waiting = False
+
+    def resume(self, now_ns: int) -> None:
+        """Take in that nobody looked until now: what was there may have lasted, what is new began before."""
+        self._resumed_ns = now_ns
+        self._seen = {key: one._replace(last_ns=now_ns) for key, one in self._seen.items()}
 
     def lasting(self, signs: Iterable[Sign], now_ns: int, began_ns: int) -> list[Sign]:
         """Return the present signs that have lasted for their `patience_ns`, each with its beginning.
@@ -271,7 +277,8 @@ class Patience:
             self._seen[key] = _Seen(first_ns, now_ns)
             since_ns = min(first_ns, sign.since_ns or first_ns)
             lasts = now_ns - since_ns >= sign.patience_ns
-            is_before = not sign.since_ns and first_ns <= began_ns + FIRST_LOOK_NS
+            is_first_look = first_ns <= began_ns + FIRST_LOOK_NS or first_ns == self._resumed_ns
+            is_before = not sign.since_ns and is_first_look
             began_before = sign.began_before or is_before
             dated = dataclasses.replace(sign, since_ns=since_ns, began_before=began_before)
             (found if lasts else young).append(dated)

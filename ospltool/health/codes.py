@@ -140,6 +140,9 @@ UNANNOUNCED: Final = "killed, crashed, or stopped by SIGSTOP: no end was announc
 """Beginning of a cause that is only concluded from silence: it takes the place of no cause that was told."""
 
 
+NO_MASTER: Final = "no master"
+"""What an effect says of a name-space whose nodes have not elected a master."""
+
 CUT: Final = "the network between it and this watch is cut"
 """Beginning of a cause that is concluded from what fellows hear: it takes the place of no told one either."""
 

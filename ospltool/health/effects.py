@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ospltool.health.causes import RootCause
-from ospltool.health.codes import joined
+from ospltool.health.codes import NO_MASTER, joined
 from ospltool.health.redundancy import Redundancy
 from ospltool.health.scene import PERSISTENT, Scene
 from ospltool.live.nodes import Node, Presence
@@ -172,7 +172,7 @@ def _of_masters(nodes: list[Node], name: str) -> tuple[str, bool]:
     """Tell who is master of a name-space, and whether several of one role are."""
     masters = [node.snapshot for node in nodes]
     if len(masters) < 2:
-        return f"{masters[0].name} is master" if masters else "no master", False
+        return f"{masters[0].name} is master" if masters else NO_MASTER, False
     is_split = len({one.role for one in masters}) < len(masters)
     views = [node.name_spaces[name] for node in nodes]
     is_equal = len({(view.digest, view.count) for view in views}) == 1

@@ -209,6 +209,10 @@ def health(one: Health, now_ns: int) -> dict[str, Any]:
             }
             for mute, hidden in one.standing_mutes
         ],
+        "ended_mutes": [
+            {"code": each.mute.code, "who": each.mute.who, "ended_ns": each.time_ns, "why": each.why}
+            for each in one.mutes.ended
+        ],
         "redundancy": [redundancy(one, each) for each in one.redundancies],
         "expected_nodes": list(one.expected.nodes),
     }
@@ -226,6 +230,7 @@ def incident(one: Health, each: Incident) -> dict[str, Any]:
         "since_ns": each.since_ns,
         "began_before": each.began_before,
         "until_ns": each.until_ns,
+        "ended_before": each.ended_before,
         "what": each.what,
         "worse": each.worse,
         "why": each.why,

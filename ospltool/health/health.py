@@ -211,6 +211,11 @@ class Health:
             self._updated_ns = 0
         yield from self.looks(now_ns)
 
+    def resume(self, now_ns: int) -> None:
+        """Take in that nobody looked until now: what lasted goes on, what ended or began did so before."""
+        self._patience.resume(now_ns)
+        self._incidents.resume(now_ns)
+
     def looks(self, now_ns: int) -> Iterator[None]:
         """Do what `steps` does, of a model that goes on from where it was, whatever was shown meanwhile."""
         is_early = now_ns - self._updated_ns < UPDATE_NS + NODE_NS * len(self.model.nodes)
@@ -252,13 +257,14 @@ class Health:
             signs += found
         yield
         self._is_gathering = bool(missing(scene)) and is_gathering(scene)
-        if self._is_gathering or any(sign.code == "DUL-DOMAIN-LOST" for sign in signs):
+        is_lost = any(sign.code == "DUL-DOMAIN-LOST" for sign in signs)
+        if self._is_gathering or is_lost:
             signs = [sign for sign in signs if sign.kind.cause not in COUNTED_ANEW]
         self._is_coming_back = any(map(scene.may_come_back, scene.nodes))
         self._copies = {one.name: one for one in copies}
         self._contested = frozenset((name, role) for name, role, _ in scene.contested)
         causes = causes_of(scene, self._patience.lasting(signs, now_ns, self.model.began_ns))
-        self.model.conclude(conclusions(scene, losses))
+        self.model.conclude(conclusions(scene, losses), is_lost=is_lost)
         self._examined_ns = now_ns
         told = effects(scene, causes, self._copies, self._is_muted)
         self._incidents.update(causes, now_ns, lambda cause: described(scene, cause, told[cause.root.key]))

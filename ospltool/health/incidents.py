@@ -63,6 +63,8 @@ class Incident:
     """Whether nobody tells the beginning: it began at `since_ns` or before."""
     until_ns: int = 0
     """End; 0 while it is open."""
+    ended_before: bool = False
+    """Whether nobody saw the end, as the watch did not look then: it ended at `until_ns` or before."""
     nodes: tuple[str, ...] = ()
     """Ids of the involved nodes."""
     subjects: tuple[str, ...] = ()
@@ -103,10 +105,14 @@ class Incident:
         return max(0, (self.until_ns or now_ns) - self.since_ns)
 
     def lasts(self, now_ns: int) -> str:
-        """Return its duration up to its end or now, in words, with ">" if it may have lasted longer."""
+        """Return its duration up to its end or now, in words.
+
+        They begin with ">" if it may have lasted longer, "<" if shorter, and "about" if both.
+        """
         duration_ns = self.age_ns(now_ns)
         said = (age if self.is_open else lasted)(duration_ns)
-        return f"> {said}" if self.began_before and duration_ns >= SECOND_NS else said
+        sign = _BOUNDS[self.began_before, self.ended_before] if duration_ns >= SECOND_NS else ""
+        return f"{sign}{said}"
 
     @property
     def since(self) -> str:
@@ -117,6 +123,15 @@ class Incident:
     def again(self) -> str:
         """How often it was there before, as `, again: 2 before`; empty if it is no return."""
         return f", again: {self.times - 1} before" if self.times > 1 else ""
+
+
+_BOUNDS: Final = {
+    (False, False): "",
+    (True, False): "> ",
+    (False, True): "< ",
+    (True, True): "about ",
+}
+"""Before a duration whose beginning, and whose end, are not exactly known."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -132,6 +147,7 @@ class _Open:
         most: the most subjects so far.
         brought: the worst severity of consequences so far; it lasts as long as the code does.
         after_ns: end of the incident that it returns after, before which it did not begin; 0 without one.
+        is_assumed: whether it was seen last before the watch stood still until `seen_ns`.
     """
 
     incident: Incident
@@ -142,6 +158,7 @@ class _Open:
     most: int
     brought: HealthSeverity
     after_ns: int = 0
+    is_assumed: bool = False
 
 
 MAX_ACKNOWLEDGED: Final = 1_000
@@ -204,6 +221,11 @@ class Incidents:
             if one.incident.since_ns <= one.seen_ns <= now_ns:
                 found._open[key] = one
         return found
+
+    def resume(self, now_ns: int) -> None:
+        """Take in that nobody looked until now: what was open may have lasted, or ended at any moment."""
+        for one in self._open.values():
+            one.seen_ns, one.is_assumed = now_ns, True
 
     @property
     def open(self) -> list[Incident]:
@@ -313,6 +335,7 @@ class Incidents:
             worse=urgent if severity < known.worst else before.worse,
         )
         known.root, known.seen_ns, known.keys = cause.root.key, now_ns, cause.keys
+        known.is_assumed = False
         known.worst, known.most = min(known.worst, told.severity), max(known.most, len(told.subjects))
 
     def _merge(self, seen: set[str], domain: RootCause) -> None:
@@ -339,7 +362,12 @@ class Incidents:
             known.incident.code.cause in _TOLD_BY_NODE and lost.issuperset(known.incident.nodes)
         ):
             del self._open[key]
-            ended = dataclasses.replace(known.incident, until_ns=known.seen_ns, severity=known.worst)
+            ended = dataclasses.replace(
+                known.incident,
+                until_ns=known.seen_ns,
+                ended_before=known.is_assumed,
+                severity=known.worst,
+            )
             self._closed.append(ended)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import fcntl
@@ -9,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from engine.core import plain
 from ospltool.health.codes import Code, codes, joined
@@ -17,6 +18,7 @@ from ospltool.health.incidents import Incident
 
 MAX_MUTES: Final = 500
 MAX_BYTES: Final = 1 << 20
+MAX_ENDED: Final = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,12 +59,28 @@ class Mute:
         return muted is not None and muted.cause == code.cause and self.who in ("", who)
 
 
+class MuteEnd(NamedTuple):
+    """The end of a mute: when, and why."""
+
+    mute: Mute
+    time_ns: int
+    why: str
+
+    @property
+    def text(self) -> str:
+        """The end in a sentence without a full stop."""
+        return f"mute of {self.mute.name} ended: {self.why}"
+
+
 class Mutes:
     """The mutes of one system. Without a path they live in memory only.
 
     Args:
         path: the file; it is read again after each change.
         system: the watched system, as in `domain 7`; mutes of other systems in the file are left alone.
+
+    Attributes:
+        ended: the newest ends of mutes that were not lifted here, oldest first.
     """
 
     def __init__(self, path: Path | None = None, system: str = "") -> None:
@@ -70,7 +88,14 @@ class Mutes:
         self._system = system
         self._stamp = (0, 0)
         self._mutes: list[Mute] = []
+        self.ended: collections.deque[MuteEnd] = collections.deque(maxlen=MAX_ENDED)
+        self._untold: list[MuteEnd] = []
         self.problem = ""
+
+    def news(self) -> list[MuteEnd]:
+        """Return the ends that were not told yet."""
+        told, self._untold = self._untold, []
+        return told
 
     @property
     def all(self) -> list[Mute]:
@@ -110,11 +135,18 @@ class Mutes:
 
     def settle(self, incidents: Sequence[Incident], now_ns: int) -> None:
         """Lift mutes of incidents that got worse, drop those that ended, and note the gravity of others."""
+        before = self._mutes
         self._refresh()
         settled = [after for one in self._mutes if (after := _settled(one, incidents, now_ns))]
         if settled != self._mutes:
             with self._changing():
                 self._mutes = [after for one in self._mutes if (after := _settled(one, incidents, now_ns))]
+        kept = {one.name for one in self._mutes}
+        for one in before:
+            if one.name not in kept:
+                self._untold.append(MuteEnd(one, now_ns, _why_over(one, incidents, now_ns)))
+                self.ended.append(self._untold[-1])
+        del self._untold[:-MAX_ENDED]
 
     def _refresh(self) -> None:
         if self._path is None:
@@ -187,6 +219,13 @@ def _settled(one: Mute, incidents: Sequence[Incident], now_ns: int) -> Mute | No
         return dataclasses.replace(one, severity=severity, weight=weight)
     is_worse = severity < one.severity or weight > one.weight
     return None if is_worse else one
+
+
+def _why_over(one: Mute, incidents: Sequence[Incident], now_ns: int) -> str:
+    """Return why a mute has ended; another watcher may have settled it."""
+    if one.until_ns <= now_ns:
+        return "its time is over"
+    return "it was lifted" if _settled(one, incidents, now_ns) else "what it hid got worse"
 
 
 def _level(one: Mute, incidents: Sequence[Incident]) -> tuple[int, int]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Final, NamedTuple
 
-from ospltool.health.codes import HealthSeverity
+from ospltool.health.codes import NO_MASTER, HealthSeverity
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
 
 SLOWER: Final = 2
 """Factor by which an effect that was told again must stand longer until it is told once more."""
+
+RELIEF_S: Final = 1.0
+"""Time in seconds for which a master must stand until it is told where the effect told none."""
 
 
 class _Form(NamedTuple):
@@ -47,7 +50,12 @@ class _ToldIncident:
         """Return whether the effect is another one than was told, and has stood for long enough."""
         if effect != self.seen:
             self.seen, self.since = effect, now
-        return effect != self.effect and now - self.since >= self.patience_s
+        patience_s = min(RELIEF_S, self.patience_s) if self.is_relief(effect) else self.patience_s
+        return effect != self.effect and now - self.since >= patience_s
+
+    def is_relief(self, effect: str) -> bool:
+        """Return whether an effect tells a master where none was told."""
+        return NO_MASTER in self.effect and NO_MASTER not in effect
 
 
 class IncidentNews:
@@ -55,7 +63,7 @@ class IncidentNews:
 
     An effect changes with elections and counts while the trouble stays the same. It is told again once it
     has stood for `settled_s`, and before the end of its incident; each time it is, the next one must stand
-    twice as long.
+    twice as long. Only a master where there was none is told sooner.
 
     Args:
         settled_s: time in seconds, above 0.
@@ -82,7 +90,7 @@ class IncidentNews:
                 continue
             told.last = one
             is_settled = told.is_effect_untold(one.effect, now) and not one.muted_until_ns
-            if is_settled:
+            if is_settled and not told.is_relief(one.effect):
                 told.patience_s *= SLOWER
             if told.form != form or is_settled:
                 found.append(("worse" if one.severity < told.form.severity else "changed", one))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final
 
+from ospltool.health.codes import SECOND_NS
+from ospltool.live.arrivals import boot_s
 from ospltool.live.model import SystemModel
+from ospltool.live.remarks import clock
 
 PAUSE_S: Final = 2.0
 """Time without a look at the system after which the watcher counts as having stood still."""
@@ -14,13 +16,8 @@ PAUSE_S: Final = 2.0
 MEETING_S: Final = 3.0
 """Time after a pause in which Cyclone DDS gives what came before, and then may lose and meet all again."""
 
-HEARING_S: Final = 10.0
+HEARING_S: Final = 5.0
 """Time after a pause in which those that were there before are awaited; who is silent then, is silent."""
-
-
-def boot_s() -> float:
-    """Return the time in seconds since the machine started, the time in which it slept included."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class OwnPauses:
@@ -35,22 +32,33 @@ class OwnPauses:
         self._looked_s: float | None = None
         self._resumed_s: float | None = None
         self._awaited: dict[str, int] = {}
-        self._untold_s = 0.0
+        self._untold = ""
 
     def news(self) -> str:
         """Return a sentence about a pause that was not told yet; empty without one."""
-        lasted_s, self._untold_s = self._untold_s, 0.0
-        if not lasted_s:
-            return ""
-        return f"this watch did not look for {lasted_s:.1f} s; silence in that time does not count"
+        told, self._untold = self._untold, ""
+        return told
 
-    def look(self, model: SystemModel) -> None:
-        """Take in that the watcher looks at the system now; call it before each update of the model."""
+    def look(self, model: SystemModel, now_ns: int) -> None:
+        """Take in that the watcher looks at the system now; call it before each update of the model.
+
+        Args:
+            model: the system as it was seen last.
+            now_ns: this moment, by the feed's clock.
+        """
         before_s, self._looked_s = self._looked_s, self._clock()
         if self._resumed_s is None and before_s is not None and self._looked_s - before_s > PAUSE_S:
-            self._untold_s = self._looked_s - before_s
-            self._resumed_s = self._looked_s
+            lasted_s, self._resumed_s = self._looked_s - before_s, self._looked_s
+            when = f"from {clock(now_ns - round(lasted_s * SECOND_NS))} to {clock(now_ns)} UTC"
+            self._untold = (
+                f"this watch did not look {when} ({lasted_s:.1f} s); silence in that time does not count"
+            )
             self._awaited = {node.id: node.heard_ns for node in model.nodes.values() if not node.gone_ns}
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether the watcher stood still, and nothing was examined since."""
+        return self._resumed_s is not None
 
     def is_over(self, model: SystemModel) -> bool:
         """Return whether the silence of nodes counts: all were heard since the last pause, or had time."""

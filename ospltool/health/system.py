@@ -47,12 +47,15 @@ class System:
         if isinstance(self.feed, ReplayFeed):
             yield from self._replay(self.feed)
             return
-        self.pauses.look(self.model)
         update = self.feed.poll()
         now_ns = self.feed.now_ns()
+        self.pauses.look(self.model, now_ns)
         yield
         yield from self.model.steps(update, now_ns)
+        was_away = self.pauses.is_recent
         if self.pauses.is_over(self.model):
+            if was_away:
+                self.health.resume(now_ns)
             yield from self.health.steps(now_ns)
 
     def _replay(self, feed: ReplayFeed) -> Iterator[None]:

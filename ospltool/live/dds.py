@@ -23,6 +23,7 @@ from engine.persistence.service.replica_watching import WATCH_TOPICS
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from engine.tracing.levels import Level
+from ospltool.live.arrivals import Arrivals
 from ospltool.live.feed import FeedNotice, HeardReplica, Inbox, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.record_file import SenderKind, Shown
 
@@ -145,6 +146,7 @@ class LiveFeed:
         self._lock = threading.Lock()
         self._inbox = Inbox()
         self._known = SeenEvents()
+        self._arrivals = Arrivals()
         self._shown_by: dict[bytes, set[Shown]] = {}
         self._present: set[Shown] = set()
         self._had_any = False
@@ -202,6 +204,7 @@ class LiveFeed:
     def _read(self, link: _Link) -> None:
         while not self._stopping.is_set():
             link.signal.wait(_LONGEST_WAIT_S)
+            self._arrivals.look(self._clock())
             received, gone = link.take()
             items = [item for one in received for item in self._known.new(self._decode(one))]
             with self._lock:
@@ -232,7 +235,7 @@ class LiveFeed:
         if not isinstance(message, NodeSnapshot):
             return message
         self._is_there((SenderKind.NODE, message.id), message.name, received.participant, now_ns)
-        return ReceivedSnapshot(message, now_ns)
+        return ReceivedSnapshot(message, self._arrivals.heard_ns(message, now_ns))
 
     def _replica(self, received: ReceivedMessage, now_ns: int) -> HeardReplica | FeedNotice:
         shown = view.decode(received.payload)

@@ -14,7 +14,7 @@ from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.groups import GroupIndex, Losses
 from ospltool.live.masterships import Mastership, Masterships
-from ospltool.live.nodes import MIN_STALE_NS, Node, Presence, natural, outline
+from ospltool.live.nodes import Node, Presence, natural, outline
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks
 from ospltool.live.series import AlignmentProgress, NodeSeries, Trackers, Witnesses
@@ -32,7 +32,10 @@ STEP: Final = 10
 """Snapshots that are taken in at once."""
 
 RETURN_NS: Final = 10_000_000_000
-"""How long after the domain was found again its other nodes may take to come back."""
+"""How long after the domain was found again its other nodes may take to start again and come back."""
+
+REACH_NS: Final = 1_500_000_000
+"""Beyond the silence that counts, the same if they run: one did not start again, or the link broke."""
 
 LOST_PERIODS: Final = 2
 """Times that it takes until one node is silent, after which the silence of all is the loss of the domain."""
@@ -94,7 +97,8 @@ class SystemModel:
         self.domain_lost_ns = 0
         self.link_lost: FeedNotice | None = None
         self.local = LocalView()
-        self._last_lost_ns = self._found_ns = -1
+        self._lost_ns = self._last_lost_ns = self._found_ns = -1
+        self._is_lost = self._were_out_of_reach = False
         self._newest_ns = 0
         self.ended_ns = 0
         self.dropped = 0
@@ -188,8 +192,14 @@ class SystemModel:
             self.sets.forget()
             self._heartbeats.clear()
 
-    def conclude(self, presences: Mapping[str, Presence]) -> None:
-        """Take in what health concludes of nodes, by id; it holds until a node is heard or the next time."""
+    def conclude(self, presences: Mapping[str, Presence], *, is_lost: bool) -> None:
+        """Take in what health concludes; it holds until a node is heard or the next time.
+
+        Args:
+            presences: of the nodes that are not heard, by id.
+            is_lost: whether all nodes are lost.
+        """
+        self._is_lost = is_lost
         for node_id, node in self.nodes.items():
             if node.concluded is not (concluded := presences.get(node_id)):
                 self.nodes[node_id] = dataclasses.replace(node, concluded=concluded)
@@ -360,17 +370,31 @@ class SystemModel:
         return now_ns - newest.heard_ns > LOST_PERIODS * newest.stale_after_ns
 
     def _note_return(self, before: Node | None, heard: ReceivedSnapshot) -> None:
-        """Notice a node in a new run after the silence of all, before the leases of all have ended."""
-        heard_ns, started_ns = heard.heard_ns, heard.snapshot.started_ns
-        is_new = before is not None and started_ns > before.snapshot.started_ns
-        is_late = heard_ns - self._newest_ns > LOST_PERIODS * MIN_STALE_NS
-        if is_new and is_late and self.is_silent(heard_ns):
-            self._last_lost_ns, self._found_ns = self._newest_ns, heard_ns
-        self._newest_ns = max(self._newest_ns, heard_ns)
+        """Notice the first node that is heard after the loss of all, before their leases have ended.
+
+        If it did not start again, the nodes were out of reach of the watch.
+        """
+        if before is not None and self._is_lost:
+            self._note_loss(self._newest_ns)
+            self._found_ns = heard.heard_ns
+        if before is not None and before.heard_ns <= self._last_lost_ns:
+            self._were_out_of_reach |= heard.snapshot.started_ns <= before.snapshot.started_ns
+        self._newest_ns = max(self._newest_ns, heard.heard_ns)
+
+    def _note_loss(self, last_ns: int, *, is_link: bool = False) -> None:
+        """Notice that all nodes were lost by the moment `last_ns`, perhaps with a link of the watch."""
+        self._is_lost = False
+        self._lost_ns, self._last_lost_ns = min(self._newest_ns, last_ns), last_ns
+        self._were_out_of_reach = is_link
 
     def is_coming_back(self, node: Node, now_ns: int) -> bool:
-        """Return whether the node was lost with the whole domain, which was found again a moment ago."""
-        return node.heard_ns <= self._last_lost_ns and now_ns < self._found_ns + RETURN_NS
+        """Return whether the node was lost with the whole domain, which was found again a moment ago.
+
+        It has no time to come that was lost long before, or is heard again already.
+        """
+        patience_ns = REACH_NS + node.stale_after_ns if self._were_out_of_reach else RETURN_NS
+        was_there = node.heard_ns + LOST_PERIODS * node.stale_after_ns >= self._lost_ns
+        return was_there and node.heard_ns <= self._last_lost_ns and now_ns < self._found_ns + patience_ns
 
     def _note_run(self, before: Node | None, heard: ReceivedSnapshot) -> None:
         """Notice a node that runs in a new process although it had not announced its end.
@@ -452,12 +476,14 @@ class SystemModel:
         elif notice.kind is NoticeKind.REPLICA_LOST:
             self.persistence.lose(notice.node, notice.time_ns)
         elif notice.kind is NoticeKind.DOMAIN_LOST:
-            self.domain_lost_ns = self._last_lost_ns = notice.time_ns
+            self.domain_lost_ns = notice.time_ns
+            self._note_loss(notice.time_ns)
         elif notice.kind is NoticeKind.DOMAIN_FOUND:
             self.domain_lost_ns, self._found_ns = 0, notice.time_ns
         elif notice.kind is NoticeKind.LINK_LOST:
             self.link_lost = notice
-        elif notice.kind is NoticeKind.LINK_FOUND:
-            self.link_lost = None
+        elif notice.kind is NoticeKind.LINK_FOUND and self.link_lost:
+            self._note_loss(self.link_lost.time_ns, is_link=True)
+            self.link_lost, self._found_ns = None, notice.time_ns
         elif notice.kind is NoticeKind.END:
             self.ended_ns = now_ns

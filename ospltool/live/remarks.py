@@ -88,6 +88,8 @@ class Remark:
     text: str
     samples: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """RESTARTED: the samples of each name-space before the failure."""
+    last_ns: int = 0
+    """RESTARTED: when the process that failed was heard last, by the feed's clock."""
 
     def holds(self, now_ns: int) -> bool:
         """Return whether the remark is recent enough to matter."""
@@ -142,7 +144,7 @@ class Remarks:
         away = f"not heard for {max(0, time_ns - last_ns) / 1e9:.1f} s"
         began, ended = clock(last_ns), clock(time_ns)
         text = f"{away}, at {ended} UTC" if began == ended else f"{away}, from {began} to {ended} UTC"
-        self._note(Remark(before.id, RemarkSubject.RESTARTED, "", time_ns, text, samples))
+        self._note(Remark(before.id, RemarkSubject.RESTARTED, "", time_ns, text, samples, last_ns))
 
     def settle(self, snapshot: NodeSnapshot) -> None:
         """Forget what an earlier run of the node told."""

@@ -371,6 +371,25 @@ def test_watching_tells_what_begins_and_ends_with_the_code_of_that_moment(
         assert " UTC began\n  ERROR DUL-STORE-FULL n1: " in out
 
 
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_watching_tells_that_a_mute_ended(
+    shell: Shell, hear: Hear, form: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ospltool.cli.domains.MOST_S", 0.01)
+    hear(node(1, store=FULL), then=Update((ReceivedSnapshot(node(1, store=FULL), time.time_ns()),)))
+    timer = threading.Timer(3 * LATER_S, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    _, out, _ = shell.run("health", "--domain", 7, "--mute", "DUL-STORE-FULL:n1", "0.3s", "--watch", *form)
+    timer.join()
+    if form:
+        last = json.loads(out.splitlines()[-1])["data"][0]
+        assert [(one["who"], one["why"]) for one in last["ended_mutes"]] == [("n1", "its time is over")]
+        assert last["mutes"] == []
+    else:
+        assert " UTC mute of DUL-STORE-FULL:n1 ended: its time is over\n" in out
+        assert " UTC changed\n  ERROR DUL-STORE-FULL n1: " in out
+
+
 def test_watching_tells_a_muted_incident_as_muted_in_one_line(
     shell: Shell, hear: Hear, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.runtime.monitor import AlignmentView, DeliveryView
+from ospltool.health.mutes import Mute, MuteEnd
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
@@ -323,4 +324,16 @@ def test_only_neighbours_make_one_line_so_the_order_of_events_stays() -> None:
         ("Fellow n3 approved.", 0, START_NS),
         ("Persisted 5 samples.", 0, START_NS + S),
         ("Fellow n3 approved.", 1, START_NS + 2 * S),
+    ]
+
+
+def test_the_end_of_a_mute_is_an_event() -> None:
+    events = (fake.event(1, 1, START_NS, "before"), fake.event(2, 1, START_NS + 2 * S, "after"))
+    view = view_of(Update(events=events), after_s=2)
+    mute = Mute("DUL-NODE-GONE", "n2", START_NS + S)
+    view.health.mutes.ended.append(MuteEnd(mute, START_NS + S, "its time is over"))
+    assert [plain(line) for line in panels.event_lines(view, 10, 200)] == [
+        " 01:03:20    2 s    n1         before",
+        " 01:03:21    1 s    this watch mute of DUL-NODE-GONE:n2 ended: its time is over",
+        " 01:03:22    now    n1         after",
     ]

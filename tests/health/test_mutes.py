@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ospltool.health.export import health
 from ospltool.health.health import Health
 from ospltool.health.mutes import Mutes, place
 from ospltool.live.expectation import Expectation
@@ -183,3 +184,28 @@ def test_mutes_that_cannot_be_written_hold_for_this_watcher_and_say_so(tmp_path:
 def test_where_mutes_are() -> None:
     assert place({"XDG_STATE_HOME": "/s"}) == Path("/s/ospltool/mutes.json")
     assert place({}).parts[-4:] == (".local", "state", "ospltool", "mutes.json")
+
+
+def test_a_mute_that_ends_is_told_once_with_its_reason(tmp_path: Path) -> None:
+    case = Case(tmp_path / "mutes.json")
+    case.hear(1, 2, 3)
+    case.hear(1, 3)
+    other = case.watcher()
+    other.update(case.now_ns)
+    for who, lasts_ns in (("", MINUTE_NS), ("n2", 2 * S), ("n3", MINUTE_NS)):
+        case.health.mute("DUL-NODE-SILENT", who, lasts_ns)
+    other.update(case.now_ns + S)
+    case.hear(1)
+    case.health.unmute("DUL-NODE-SILENT", "n3")
+    told = [
+        "mute of DUL-NODE-SILENT ended: what it hid got worse",
+        "mute of DUL-NODE-SILENT:n2 ended: its time is over",
+    ]
+    assert [one.text for one in case.health.mutes.news()] == told
+    assert case.health.mutes.news() == []
+    other.update(case.now_ns)
+    assert [one.text for one in other.mutes.news()] == [*told, "mute of DUL-NODE-SILENT:n3 ended: it was lifted"]
+    assert health(case.health, case.now_ns)["ended_mutes"] == [
+        {"code": "DUL-NODE-SILENT", "who": who, "ended_ns": case.now_ns, "why": why}
+        for who, why in (("", "what it hid got worse"), ("n2", "its time is over"))
+    ]

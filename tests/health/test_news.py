@@ -47,6 +47,17 @@ def test_an_effect_is_told_again_when_it_has_stood_for_a_while() -> None:
     assert told == [(0, "began", "n2 is master"), (7, "changed", "n1 is master")]
 
 
+def test_a_master_that_is_elected_is_told_soon_and_no_change_of_masters_flaps() -> None:
+    told = told_over(60, lambda second: "no master" if second < 4 else "n1 is master")
+    assert told == [(0, "began", "no master"), (5, "changed", "n1 is master")]
+    told = told_over(60, lambda second: "n1 is master" if second < 4 else "no master")
+    assert told[1:] == [(9, "changed", "no master")]
+    told = told_over(600, lambda second: "n1 is master" if second % 6 > 2 else "no master")
+    assert [second for second, _, _ in told] == [0, 4]
+    told = told_over(600, lambda second: "n1 is master" if second % 12 > 5 else "no master")
+    assert [second for second, _, _ in told] == [0, 7, 17, 19]
+
+
 def test_an_effect_that_comes_back_soon_is_not_told_again() -> None:
     told = told_over(60, lambda second: "no master" if 2 <= second < 6 else "n1 is master")
     assert told == [(0, "began", "n1 is master")]

@@ -35,6 +35,8 @@ class OwnLink:
         own = (f"10.0.0.{here}",) if here else ()
         self.health = Health(self.model, expected, reports=lambda: self.reports, here=own)
         self.heard, self.is_known = heard, is_known
+        self.found_s = 1e9
+        self.again: dict[int, float] = {}
         self.told: dict[str, Incident] = {}
         self.moment_s = -5.0
 
@@ -48,8 +50,11 @@ class OwnLink:
             now_ns = START_NS + round(self.moment_s * S)
             if self.moment_s == LOST_S and self.is_known:
                 self.tell(NoticeKind.LINK_LOST, "interface e0 has no carrier")
+            if self.moment_s == self.found_s and self.is_known:
+                self.tell(NoticeKind.LINK_FOUND)
             last = tuple(n for n in (1, 2, 3) if self.moment_s <= -n * self.spread_s)
             heard = last if self.moment_s <= 0 else self.heard
+            heard += tuple(n for n, begin_s in self.again.items() if self.moment_s >= begin_s)
             shown = tuple(
                 dataclasses.replace(
                     fake.snapshot(
@@ -149,6 +154,54 @@ def test_a_node_that_dies_while_the_link_is_cut_is_no_matter_of_the_link(*, is_d
     assert found["n3"].why.startswith(LINK)
     assert found["n3"].code.id == "DUL-NODE-SILENT"
     assert LINK not in found["n2"].why
+
+
+RETURNS = {
+    "before it was the loss of all": (1.5, 1.5),
+    "before it is known that the link is back": (3.0, 2.75),
+    "after that": (3.0, 3.5),
+    "after long": (9.0, 9.5),
+}
+
+
+@pytest.mark.parametrize(
+    ("found_s", "first_s", "is_known"),
+    [*((*one, True) for one in RETURNS.values()), (9.0, 9.5, False)],
+    ids=[*RETURNS, "after long, and nobody sees why"],
+)
+def test_nodes_have_time_to_be_heard_again_when_the_link_is_back(
+    found_s: float, first_s: float, *, is_known: bool
+) -> None:
+    case = OwnLink(is_known=is_known)
+    case.found_s, case.again = found_s, {1: first_s, 2: first_s + 1.0, 3: first_s + 2.5}
+    case.run(first_s - 0.25)
+    before = set(case.told)
+    case.run(20.0)
+    assert {one.code.id for key, one in case.told.items() if key not in before} <= {"DUL-DOMAIN-LOST"}
+    assert case.open() == []
+
+
+@pytest.mark.parametrize(("found_s", "first_s"), RETURNS.values(), ids=RETURNS)
+def test_a_node_that_died_while_the_link_was_cut_is_told_in_time(found_s: float, first_s: float) -> None:
+    case = OwnLink()
+    case.found_s, case.again = found_s, {1: first_s, 2: first_s + 1.0}
+    case.run(found_s + 5.0)
+    assert ("DUL-NODE-SILENT", "n3") in case.open()
+    (found,) = [one for one in case.health.open if one.who == "n3"]
+    assert found.since_ns == START_NS
+
+
+def test_a_node_that_was_dead_before_stays_so_when_the_link_is_back() -> None:
+    case = OwnLink(1, 2)
+    case.is_known = False
+    case.run(10.0)
+    dead = case.open()
+    case.tell(NoticeKind.LINK_LOST, "interface e0 has no carrier")
+    case.run(11.0)
+    case.tell(NoticeKind.LINK_FOUND)
+    case.run(18.0)
+    assert case.open() == dead == [("DUL-NODE-SILENT", "n3")]
+    assert len(case.told) == 1
 
 
 def on_one_host(update: Update) -> Update:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from ospltool.cli.health import heading
 from ospltool.health.health import Health
-from ospltool.health.own_pauses import HEARING_S, OwnPauses
+from ospltool.health.own_pauses import HEARING_S, MEETING_S, OwnPauses
+from ospltool.health.signs.snapshots import MANY_QUEUED
 from ospltool.health.system import System
+from ospltool.live.arrivals import Arrivals
 from ospltool.live.feed import ReceivedSnapshot, Update
+from ospltool.live.remarks import clock
 from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, ScriptedFeed
@@ -22,12 +28,21 @@ class Watch:
         self.system = System((self.feed, Health))
         self.system.pauses = OwnPauses(lambda: self.now_s)
         self.now_s = 0.0
+        self.troubled: tuple[int, ...] = ()
 
     def look(self, *numbers: int) -> list[str]:
-        """Hear nodes now; returns the codes of the open incidents."""
+        """Hear nodes now, the disks of those of them in `troubled` are behind; returns the open codes."""
         now_ns = START_NS + int(self.now_s * S)
         met = {n: tuple(fake.fellow(other) for other in (1, 2, 3) if other != n) for n in numbers}
-        heard = (fake.snapshot(n, fake.name_space("Orders", 1), fellows=met[n]) for n in numbers)
+        heard = (
+            fake.snapshot(
+                n,
+                fake.name_space("Orders", 1),
+                fellows=met[n],
+                counters={"queued": MANY_QUEUED if n in self.troubled else 0},
+            )
+            for n in numbers
+        )
         self.feed.add(now_ns, Update(tuple(ReceivedSnapshot(one, now_ns) for one in heard)))
         self.system.update()
         return sorted(one.code.id for one in self.system.health.open)
@@ -49,7 +64,9 @@ def test_the_silence_of_the_watcher_is_nobodys(pause_s: float) -> None:
     assert watch.look() == [], "it has heard nobody since"
     assert watch.run(1, 1, 2) == [], "n3 has not come yet"
     assert watch.run(5, 1, 2, 3) == []
-    assert f"did not look for {pause_s + 0.0:.1f} s" in watch.system.pauses.news()
+    begin, end = clock(START_NS + 5 * S), clock(START_NS + int(5 + pause_s) * S)
+    told = watch.system.pauses.news()
+    assert told.startswith(f"this watch did not look from {begin} to {end} UTC ({pause_s:.1f} s)")
     assert watch.system.pauses.news() == "", "once"
 
 
@@ -69,3 +86,78 @@ def test_a_watcher_that_is_starved_all_the_time_still_tells() -> None:
         watch.now_s += 4
         told += watch.look(1, 2)
     assert "DUL-NODE-SILENT" in told
+
+
+def test_what_lasts_over_a_pause_goes_on() -> None:
+    watch = Watch()
+    watch.troubled = (2,)
+    watch.run(10, 1, 2, 3)
+    (before,) = watch.system.health.open
+    watch.now_s += 10
+    watch.run(15, 1, 2, 3)
+    (after,) = watch.system.health.every
+    assert (after.key, after.since_ns, after.until_ns) == (before.key, before.since_ns, 0)
+
+
+def test_what_ended_in_a_pause_ended_before_the_next_look() -> None:
+    watch = Watch()
+    watch.troubled = (2,)
+    watch.run(10, 1, 2, 3)
+    watch.now_s, watch.troubled = 20, ()
+    watch.run(10, 1, 2, 3)
+    (found,) = watch.system.health.closed
+    assert found.ended_before
+    assert START_NS + 20 * S < found.until_ns <= START_NS + int((20 + MEETING_S + 1) * S)
+    now_ns = START_NS + 30 * S
+    assert f"UTC to before 2026-11-21 {clock(found.until_ns)} UTC, about " in heading(found, now_ns)
+
+
+def test_what_began_in_a_pause_began_before_the_next_look() -> None:
+    watch = Watch()
+    watch.run(10, 1, 2, 3)
+    watch.now_s, watch.troubled = 20, (2,)
+    watch.run(10, 1, 2, 3)
+    (found,) = watch.system.health.open
+    assert (found.code.id, found.began_before) == ("DUL-STORE-BEHIND", True)
+    watch.troubled = ()
+    watch.run(10, 1, 2, 3)
+    watch.troubled = (3,)
+    watch.run(10, 1, 2, 3)
+    (other,) = watch.system.health.open
+    assert not other.began_before
+
+
+class Takes:
+    """A reader of snapshots that takes them when the test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.arrivals = Arrivals(lambda: self.now_s)
+
+    def take(self, now_s: float, *sent_s: float) -> list[float]:
+        """Take snapshots that n1 sent, by its clock, which is an hour ahead; returns when they were heard."""
+        self.now_s = now_s
+        now_ns = START_NS + round(now_s * S)
+        self.arrivals.look(now_ns)
+        shown = [
+            dataclasses.replace(fake.snapshot(1), time_ns=START_NS + round((3_600 + one) * S))
+            for one in sent_s
+        ]
+        return [(self.arrivals.heard_ns(one, now_ns) - START_NS) / S for one in shown]
+
+
+def test_what_waited_was_heard_when_its_node_sent_it() -> None:
+    reader = Takes()
+    for second in range(5):
+        assert reader.take(second, second - 0.25) == [second]
+    assert reader.take(15.0, 1.0, 7.0, 8.0) == [4.0, 7.25, 8.25], "never before the pause"
+    assert reader.take(15.5, 15.5) == [15.5], "never after it is taken"
+    for second in range(16, 20):
+        reader.take(second, second - 0.25)
+    assert reader.take(20.0, 18.0) == [20.0], "nothing waits any more"
+
+
+def test_what_a_node_sent_that_was_never_heard_before_is_heard_when_it_is_taken() -> None:
+    reader = Takes()
+    reader.take(0.0)
+    assert reader.take(10.0, 5.0) == [10.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import heapq
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -14,6 +15,7 @@ from engine.tracing.levels import Level
 from ospltool.health.codes import HealthSeverity, joined
 from ospltool.health.health import NOBODY, UNKNOWN
 from ospltool.health.incidents import Incident
+from ospltool.health.mutes import MuteEnd
 from ospltool.live.nodes import Node
 from ospltool.live.series import AlignmentProgress
 from ospltool.output.text import plural
@@ -235,9 +237,14 @@ class RepeatedEvent:
 
 
 def newest_events(view: View, number: int) -> list[RepeatedEvent]:
-    """The newest events of INFO and above that pass the filter, oldest first; equal neighbours are one."""
+    """The newest events of INFO and above that pass the filter, oldest first; equal neighbours are one.
+
+    The ends of mutes are among them, as events of the watch.
+    """
     found: list[RepeatedEvent] = []
-    for event in reversed(view.model.events):
+    ends = [_end_of_mute(number, one) for number, one in enumerate(view.health.mutes.ended)]
+    newest = (reversed(view.model.events), reversed(ends))
+    for event in heapq.merge(*newest, key=lambda one: one.time_ns, reverse=True):
         if event.event == LEAVING or event.level in SMALL_LEVELS:
             continue  # of a change of states, the next event says which state begins
         values = {"node": event.node_name, "text": event.text, "event": event.event, "level": event.level}
@@ -251,6 +258,11 @@ def newest_events(view: View, number: int) -> list[RepeatedEvent]:
             found.append(RepeatedEvent(event, frozenset((event.node,))))
     found.reverse()
     return found
+
+
+def _end_of_mute(number: int, one: MuteEnd) -> NodeEvent:
+    """Return the end of a mute as an event."""
+    return NodeEvent("", "this watch", number, one.time_ns, "", "", Level.INFO.name, "mute.ended", one.text)
 
 
 def folded(events: Sequence[NodeEvent]) -> list[RepeatedEvent]:
