@@ -7,14 +7,14 @@ import dataclasses
 import operator
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.runtime.monitor import NameSpaceView, NodeEvent, NodePast, NodeSnapshot, Run
 from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.groups import GroupIndex, Losses
 from ospltool.live.masterships import Mastership, Masterships
-from ospltool.live.nodes import MIN_STALE_NS, Node, Presence, natural, outline
+from ospltool.live.nodes import Node, Presence, natural, outline
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks
 from ospltool.live.series import AlignmentProgress, NodeSeries, Trackers, Witnesses
@@ -30,12 +30,6 @@ MAX_NOTICES: Final = 500
 
 STEP: Final = 10
 """Snapshots that are taken in at once."""
-
-RETURN_NS: Final = 10_000_000_000
-"""How long after the domain was found again its other nodes may take to come back."""
-
-LOST_PERIODS: Final = 2
-"""Times that it takes until one node is silent, after which the silence of all is the loss of the domain."""
 
 _ORPHANED: Final = "lifecycle.daemon-lost"
 
@@ -66,12 +60,26 @@ def _is_repeated(before: Node | None, snapshot: NodeSnapshot) -> bool:
     return before is not None and before.in_order and snapshot.time_ns <= before.snapshot.time_ns
 
 
+def _is_going_on(before: Node, heard: ReceivedSnapshot) -> bool:
+    """Return whether the node is in the same state as before, and was heard without a break."""
+    is_break = before.gone_ns or heard.heard_ns - before.heard_ns > before.stale_after_ns
+    return before.snapshot.state == heard.snapshot.state and not is_break
+
+
+class Silence(NamedTuple):
+    """The time between two snapshots in which none came of any node, although it was due; 0 for none so far."""
+
+    since_ns: int
+    until_ns: int
+
+
 class SystemModel:
     """Everything known about all nodes and persistence services.
 
     Every collection in it is bounded; `…_left_out` counts the rest. `era` counts how often everything was
     forgotten. `link_lost` says that no interface of the watch carries anything, None if one does; `local`
-    is what the recorder of a recording knew beside what it heard.
+    is what the recorder of a recording knew beside what it heard. `found_ns` is when a node was heard again
+    after the last loss of all, -1 for never; `silence` is the last one of all nodes that has ended.
     """
 
     def __init__(self) -> None:
@@ -94,7 +102,8 @@ class SystemModel:
         self.domain_lost_ns = 0
         self.link_lost: FeedNotice | None = None
         self.local = LocalView()
-        self._last_lost_ns = self._found_ns = -1
+        self._last_lost_ns = self.found_ns = -1
+        self.silence = Silence(0, 0)
         self._newest_ns = 0
         self.ended_ns = 0
         self.dropped = 0
@@ -303,10 +312,12 @@ class SystemModel:
             around = before.outline
         is_orphan = self._orphaned_ns.get(snapshot.id, -1) >= snapshot.started_ns
         is_same_run = before is not None and before.snapshot.started_ns == snapshot.started_ns
+        is_going_on = before is not None and is_same_run and _is_going_on(before, heard)
         self.nodes[snapshot.id] = Node(
             snapshot,
             heard.heard_ns,
             came_ns=before.came_ns if before is not None and is_same_run else heard.heard_ns,
+            moved_ns=before.moved_ns if before is not None and is_going_on else heard.heard_ns,
             in_order=not is_orphan and (snapshot.state in ENDING or _is_repeated(before, snapshot)),
             lost_supervisor=is_orphan,
             name_spaces=name_spaces,
@@ -357,20 +368,21 @@ class SystemModel:
         if len(lost) < 2:
             return False
         newest = max(lost, key=lambda node: node.heard_ns)
-        return now_ns - newest.heard_ns > LOST_PERIODS * newest.stale_after_ns
+        return now_ns - newest.heard_ns > newest.all_lost_after_ns
 
     def _note_return(self, before: Node | None, heard: ReceivedSnapshot) -> None:
-        """Notice a node in a new run after the silence of all, before the leases of all have ended."""
-        heard_ns, started_ns = heard.heard_ns, heard.snapshot.started_ns
-        is_new = before is not None and started_ns > before.snapshot.started_ns
-        is_late = heard_ns - self._newest_ns > LOST_PERIODS * MIN_STALE_NS
-        if is_new and is_late and self.is_silent(heard_ns):
-            self._last_lost_ns, self._found_ns = self._newest_ns, heard_ns
+        """Notice a node that is heard after the silence of all, before the leases of all have ended."""
+        heard_ns = heard.heard_ns
+        if before is not None and heard_ns > max(self._newest_ns, before.heard_ns) + before.due_ns:
+            self.silence = Silence(self._newest_ns, heard_ns)
+            is_new = heard.snapshot.started_ns > before.snapshot.started_ns
+            if is_new and self.is_silent(heard_ns):
+                self._last_lost_ns, self.found_ns = self._newest_ns, heard_ns
         self._newest_ns = max(self._newest_ns, heard_ns)
 
-    def is_coming_back(self, node: Node, now_ns: int) -> bool:
-        """Return whether the node was lost with the whole domain, which was found again a moment ago."""
-        return node.heard_ns <= self._last_lost_ns and now_ns < self._found_ns + RETURN_NS
+    def was_lost_with_all(self, node: Node) -> bool:
+        """Return whether the node was lost with the whole domain, and has not been heard since."""
+        return node.heard_ns <= self._last_lost_ns
 
     def _note_run(self, before: Node | None, heard: ReceivedSnapshot) -> None:
         """Notice a node that runs in a new process although it had not announced its end.
@@ -454,7 +466,7 @@ class SystemModel:
         elif notice.kind is NoticeKind.DOMAIN_LOST:
             self.domain_lost_ns = self._last_lost_ns = notice.time_ns
         elif notice.kind is NoticeKind.DOMAIN_FOUND:
-            self.domain_lost_ns, self._found_ns = 0, notice.time_ns
+            self.domain_lost_ns, self.found_ns = 0, notice.time_ns
         elif notice.kind is NoticeKind.LINK_LOST:
             self.link_lost = notice
         elif notice.kind is NoticeKind.LINK_FOUND:

@@ -448,5 +448,6 @@ def test_open_incidents_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ospltool.health.incidents.MAX_OPEN", 3)
     model = SystemModel()
     model.apply(Update(many(5)), START_NS)
+    model.apply(Update((ReceivedSnapshot(fake.snapshot(6), START_NS + 2 * S),)), START_NS + 2 * S)
     health = looked(model, START_NS + 3 * S)
     assert len(health.open) == 3
