@@ -35,8 +35,9 @@ def effects(
 ) -> dict[str, str]:
     """Describe the effect of each cause, by the key of its root; without name-spaces, that of its code.
 
-    The copies and the masters of a name-space are told once, with the newest cause that accounts for them,
-    if it is not muted: the news is whole, and what was told before is not told again.
+    The copies and the masters of a name-space are told once, with the first cause that accounts for them and
+    is not muted. So the incident at the top of a list tells them, the others that account for them refer to
+    it, and those that do not are silent about them.
     """
     masters = _masters(scene)
     told = {one.root.key: _told(scene, one, copies, masters) for one in causes}
@@ -46,15 +47,13 @@ def effects(
             for part in parts.shared:
                 claims.setdefault((name, part), []).append(one)
 
-    def rank(one: RootCause, name: str, part: str) -> tuple[bool, bool, int, str]:
-        accounts = _accounts(one, part, copies[name], len(masters.get(name, ())))
-        return not is_muted(one), accounts, one.root.since_ns, one.root.key
-
-    owners = {
-        (name, part): max(found, key=lambda one: rank(one, name, part))
-        for (name, part), found in claims.items()
-    }
-    return {one.root.key: _effect(scene, one, told[one.root.key], owners) for one in causes}
+    tellers: dict[tuple[str, str], list[RootCause]] = {}
+    for (name, part), found in claims.items():
+        many = len(masters.get(name, ()))
+        answerable = [one for one in found if _accounts(one, part, copies[name], many)] or found
+        owner = next((one for one in (*answerable, *found) if not is_muted(one)), answerable[0])
+        tellers[name, part] = [owner, *(one for one in answerable if one is not owner)]
+    return {one.root.key: _effect(scene, one, told[one.root.key], tellers) for one in causes}
 
 
 class _Parts(NamedTuple):
@@ -84,7 +83,7 @@ def _effect(
     scene: Scene,
     cause: RootCause,
     told: Mapping[str, _Parts],
-    owners: Mapping[tuple[str, str], RootCause],
+    tellers: Mapping[tuple[str, str], list[RootCause]],
 ) -> str:
     kind = cause.root.kind
     if kind.cause == "domain":
@@ -96,14 +95,14 @@ def _effect(
     for name, parts in told.items():
         mine = []
         for part, text in parts.shared.items():
-            owner = owners[name, part]
+            owner, *others = tellers[name, part]
             if owner is cause:
                 mine.append(text)
-            else:
+            elif any(one is cause for one in others):
                 elsewhere.setdefault(f"{owner.root.code} {owner.root.who}", {})[part] = None
         said[name] = ", ".join(filter(None, (*mine, *parts.own)))
     also = [f"{' and '.join(sorted(parts))} as in {where}" for where, parts in elsewhere.items()]
-    return "; ".join((*_grouped(said), *also))
+    return "; ".join((*_grouped(said), *also)) or kind.effect
 
 
 def _grouped(said: Mapping[str, str]) -> list[str]:

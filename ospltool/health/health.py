@@ -15,6 +15,7 @@ from ospltool.health.causes import Patience, RootCause, causes_of
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.descriptions import described
 from ospltool.health.effects import effects
+from ospltool.health.gathering import Gathering
 from ospltool.health.hearings import Hearings
 from ospltool.health.incidents import Acknowledgements, Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
@@ -24,10 +25,7 @@ from ospltool.health.signs.masters import of_masters
 from ospltool.health.signs.nodes import (
     NodeLoss,
     conclusions,
-    is_gathering,
     losses_of,
-    missing,
-    never_heard,
     of_domain,
     of_nodes,
 )
@@ -146,6 +144,7 @@ class Health:
         self._patience = Patience()
         self._facts = FactBook()
         self._hearings = Hearings()
+        self._gathering = Gathering()
         self._ends: Mapping[str, SupervisorReport] = {}
         self._redundancies = Redundancies()
         self._copies: dict[str, Redundancy] = {}
@@ -207,7 +206,7 @@ class Health:
             self._era = self.model.era
             self._incidents = self._incidents.wound_to(now_ns)
             self._patience = Patience()
-            self._hearings, self._ends = Hearings(), {}
+            self._hearings, self._ends, self._gathering = Hearings(), {}, Gathering()
             self._updated_ns = 0
         yield from self.looks(now_ns)
 
@@ -242,12 +241,13 @@ class Health:
             self._here or frozenset(self.model.local.here),
             self._hearings,
             self._ends,
+            self._gathering,
         )
         self._told, self._ends = scene.reports, scene.ends
         self._facts.keep(self.model.nodes)
         self._hearings.keep(self.model.nodes.keys())
         self._presences = {node.id: node.observed(now_ns) for node in self.model.nodes.values()}
-        self.awaited, self.unheard = scene.awaited, never_heard(scene)
+        self.awaited, self.unheard = scene.awaited, scene.unheard
         yield
         copies = yield from self._redundancies.of(scene)
         signs: list[Sign] = []
@@ -256,7 +256,8 @@ class Health:
             yield
             signs += found
         yield
-        self._is_gathering = bool(missing(scene)) and is_gathering(scene)
+        is_any_missing = any(not (report and report.in_order) for report in self.unheard.values())
+        self._is_gathering = is_any_missing and scene.is_gathering
         is_lost = any(sign.code == "DUL-DOMAIN-LOST" for sign in signs)
         if self._is_gathering or is_lost:
             signs = [sign for sign in signs if sign.kind.cause not in COUNTED_ANEW]

@@ -124,7 +124,7 @@ def _reasons(scene: Scene, ended: list[str]) -> object:
             node.outline,
             node.snapshot.state == "COMPLETE",
             scene.presence(node),
-            scene.model.is_coming_back(node, scene.now_ns),
+            scene.may_come_back(node),
             scene.facts(node).off_disk if scene.is_heard(node) else None,
             scene.facts(node).refused if scene.is_heard(node) else None,
         )
@@ -234,7 +234,7 @@ def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
     """Add a node to the places of every name-space."""
     presence = scene.presence(node)
     if presence is not Presence.HEARD:
-        is_coming = presence is not Presence.STOPPED and scene.model.is_coming_back(node, scene.now_ns)
+        is_coming = scene.may_come_back(node)
         for name in node.name_spaces:
             place = places[name]
             absent = place.stopped if presence is Presence.STOPPED else place.lost

@@ -8,17 +8,19 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from engine.core.name_spaces import MAX_PRIORITY, Durability
 from engine.runtime.monitor import FellowView, GroupView, NameSpaceView, NodeSnapshot
 from ospltool.health.codes import SECOND_NS, Sign
+from ospltool.health.gathering import Gathering
 from ospltool.health.hearings import Hearings
 from ospltool.health.signs.snapshots import of_snapshot
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node, Presence
+from ospltool.live.remarks import RemarkSubject
 from ospltool.live.supervision import SupervisorReport
 
 FAR_BEHIND: Final = 1_000
@@ -186,6 +188,12 @@ STEP: Final = 40
 """Nodes that are examined at once."""
 
 
+def _is_newest(node: Node, newest: Sequence[Node]) -> bool:
+    """Return whether no other node was heard since this one is overdue; False without another."""
+    others = [one.heard_ns for one in newest if one is not node]
+    return bool(others) and max(others) <= node.overdue_ns
+
+
 class Scene:
     """The system at one moment.
 
@@ -198,10 +206,14 @@ class Scene:
         here: addresses of the watch.
         hearings: what fellows hear of lost nodes.
         ends: `ends` of the moment before.
+        gathering: what is known of the start of the system.
 
     Attributes:
         nodes: all nodes in the order of the model, without gone ones whose name a present node has.
-        heard: nodes among them that are heard.
+        heard: nodes among them that are heard, or may be about to.
+        unheard: reports on the awaited nodes that were never heard, None for no report.
+        missing: those of them that are not known to start or to be stopped.
+        is_gathering: whether the system starts, or comes back after the loss of all: others may still come.
         ends: the last report on each dead node, by name, until the node is heard again.
         awaited: names of nodes that should be there: the expected ones, and without a fleet file those of
             this machine that are in trouble.
@@ -217,6 +229,7 @@ class Scene:
         here: frozenset[str] = frozenset(),
         hearings: Hearings | None = None,
         ends: Mapping[str, SupervisorReport] | None = None,
+        gathering: Gathering | None = None,
     ) -> None:
         self.model = model
         self.now_ns = now_ns
@@ -238,11 +251,44 @@ class Scene:
             if not node.gone_ns or (node.snapshot.name, node.snapshot.domain_id) not in there
         ]
         self._presence = {node.id: self._observed(node) for node in ordered}
+        self._presence |= dict.fromkeys(self._doubtful(), Presence.HEARD)
         self.heard = [node for node in self.nodes if self.is_heard(node)]
         self.hearings = hearings or Hearings()
         back = {node.snapshot.name for node in self.heard}
         self.ends = {name: report for name, report in (ends or {}).items() if name not in back}
         self.ends |= {name: report for name, report in self.reports.items() if report.is_dead}
+        known = {name for node in model.nodes.values() for name in self.names_of(node)}
+        self.unheard = {name: self.reports.get(name) for name in self.awaited if name not in known}
+        self.missing = {
+            name: report
+            for name, report in self.unheard.items()
+            if not (report and (report.in_order or report.is_starting))
+        }
+        self.is_gathering = (gathering or Gathering()).goes_on(model, now_ns, self.heard, self.unheard)
+
+    def _doubtful(self) -> list[str]:
+        """Return the nodes that are overdue, alone or with all others: the next snapshot of another tells.
+
+        Nothing is told of them until then: the loss of all is one loss. The same holds when others are heard
+        again after the silence of all, until it is the turn of these.
+        """
+        model, now_ns = self.model, self.now_ns
+        if model.domain_lost_ns or model.link_lost or model.is_silent(now_ns):
+            return []
+        there = [one for one in self.nodes if self._presence[one.id] is not Presence.STOPPED]
+        newest = sorted(there, key=lambda one: one.heard_ns)[-2:]
+        return [
+            one.id
+            for one in there
+            if self._presence[one.id] is not Presence.HEARD
+            and (_is_newest(one, newest) or self._is_about_to_come(one))
+        ]
+
+    def _is_about_to_come(self, node: Node) -> bool:
+        """Return whether the silence of all has just ended, with which that of a node began."""
+        since_ns, until_ns = self.model.outages.silence
+        is_of_all = node.heard_ns <= since_ns <= node.overdue_ns
+        return is_of_all and self.now_ns <= until_ns + node.due_ns
 
     def _observed(self, node: Node) -> Presence:
         """Return what the watch, or its supervisor on this machine, observes of a node."""
@@ -261,8 +307,13 @@ class Scene:
 
     def may_come_back(self, node: Node) -> bool:
         """Return whether the node was lost with the whole domain, and has time to come as that is back."""
+        outages = self.model.outages
         is_away = self.presence(node) not in (Presence.HEARD, Presence.STOPPED)
-        return is_away and self.model.is_coming_back(node, self.now_ns)
+        if not is_away or not outages.was_lost_with_all(node):
+            return False
+        if outages.were_out_of_reach:
+            return outages.may_be_reached(node, self.now_ns)
+        return bool(self.heard) and self.is_gathering
 
     @functools.cached_property
     def contested(self) -> list[tuple[str, str, dict[str, str]]]:
@@ -277,6 +328,12 @@ class Scene:
             for name, view in self.facts(node).unusual.items():
                 found.setdefault(name, []).append((node, view))
         return found
+
+    def names_of(self, node: Node) -> list[str]:
+        """Return the names of the nodes that share an id: normally one, two after copying a store."""
+        told = self.model.told.of(node.id, self.now_ns)
+        others = {one.subject for one in told if one.topic is RemarkSubject.IDENTITY}
+        return sorted({node.snapshot.name} | others)
 
     def facts(self, node: Node) -> SnapshotFacts:
         """Return the facts from the node's own snapshot."""

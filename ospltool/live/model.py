@@ -15,6 +15,7 @@ from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot,
 from ospltool.live.groups import GroupIndex, Losses
 from ospltool.live.masterships import Mastership, Masterships
 from ospltool.live.nodes import Node, Presence, natural, outline
+from ospltool.live.outages import Outages
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks
 from ospltool.live.series import AlignmentProgress, NodeSeries, Trackers, Witnesses
@@ -30,15 +31,6 @@ MAX_NOTICES: Final = 500
 
 STEP: Final = 10
 """Snapshots that are taken in at once."""
-
-RETURN_NS: Final = 10_000_000_000
-"""How long after the domain was found again its other nodes may take to start again and come back."""
-
-REACH_NS: Final = 1_500_000_000
-"""Beyond the silence that counts, the same if they run: one did not start again, or the link broke."""
-
-LOST_PERIODS: Final = 2
-"""Times that it takes until one node is silent, after which the silence of all is the loss of the domain."""
 
 _ORPHANED: Final = "lifecycle.daemon-lost"
 
@@ -69,6 +61,12 @@ def _is_repeated(before: Node | None, snapshot: NodeSnapshot) -> bool:
     return before is not None and before.in_order and snapshot.time_ns <= before.snapshot.time_ns
 
 
+def _is_going_on(before: Node, heard: ReceivedSnapshot) -> bool:
+    """Return whether the node is in the same state as before, and was heard without a break."""
+    is_break = before.gone_ns or heard.heard_ns - before.heard_ns > before.stale_after_ns
+    return before.snapshot.state == heard.snapshot.state and not is_break
+
+
 class SystemModel:
     """Everything known about all nodes and persistence services.
 
@@ -97,9 +95,7 @@ class SystemModel:
         self.domain_lost_ns = 0
         self.link_lost: FeedNotice | None = None
         self.local = LocalView()
-        self._lost_ns = self._last_lost_ns = self._found_ns = -1
-        self._is_lost = self._were_out_of_reach = False
-        self._newest_ns = 0
+        self.outages = Outages()
         self.ended_ns = 0
         self.dropped = 0
         self.nodes_left_out = 0
@@ -199,7 +195,7 @@ class SystemModel:
             presences: of the nodes that are not heard, by id.
             is_lost: whether all nodes are lost.
         """
-        self._is_lost = is_lost
+        self.outages.conclude(is_lost=is_lost)
         for node_id, node in self.nodes.items():
             if node.concluded is not (concluded := presences.get(node_id)):
                 self.nodes[node_id] = dataclasses.replace(node, concluded=concluded)
@@ -301,7 +297,7 @@ class SystemModel:
             return
         if snapshot.time_ns <= self._replaced.get(snapshot.id, 0):  # a recording repeats what it knew
             return
-        self._note_return(before, heard)
+        self.outages.hear(before, heard, self.is_silent)
         name_spaces = {view.name: view for view in snapshot.name_spaces}
         if before is None or before.name_spaces.keys() != name_spaces.keys():
             self._name_space_order = None
@@ -313,10 +309,12 @@ class SystemModel:
             around = before.outline
         is_orphan = self._orphaned_ns.get(snapshot.id, -1) >= snapshot.started_ns
         is_same_run = before is not None and before.snapshot.started_ns == snapshot.started_ns
+        is_going_on = before is not None and is_same_run and _is_going_on(before, heard)
         self.nodes[snapshot.id] = Node(
             snapshot,
             heard.heard_ns,
             came_ns=before.came_ns if before is not None and is_same_run else heard.heard_ns,
+            moved_ns=before.moved_ns if before is not None and is_going_on else heard.heard_ns,
             in_order=not is_orphan and (snapshot.state in ENDING or _is_repeated(before, snapshot)),
             lost_supervisor=is_orphan,
             name_spaces=name_spaces,
@@ -367,34 +365,7 @@ class SystemModel:
         if len(lost) < 2:
             return False
         newest = max(lost, key=lambda node: node.heard_ns)
-        return now_ns - newest.heard_ns > LOST_PERIODS * newest.stale_after_ns
-
-    def _note_return(self, before: Node | None, heard: ReceivedSnapshot) -> None:
-        """Notice the first node that is heard after the loss of all, before their leases have ended.
-
-        If it did not start again, the nodes were out of reach of the watch.
-        """
-        if before is not None and self._is_lost:
-            self._note_loss(self._newest_ns)
-            self._found_ns = heard.heard_ns
-        if before is not None and before.heard_ns <= self._last_lost_ns:
-            self._were_out_of_reach |= heard.snapshot.started_ns <= before.snapshot.started_ns
-        self._newest_ns = max(self._newest_ns, heard.heard_ns)
-
-    def _note_loss(self, last_ns: int, *, is_link: bool = False) -> None:
-        """Notice that all nodes were lost by the moment `last_ns`, perhaps with a link of the watch."""
-        self._is_lost = False
-        self._lost_ns, self._last_lost_ns = min(self._newest_ns, last_ns), last_ns
-        self._were_out_of_reach = is_link
-
-    def is_coming_back(self, node: Node, now_ns: int) -> bool:
-        """Return whether the node was lost with the whole domain, which was found again a moment ago.
-
-        It has no time to come that was lost long before, or is heard again already.
-        """
-        patience_ns = REACH_NS + node.stale_after_ns if self._were_out_of_reach else RETURN_NS
-        was_there = node.heard_ns + LOST_PERIODS * node.stale_after_ns >= self._lost_ns
-        return was_there and node.heard_ns <= self._last_lost_ns and now_ns < self._found_ns + patience_ns
+        return now_ns - newest.heard_ns > newest.all_lost_after_ns
 
     def _note_run(self, before: Node | None, heard: ReceivedSnapshot) -> None:
         """Notice a node that runs in a new process although it had not announced its end.
@@ -405,7 +376,7 @@ class SystemModel:
         if before is not None and snapshot.started_ns <= before.snapshot.started_ns:
             return
         self.told.settle(snapshot)
-        if before is None or before.heard_ns <= self._last_lost_ns:
+        if before is None or self.outages.was_lost_before(before):
             return
         if not before.in_order and snapshot.pid != before.snapshot.pid:
             self.told.restarted(before.snapshot, before.heard_ns, heard.heard_ns)
@@ -477,13 +448,13 @@ class SystemModel:
             self.persistence.lose(notice.node, notice.time_ns)
         elif notice.kind is NoticeKind.DOMAIN_LOST:
             self.domain_lost_ns = notice.time_ns
-            self._note_loss(notice.time_ns)
+            self.outages.lose(notice.time_ns)
         elif notice.kind is NoticeKind.DOMAIN_FOUND:
-            self.domain_lost_ns, self._found_ns = 0, notice.time_ns
+            self.domain_lost_ns, self.outages.found_ns = 0, notice.time_ns
         elif notice.kind is NoticeKind.LINK_LOST:
             self.link_lost = notice
         elif notice.kind is NoticeKind.LINK_FOUND and self.link_lost:
-            self._note_loss(self.link_lost.time_ns, is_link=True)
-            self.link_lost, self._found_ns = None, notice.time_ns
+            self.outages.lose(self.link_lost.time_ns, is_link=True)
+            self.link_lost, self.outages.found_ns = None, notice.time_ns
         elif notice.kind is NoticeKind.END:
             self.ended_ns = now_ns

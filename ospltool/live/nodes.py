@@ -52,6 +52,8 @@ class Node:
     """When it was heard, by the feed's clock."""
     came_ns: int = 0
     """When this run of it was heard first, by the feed's clock."""
+    moved_ns: int = 0
+    """When it was heard first in its state without a break since then, by the feed's clock."""
     gone_ns: int = 0
     """When the node left; 0 while it is present."""
     in_order: bool = False
@@ -73,7 +75,7 @@ class Node:
     sets: tuple[str, ...] = ()
     """The digest of each name-space, in the order of the snapshot."""
     concluded: Presence | None = None
-    """What health concluded of the unheard node, also from supervisors and fellows; None for nothing."""
+    """What health concluded of the node once it was overdue, with supervisors and fellows; None for nothing."""
 
     @property
     def id(self) -> str:
@@ -86,6 +88,21 @@ class Node:
         after_ns = 2 * self.snapshot.update_period_ns
         return max(MIN_STALE_NS, after_ns)
 
+    @property
+    def due_ns(self) -> int:
+        """The time after its last snapshot when the next one is overdue."""
+        return self.snapshot.update_period_ns * 5 // 4
+
+    @property
+    def overdue_ns(self) -> int:
+        """When its next snapshot is overdue, by the feed's clock."""
+        return self.heard_ns + self.due_ns
+
+    @property
+    def all_lost_after_ns(self) -> int:
+        """The time without a snapshot of any node, this one being the last, after which all are lost."""
+        return self.stale_after_ns * 3 // 2
+
     def age_ns(self, now_ns: int) -> int:
         """Return the time since the node was heard."""
         return max(0, now_ns - self.heard_ns)
@@ -97,7 +114,9 @@ class Node:
     @property
     def is_away(self) -> bool:
         """Whether the node has ended, or is gone."""
-        return bool(self.gone_ns) if self.concluded is None else self.concluded is not Presence.SILENT
+        if self.concluded is None:
+            return bool(self.gone_ns)
+        return self.concluded in (Presence.STOPPED, Presence.GONE)
 
     def presence(self, now_ns: int) -> Presence:
         """Return whether the node is heard, silent, stopped or gone, as everybody tells it."""

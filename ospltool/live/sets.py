@@ -6,11 +6,20 @@ import operator
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from engine.runtime.monitor import NameSpaceView
 from ospltool.live.groups import GroupIndex, GroupKey
 from ospltool.live.nodes import Node
 
+MENDING_NS: Final = 3_500_000_000
+"""Ordinary time until a node has what it missed: samples settle for a second, then heartbeats are compared."""
+
 _COUNT: Final = operator.attrgetter("count")
 _FOLLOWED: Final = operator.attrgetter("name", "master")
+
+
+def _followed_ns(node: Node, view: NameSpaceView) -> int:
+    """Return since when a node has followed its master, by the feed's clock."""
+    return node.heard_ns - node.snapshot.time_ns + view.master_since_ns if view.master_since_ns else 0
 
 
 class SetComparison:
@@ -83,6 +92,7 @@ class SetComparison:
         Snapshots of two nodes are never taken at the same instant, so sets that are being written always
         seem to differ. Only sets that both stand still for longer than snapshots take can be compared, and
         only if both nodes have said so since: one that is busy may have changed its set, and not told it yet.
+        A node that lacks samples also has the time in which it gets them from its master.
         """
         view = node.name_spaces[name_space]
         master = self._nodes.get(view.master)
@@ -94,9 +104,11 @@ class SetComparison:
         if not (view.complete and theirs.complete) or view.digest == theirs.digest:
             return 0
         since_ns = max(node.digests[name_space][1], master.digests[name_space][1])
-        patience_ns = max(node.stale_after_ns, master.stale_after_ns)
-        said_ns = min(node.heard_ns, master.heard_ns)
-        return since_ns if now_ns - since_ns > patience_ns and said_ns - since_ns >= patience_ns // 2 else 0
+        patience_ns = max(node.stale_after_ns, master.stale_after_ns, MENDING_NS)
+        said_ns = min(now_ns, node.heard_ns, master.heard_ns)
+        if view.alignments or said_ns - max(since_ns, _followed_ns(node, view)) < patience_ns:
+            return 0
+        return since_ns
 
     def differing_in(self, group: GroupKey, now_ns: int) -> list[str]:
         """Return the nodes whose settled set of this group differs from their master's."""

@@ -105,7 +105,7 @@ def test_a_set_differs_only_when_both_stand_still(
     for moment, (mine, masters) in enumerate(digests):
         steps.append((moment * 3, fake.snapshot(1, fake.name_space("Orders", 1, digest=masters))))
         steps.append((moment * 3, fake.snapshot(2, fake.name_space("Orders", 1, digest=mine))))
-    last = len(digests) * 3 - 1  # both say once more what they hold
+    last = len(digests) * 3 + 1  # both say once more what they hold
     steps += [(last, one) for _, one in steps[-2:]]
     model = after(*steps)
     assert bool(model.sets.differs_since(model.nodes[node_id(2)], "Orders", at(now))) is differs

@@ -145,7 +145,7 @@ def test_absent_nodes_have_time_when_the_domain_comes_back() -> None:
     watch.run(30, 1, 2)
     watch.run(20, lost=(1, 2))
     before = dict(watch.rung)
-    watch.run(6, 1, started_s=50)
+    watch.run(3, 1, started_s=50)
     watch.run(20, 1, 2, 3, started_s=50)
     assert watch.open == []
     assert watch.rung == before

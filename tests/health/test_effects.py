@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from engine.runtime.monitor import NodeEvent
+from ospltool.health.codes import codes
 from ospltool.health.health import Health
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
@@ -14,7 +16,9 @@ from tests.health.test_incidents import Ward
 from tests.simulation.scenarios import node
 
 
-def lost(*lost_at: tuple[int, int], names: int = 1, changed: int = 0) -> Health:
+def lost(
+    *lost_at: tuple[int, int], names: int = 1, changed: int = 0, events: tuple[NodeEvent, ...] = ()
+) -> Health:
     """Four nodes with name-spaces, of which (node, second) leave; of one name-space they had more samples."""
     model = SystemModel()
     health = Health(model)
@@ -40,7 +44,10 @@ def lost(*lost_at: tuple[int, int], names: int = 1, changed: int = 0) -> Health:
             for number, at in lost_at
             if second == at
         )
-        model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in heard), notices=notices), now_ns)
+        told = tuple(one for one in events if one.time_ns == now_ns)
+        model.apply(
+            Update(tuple(ReceivedSnapshot(one, now_ns) for one in heard), told, notices=notices), now_ns
+        )
         health.update(now_ns)
     return health
 
@@ -68,17 +75,26 @@ def test_what_is_equal_for_name_spaces_is_told_once(names: int, effect: str) -> 
 def test_what_differs_is_told_of_its_name_space() -> None:
     told = effects(lost((2, 5), (3, 5), (4, 5), names=12, changed=1))
     last = "1 copy, 1 on disk, the last copy, n1 is master"
-    assert told["n4"] == (f"space-01: {last}, it had 3 samples more; 11 name-spaces: {last}, nothing lost")
-    rest = "copies and masters as in DUL-NODE-GONE n4"
-    assert told["n2"] == f"space-01: it had 3 samples more; 11 name-spaces: nothing lost; {rest}"
+    assert told["n2"] == (f"space-01: {last}, it had 3 samples more; 11 name-spaces: {last}, nothing lost")
+    rest = "copies and masters as in DUL-NODE-GONE n2"
+    assert told["n4"] == f"space-01: it had 3 samples more; 11 name-spaces: nothing lost; {rest}"
 
 
-def test_the_newest_of_two_losses_tells_the_copies_that_are_left() -> None:
-    health = lost((3, 5), (4, 9))
-    assert effects(health) == {
-        "n4": "space-01: 2 copies, 2 on disk, n1 is master, nothing lost",
-        "n3": "space-01: nothing lost; copies and masters as in DUL-NODE-GONE n4",
-    }
+def test_the_first_of_a_list_of_losses_tells_the_copies_that_are_left() -> None:
+    health = lost((4, 5), (3, 9))
+    assert [(one.who, one.effect) for one in health.open] == [
+        ("n4", "space-01: 2 copies, 2 on disk, n1 is master, nothing lost"),
+        ("n3", "space-01: nothing lost; copies and masters as in DUL-NODE-GONE n4"),
+    ]
+
+
+def test_an_incident_that_changes_no_copies_does_not_tell_those_that_another_one_changed() -> None:
+    """A node that is stuck runs and holds its copy, whatever became of another one."""
+    text = 'Progress changed: "store"(77):d:5->5'
+    stuck = fake.event(1, 1, START_NS + 10 * S, text, event="watch.progress-lost", level="WARNING")
+    told = effects(lost((4, 5), events=(stuck,)))
+    assert told["n4"] == "space-01: 3 copies, 3 on disk, n1 is master, nothing lost"
+    assert told["n1"] == codes()["DUL-NODE-STUCK"].effect
 
 
 def test_what_a_muted_incident_does_not_tell_is_told_by_another_one() -> None:

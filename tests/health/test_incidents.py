@@ -153,8 +153,8 @@ def test_a_second_lost_node_is_another_incident_and_the_last_copy_is_named() -> 
     ward.run(4)
     ward.check(("DUL-NODE-GONE", "n3"), ("DUL-NODE-GONE", "n2"))
     first, second = (one.effect for one in ward.health.open)
-    assert "1 of 3 copies, 1 of 2 on disk, the last copy" in second
-    assert first == "ns1: nothing lost; copies and masters as in DUL-NODE-GONE n2"
+    assert "1 of 3 copies, 1 of 2 on disk, the last copy" in first
+    assert second == "ns1: nothing lost; copies and masters as in DUL-NODE-GONE n3"
     assert " · redundancy left 0: the last copy (ns1: 1 of 3 copies" in ward.health.verdict.text
     ward.scenario.start("n2", "n3")
     ward.run(12)
@@ -448,5 +448,6 @@ def test_open_incidents_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ospltool.health.incidents.MAX_OPEN", 3)
     model = SystemModel()
     model.apply(Update(many(5)), START_NS)
+    model.apply(Update((ReceivedSnapshot(fake.snapshot(6), START_NS + 2 * S),)), START_NS + 2 * S)
     health = looked(model, START_NS + 3 * S)
     assert len(health.open) == 3

@@ -34,13 +34,15 @@ class Case:
         return Health(self.model, mutes=Mutes(self.path, "domain 7"))
 
     def hear(self, *numbers: int, seconds: float = 3) -> None:
-        self.now_ns += int(seconds * S)
         fellows = tuple(fake.fellow(n) for n in (1, 2, 3))
-        heard = (
-            ReceivedSnapshot(fake.snapshot(n, fellows=fellows, time_ns=self.now_ns), self.now_ns)
-            for n in numbers
-        )
-        self.model.apply(Update(tuple(heard)), self.now_ns)
+        until_ns = self.now_ns + int(seconds * S)
+        while self.now_ns < until_ns:
+            self.now_ns = min(self.now_ns + S, until_ns)
+            heard = (
+                ReceivedSnapshot(fake.snapshot(n, fellows=fellows, time_ns=self.now_ns), self.now_ns)
+                for n in numbers
+            )
+            self.model.apply(Update(tuple(heard)), self.now_ns)
         self.health.update(self.now_ns)
 
     def check(self, is_open: str, is_muted: str) -> None:

@@ -52,7 +52,7 @@ STOPPED = SupervisorReport("", in_order=True)
 
 LOSSES = {
     "its supervisor says that it is dead": Loss(((0, "heard"), (2.25, "gone")), DEAD),
-    "its supervisor starts it again": Loss(((0, "heard"), (0.5, "silent"), (10, "gone")), COMES, 0.5),
+    "its supervisor starts it again": Loss(((0, "heard"), (2, "silent"), (10, "gone")), COMES, 0.5),
     "its supervisor says that it ended in order": Loss(((0, "heard"), (2.25, "stopped")), STOPPED, 10.0, 1.0),
     "its fellows have removed it": Loss(((0, "heard"), (2.25, "silent"), (6, "gone")), None, 10.0, 6.0),
     "only this watch has lost it": Loss(((0, "heard"), (2.25, "silent")), None, 4.0, is_heard=True),

@@ -458,7 +458,7 @@ def test_errors_come_first_and_the_oldest_before_the_newer() -> None:
         Update(notices=(FeedNotice(NoticeKind.NODE_LOST, START_NS + 9 * S, "", node_id(3)),)), START_NS
     )
     model.apply(Update(snapshots=(ReceivedSnapshot(node(4), START_NS + 60 * S),)), START_NS + 60 * S)
-    found = looked(model, START_NS + 60 * S).open
+    found = looked(model, START_NS + 62 * S).open
     assert [one.what for one in found] == ["n3 is gone", "n1 is silent", "n2 is silent"]
 
 

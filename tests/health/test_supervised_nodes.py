@@ -281,9 +281,9 @@ def test_the_verdict_changes_together_with_the_row_of_a_node() -> None:
     """However short the last examination is ago."""
     watch = Watch(THREE)
     watch.run(20, 1, 2, 3)
-    watch.run(1, 1, 2, fellows=(1, 2, 3))
+    watch.run(2, 1, 2, fellows=(1, 2, 3))
     heard_ns = watch.model.nodes[node_id(3)].heard_ns
-    for late_ns, told in ((-1, "OK"), (1, "WARNING")):
+    for late_ns, told in ((0, "OK"), (1, "WARNING")):
         now_ns = heard_ns + 2 * S + late_ns
         watch.health.update(now_ns)
         assert watch.health.verdict.word == told

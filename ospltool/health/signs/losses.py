@@ -135,8 +135,7 @@ def _answer(scene: Scene, node: Node) -> str:
     """
     if not scene.here.isdisjoint(node.snapshot.addresses):
         return "its host is that of this watch"
-    overdue_ns = node.heard_ns + node.snapshot.update_period_ns * 5 // 4
-    there = [one for one in scene.heard if one.heard_ns > overdue_ns and is_on_one_host(one, node)]
+    there = [one for one in scene.heard if one.heard_ns > node.overdue_ns and is_on_one_host(one, node)]
     if not there:
         return ""
     names = joined([one.snapshot.name for one in there])

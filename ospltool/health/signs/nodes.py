@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 
 from engine.runtime.monitor import FellowView, NodeEvent
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
+from ospltool.health.gathering import SLOW_START_NS
 from ospltool.health.scene import MAX_SKEW_NS, Scene
 from ospltool.health.signs import versions
 from ospltool.health.signs.losses import LossCause, broken_link, cause_of_domain_loss, cause_of_loss, own_link
 from ospltool.live.feed import ENDING
-from ospltool.live.model import LOST_PERIODS
 from ospltool.live.nodes import Node, Presence, natural
 from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject, clock
 from ospltool.live.supervision import START_NS, SupervisorReport
@@ -29,9 +29,6 @@ LATE_READING_NS: Final = 10 * SECOND_NS
 UNWATCHED_NS: Final = 2 * SECOND_NS
 """Time for which a debugger may hold a supervisor, or a node need to end whose supervisor was killed."""
 
-SLOW_START_NS: Final = 60 * SECOND_NS
-"""Longest normal start of a node."""
-
 
 def of_nodes(scene: Scene, losses: Mapping[str, NodeLoss]) -> Iterator[Sign]:
     """Yield the signs about the nodes themselves; `losses` are those of the scene."""
@@ -48,12 +45,12 @@ def of_nodes(scene: Scene, losses: Mapping[str, NodeLoss]) -> Iterator[Sign]:
 
 def _is_passing(scene: Scene, node: Node) -> bool:
     """Return whether a node has time to be heard again, or until no other one is heard either."""
-    if scene.model.is_coming_back(node, scene.now_ns):
+    if scene.may_come_back(node):
         return True
     link, report = scene.model.link_lost, scene.reports.get(node.snapshot.name)
     if link is None or (report and report.is_dead) or not own_link(scene, node):
         return False
-    return scene.now_ns - link.time_ns < LOST_PERIODS * node.stale_after_ns
+    return scene.now_ns - link.time_ns < node.all_lost_after_ns
 
 
 def losses_of(scene: Scene) -> dict[str, NodeLoss]:
@@ -63,47 +60,15 @@ def losses_of(scene: Scene) -> dict[str, NodeLoss]:
 
 
 def conclusions(scene: Scene, losses: Mapping[str, NodeLoss]) -> dict[str, Presence]:
-    """Return what the nodes that are not heard are, by id: what their incidents say, everybody says.
+    """Return what the nodes that are overdue are, by id: what their incidents say, everybody says.
 
     `losses` are those of the scene.
     """
     return {
-        one.id: losses[one.id].presence if one.id in losses else Presence.STOPPED
+        one.id: losses[one.id].presence if one.id in losses else scene.presence(one)
         for one in scene.nodes
-        if not scene.is_heard(one)
+        if one.observed(scene.now_ns) is not Presence.HEARD
     }
-
-
-def never_heard(scene: Scene) -> dict[str, SupervisorReport | None]:
-    """Return the awaited nodes that were never heard, with the reports of their supervisors."""
-    if not scene.awaited:
-        return {}
-    known = {name for node in scene.model.nodes.values() for name in _names(scene, node)}
-    return {name: scene.reports.get(name) for name in scene.awaited if name not in known}
-
-
-def missing(scene: Scene) -> dict[str, SupervisorReport | None]:
-    """Return the awaited nodes that were never heard, without those known to start or to be stopped."""
-    return {
-        name: report
-        for name, report in never_heard(scene).items()
-        if not (report and (report.in_order or report.is_starting))
-    }
-
-
-def is_gathering(scene: Scene) -> bool:
-    """Return whether the system has just started: no heard node runs for long. Others may still come.
-
-    While none is heard, the first one that a supervisor of this machine starts counts.
-    """
-    runs = [
-        scene.now_ns - node.heard_ns + node.snapshot.time_ns - node.snapshot.started_ns
-        for node in scene.heard
-    ]
-    if not runs:
-        starting = (scene.reports[name] for name in scene.awaited if name in scene.reports)
-        runs = [scene.now_ns - one.started_ns for one in starting if one.is_starting and one.started_ns]
-    return bool(runs) and max(runs) < START_NS
 
 
 def _absent(scene: Scene) -> Iterator[Sign]:
@@ -111,11 +76,10 @@ def _absent(scene: Scene) -> Iterator[Sign]:
     model = scene.model
     if scene.now_ns - model.began_ns < ABSENT_NS:
         return
-    absent = missing(scene)
-    gathers = is_gathering(scene)
+    absent = scene.missing
     farewells = _farewells(scene) if absent else {}
     for name, report in absent.items():
-        if not gathers or (report and report.is_trouble):
+        if not scene.is_gathering or (report and report.is_trouble):
             yield _absence(scene, name, report, farewells.get(name))
     if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
         names = joined(list(absent))
@@ -216,12 +180,6 @@ def _hearing(scene: Scene, name: str) -> list[str]:
     ]
 
 
-def _names(scene: Scene, node: Node) -> list[str]:
-    """Return the names of the nodes that share an id: normally one, two after copying a store."""
-    told = scene.model.told.of(node.id, scene.now_ns)
-    return sorted({node.snapshot.name} | {one.subject for one in told if one.topic is RemarkSubject.IDENTITY})
-
-
 _RESTARTS: Final = "{} failed, and its supervisor starts it again"
 _STARTED: Final = "{} failed, was started again, and is not heard yet"
 
@@ -234,19 +192,17 @@ class NodeLoss(NamedTuple):
         cause: the cause as it is concluded without that.
         is_gone: whether its lease ended, or its process or all of its fellows say that it is dead.
         restarts: whether its supervisor starts it again.
-        is_doubtful: whether this may be the loss of all nodes.
     """
 
     why: str
     cause: LossCause
     is_gone: bool
     restarts: bool
-    is_doubtful: bool
 
     @property
     def presence(self) -> Presence:
         """Whether it counts as gone or as silent."""
-        is_other = self.restarts or self.is_doubtful or self.cause.is_hearing
+        is_other = self.restarts or self.cause.is_hearing
         return Presence.GONE if self.is_gone and not is_other else Presence.SILENT
 
 
@@ -264,7 +220,7 @@ def _loss(scene: Scene, node: Node) -> NodeLoss:
         why = scene.ends[name].cause_since(node.heard_ns - SECOND_NS)
         cause = LossCause(is_hearing=cause.is_hearing) if why else cause
     restarts = is_early and bool(report and report.restarts(scene.now_ns))
-    return NodeLoss(why, cause, is_gone, restarts, _may_be_all(scene, node))
+    return NodeLoss(why, cause, is_gone, restarts)
 
 
 def _unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
@@ -275,8 +231,6 @@ def _unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
         what = _RESTARTS.format(name) if loss.restarts else f"{name} is silent"
         if told.is_hearing and loss.is_gone:
             what, advice = f"{name} is out of reach of this watch", _OUT_OF_REACH.format(name)
-        if loss.is_doubtful and not loss.restarts:
-            what += ", and no other node has been heard since"
         if report and report.pid and report.pid != node.snapshot.pid:
             what = _STARTED.format(name)
             advice = f"Wait: {name} starts. If it is not heard in a minute, read its ospl-error.log."
@@ -293,21 +247,6 @@ def _unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
         "DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why or told.why,
         guess=told.guess, next=advice, weight=2,
     )  # fmt: skip
-
-
-def _may_be_all(scene: Scene, node: Node) -> bool:
-    """Return whether this may be the loss of all nodes: none was heard since this one is overdue.
-
-    Then it is no error yet: for one cause there is one alarm, which is that of the domain.
-    """
-    if scene.model.domain_lost_ns:
-        return False
-    others = [one for one in scene.nodes if one.id != node.id and scene.presence(one) is not Presence.STOPPED]
-    newest_ns = max((one.heard_ns for one in others), default=0)
-    overdue_ns = node.heard_ns + node.snapshot.update_period_ns * 5 // 4
-    if not others or newest_ns > overdue_ns:
-        return False
-    return scene.now_ns - max(newest_ns, node.heard_ns) <= LOST_PERIODS * node.stale_after_ns
 
 
 def _is_removed(scene: Scene, node: Node) -> bool:
@@ -436,7 +375,7 @@ def _late(scene: Scene, node: Node, remark: Remark) -> Sign:
 
 
 def _shared_identity(scene: Scene, node: Node, remark: Remark) -> Sign:
-    who = " and ".join(_names(scene, node))
+    who = " and ".join(scene.names_of(node))
     what = f"{who} have one id, {node.id[:8]}"
     if who == node.snapshot.name:
         what = f"two nodes of the name {who} have one id, {node.id[:8]}"
@@ -463,9 +402,7 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
         heard_ns = [node.heard_ns for node in model.nodes.values() if not node.in_order]
         since_ns = min(lost_ns, max(heard_ns, default=lost_ns))
         nodes = tuple(model.nodes)
-        link = broken_link(
-            scene, since_ns + LOST_PERIODS * max((one.stale_after_ns for one in lost), default=0)
-        )
+        link = broken_link(scene, since_ns + max((one.all_lost_after_ns for one in lost), default=0))
         are_dead = bool(lost) and all(one.snapshot.name in scene.ends for one in lost)
         yield Sign(
             "DUL-DOMAIN-LOST", "domain", "this watch hears no node any more", since_ns, nodes,

@@ -12,7 +12,6 @@ from engine.runtime.monitor import UnkeptView
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.redundancy import Redundancy
 from ospltool.health.scene import KEPT_ON_DISK, Scene
-from ospltool.health.signs.nodes import never_heard
 from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.nodes import Node
 from ospltool.live.remarks import RemarkSubject
@@ -38,7 +37,7 @@ def of_sets(scene: Scene, copies: Iterable[Redundancy]) -> tuple[Iterator[Sign],
 
 def _of_copies(scene: Scene, copies: list[Redundancy]) -> Iterator[Sign]:
     is_any_low = any(one.lacks or one.lacks_on_disk for one in copies)
-    awaited = never_heard(scene).items() if is_any_low else ()
+    awaited = scene.unheard.items() if is_any_low else ()
     unheard = tuple(name for name, report in awaited if not (report and report.in_order))
     for one in copies:
         yield from _copies(scene, one, unheard)

@@ -1,0 +1,79 @@
+"""Times in which no node at all was heard: lost with the whole domain, or out of reach of the watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from ospltool.live.feed import ReceivedSnapshot
+from ospltool.live.nodes import Node
+
+REACH_NS: Final = 1_500_000_000
+"""Beyond the silence that counts, the time to be heard again that a node has which was out of reach."""
+
+
+class Silence(NamedTuple):
+    """The time between two snapshots in which none came of any node, although it was due; 0 for none so far."""
+
+    since_ns: int
+    until_ns: int
+
+
+class Outages:
+    """What is known of the last loss of all nodes, and of the last time in which all were silent.
+
+    Attributes:
+        found_ns: when a node was heard again after the last loss of all; -1 for never.
+        were_out_of_reach: whether the nodes ran meanwhile, so that the watch could not hear them.
+        silence: the last silence of all nodes that has ended.
+    """
+
+    def __init__(self) -> None:
+        self.found_ns = -1
+        self.were_out_of_reach = False
+        self.silence = Silence(0, 0)
+        self._lost_ns = self._last_lost_ns = -1
+        self._is_lost = False
+        self._newest_ns = 0
+
+    def hear(self, before: Node | None, heard: ReceivedSnapshot, is_silent: Callable[[int], bool]) -> None:
+        """Take in a snapshot of a node, and what was known of it before.
+
+        Args:
+            before: the node before; None for a new one.
+            heard: its snapshot.
+            is_silent: whether all nodes were silent until a moment for as long as counts.
+        """
+        heard_ns = heard.heard_ns
+        if before is not None:
+            is_new = heard.snapshot.started_ns > before.snapshot.started_ns
+            if heard_ns > max(self._newest_ns, before.heard_ns) + before.due_ns:
+                self.silence = Silence(self._newest_ns, heard_ns)
+            if self._is_lost or (is_new and is_silent(heard_ns)):
+                self.lose(self._newest_ns)
+                self.found_ns = heard_ns
+            if self.was_lost_before(before):
+                self.were_out_of_reach |= not is_new
+        self._newest_ns = max(self._newest_ns, heard_ns)
+
+    def conclude(self, *, is_lost: bool) -> None:
+        """Take in whether health concludes that all nodes are lost; leases may end later, or never."""
+        self._is_lost = is_lost
+
+    def lose(self, last_ns: int, *, is_link: bool = False) -> None:
+        """Take in that all nodes were lost by the moment `last_ns`, perhaps with a link of the watch."""
+        self._is_lost = False
+        self._lost_ns, self._last_lost_ns = min(self._newest_ns, last_ns), last_ns
+        self.were_out_of_reach = is_link
+
+    def was_lost_before(self, node: Node) -> bool:
+        """Return whether the node was heard last before all were lost."""
+        return node.heard_ns <= self._last_lost_ns
+
+    def was_lost_with_all(self, node: Node) -> bool:
+        """Return whether the node was lost together with all others, and has not been heard since."""
+        return self.was_lost_before(node) and node.heard_ns + node.all_lost_after_ns >= self._lost_ns
+
+    def may_be_reached(self, node: Node, now_ns: int) -> bool:
+        """Return whether a node that was out of reach of the watch has time to be heard again."""
+        return now_ns < self.found_ns + REACH_NS + node.stale_after_ns
