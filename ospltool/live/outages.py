@@ -13,7 +13,7 @@ REACH_NS: Final = 1_500_000_000
 
 
 class Silence(NamedTuple):
-    """The time between two snapshots in which none came of any node, although it was due; 0 for none so far."""
+    """The time between two snapshots without one of any node, although it was due; 0 for none so far."""
 
     since_ns: int
     until_ns: int
