@@ -103,6 +103,7 @@ class SystemModel:
         self.link_lost: FeedNotice | None = None
         self.local = LocalView()
         self._last_lost_ns = self.found_ns = -1
+        self._last_heard_ns = 0
         self.silence = Silence(0, 0)
         self._newest_ns = 0
         self.ended_ns = 0
@@ -377,8 +378,13 @@ class SystemModel:
             self.silence = Silence(self._newest_ns, heard_ns)
             is_new = heard.snapshot.started_ns > before.snapshot.started_ns
             if is_new and self.is_silent(heard_ns):
-                self._last_lost_ns, self.found_ns = self._newest_ns, heard_ns
+                self._last_lost_ns = self._last_heard_ns = self._newest_ns
+                self.found_ns = heard_ns
         self._newest_ns = max(self._newest_ns, heard_ns)
+
+    def was_of_all(self, node: Node, failed_ns: int) -> bool:
+        """Return whether the node failed in the last loss of all, or just before it, as each loss shows late."""
+        return self._last_heard_ns - node.due_ns <= failed_ns <= self.found_ns
 
     def was_lost_with_all(self, node: Node) -> bool:
         """Return whether the node was lost with the whole domain, and has not been heard since."""
@@ -465,6 +471,7 @@ class SystemModel:
             self.persistence.lose(notice.node, notice.time_ns)
         elif notice.kind is NoticeKind.DOMAIN_LOST:
             self.domain_lost_ns = self._last_lost_ns = notice.time_ns
+            self._last_heard_ns = self._newest_ns
         elif notice.kind is NoticeKind.DOMAIN_FOUND:
             self.domain_lost_ns, self.found_ns = 0, notice.time_ns
         elif notice.kind is NoticeKind.LINK_LOST:
