@@ -67,7 +67,7 @@ def _is_going_on(before: Node, heard: ReceivedSnapshot) -> bool:
 
 
 class Silence(NamedTuple):
-    """The time between two snapshots in which none came of any node, although it was due; 0 for none so far."""
+    """The time between two snapshots in which none came of any node, although it was due; 0 for none."""
 
     since_ns: int
     until_ns: int
@@ -383,7 +383,7 @@ class SystemModel:
         self._newest_ns = max(self._newest_ns, heard_ns)
 
     def was_of_all(self, node: Node, failed_ns: int) -> bool:
-        """Return whether the node failed in the last loss of all, or just before it, as each loss shows late."""
+        """Return whether the node failed in the last loss of all, or just before it: each shows late."""
         return self._last_heard_ns - node.due_ns <= failed_ns <= self.found_ns
 
     def was_lost_with_all(self, node: Node) -> bool:
