@@ -86,7 +86,7 @@ class Incident:
     muted_until_ns: int = 0
     """End of its mute; 0 if it is not muted."""
     worse: str = ""
-    """The observation by which it got another severity, worse than ever before; empty if it never did."""
+    """The observation by which it last got a worse severity than it had; empty if it never did."""
     is_part: bool = False
     """Whether the trouble goes on as part of the loss of the domain: it has no end of its own."""
 
@@ -332,7 +332,7 @@ class Incidents:
             times=before.times,
             severity=severity,
             rises=before.rises + (severity < known.worst or len(told.subjects) > known.most),
-            worse=urgent if severity < known.worst else before.worse,
+            worse=urgent if severity < before.severity else before.worse,
         )
         known.root, known.seen_ns, known.keys = cause.root.key, now_ns, cause.keys
         known.is_assumed = False

@@ -257,7 +257,8 @@ class Scene:
         back = {node.snapshot.name for node in self.heard}
         self.ends = {name: report for name, report in (ends or {}).items() if name not in back}
         self.ends |= {name: report for name, report in self.reports.items() if report.is_dead}
-        known = {name for node in model.nodes.values() for name in self.names_of(node)}
+        nodes = model.nodes.values() if self.awaited else ()
+        known = {name for node in nodes for name in self.names_of(node)}
         self.unheard = {name: self.reports.get(name) for name in self.awaited if name not in known}
         self.missing = {
             name: report

@@ -75,7 +75,7 @@ class Node:
     sets: tuple[str, ...] = ()
     """The digest of each name-space, in the order of the snapshot."""
     concluded: Presence | None = None
-    """What health concluded of the node once it was overdue, with supervisors and fellows; None for nothing."""
+    """What health concluded of the node when it was overdue, also from others; None for nothing."""
 
     @property
     def id(self) -> str:

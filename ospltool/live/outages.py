@@ -74,6 +74,10 @@ class Outages:
         """Return whether the node was lost together with all others, and has not been heard since."""
         return self.was_lost_before(node) and node.heard_ns + node.all_lost_after_ns >= self._lost_ns
 
+    def was_of_all(self, node: Node, failed_ns: int) -> bool:
+        """Return whether the node failed in the last loss of all, or just before it: each shows late."""
+        return not self.were_out_of_reach and self._lost_ns - node.due_ns <= failed_ns <= self.found_ns
+
     def may_be_reached(self, node: Node, now_ns: int) -> bool:
         """Return whether a node that was out of reach of the watch has time to be heard again."""
         return now_ns < self.found_ns + REACH_NS + node.stale_after_ns

@@ -11,7 +11,7 @@ from ospltool.live.groups import GroupIndex, GroupKey
 from ospltool.live.nodes import Node
 
 MENDING_NS: Final = 3_500_000_000
-"""Ordinary time until a node has what it missed: samples settle for a second, then heartbeats are compared."""
+"""Ordinary time until a node has what it missed: samples settle first, then heartbeats are compared."""
 
 _COUNT: Final = operator.attrgetter("count")
 _FOLLOWED: Final = operator.attrgetter("name", "master")

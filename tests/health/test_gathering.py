@@ -41,10 +41,12 @@ def seen(
     lasts_s: float,
     expected: Expectation = NOTHING,
     starting: Mapping[str, tuple[float, float]] | None = None,
+    failed: Mapping[str, float] | None = None,
 ) -> list[tuple[float, str, str]]:
     """What is told of these runs: (second, code, subject) of each incident that is new.
 
-    `starting` has the seconds in which supervisors of this machine start nodes.
+    `starting` has the seconds in which supervisors of this machine start nodes, `failed` the second in which
+    they saw a node fail and started it again.
     """
     model = SystemModel()
     reports: dict[str, SupervisorReport] = {}
@@ -62,6 +64,10 @@ def seen(
                 )
         last_s = {one.node: min(at_s, one.until_s) for one in runs if one.heard_s <= at_s < one.until_s + 5}
         there = sorted(last_s)
+        for name, failed_s in (failed or {}).items():
+            if at_s >= failed_s:
+                failed_ns = START_NS + round(failed_s * S)
+                reports[name] = SupervisorReport("", pid=round(failed_s + 0.1) + 1000, failed_ns=failed_ns)
         heard = [
             fake.snapshot(
                 one.node,
@@ -168,3 +174,18 @@ def test_a_node_that_is_started_for_more_than_a_minute_is_missing() -> None:
     found = [one for one in seen(SLOW[:2], 90, COPIES, starting) if one[0] > 8]
     assert {code for _, code, _ in found} == {"DUL-COPIES-LOW", "DUL-DISK-COPIES-LOW"}
     assert all(told_s >= 60 for told_s, _, _ in found)
+
+
+@pytest.mark.parametrize("part_s", [0.0, 0.5])
+def test_restarts_by_supervisors_after_the_loss_of_all_are_part_of_it(part_s: float) -> None:
+    """Their supervisors know of each failure, but it is one loss."""
+    at_s = 20 + part_s
+    again = [Run(n, at_s + 0.1, at_s + 3.75, at_s + 4) for n in (1, 2, 3)]
+    failed = {f"n{n}": at_s for n in (1, 2, 3)}
+    found = seen([*killed(at_s, 1, 2, 3), *again], 50, COPIES, failed=failed)
+    assert [code for _, code, _ in found] == ["DUL-DOMAIN-LOST"]
+    found = seen([*killed(at_s, 2), again[1]], 50, COPIES, failed={"n2": at_s})
+    assert {(code, who) for _, code, who in found} == {
+        ("DUL-NODE-SILENT", "n2"),
+        ("DUL-NODE-RESTARTED", "n2"),
+    }

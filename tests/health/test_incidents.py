@@ -161,6 +161,21 @@ def test_a_second_lost_node_is_another_incident_and_the_last_copy_is_named() -> 
     ward.check_over("n2", "n3")
 
 
+def test_an_incident_that_gets_worse_again_says_why_it_did_so_this_time() -> None:
+    ward = Ward()
+    ward.start()
+    ward.scenario.kill("n1", "n2")
+    ward.run(6)
+    ward.scenario.start("n1")
+    ward.run(3)
+    severities = [one.severity.label for one in ward.health.open if one.who == "n1"]
+    ward.scenario.kill("n1")
+    ward.run(6)
+    (found,) = [one for one in ward.health.open if one.who == "n1"]
+    assert [*severities, found.severity.label] == ["warning", "error"]
+    assert found.worse in found.signs
+
+
 def incompatible(name: str, *elements: str) -> NodePlan:
     plan = node(name)
     spaces = (NameSpace.of("ns1", *elements),)

@@ -1,4 +1,4 @@
-"""A difference between two sets that alignment mends in its ordinary time is no incident; one that stays is."""
+"""A difference of sets that alignment mends in its ordinary time is no incident; one that stays is."""
 
 from __future__ import annotations
 

@@ -326,9 +326,10 @@ def test_the_effect_of_a_full_disk_leaves_several_masters_to_their_own_incident(
     model = held_for_long(burdened)
     model.apply(Update((ReceivedSnapshot(other, START_NS),)), START_NS)
     effects = {one.code.id: one.effect for one in incidents(model, START_NS)}
-    said = "Orders: 1 copy, 0 on disk, the last copy, 8,000 samples in memory only on n1"
+    said = "Orders: 8,000 samples in memory only on n1; copies as in DUL-INCOMPATIBLE n1 and n2"
     assert effects["DUL-STORE-FULL"] == said
     assert "n1 and n2 are masters" in effects["DUL-INCOMPATIBLE"]
+    assert "1 copy, 0 on disk, the last copy" in effects["DUL-INCOMPATIBLE"]
 
 
 def test_what_an_incompatible_node_holds_is_no_copy() -> None:

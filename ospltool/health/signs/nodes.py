@@ -355,12 +355,17 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
 
 
 def _restarted(scene: Scene, node: Node) -> Iterator[Sign]:
-    """Yield a sign of a restart that only its supervisor saw: this watch began after it."""
+    """Yield a sign of a restart that only its supervisor saw: this watch began after it.
+
+    A restart after the loss of all is part of that.
+    """
     name, snapshot, report = node.snapshot.name, node.snapshot, scene.reports.get(node.snapshot.name)
     told = scene.model.told.of(node.id, scene.now_ns)
     if report is None or any(one.topic is RemarkSubject.RESTARTED for one in told):
         return
     is_of_this_run = 0 < report.failed_ns <= snapshot.started_ns and report.pid == snapshot.pid
+    if scene.model.outages.was_of_all(node, report.failed_ns):
+        return
     if is_of_this_run and scene.now_ns - snapshot.started_ns < RESTARTED_NS:
         what = f"{name} {_VERBS[RemarkSubject.RESTARTED]} by its supervisor"
         yield Sign("DUL-NODE-RESTARTED", name, what, report.failed_ns, (node.id,), why=report.failure)
