@@ -36,9 +36,11 @@ ALIVE: Final = frozenset(
 )
 """The conditions of a node that has a supervisor."""
 
-
 RESPONDING: Final = ALIVE - {Condition.UNRESPONSIVE}
 """The conditions of a node that shows no fault."""
+
+_STOPPABLE: Final = frozenset({Condition.OPERATIONAL, Condition.STARTING, Condition.UNRESPONSIVE})
+"""The conditions that a stopped process of the node explains, or contradicts."""
 
 _LAST_STATES: Final = ("TERMINATING", "TERMINATED")
 """States in the last report of a node that has ended."""
@@ -135,7 +137,7 @@ def status_of(directory: NodeDirectory) -> NodeStatus | None:
         if state not in _LAST_STATES:
             state, since_ns = "", 0  # of an earlier run, or of a dead one
     condition = _condition(record, state, is_supervised=is_supervised)
-    stopped = _stopped(record) if condition in (Condition.OPERATIONAL, Condition.STARTING) else ""
+    stopped = _stopped(record) if condition in _STOPPABLE else ""
     if stopped:
         condition, reason = Condition.UNRESPONSIVE, stopped
     return NodeStatus(
@@ -163,12 +165,14 @@ def _text(value: object) -> str:
 
 
 def _stopped(record: RunRecord) -> str:
-    """Name a stopped process of a node; empty for none. Its lease may end only much later."""
-    if record.node is not None and record.node.is_stopped():
-        return "the node process is stopped (SIGSTOP, or a debugger)"
-    if record.supervisor.is_stopped():
-        return "its supervisor is stopped (SIGSTOP, or a debugger), nobody watches the node"
-    return ""
+    """Name the stopped processes of a node; empty for none. Its lease may end only much later."""
+    processes = {"the node process": record.node, "its supervisor": record.supervisor}
+    names = [name for name, one in processes.items() if one is not None and one.is_stopped()]
+    if not names:
+        return ""
+    alone = ", nobody watches the node" if "its supervisor" in names else ""
+    verb = "are" if len(names) > 1 else "is"
+    return f"{' and '.join(names)} {verb} stopped (SIGSTOP, or a debugger){alone}"
 
 
 def _times(number: int) -> str:

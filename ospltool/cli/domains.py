@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ospltool.live.feed import Feed
     from ospltool.live.model import SystemModel
     from ospltool.live.record_file import RecordingHeader
+    from ospltool.live.replay import ReplayFeed
     from ospltool.live.supervision import LocalView
 
 Uri = Annotated[
@@ -112,7 +113,7 @@ DRAWN: Final = "none"
 
 def recording(
     path: pathlib.Path, speed: float, uri: str | None, domain: int | None
-) -> tuple[Feed, Expectation]:
+) -> tuple[ReplayFeed, Expectation]:
     """Open a recording; return it, and what should be there.
 
     Args:
@@ -352,18 +353,25 @@ def watched(uri: str | None, domain: int | None) -> list[Watched]:
     return chosen
 
 
-def _refuse_recording(uri: str) -> None:
-    """Refuse a recording in the place of a configuration, with the command that opens it."""
+def recording_at(uri: str | None) -> pathlib.Path | None:
+    """Return the path of the recording that is given in the place of a configuration; None if it is none."""
     from ospltool.live.record_file import RecordingFault
     from ospltool.live.recording_files import header_of
 
-    path = pathlib.Path(uri.removeprefix("file://"))
+    path = pathlib.Path(uri.removeprefix("file://")) if uri else None
     with contextlib.suppress(RecordingFault):
-        if path.is_file() and header_of(path) is not None:
-            advice = f"`ospltool top --replay {shlex.quote(str(path))}` shows it, with its incidents"
-            raise CommandError(
-                f"{path} is a recording, not a configuration or fleet file; {advice}", Exit.USAGE
-            )
+        if path is not None and path.is_file() and header_of(path) is not None:
+            return path
+    return None
+
+
+def _refuse_recording(uri: str) -> None:
+    """Refuse a recording in the place of a configuration, with the commands that open it."""
+    path = recording_at(uri)
+    if path is not None:
+        name = shlex.quote(str(path))
+        advice = f"`ospltool health {name}` tells its incidents, `ospltool top --replay {name}` shows it"
+        raise CommandError(f"{path} is a recording, not a configuration or fleet file; {advice}", Exit.USAGE)
 
 
 def _of_fleet(fleet: Fleet) -> list[Watched]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import pathlib
 import signal
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ospltool.cli import domains, exits
-from ospltool.cli.domains import FleetUri, Partition, Watched, WatchedDomain
+from ospltool.cli.domains import Partition, WatchedDomain
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.units import duration_s
 from ospltool.output import envelope, streams
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ospltool.health.health import Health
     from ospltool.health.incidents import Incident
     from ospltool.health.mutes import MuteEnd
+    from ospltool.health.system import System
 
 
 SETTLED_S = 5.0
@@ -33,7 +35,13 @@ def register(app: typer.Typer) -> None:
 
 
 def health(
-    uri: FleetUri = None,
+    uri: Annotated[
+        str | None,
+        typer.Argument(
+            envvar="OSPL_URI",
+            help="Watch the domains of this fleet file (.toml) or configuration, or read this recording.",
+        ),
+    ] = None,
     domain: WatchedDomain = None,
     partition: Partition = None,
     watch: Annotated[
@@ -62,11 +70,17 @@ def health(
 
     Exit codes: 0 nothing wrong, 1 warnings, or nodes or copies may still come (STARTING), 2 errors or wrong
     usage, 3 no node heard or domain not reachable.
-    --watch continues until Ctrl+C or SIGTERM, and exits with the code of that moment.
+    --watch continues until Ctrl+C or SIGTERM, or the end of the recording, and exits with the code of that
+    moment.
     """
-    chosen = domains.watched(uri, domain)
     changes = _changes(mute, unmute)
-    systems = [_Domain(one, partition) for one in chosen]
+    recording = domains.recording_at(uri)
+    if recording is not None:
+        if changes or domain is not None or partition is not None:
+            raise CommandError("a recording takes no --mute, --unmute, --domain or --partition", Exit.USAGE)
+        raise typer.Exit(_read(recording, watch=watch, as_json=as_json))
+    chosen = domains.watched(uri, domain)
+    systems = [_Domain(one.title, domains.opened(one, partition), time.monotonic) for one in chosen]
     try:
         domains.listen([one.system for one in systems])
         for one in systems:
@@ -74,11 +88,7 @@ def health(
                 streams.say(f"ospltool: {one.title}: {change(one.health)}")
             one.system.update()
         _warn_of_nobody(systems, mute[0])
-        if as_json:
-            put = envelope.line if watch else envelope.document
-            streams.put(put("health", _data(systems)))
-        else:
-            _put(systems)
+        _put(systems, as_json=as_json, is_first=watch)
         if watch:
             _watch(systems, as_json=as_json)
     finally:
@@ -88,17 +98,29 @@ def health(
 
 
 class _Domain:
-    """A watched domain, and the incidents that were reported of it."""
+    """A watched domain, and the incidents that were reported of it.
 
-    def __init__(self, one: Watched, partition: str | None) -> None:
+    Args:
+        title: its name for people.
+        system: its feed and health.
+        clock: returns seconds, by which news settles.
+    """
+
+    def __init__(self, title: str, system: System, clock: Callable[[], float]) -> None:
         from ospltool.health.news import IncidentNews
 
-        self.title = one.title
-        self.system = domains.opened(one, partition)
-        self.feed, self.health = self.system.feed, self.system.health
+        self.title = title
+        self.system = system
+        self.feed = system.feed
+        self._clock = clock
         self._news = IncidentNews(SETTLED_S)
-        self.line_told = ""
+        self.line_told = self.word_told = ""
         self._line, self._line_s = "", 0.0
+
+    @property
+    def health(self) -> Health:
+        """Its health. Winding a recording back puts another one in its place."""
+        return self.system.health
 
     def line(self) -> str:
         """The verdict."""
@@ -114,8 +136,8 @@ class _Domain:
         """Return whether the verdict is another one than was told, and has been so for a while."""
         line = self.line()
         if line != self._line:
-            self._line, self._line_s = line, time.monotonic()
-        return line != self.line_told and time.monotonic() - self._line_s >= SETTLED_S
+            self._line, self._line_s = line, self._clock()
+        return line != self.line_told and self._clock() - self._line_s >= SETTLED_S
 
     def exit_code(self) -> int:
         """0, 1 or 2 by severity, 1 while nodes start; 3 when nobody was heard and nobody is expected."""
@@ -131,7 +153,7 @@ class _Domain:
 
     def news(self) -> list[tuple[str, Incident]]:
         """Return what `IncidentNews.take` returns."""
-        return self._news.take(self.health, time.monotonic())
+        return self._news.take(self.health, self._clock())
 
 
 def _changes(mute: tuple[str, str], unmute: str) -> list[Callable[[Health], str]]:
@@ -192,23 +214,51 @@ def _watch(systems: list[_Domain], *, as_json: bool) -> None:
     """Report incidents that begin, change or end, until interrupted."""
     for one in systems:
         one.news()
-        one.line_told = one.line()
-    said = [one.health.verdict.word for one in systems]
+        one.line_told, one.word_told = one.line(), one.health.verdict.word
     with exits.interrupt_flag(signal.SIGINT, signal.SIGTERM) as over:
         while not over.wait(domains.POLL_S):
-            for index, one in enumerate(systems):
+            for one in systems:
                 one.system.update()
                 if pause := one.system.pauses.news():
                     streams.say(f"ospltool: {pause}")
-                news, ends = one.news(), one.health.mutes.news()
-                is_settled = one.is_line_untold()
-                if not (news or ends or is_settled or said[index] != one.health.verdict.word):
-                    continue
-                if as_json:
-                    streams.put(envelope.line("health", _data(systems)))
-                else:
-                    _tell(one, news, ends)
-                said[index], one.line_told = one.health.verdict.word, one.line()
+                _report(one, systems, as_json=as_json)
+
+
+def _report(one: _Domain, systems: list[_Domain], *, as_json: bool) -> None:
+    """Report what is new in one of the systems, if anything is."""
+    news, ends, word = one.news(), one.health.mutes.news(), one.health.verdict.word
+    if not (one.is_line_untold() or news or ends or one.word_told != word):
+        return
+    if as_json:
+        streams.put(envelope.line("health", _data(systems)))
+    else:
+        _tell(one, news, ends)
+    one.word_told, one.line_told = word, one.line()
+
+
+def _read(path: pathlib.Path, *, watch: bool, as_json: bool) -> int:
+    """Report what a recording tells at its end, and with `watch` all that happened; return the exit code."""
+    from ospltool.health.health import Health
+    from ospltool.health.system import System
+
+    feed, expected = domains.recording(path, 1.0, None, None)
+    system = System((feed, lambda model: Health(model, expected)))
+    one = _Domain(feed.title, system, lambda: feed.now_ns() / 1e9)
+    try:
+        feed.seek(feed.end_ns)
+        one.line_told, one.word_told = one.line(), one.health.verdict.word
+        while feed.is_winding:
+            for _ in system.steps():
+                if watch:
+                    _report(one, [one], as_json=as_json)
+        if not watch:
+            one.title += "" if as_json else f" until {_clock(feed.now_ns())}"
+            _put([one], as_json=as_json)
+        elif one.line_told != one.line():
+            _tell(one, [], [])
+    finally:
+        feed.close()
+    return one.exit_code()
 
 
 _NEWS: Final = {"joined": "part of another incident now"}
@@ -231,7 +281,11 @@ def _tell(domain: _Domain, news: list[tuple[str, Incident]], ends: list[MuteEnd]
     _put_lines(lines)
 
 
-def _put(systems: list[_Domain]) -> None:
+def _put(systems: list[_Domain], *, as_json: bool, is_first: bool = False) -> None:
+    """Put the state of all; with `is_first` other documents follow."""
+    if as_json:
+        streams.put((envelope.line if is_first else envelope.document)("health", _data(systems)))
+        return
     for domain in systems:
         lines = domain.lines()
         for one in domain.health.open:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ospltool.health.codes import SECOND_NS
-from ospltool.live.arrivals import boot_s
+from ospltool.live.arrival_times import boot_s
 from ospltool.live.model import SystemModel
 from ospltool.live.remarks import clock
 

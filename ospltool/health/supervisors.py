@@ -32,7 +32,7 @@ _NEXT: Final = {
 }
 """Advice for conditions of which the supervisor, or its absence, tells what happens next."""
 
-CONTINUE: Final = "Find out who stopped {}. If it is still stopped, continue it: `kill -CONT {}`."
+CONTINUE: Final = "Find out who stopped {}. What is still stopped, continue: `kill -CONT {}`."
 
 ORPHAN: Final = (
     "It ends by itself, as its supervisor does not run; then start it again with `ospltool start`."
@@ -121,10 +121,10 @@ def _next(status: NodeStatus) -> str:
     if status.is_orphan:
         return ORPHAN
     if status.condition is Condition.UNRESPONSIVE:
-        if record.node is not None and record.node.is_stopped():
-            return CONTINUE.format("its process", record.node.pid)
-        if record.supervisor.is_stopped():
-            return CONTINUE.format("its supervisor", record.supervisor.pid)
+        processes = {"its process": record.node, "its supervisor": record.supervisor}
+        stopped = {name: one.pid for name, one in processes.items() if one is not None and one.is_stopped()}
+        if stopped:
+            return CONTINUE.format(" and ".join(stopped), " ".join(map(str, stopped.values())))
     if status.waits_for_room:
         return f"Make room on the disk of {record.store}. The node goes on by itself."
     return _NEXT.get(status.condition, "")

@@ -23,7 +23,7 @@ from engine.persistence.service.replica_watching import WATCH_TOPICS
 from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from engine.tracing.levels import Level
-from ospltool.live.arrivals import Arrivals
+from ospltool.live.arrival_times import ArrivalTimes
 from ospltool.live.feed import FeedNotice, HeardReplica, Inbox, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.record_file import SenderKind, Shown
 
@@ -146,7 +146,7 @@ class LiveFeed:
         self._lock = threading.Lock()
         self._inbox = Inbox()
         self._known = SeenEvents()
-        self._arrivals = Arrivals()
+        self._arrivals = ArrivalTimes()
         self._shown_by: dict[bytes, set[Shown]] = {}
         self._present: set[Shown] = set()
         self._had_any = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -9,13 +10,16 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.runtime.monitor import NodeSnapshot, StoreStatus
 from ospltool.cli.domains import DomainAccess
-from ospltool.live.feed import ReceivedSnapshot, Update
+from ospltool.live.expectation import Expectation
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
+from ospltool.live.recorder import Recorder
 from tests import fake
 from tests.commands.shell import Shell
 from tests.fake import ScriptedFeed
@@ -223,14 +227,60 @@ def test_a_wrong_fleet_is_refused_with_line_and_column(shell: Shell) -> None:
     assert "fleet.toml:8:2: copies must be a number from 0 to 2" in err
 
 
-def test_a_recording_is_refused_with_the_command_that_opens_it(shell: Shell) -> None:
-    header = {"source": "domain 3", "made_by": "ospltool"}
-    line = {"format_version": 1, "kind": "recording", "heard_ns": 1, "data": header}
-    (shell.root / "night.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
-    code, _, err = shell.run("health", "night.jsonl")
+def recorded(path: Path, lost_s: int, back_s: int, seconds: int = 40) -> None:
+    """Record two nodes, of which n2 is not heard for a while."""
+    recorder = Recorder(path, source="domain 3", made_by="test", expected=Expectation(("n1", "n2")))
+    for second in range(seconds):
+        now_ns = fake.START_NS + second * fake.SECOND_NS
+        numbers = (1,) if lost_s <= second < back_s else (1, 2)
+        shown = (dataclasses.replace(node(n, 3 - n), time_ns=now_ns) for n in numbers)
+        lost = FeedNotice(NoticeKind.NODE_LOST, now_ns, "", fake.node_id(2))
+        notices = (lost,) if second == lost_s + 1 else ()
+        recorder.write(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown), notices=notices), now_ns)
+    recorder.close()
+
+
+def test_a_recording_tells_its_state_at_the_end_and_all_that_happened(shell: Shell) -> None:
+    recorded(shell.root / "night.jsonl", 10, 20)
+    code, out, _ = shell.run("health", "night.jsonl")
+    assert code == 0
+    assert out.startswith("recording night.jsonl until 2026-11-21 01:03:59 UTC: OK · 2 of 2 nodes complete")
+    code, out, _ = shell.run("health", "night.jsonl", "--json")
+    assert (code, [one["who"] for one in json.loads(out)["data"][0]["closed"]]) == (0, ["n2"])
+    code, out, _ = shell.run("health", "night.jsonl", "--watch")
+    told = [line for line in out.splitlines() if line.endswith(("began", "changed", "ended"))]
+    assert [line.split()[-1] for line in told if "changed" not in line] == ["began", "ended"]
+    began, ended = (line.split()[1] for line in (told[0], told[-1]))
+    assert "01:03:30" < began < "01:03:33" < "01:03:40" < ended < "01:03:44"
+    assert "DUL-NODE-GONE n2: n2 is gone" in out
+    _, out, _ = shell.run("health", "night.jsonl", "--watch", "--json")
+    documents = [json.loads(line)["data"][0] for line in out.splitlines()]
+    assert ["n2"] in [[one["who"] for one in each["incidents"]] for each in documents]
+    assert [one["who"] for one in documents[-1]["closed"]] == ["n2"]
+
+
+def test_the_code_of_a_recording_is_that_of_its_end(shell: Shell) -> None:
+    recorded(shell.root / "night.jsonl", 10, 99)
+    code, out, _ = shell.run("health", "night.jsonl")
+    assert code == 2
+    assert "ERROR DUL-NODE-GONE n2: n2 is gone (since 2026-11-21 01:03:29 UTC, 30 s)" in out
+    assert shell.run("health", "night.jsonl", "--watch")[0] == 2
+
+
+@pytest.mark.parametrize("more", [("--mute", "DUL-NODE-GONE", "1h"), ("--domain", "3")])
+def test_a_recording_cannot_be_muted_and_is_of_its_domain(shell: Shell, more: tuple[str, ...]) -> None:
+    recorded(shell.root / "night.jsonl", 10, 20, 3)
+    code, _, err = shell.run("health", "night.jsonl", *more)
+    assert (code, "a recording takes no --mute" in err) == (2, True)
+
+
+def test_a_recording_is_refused_with_the_commands_that_read_it(shell: Shell) -> None:
+    recorded(shell.root / "night.jsonl", 10, 20, 3)
+    code, _, err = shell.run("metrics", "night.jsonl")
     assert code == 2
     assert "ospltool: night.jsonl is a recording" in err
-    assert "`ospltool top --replay night.jsonl`" in err
+    assert "`ospltool health night.jsonl` tells its incidents" in err
+    assert "`ospltool top --replay night.jsonl` shows it" in err
 
 
 def test_a_mute_counts_for_the_next_call_until_it_is_taken_away(shell: Shell, hear: Hear) -> None:

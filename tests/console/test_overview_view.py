@@ -128,6 +128,13 @@ def test_a_node_that_is_not_heard_says_so_and_dims(after_s: float, lost: int, ro
     assert (tones == {Tone.DIM}) is (row[0] != "●")
 
 
+def test_a_node_that_is_cut_off_from_its_fellows_is_heard_by_the_watch() -> None:
+    late = fake.fellow(1, START_NS - 13 * S, communication="lost")
+    cut = fake.snapshot(1, fellows=(fake.fellow(2, START_NS - 13 * S, communication="lost"),))
+    row = table(view_of(cut, fake.snapshot(2, fellows=(late,)), after_s=1), 80)[0]
+    assert row == "●|n1    |complete  |   1 s"
+
+
 @pytest.mark.parametrize(
     ("text", "rows", "spaces"),
     [

@@ -206,7 +206,10 @@ def test_a_mute_that_ends_is_told_once_with_its_reason(tmp_path: Path) -> None:
     assert [one.text for one in case.health.mutes.news()] == told
     assert case.health.mutes.news() == []
     other.update(case.now_ns)
-    assert [one.text for one in other.mutes.news()] == [*told, "mute of DUL-NODE-SILENT:n3 ended: it was lifted"]
+    assert [one.text for one in other.mutes.news()] == [
+        *told,
+        "mute of DUL-NODE-SILENT:n3 ended: it was lifted",
+    ]
     assert health(case.health, case.now_ns)["ended_mutes"] == [
         {"code": "DUL-NODE-SILENT", "who": who, "ended_ns": case.now_ns, "why": why}
         for who, why in (("", "what it hid got worse"), ("n2", "its time is over"))

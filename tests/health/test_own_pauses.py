@@ -11,7 +11,7 @@ from ospltool.health.health import Health
 from ospltool.health.own_pauses import HEARING_S, MEETING_S, OwnPauses
 from ospltool.health.signs.snapshots import MANY_QUEUED
 from ospltool.health.system import System
-from ospltool.live.arrivals import Arrivals
+from ospltool.live.arrival_times import ArrivalTimes
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.remarks import clock
 from tests import fake
@@ -132,7 +132,7 @@ class Takes:
 
     def __init__(self) -> None:
         self.now_s = 0.0
-        self.arrivals = Arrivals(lambda: self.now_s)
+        self.arrivals = ArrivalTimes(lambda: self.now_s)
 
     def take(self, now_s: float, *sent_s: float) -> list[float]:
         """Take snapshots that n1 sent, by its clock, which is an hour ahead; returns when they were heard."""

@@ -201,31 +201,35 @@ def test_a_slow_start_begins_when_the_node_is_heard_if_it_was_awaited(is_watched
     assert found.since_ns == (came_ns if is_watched else started_ns)
 
 
-@pytest.mark.parametrize("which", ["process", "supervisor"])
+@pytest.mark.parametrize("which", ["process", "supervisor", "process and its supervisor"])
 def test_the_next_step_about_a_process_that_is_stopped_is_to_continue_it(which: str, tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     directory = RunDirectory(tmp_path).node("n1")
     directory.make()
-    with subprocess.Popen(["sleep", "60"]) as child:
+    with subprocess.Popen(["sleep", "60"]) as node, subprocess.Popen(["sleep", "60"]) as supervisor:
+        stopped = [
+            one for one, name in ((node, "process"), (supervisor, "supervisor")) if name in which.split()
+        ]
         try:
-            me, node = identify(os.getpid()), identify(child.pid)
-            assert me is not None
-            assert node is not None
-            if which == "supervisor":
-                me, node = node, me
-            child.send_signal(signal.SIGSTOP)
-            os.waitpid(child.pid, os.WUNTRACED)
-            directory.write_record(
-                RunRecord("u", "c", "n1", 7, "r", "", 10.0, NodePhase.RUNNING, "", 0, False, 0, 0, me, node)
+            for one in stopped:
+                one.send_signal(signal.SIGSTOP)
+                os.waitpid(one.pid, os.WUNTRACED)
+            watcher, watched = identify(supervisor.pid), identify(node.pid)
+            assert watcher is not None
+            record = RunRecord(
+                "u", "c", "n1", 7, "r", "", 10.0, NodePhase.RUNNING, "", 0, False, 0, 0, watcher, watched
             )
+            directory.write_record(record)
             (found,) = SupervisorWatch({"OSPLTOOL_RUNDIR": str(tmp_path)}, 7).reports().values()
         finally:
-            child.kill()
-    assert f"`kill -CONT {child.pid}`" in found.next
+            node.kill()
+            supervisor.kill()
+    assert f"`kill -CONT {' '.join(str(one.pid) for one in stopped)}`" in found.next
     assert f"who stopped its {which}" in found.next
-    stopped = "UTC: its supervisor was stopped (SIGSTOP, or a debugger)"
-    assert found.unwatched.endswith(stopped if which == "supervisor" else "")
-    assert bool(found.unwatched) == (which == "supervisor")
+    assert f"{which.removeprefix('process and ')} {'are' if len(stopped) > 1 else 'is'} stopped" in found.text
+    unwatched = "UTC: its supervisor was stopped (SIGSTOP, or a debugger)"
+    assert found.unwatched.endswith(unwatched if supervisor in stopped else "")
+    assert bool(found.unwatched) == (supervisor in stopped)
 
 
 UNWATCHED = SupervisorReport(

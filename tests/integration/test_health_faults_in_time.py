@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ pytestmark = [
 ]
 
 NAMES = ("n1", "n2", "n3")
+LONG_LEASE_S = 10.0
 MOST_EFFECTS = 3
 """With the old master, without one, and with the new one."""
 
@@ -45,6 +47,53 @@ def test_the_new_master_is_told_of_a_loss_that_was_told_before_its_election(lab:
         assert len(effects) <= MOST_EFFECTS, effects
         lab.start("n1")
         report("the new master of a loss", took_s, clinic.check_well())
+
+
+def test_a_node_that_died_while_the_watcher_stood_still_was_lost_then(lab: Lab) -> None:
+    """It is dated by its last message, which waited, and not by the moment at which the watcher went on."""
+    lab.start_three()
+    with watched(Clinic(lab, NAMES, copies=3)) as clinic:
+        clinic.check_well()
+        killing = threading.Timer(3.0, lab.kill, ("n3",))
+        killing.start()
+        began_ns = time.time_ns()
+        clinic.freeze(10.0)
+        killing.join()
+        took_s = clinic.check("DUL-NODE-GONE DUL-NODE-SILENT", "n3")
+        (found,) = [one.document for one in clinic.open if one.who == "n3"]
+        assert -2.5 < (found["since_ns"] - began_ns) / 1e9 < 3.5
+        report("a loss during a pause of the watcher", took_s, 0.0)
+
+
+@pytest.mark.netns
+@pytest.mark.parametrize("is_killed", [False, True], ids=["all run", "one died"])
+def test_nodes_have_time_to_be_heard_when_the_link_of_the_watcher_is_back(
+    tmp_path: Path, *, is_killed: bool
+) -> None:
+    """Shorter than the leases: the nodes are heard one after the other, each at its next message."""
+    with hosts_lab(tmp_path, "abcd", multicast="spdp", lease_s=LONG_LEASE_S) as hosts:
+        for name, priority in zip(NAMES, (200, 100, 50), strict=True):
+            hosts.lab.configure(name, Settings().with_priority(priority))
+        hosts.start_seen(*NAMES)
+        with watched(Clinic(hosts.lab, NAMES, copies=3, prefix=hosts.network.on("d"))) as clinic:
+            clinic.check_well()
+            hosts.network.cut("d")
+            clinic.check("DUL-DOMAIN-LOST", "domain")
+            clinic.listen(3.0)
+            if is_killed:
+                hosts.lab.kill("n3")
+            hosts.network.heal("d")
+            took_s = 0.0
+            if is_killed:
+                took_s = clinic.wait(
+                    "n3 is told", lambda: "n3" in [one.who for one in clinic.open], TOLD_S + BUSY_S
+                )
+            else:
+                clinic.check_well()
+                clinic.listen(TOLD_S)
+            lost = {one.who for one in clinic.told.values() if one.code.startswith("DUL-NODE-")}
+            assert lost == ({"n3"} if is_killed else set())
+            report("the link of the watcher is back", took_s, 0.0)
 
 
 @pytest.mark.parametrize("pause_s", [2.5, 6.0])
@@ -101,7 +150,6 @@ def test_a_watcher_whose_own_link_is_cut_blames_nobody(tmp_path: Path, how: str)
             assert clinic.errors == [("DUL-DOMAIN-LOST", "domain")]
 
 
-LONG_LEASE_S = 10.0
 EXPIRY_S = 5.0
 LATE_S = 2.7
 """More than half of that ExpiryTime, and less than a stall of which the node itself tells."""

@@ -239,8 +239,10 @@ class Overview:
         if key == "beats":
             gaps = series.silences_s(CELL_NS, CURVE, view.now_ns) if series else []
             return (sparks(gaps, view.glyphs, CURVE, least=2 * node.stale_after_ns / 1e9),)
-        tone = Tone.WARN if view.is_stale(node) else Tone.DIM
-        return single(text.age(view.now_ns - view.model.heartbeat_ns(node)), tone)
+        if view.is_stale(node):
+            return single(text.age(node.age_ns(view.now_ns)), Tone.WARN)
+        heard_ns = max(node.heard_ns, view.model.heartbeat_ns(node))  # by the watch, or by a fellow
+        return single(text.age(view.now_ns - heard_ns), Tone.DIM)
 
     def _mark(self, node: Node) -> Span:
         """Return how the node is; of one that says it is well, whether an incident is about it."""

@@ -22,7 +22,7 @@ def boot_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Arrivals:
+class ArrivalTimes:
     """Dates snapshots. One that waited is dated by what its node said of the time, never before the pause.
 
     Args:
