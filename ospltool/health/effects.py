@@ -161,8 +161,8 @@ def _masters(scene: Scene) -> dict[str, list[Node]]:
     """Return the heard masters of each name-space."""
     found: dict[str, list[Node]] = {}
     for node in scene.heard:
-        for name, view in node.name_spaces.items():
-            if view.master == node.id and scene.model.is_master(node, name, scene.now_ns):
+        for name in scene.facts(node).mastered:
+            if scene.model.is_master(node, name, scene.now_ns):
                 found.setdefault(name, []).append(node)
     return found
 

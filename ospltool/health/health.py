@@ -225,9 +225,11 @@ class Health:
     def _is_presence_new(self, now_ns: int) -> bool:
         """Return whether a node that was examined is heard, silent or gone other than it was then."""
         nodes = self.model.nodes
-        return any(
-            node in nodes and nodes[node].observed(now_ns) is not was for node, was in self._presences.items()
-        )
+        for node_id, was in self._presences.items():
+            node = nodes.get(node_id)
+            if node is not None and node.observed(now_ns) is not was:
+                return True
+        return False
 
     def examine(self, now_ns: int) -> Iterator[None]:
         """Examine the model in steps, however short the last examination is ago."""

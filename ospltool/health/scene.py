@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from engine.core.name_spaces import MAX_PRIORITY, Durability
 from engine.runtime.monitor import FellowView, GroupView, NameSpaceView, NodeSnapshot
@@ -36,8 +36,6 @@ MEETING_NS: Final = 5 * SECOND_NS // 2
 PERSISTENT: Final = frozenset({"PERSISTENT", "Persistent"})
 KEPT_ON_DISK: Final = frozenset({Durability.DURABLE.value, Durability.PERSISTENT.value, "PERSISTENT"})
 """Durabilities of a policy whose persistent samples are stored."""
-_COMMUNICATION: Final = operator.attrgetter("communication")
-_SKEW: Final = operator.attrgetter("skew_ns")
 
 
 class Waiting(NamedTuple):
@@ -62,6 +60,7 @@ class SnapshotFacts:
         refused: fellows with incompatible definitions.
         skewed: fellows whose clock seems to differ by more than half of MAX_SKEW_NS.
         unusual: name-spaces that are not complete, have no master, or come from parts; by name.
+        mastered: name-spaces whose master the node says to be.
         legacy: name-spaces with masterPriority 255, the legacy rule.
         is_less_than_whole: whether a set may permanently lack samples.
     """
@@ -73,6 +72,7 @@ class SnapshotFacts:
     refused: tuple[FellowView, ...]
     skewed: tuple[FellowView, ...]
     unusual: Mapping[str, NameSpaceView]
+    mastered: tuple[str, ...]
     legacy: frozenset[str]
     is_less_than_whole: bool
 
@@ -81,32 +81,84 @@ class _OutlineFacts(NamedTuple):
     """Facts that stay the same while the outline of a node's name-spaces does."""
 
     unusual: tuple[str, ...]
+    mastered: tuple[str, ...]
     legacy: frozenset[str]
     memory_only: tuple[str, ...]
     """Name-spaces of which, by their policy, nothing is written to the disk."""
     is_less_than_whole: bool
 
 
-class FactBook:
-    """Facts from the newest snapshot of each node."""
+_T = TypeVar("_T")
+
+
+class Kept(Generic[_T]):
+    """A value that is made again only if it would be made of something else.
+
+    What it is made of is the same if `names` are equal and each of `parts` is the same object, which never
+    changes. Looking at whether objects are the same is quick however large they are.
+    """
+
+    def __init__(self, nothing: _T) -> None:
+        self._names: Sequence[str] = ()
+        self._parts: list[object] = []
+        self._value = nothing
+
+    def of(self, names: Sequence[str], parts: Iterable[object], make: Callable[[], _T]) -> _T:
+        """Return the value, made now or before.
+
+        Args:
+            names: what must be equal.
+            parts: the objects that must be the same.
+            make: makes the value of both.
+        """
+        found = list(parts)
+        is_same = len(found) == len(self._parts) and all(map(operator.is_, found, self._parts))
+        if not is_same or names != self._names:
+            self._value = make()
+            self._names, self._parts = names, found
+        return self._value
+
+
+class KeptSigns:
+    """What is searched for in all nodes, and changes seldom.
+
+    Attributes:
+        deaf: pairs of nodes of which one did not meet the other, each with those that did not.
+        doubtful: (name-space, role) that nodes define differently.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Node, SnapshotFacts, _OutlineFacts]] = {}
+        self.deaf: Kept[dict[tuple[str, str], list[str]]] = Kept({})
+        self.doubtful: Kept[set[tuple[str, str]]] = Kept(set())
+
+
+class _Known(NamedTuple):
+    node: Node
+    facts: SnapshotFacts
+    outlined: _OutlineFacts
+
+
+class FactBook:
+    """Facts from the newest snapshot of each node. `kept` are those of all nodes together."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+        self.kept = KeptSigns()
 
     def of(self, node: Node) -> SnapshotFacts:
         """Return the facts from a node's newest snapshot."""
-        known = self._known.get(node.id)
+        known = self._known.get(node.snapshot.id)
+        if known is not None and known.node.snapshot is node.snapshot:
+            return known.facts
         outlined: _OutlineFacts | None = None
         before: Mapping[str, Waiting] = {}
         if known is not None:
-            last, facts, last_outlined = known
-            if last.snapshot is node.snapshot:
-                return facts
-            outlined = last_outlined if last.outline is node.outline else None
-            before = facts.waiting if last.snapshot.started_ns == node.snapshot.started_ns else {}
+            last = known.node
+            outlined = known.outlined if last.outline is node.outline else None
+            before = known.facts.waiting if last.snapshot.started_ns == node.snapshot.started_ns else {}
         outlined = outlined or _of_outline(node.snapshot)
-        facts = _facts(node, outlined, before)
-        self._known[node.id] = node, facts, outlined
+        facts = _facts(node, outlined, _met(node, known), before)
+        self._known[node.snapshot.id] = _Known(node, facts, outlined)
         return facts
 
     def keep(self, nodes: Iterable[str]) -> None:
@@ -114,43 +166,56 @@ class FactBook:
         self._known = {node: self._known[node] for node in nodes if node in self._known}
 
 
+def _met(node: Node, known: _Known | None) -> frozenset[str]:
+    """Return the fellows that have introduced themselves; the same object while these are the same."""
+    if known is not None and known.node.fellows.communications is node.fellows.communications:
+        return known.facts.met
+    return frozenset(
+        [one.id for one in node.snapshot.fellows if one.communication not in ("waiting", "lost")]
+    )
+
+
 def _of_outline(snapshot: NodeSnapshot) -> _OutlineFacts:
     spaces = snapshot.name_spaces
     unusual = [view for view in spaces if not (view.complete and view.master) or view.from_parts]
+    mastered = tuple(dict.fromkeys(view.name for view in spaces if view.master == snapshot.id))
     legacy = [view.name for view in spaces if view.master_priority == MAX_PRIORITY and view.aligner]
     memory_only = [view.name for view in spaces if view.durability not in KEPT_ON_DISK]
     is_less = any(view.is_less_than_whole for view in unusual)
-    return _OutlineFacts(tuple(view.name for view in unusual), frozenset(legacy), tuple(memory_only), is_less)
+    names = tuple(view.name for view in unusual)
+    return _OutlineFacts(names, mastered, frozenset(legacy), tuple(memory_only), is_less)
 
 
-def _facts(node: Node, outlined: _OutlineFacts, before: Mapping[str, Waiting]) -> SnapshotFacts:
+def _facts(
+    node: Node, outlined: _OutlineFacts, met: frozenset[str], before: Mapping[str, Waiting]
+) -> SnapshotFacts:
     snapshot = node.snapshot
-    waiting, fellows = _waiting(snapshot, before), snapshot.fellows
+    waiting = _waiting(snapshot, before)
     return SnapshotFacts(
         signs=tuple(of_snapshot(snapshot)),
         waiting=waiting,
         off_disk=frozenset(_off_disk(snapshot, waiting, outlined)),
-        met=frozenset([one.id for one in fellows if one.communication not in ("waiting", "lost")]),
-        refused=_refused(fellows),
-        skewed=_skewed(fellows),
+        met=met,
+        refused=_refused(node),
+        skewed=_skewed(node),
         unusual={name: node.name_spaces[name] for name in outlined.unusual},
+        mastered=outlined.mastered,
         legacy=outlined.legacy,
         is_less_than_whole=outlined.is_less_than_whole,
     )
 
 
-def _refused(fellows: tuple[FellowView, ...]) -> tuple[FellowView, ...]:
-    if "incompatible" not in map(_COMMUNICATION, fellows):  # nearly always
+def _refused(node: Node) -> tuple[FellowView, ...]:
+    if "incompatible" not in node.fellows.communications:  # nearly always
         return ()
-    return tuple([one for one in fellows if one.communication == "incompatible"])
+    return tuple([one for one in node.snapshot.fellows if one.communication == "incompatible"])
 
 
-def _skewed(fellows: tuple[FellowView, ...]) -> tuple[FellowView, ...]:
-    skews = set(map(_SKEW, fellows))
+def _skewed(node: Node) -> tuple[FellowView, ...]:
     bound_ns = MAX_SKEW_NS // 2
-    if not skews or -bound_ns <= min(skews) <= max(skews) <= bound_ns:
+    if node.fellows.skew_ns <= bound_ns:  # nearly always
         return ()
-    return tuple([one for one in fellows if not -bound_ns <= one.skew_ns <= bound_ns])
+    return tuple([one for one in node.snapshot.fellows if abs(one.skew_ns) > bound_ns])
 
 
 def _waiting(snapshot: NodeSnapshot, before: Mapping[str, Waiting]) -> Mapping[str, Waiting]:
@@ -215,6 +280,7 @@ class Scene:
         missing: those of them that are not known to start or to be stopped.
         is_gathering: whether the system starts, or comes back after the loss of all: others may still come.
         ends: the last report on each dead node, by name, until the node is heard again.
+        kept: what was found at the moment before, and need not be searched for again.
         awaited: names of nodes that should be there: the expected ones, and without a fleet file those of
             this machine that are in trouble.
     """
@@ -243,6 +309,7 @@ class Scene:
             expected.nodes if expected.nodes and expected.is_whole else (*expected.nodes, *troubled)
         )
         self._facts = facts or FactBook()
+        self.kept = self._facts.kept
         ordered = model.ordered_nodes()
         there = {(node.snapshot.name, node.snapshot.domain_id) for node in ordered if not node.gone_ns}
         self.nodes = [
@@ -342,5 +409,7 @@ class Scene:
 
     def names(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of nodes, in the order of the model."""
+        if not nodes:
+            return ()
         wanted = set(nodes)
         return tuple(one.snapshot.name for one in self.model.ordered_nodes() if one.id in wanted)

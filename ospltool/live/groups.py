@@ -35,69 +35,86 @@ class GroupKey(NamedTuple):
         return "\0".join(self)
 
 
+_LOST: Final = operator.attrgetter("lost")
 _KEY: Final[Callable[[GroupView], Any]] = operator.attrgetter(*GroupKey._fields)
 
 
+class _Shown(NamedTuple):
+    """What a node shows: its groups, their keys in the same order, and whether all have a place."""
+
+    views: tuple[GroupView, ...]
+    keys: tuple[GroupKey, ...]
+    is_whole: bool
+
+
+_NOTHING: Final = _Shown((), (), True)
+
+
 class GroupIndex:
-    """Each group with the view of every node that has it. `left_out` counts groups beyond the bound."""
+    """Each group with the view of every node that has it. `left_out` counts groups beyond the bound.
+
+    It keeps where a group stands in what each node shows, which changes only with the keys of its groups.
+    """
 
     def __init__(self) -> None:
-        self._views: dict[GroupKey, dict[str, GroupView]] = {}
-        self._of_node: dict[str, tuple[tuple[GroupView, ...], tuple[GroupKey, ...]]] = {}
+        self._places: dict[GroupKey, dict[str, int]] = {}
+        self._of_node: dict[str, _Shown] = {}
         self._order: list[GroupKey] | None = []
         self.left_out = 0
 
     def ordered(self) -> list[GroupKey]:
         """Return all groups by name-space, partition and topic, in natural order."""
         if self._order is None:
-            self._order = sorted(self._views, key=lambda key: tuple(map(natural, key)))
+            self._order = sorted(self._places, key=lambda key: tuple(map(natural, key)))
         return self._order
 
     def apply(self, snapshot: NodeSnapshot) -> None:
         """Take in the groups of a snapshot, and remove groups that the node no longer has."""
-        shown, before = self._of_node.get(snapshot.id, ((), ()))
-        if shown == snapshot.groups:
+        before = self._of_node.get(snapshot.id, _NOTHING)
+        if before.views == snapshot.groups:
             return
         keys: tuple[GroupKey, ...] = tuple(map(_KEY, snapshot.groups))
-        if keys == before:  # nearly always: then those keys are kept
-            keys = before
-        else:
-            keys = tuple(map(GroupKey._make, keys))
-            for key in {*before} - {*keys}:
-                self._remove(key, snapshot.id)
-        self._of_node[snapshot.id] = snapshot.groups, keys
-        for key, view in zip(keys, snapshot.groups, strict=True):
-            views = self._views.get(key)
-            if views is not None:
-                views[snapshot.id] = view
-            elif len(self._views) < MAX_GROUPS:
-                self._views[key] = {snapshot.id: view}
+        if keys == before.keys and before.is_whole:  # nearly always: then every group has its place
+            self._of_node[snapshot.id] = before._replace(views=snapshot.groups)
+            return
+        keys = tuple(map(GroupKey._make, keys))
+        for key in {*before.keys} - {*keys}:
+            self._remove(key, snapshot.id)
+        left_out = self.left_out
+        for place, key in enumerate(keys):
+            places = self._places.get(key)
+            if places is not None:
+                places[snapshot.id] = place
+            elif len(self._places) < MAX_GROUPS:
+                self._places[key] = {snapshot.id: place}
                 self._order = None
             else:
                 self.left_out += 1
+        self._of_node[snapshot.id] = _Shown(snapshot.groups, keys, left_out == self.left_out)
 
     def forget(self, node: str) -> None:
         """Remove all groups of a node."""
-        for key in self._of_node.pop(node, ((), ()))[1]:
+        for key in self._of_node.pop(node, _NOTHING).keys:
             self._remove(key, node)
 
     def _remove(self, key: GroupKey, node: str) -> None:
-        views = self._views.get(key)
-        if views is not None:
-            views.pop(node, None)
-            if not views:
-                del self._views[key]
+        places = self._places.get(key)
+        if places is not None:
+            places.pop(node, None)
+            if not places:
+                del self._places[key]
                 self._order = None
 
     def __len__(self) -> int:
-        return len(self._views)
+        return len(self._places)
 
     def __iter__(self) -> Iterator[GroupKey]:
-        return iter(self._views)
+        return iter(self._places)
 
     def views(self, key: GroupKey) -> dict[str, GroupView]:
         """Return the views of one group by node id; empty for an unknown group."""
-        return self._views.get(key, {})
+        places = self._places.get(key, {})
+        return {node: self._of_node[node].views[place] for node, place in places.items()}
 
 
 MAX_LOSSES: Final = 20_000
@@ -138,6 +155,8 @@ class Losses:
             groups: the groups of all nodes.
             was_heard: tells whether a node (id) was heard at a moment (ns) or later.
         """
+        if not self._known and not any(map(_LOST, snapshot.groups)):  # nearly always
+            return
         for view in snapshot.groups:
             if not view.lost and not self._known:
                 continue

@@ -14,7 +14,7 @@ from ospltool.live.conflicts import ConflictLog
 from ospltool.live.feed import ENDING, FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.groups import GroupIndex, Losses
 from ospltool.live.masterships import Mastership, Masterships
-from ospltool.live.nodes import Node, Presence, natural, outline
+from ospltool.live.nodes import Fellows, Node, Presence, natural, outline
 from ospltool.live.outages import Outages
 from ospltool.live.persistence import PersistenceServices
 from ospltool.live.remarks import Remarks
@@ -36,14 +36,14 @@ _ORPHANED: Final = "lifecycle.daemon-lost"
 
 
 _TIME: Final = operator.attrgetter("time_ns")
+_HEARD: Final = operator.attrgetter("heard_ns")
+_COUNT: Final = operator.attrgetter("count")
 _DIGEST: Final = operator.attrgetter("digest")
-_HEARTBEAT: Final = operator.attrgetter("id", "last_heartbeat_ns")
 
 
-def _heartbeats(snapshot: NodeSnapshot) -> dict[str, int]:
-    """Return the last heartbeat of each fellow that has sent one."""
-    found: dict[str, int] = dict(map(_HEARTBEAT, snapshot.fellows))
-    return {fellow: one_ns for fellow, one_ns in found.items() if one_ns} if 0 in found.values() else found
+def _is_settled(snapshot: NodeSnapshot) -> bool:
+    """Return whether a node is complete and waits for nothing; the outline and the state tell that, too."""
+    return snapshot.state == "COMPLETE" and all(view.is_at_rest for view in snapshot.name_spaces)
 
 
 def _digests(before: Node | None, heard: ReceivedSnapshot) -> Mapping[str, tuple[str, int]]:
@@ -105,6 +105,7 @@ class SystemModel:
         self.told = Remarks()
         self.began_ns = 0
         self._heartbeats: dict[str, int] = {}
+        self._tellers: list[Node] = []
         self._masterships = Masterships()
         self._names_told: dict[str, str] = {}
         self._replaced: dict[str, int] = {}
@@ -187,6 +188,7 @@ class SystemModel:
             self.revision += 1
             self.sets.forget()
             self._heartbeats.clear()
+            self._tellers.clear()
 
     def conclude(self, presences: Mapping[str, Presence], *, is_lost: bool) -> None:
         """Take in what health concludes; it holds until a node is heard or the next time.
@@ -249,12 +251,17 @@ class SystemModel:
         """
         me = node.id
         if me not in self._heartbeats:
-            told = [
-                teller.heard_ns - max(0, teller.snapshot.time_ns - last_ns)
-                for teller in self.nodes.values()
-                if (last_ns := teller.heartbeats.get(me)) and not teller.gone_ns
-            ]
-            self._heartbeats[me] = max(told, default=node.heard_ns)
+            if not self._tellers:
+                self._tellers = sorted(self.nodes.values(), key=_HEARD, reverse=True)
+            newest_ns: int | None = None
+            for teller in self._tellers:
+                if newest_ns is not None and teller.heard_ns <= newest_ns:  # the others tell no newer one
+                    break
+                last_ns = teller.fellows.heartbeat_ns(me)
+                if last_ns and not teller.gone_ns:
+                    told_ns = teller.heard_ns - max(0, teller.snapshot.time_ns - last_ns)
+                    newest_ns = told_ns if newest_ns is None else max(newest_ns, told_ns)
+            self._heartbeats[me] = node.heard_ns if newest_ns is None else newest_ns
         return self._heartbeats[me]
 
     def is_orphaned(self, node_id: str, run: Run) -> bool:
@@ -302,7 +309,7 @@ class SystemModel:
         if before is None or before.name_spaces.keys() != name_spaces.keys():
             self._name_space_order = None
         aligning = tuple([view for view in snapshot.name_spaces if view.alignments])
-        heartbeats = _heartbeats(snapshot)
+        fellows = Fellows(snapshot.fellows, before.fellows if before is not None else None)
         around, sets = outline(snapshot, aligning), tuple(map(_DIGEST, snapshot.name_spaces))
         is_alike = before is not None and around == before.outline
         if before is not None and is_alike:
@@ -310,6 +317,7 @@ class SystemModel:
         is_orphan = self._orphaned_ns.get(snapshot.id, -1) >= snapshot.started_ns
         is_same_run = before is not None and before.snapshot.started_ns == snapshot.started_ns
         is_going_on = before is not None and is_same_run and _is_going_on(before, heard)
+        is_same_state = before is not None and is_alike and before.snapshot.state == snapshot.state
         self.nodes[snapshot.id] = Node(
             snapshot,
             heard.heard_ns,
@@ -322,13 +330,14 @@ class SystemModel:
             if before and is_alike and sets == before.sets
             else _digests(before, heard),
             aligning=aligning,
-            heartbeats=heartbeats,
-            is_settled=snapshot.state == "COMPLETE" and all(v.is_at_rest for v in snapshot.name_spaces),
+            fellows=fellows,
+            is_settled=before.is_settled if before is not None and is_same_state else _is_settled(snapshot),
             outline=around,
             sets=sets,
+            counts=tuple(map(_COUNT, name_spaces.values())),
         )
         self._masterships.note(heard, is_alike=is_alike)
-        self._witnesses.note(snapshot.id, heartbeats, heard.heard_ns)
+        self._witnesses.note(snapshot.id, fellows, heard.heard_ns)
         self._series_of(snapshot.id).add(snapshot, heard.heard_ns)
         self.groups.apply(snapshot)
         self._trackers.apply(snapshot.id, aligning, heard.heard_ns)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from engine.runtime.monitor import NameSpaceView, NodeSnapshot
+from engine.runtime.monitor import FellowView, NameSpaceView, NodeSnapshot
 
 MIN_STALE_NS: Final = 2_000_000_000
 
@@ -27,6 +27,46 @@ def outline(snapshot: NodeSnapshot, aligning: tuple[NameSpaceView, ...]) -> tupl
     """
     names = tuple([view.name for view in aligning])
     return snapshot.role, names, tuple(map(_OUTLINE, snapshot.name_spaces))
+
+
+_ID: Final = operator.attrgetter("id")
+_COMMUNICATION: Final = operator.attrgetter("communication")
+_SKEW: Final = operator.attrgetter("skew_ns")
+
+
+class Fellows:
+    """What a snapshot tells of the node's fellows. In a large system each has all others, mostly unchanged.
+
+    Args:
+        views: the fellows of a snapshot.
+        before: those of the snapshot before it.
+
+    Attributes:
+        places: where each fellow stands, by id; the same object as before if the same fellows are there.
+        communications: of each in turn; the same object as before if the same fellows communicate as before.
+        skew_ns: the largest difference of a clock, in either direction.
+    """
+
+    __slots__ = ("_ids", "_views", "communications", "places", "skew_ns")
+
+    def __init__(self, views: tuple[FellowView, ...] = (), before: Fellows | None = None) -> None:
+        self._views = views
+        self._ids = tuple(map(_ID, views))
+        self.places: Mapping[str, int] = {}
+        self.communications: tuple[str, ...] = tuple(map(_COMMUNICATION, views))
+        self.skew_ns: int = max(map(abs, map(_SKEW, views)), default=0)
+        if before is not None and before._ids == self._ids:
+            self._ids = before._ids
+            self.places = before.places
+            if before.communications == self.communications:
+                self.communications = before.communications
+        else:
+            self.places = {fellow: place for place, fellow in enumerate(self._ids)}
+
+    def heartbeat_ns(self, fellow: str) -> int:
+        """Return when the last heartbeat of a fellow (id) came, by the node's clock; 0 if none did."""
+        place = self.places.get(fellow)
+        return 0 if place is None else self._views[place].last_heartbeat_ns
 
 
 class Presence(enum.StrEnum):
@@ -66,14 +106,16 @@ class Node:
     """(digest, when it was first heard) by name-space."""
     aligning: tuple[NameSpaceView, ...] = ()
     """Name-spaces with a running alignment."""
-    heartbeats: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """Last heartbeat of each fellow, by id, in the node's clock."""
+    fellows: Fellows = dataclasses.field(default_factory=Fellows, compare=False)
+    """What the snapshot tells of its fellows."""
     is_settled: bool = False
     """Whether it is complete and no name-space waits for anything."""
     outline: tuple[object, ...] = ()
     """What its name-spaces are, without how much they hold; the same object as long as that is equal."""
     sets: tuple[str, ...] = ()
     """The digest of each name-space, in the order of the snapshot."""
+    counts: tuple[int, ...] = ()
+    """The samples of each name-space, in the order of `name_spaces`."""
     concluded: Presence | None = None
     """What health concluded of the node when it was overdue, also from others; None for nothing."""
 
@@ -127,7 +169,9 @@ class Node:
         """Return the presence as the watch alone would tell it: by what it hears, and by leases."""
         if self.gone_ns:
             return Presence.STOPPED if self.in_order else Presence.GONE
-        return Presence.SILENT if now_ns - self.heard_ns > self.stale_after_ns else Presence.HEARD
+        silent_ns = now_ns - self.heard_ns
+        is_silent = silent_ns > MIN_STALE_NS and silent_ns > self.stale_after_ns
+        return Presence.SILENT if is_silent else Presence.HEARD
 
     def shown_state(self, now_ns: int) -> str:
         """Return the node's state in one word: its own while it is heard, else its presence."""

@@ -20,7 +20,8 @@ from engine.core import plain
 Patcher = Callable[[Any, Any], Any]
 """Returns a value of one type with a patch applied, or raises."""
 
-_POSITIONS: Final = {str(number): number for number in range(1_000)}
+_NAMES: Final = [str(number) for number in range(1_000)]
+_POSITIONS: Final = {name: number for number, name in enumerate(_NAMES)}
 
 
 class PatchFault(ValueError):
@@ -197,9 +198,8 @@ def _changes_of_one_number(cls: Any) -> Patcher:
     A node reports a heartbeat of every fellow each time, and nothing else of them: with 200 nodes, these
     are nearly all that changes.
     """
-    names = [field.name for field in dataclasses.fields(cls)]
-    numbers = {name: names.index(name) for name in names if plain.hints(cls)[name] is int}
-    values_of = operator.attrgetter(*names)
+    numbers = {field.name for field in dataclasses.fields(cls) if plain.hints(cls)[field.name] is int}
+    copier = functools.cache(functools.partial(_copier, cls))
 
     def patch_them(old: Any, patch: Any) -> Any:
         parts = list(patch.values())
@@ -208,21 +208,40 @@ def _changes_of_one_number(cls: Any) -> Patcher:
         (name,) = parts[0]
         try:
             values = [value for (value,) in [part[name] for part in parts]]
-            positions = [_POSITIONS[index] for index in patch]
-            columns = [*zip(*[values_of(old[position]) for position in positions], strict=True)]
+            is_of_all = list(patch) == _NAMES[: len(old)]  # nearly always, and in this order
+            positions = [] if is_of_all else [_POSITIONS[index] for index in patch]
+            items = old if is_of_all else [old[position] for position in positions]
         except (LookupError, ValueError, TypeError):
             return None
         if name not in numbers or set(map(type, values)) != {int}:
             return None
         if not -plain.LARGEST <= min(values) <= max(values) <= plain.LARGEST:
             return None
-        columns[numbers[name]] = tuple(values)
-        items = list(old)
-        for position, item in zip(positions, map(cls, *columns), strict=True):
-            items[position] = item
-        return tuple(items)
+        if is_of_all:
+            return tuple(map(copier(name), old, values))
+        found = list(old)
+        for position, item in zip(positions, map(copier(name), items, values), strict=True):
+            found[position] = item
+        return tuple(found)
 
     return patch_them
+
+
+def _copier(cls: Any, changed_name: str) -> Callable[[Any, Any], Any]:
+    """Return what copies an instance of a frozen class with slots, with another value of one field.
+
+    A call of the class sets each field by a function, since it is frozen; that is most of the time for a
+    snapshot. Here the fields are set in an instance of a class that is the same but for that, and then it
+    becomes one of `cls`. Nothing that a class does when an instance is made is done: it is a copy.
+    """
+    names = [field.name for field in dataclasses.fields(cls)]
+    opened = type(cls.__name__, (), {"__slots__": tuple(names)})
+    lines = [f" made.{name} = {'value' if name == changed_name else f'old.{name}'}" for name in names]
+    body = "\n".join(["def copied(old, value):", " made = new(opened)", *lines])
+    scope: dict[str, Any] = {"opened": opened, "new": object.__new__, "cls": cls}
+    exec(f"{body}\n made.__class__ = cls\n return made", scope)  # noqa: S102  # of names of fields alone
+    copied: Callable[[Any, Any], Any] = scope["copied"]
+    return copied
 
 
 def _patcher_of_dict(inner: Any) -> Patcher:

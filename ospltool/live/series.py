@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from engine.runtime.monitor import AlignmentView, NameSpaceView, NodeSnapshot
+from ospltool.live.nodes import Fellows
 
 POINTS: Final = 300
 """Points kept of each history: five minutes at one snapshot a second; older ones are forgotten."""
@@ -176,28 +177,41 @@ class Witnesses:
         self._series_of = series_of
         self._witnessed: dict[str, set[str]] = {}
         self._without: set[str] = set()
+        self._known: dict[str, Mapping[str, int]] = {}
         self._searched_ns = 0
 
-    def note(self, teller: str, heartbeats: Mapping[str, int], heard_ns: int) -> None:
+    def note(self, teller: str, fellows: Fellows, heard_ns: int) -> None:
         """Note what one node reports.
 
         Args:
             teller: id of the node that reports.
-            heartbeats: when it received the last heartbeat of each fellow, by its clock.
+            fellows: what it tells of its fellows.
             heard_ns: when it was heard, by the feed's clock.
         """
         if not 0 <= heard_ns - self._searched_ns < SEARCH_NS:
             self._searched_ns = heard_ns
             self._without = {node for node, one in self._series.items() if one.is_without_witness(heard_ns)}
         mine = self._witnessed.setdefault(teller, set())
-        told = heartbeats.keys()
-        for fellow in ((mine | self._without) & told) | (told - self._series.keys()):
+        told = fellows.places.keys()
+        for fellow in ((mine | self._without) & told) | self._strangers(teller, fellows.places):
+            last_ns = fellows.heartbeat_ns(fellow)
+            if not last_ns:
+                continue
             series = self._series_of(fellow)
             if series.listens_to(teller, heard_ns):
-                series.add_heartbeat(heartbeats[fellow], heard_ns)
+                series.add_heartbeat(last_ns, heard_ns)
                 mine.add(fellow)
             else:
                 mine.discard(fellow)
+
+    def _strangers(self, teller: str, places: Mapping[str, int]) -> set[str]:
+        """Return the fellows without a history: once all have one, none until other fellows are told."""
+        if self._known.get(teller) is places:
+            return set()
+        found = places.keys() - self._series.keys()
+        if not found:
+            self._known[teller] = places
+        return found
 
 
 ALIGNMENT_POINTS: Final = 240

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from engine.runtime.monitor import NameSpaceView
@@ -13,7 +13,6 @@ from ospltool.live.nodes import Node
 MENDING_NS: Final = 3_500_000_000
 """Ordinary time until a node has what it missed: samples settle first, then heartbeats are compared."""
 
-_COUNT: Final = operator.attrgetter("count")
 _FOLLOWED: Final = operator.attrgetter("name", "master")
 
 
@@ -35,6 +34,7 @@ class SetComparison:
         self._groups = groups
         self._largest: dict[str, int] = {}
         self._followed: dict[tuple[tuple[str, str], ...], tuple[str | None, ...]] = {}
+        self._follows: dict[str, tuple[tuple[object, ...], tuple[tuple[str, str], ...]]] = {}
 
     def forget(self) -> None:
         """Compare again: the nodes have changed."""
@@ -52,10 +52,9 @@ class SetComparison:
         """Return the number of samples in the largest set of each name-space."""
         found = self._largest
         if not found:
-            alike: dict[tuple[str, ...], list[Iterator[int]]] = {}
+            alike: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
             for node in self._nodes.values():
-                counts = map(_COUNT, node.name_spaces.values())
-                alike.setdefault(tuple(node.name_spaces), []).append(counts)
+                alike.setdefault(tuple(node.name_spaces), []).append(node.counts)
             for names, each in alike.items():
                 for name, count in zip(names, map(max, zip(*each, strict=True)), strict=True):
                     found[name] = max(count, found.get(name, 0))
@@ -78,13 +77,21 @@ class SetComparison:
 
     def _sets_of_masters(self, node: Node) -> tuple[str | None, ...]:
         """Return the digest of each name-space as its master has it, once for all nodes that agree."""
-        followed = tuple(map(_FOLLOWED, node.snapshot.name_spaces))
+        followed = self._masters_of(node)
         found = self._followed.get(followed)
         if found is None:
             masters = [(name, self._nodes.get(master)) for name, master in followed]
             theirs = [master.digests.get(name) if master else None for name, master in masters]
             found = self._followed[followed] = tuple([one[0] if one else None for one in theirs])
         return found
+
+    def _masters_of(self, node: Node) -> tuple[tuple[str, str], ...]:
+        """Return (name-space, master) of all that a node has, which its outline tells, too."""
+        around, followed = self._follows.get(node.id, (None, ()))
+        if around is not node.outline:
+            followed = tuple(map(_FOLLOWED, node.snapshot.name_spaces))
+            self._follows[node.id] = node.outline, followed
+        return followed
 
     def differs_since(self, node: Node, name_space: str, now_ns: int) -> int:
         """Return since when the node's settled set differs from its master's; 0 if it does not.

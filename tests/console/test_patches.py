@@ -179,6 +179,12 @@ def test_what_a_delta_does_not_name_is_not_made_again() -> None:
     first = by_deltas(OLD, {}, reader)
     second = by_deltas(OLD, HEARTBEATS, reader)
     assert [one.last_heartbeat_ns for one in second.fellows] == [LATER + n for n in range(10)]
+    assert second.fellows == tuple(
+        dataclasses.replace(one, last_heartbeat_ns=LATER + n) for n, one in enumerate(first.fellows)
+    )
+    assert [one.last_heartbeat_ns for one in first.fellows] == [one.last_heartbeat_ns for one in OLD.fellows]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        second.fellows[0].name = "another"
     assert second.name_spaces is first.name_spaces
     assert second.groups is first.groups
     third = by_deltas(second, {"name_spaces": {"1": {"count": [3]}}}, reader)

@@ -239,9 +239,10 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         if before != (self.row_key, self.column_key):
             self._settle()
         drawn, self._drawn = self._drawn, {}
+        columns = self._shown_columns()
         for y in range(self.size.height):
             row = self._row_at(y)
-            fresh = self._drawn[row] = self._draw(row)
+            fresh = self._drawn[row] = self._draw(row, columns)
             if fresh != drawn.get(row):  # Textual keeps lines in view of which nothing is known here
                 self.refresh(Region(0, y, self.size.width, 1))
 
@@ -255,7 +256,7 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         """Return the header, or the row that is scrolled to this line."""
         row = self._row_at(y)
         if row not in self._drawn:
-            self._drawn[row] = self._draw(row)
+            self._drawn[row] = self._draw(row, self._shown_columns())
         return self._drawn[row]
 
     def _row_at(self, y: int) -> int:
@@ -431,12 +432,15 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
                 return column.key if column.title else ""
         return self._column_at(x)
 
-    def _draw(self, place: int) -> Strip:
-        """Draw the row that stands there; the header for a negative place."""
+    def _shown_columns(self) -> list[int]:
+        """Return the columns in view, the fixed ones first."""
+        return [*range(self._table.fixed), *(self._table.fixed + index for index, _ in self._in_view())]
+
+    def _draw(self, place: int, shown: list[int]) -> Strip:
+        """Draw these columns of the row that stands there; the header for a negative place."""
         width = self.size.width
         if place >= len(self.sorting.keys):
             return self.strip((Span(" " * width),))
-        shown = [*range(self._table.fixed), *(self._table.fixed + i for i, _ in self._in_view())]
         if place < 0:
             return self._header(shown)
         overlay = "sheet--row" if place == self._place else ""

@@ -110,7 +110,7 @@ def _hearing(scene: Scene, node: Node) -> list[tuple[str, int]]:
     told = [
         (one.snapshot.name, one.heard_ns - max(0, one.snapshot.time_ns - last_ns))
         for one in scene.heard
-        if (last_ns := one.heartbeats.get(node.id, 0))
+        if (last_ns := one.fellows.heartbeat_ns(node.id))
     ]
     newest_ns, run_ns = max((moment_ns for _, moment_ns in told), default=0), _newer_run_ns(scene, node)
     begin_ns = scene.hearings.since_ns(node, newest_ns, run_ns)

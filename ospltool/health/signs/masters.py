@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from engine.core.election import NOBODY, NOBODY_REMEDY
@@ -29,7 +29,7 @@ def of_masters(scene: Scene) -> tuple[Iterator[Sign], ...]:
         _contested(scene),
         _mesh(scene),
         _incompatible(scene),
-        _definitions(scene.heard),
+        _definitions(scene),
         _priorities(scene),
     )
 
@@ -81,14 +81,13 @@ def _contested(scene: Scene) -> Iterator[Sign]:
 
 def _mesh(scene: Scene) -> Iterator[Sign]:
     """Yield a sign for each pair of which at least one node does not know the other."""
+    met = {node.id: scene.facts(node).met for node in scene.heard}
+    deaf = scene.kept.deaf.of(tuple(met), met.values(), lambda: _deaf(met))
+    if not deaf:
+        return
     names = {node.id: node.snapshot.name for node in scene.heard}
     runs = {node.id: node.snapshot.started_ns for node in scene.heard}
     starting = {node.id for node in scene.heard if node.snapshot.state != "COMPLETE"}
-    ids = frozenset(names)
-    deaf: dict[tuple[str, str], list[str]] = {}
-    for node in scene.heard:
-        for other in ids - scene.facts(node).met - {node.id}:
-            deaf.setdefault((min(node.id, other), max(node.id, other)), []).append(node.id)
     for pair, tellers in sorted(deaf.items())[:MOST_PAIRS]:
         first, second = sorted(names[node] for node in pair)
         what = f"{first} and {second} do not hear each other"
@@ -105,6 +104,16 @@ def _mesh(scene: Scene) -> Iterator[Sign]:
             patience_ns=patience_ns,
             occasion=(runs[pair[0]], runs[pair[1]]),
         )
+
+
+def _deaf(met: Mapping[str, frozenset[str]]) -> dict[tuple[str, str], list[str]]:
+    """Return the pairs of nodes of which one did not meet the other, each with those that did not."""
+    ids = frozenset(met)
+    deaf: dict[tuple[str, str], list[str]] = {}
+    for node, fellows in met.items():
+        for other in ids - fellows - {node}:
+            deaf.setdefault((min(node, other), max(node, other)), []).append(node)
+    return deaf
 
 
 def _incompatible(scene: Scene) -> Iterator[Sign]:
@@ -132,10 +141,12 @@ def _incompatible(scene: Scene) -> Iterator[Sign]:
             )
 
 
-def _definitions(heard: list[Node]) -> Iterator[Sign]:
+def _definitions(scene: Scene) -> Iterator[Sign]:
     """Yield signs of equal name-spaces of one role with different durability or merges."""
+    heard = scene.heard
     defined: dict[tuple[str, str, tuple[str, ...]], dict[tuple[str, tuple[str, ...]], list[Node]]] = {}
-    doubtful = _defined_otherwise(heard)
+    outlines = [node.outline for node in heard]
+    doubtful = scene.kept.doubtful.of((), outlines, lambda: _defined_otherwise(heard))
     for node in heard if doubtful else ():
         for view in node.snapshot.name_spaces:
             if (view.name, node.snapshot.role) not in doubtful:
