@@ -42,6 +42,14 @@ def system(nodes: int, *gone: int) -> ScriptedFeed:
     return ScriptedFeed([(START_NS, Update(heard, (), lost))], title="domain 7")
 
 
+def others(moment_ns: int) -> tuple[ReceivedSnapshot, ...]:
+    """What n1 and n3 show after n2 is overdue: it is not all of them that are lost."""
+    return tuple(
+        ReceivedSnapshot(fake.snapshot(n, fake.name_space("Orders", 1), time_ns=moment_ns), moment_ns)
+        for n in (1, 3)
+    )
+
+
 def matrix(app: ConsoleApp) -> Sheet:
     return app.screen.query_one("#matrix", Sheet)
 
@@ -116,7 +124,9 @@ def test_the_cursor_begins_on_what_needs_attention_and_enter_opens_it(play: Play
 def test_the_cursor_is_not_taken_from_a_reader_who_walks_the_matrix(play: Play) -> None:
     """Not even by what is shown before anybody is told that the cursor has moved, as on a busy machine."""
     feed = system(3)
-    feed.add(START_NS + S, Update(notices=(FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2)),)))
+    lost_ns = START_NS + 3 * S
+    notice = FeedNotice(NoticeKind.NODE_LOST, lost_ns, "", node_id(2))
+    feed.add(lost_ns, Update(others(lost_ns), notices=(notice,)))
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         assert app.focused is matrix(app)
@@ -296,11 +306,11 @@ def test_what_is_over_stays_readable_with_its_duration(play: Play, read_screen: 
     back_ns = START_NS + 30 * S
     for second in (30, 31, 32, 33, 40):
         heard = (ReceivedSnapshot(fake.snapshot(2, time_ns=START_NS + second * S), START_NS + second * S),)
-        others = tuple(
+        beside = tuple(
             ReceivedSnapshot(fake.snapshot(n, fake.name_space("Orders", 1)), START_NS + second * S)
             for n in (1, 3)
         )
-        feed.add(START_NS + second * S, Update((*heard, *others)))
+        feed.add(START_NS + second * S, Update((*heard, *beside)))
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         for _ in range(5):
@@ -318,10 +328,10 @@ def test_what_is_over_stays_readable_with_its_duration(play: Play, read_screen: 
 
 def test_an_incident_opens_the_trace_at_its_events(play: Play, read_screen: Read) -> None:
     feed = system(3)
-    lost_ns = START_NS + 2 * S
+    lost_ns = START_NS + 3 * S
     told = fake.event(5, 1, lost_ns, "Fellow n2 is lost.", level="WARNING")
     notice = FeedNotice(NoticeKind.NODE_LOST, lost_ns, "", node_id(2))
-    feed.add(lost_ns, Update((), (told,), (notice,)))
+    feed.add(lost_ns, Update(others(lost_ns), (told,), (notice,)))
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         app.tick()
