@@ -124,12 +124,14 @@ def test_the_cursor_begins_on_what_needs_attention_and_enter_opens_it(play: Play
 def test_the_cursor_is_not_taken_from_a_reader_who_walks_the_matrix(play: Play) -> None:
     """Not even by what is shown before anybody is told that the cursor has moved, as on a busy machine."""
     feed = system(3)
-    lost_ns = START_NS + 3 * S
+    lost_ns = START_NS + 2 * S
     notice = FeedNotice(NoticeKind.NODE_LOST, lost_ns, "", node_id(2))
+    feed.add(lost_ns - S, Update(others(lost_ns - S)))
     feed.add(lost_ns, Update(others(lost_ns), notices=(notice,)))
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
         assert app.focused is matrix(app)
+        app.tick()
         matrix(app).action_move(1, 0)
         app.tick()
         await pilot.pause()
@@ -328,12 +330,14 @@ def test_what_is_over_stays_readable_with_its_duration(play: Play, read_screen: 
 
 def test_an_incident_opens_the_trace_at_its_events(play: Play, read_screen: Read) -> None:
     feed = system(3)
-    lost_ns = START_NS + 3 * S
+    lost_ns = START_NS + 2 * S
     told = fake.event(5, 1, lost_ns, "Fellow n2 is lost.", level="WARNING")
     notice = FeedNotice(NoticeKind.NODE_LOST, lost_ns, "", node_id(2))
+    feed.add(lost_ns - S, Update(others(lost_ns - S)))
     feed.add(lost_ns, Update(others(lost_ns), (told,), (notice,)))
 
     async def scenario(app: ConsoleApp, pilot: Pilot[int]) -> None:
+        app.tick()
         app.tick()
         await pilot.pause()
         await pilot.press("enter")
