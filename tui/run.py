@@ -11,7 +11,8 @@ from ospltool.health.health import Health
 from ospltool.health.system import Source
 from ospltool.live.feed import Feed
 from ospltool.live.model import SystemModel
-from tui import cells, terminal, themes
+from ospltool.output import libraries
+from tui import cells, themes
 from tui.app import ConsoleApp
 from tui.background import look_for_garbage_less_often
 from tui.operator import Operator
@@ -73,7 +74,7 @@ def run_console(
     )
     look_for_garbage_less_often()
     try:
-        with terminal.to_itself():
+        with libraries.kept_for_the_end():
             result = app.run()
     finally:
         app.systems.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import pathlib
 import signal
 import time
@@ -15,7 +16,7 @@ from ospltool.cli import domains, exits
 from ospltool.cli.domains import Partition, WatchedDomain
 from ospltool.cli.exits import CommandError, Exit
 from ospltool.cli.units import duration_s
-from ospltool.output import envelope, streams
+from ospltool.output import envelope, libraries, streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
@@ -82,15 +83,16 @@ def health(
     chosen = domains.watched(uri, domain)
     systems = [_Domain(one.title, domains.opened(one, partition), time.monotonic) for one in chosen]
     try:
-        domains.listen([one.system for one in systems])
-        for one in systems:
-            for change in changes:
-                streams.say(f"ospltool: {one.title}: {change(one.health)}")
-            one.system.update()
-        _warn_of_nobody(systems, mute[0])
-        _put(systems, as_json=as_json, is_first=watch)
-        if watch:
-            _watch(systems, as_json=as_json)
+        with libraries.kept_for_the_end():
+            domains.listen([one.system for one in systems])
+            for one in systems:
+                for change in changes:
+                    streams.say(f"ospltool: {one.title}: {change(one.health)}")
+                one.system.update()
+            _warn_of_nobody(systems, mute[0])
+            _put(systems, as_json=as_json, is_first=watch)
+            if watch:
+                _watch(systems, as_json=as_json)
     finally:
         for one in systems:
             one.feed.close()
@@ -241,6 +243,10 @@ def _read(path: pathlib.Path, *, watch: bool, as_json: bool) -> int:
     from ospltool.health.health import Health
     from ospltool.health.system import System
 
+    gc.freeze()
+    gc.set_threshold(
+        50_000
+    )  # what is replaced is freed at once; looking for garbage took a third of the time
     feed, expected = domains.recording(path, 1.0, None, None)
     system = System((feed, lambda model: Health(model, expected)))
     one = _Domain(feed.title, system, lambda: feed.now_ns() / 1e9)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.conftest import own_domain
+
 TMUX = shutil.which("tmux")
 ROOT = Path(__file__).parents[2]
 PROGRAM = (
@@ -156,5 +158,22 @@ def test_what_a_library_prints_is_not_on_the_screen_but_told_at_the_end(tmp_path
             time.sleep(0.1)
         terminal.press("q")
         terminal.wait_for("ended with 0", "Printed by libraries meanwhile:", NOISE)
+    finally:
+        terminal.close()
+
+
+def test_health_that_watches_tells_it_at_the_end_too(tmp_path: Path) -> None:
+    domain, _ = own_domain()
+    noise = f"import os, threading; threading.Timer(4.0, lambda: os.write(2, b'{NOISE}')).start(); "
+    program = noise + COMMAND.format(["health", "--watch", "--domain", str(domain)])
+    terminal = Terminal(tmp_path, {}, ("-c", program))
+    try:
+        terminal.wait_for("UNKNOWN")
+        deadline = time.monotonic() + 5.0  # in which it is printed
+        while time.monotonic() < deadline:
+            assert "udp/239" not in terminal.tmux("capture-pane", "-p", "-t", ":0")
+            time.sleep(0.1)
+        terminal.press("C-c")
+        terminal.wait_for("ended with 3", "Printed by libraries meanwhile:", NOISE)
     finally:
         terminal.close()
