@@ -23,6 +23,9 @@ MAX_SAMPLES: Final = 4096
 """Samples at most in a block made here."""
 MAX_PLACES: Final = 1 << 16
 """Samples at most in any block."""
+PLACE: Final = MAX_PLACES - 1
+"""Bits of a *row*, the number of a sample in many blocks, that tell its place; the others number blocks."""
+PLACE_BITS: Final = PLACE.bit_length()
 
 _HEAD: Final = struct.Struct("<HHB")
 """Samples, writers, flags."""
@@ -386,15 +389,11 @@ class Block:
             sequence = int.from_bytes(data[at : at + 8], "little")
         if self._statuses_at:
             status = data[self._statuses_at + place]
-        return Sample(
-            self.time_ns(place),
-            self.writer(place),
-            sequence,
-            self.digest(place),
-            status,
-            self.key(place),
-            payload,
-        )
+        time_ns = _TIME.unpack_from(data, self._times_at + 8 * place)[0]
+        writer = self.writer(place) if self._writer_of_at else self._writers[0]
+        digest = self.digests[DIGEST_BYTES * place : DIGEST_BYTES * (place + 1)]
+        key = self.key_texts.at(data, place)
+        return tuple.__new__(Sample, (time_ns, writer, sequence, digest, status, key, payload))
 
 
 def _lengths(data: bytes, at: int, count: int) -> tuple[Sequence[int], int]:

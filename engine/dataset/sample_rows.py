@@ -6,11 +6,12 @@ while code looks at them.
 
 from __future__ import annotations
 
+import array
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from engine.dataset.blocks import Block, SampleColumns, pack, pack_samples, pieces
+from engine.dataset.blocks import PLACE, PLACE_BITS, Block, SampleColumns, pack, pack_samples, pieces
 from engine.dataset.sample import DIGEST_BYTES, Sample, sum_of_digests
 
 
@@ -92,7 +93,73 @@ class Loose:
         return max(self.times_ns())
 
 
-Part = Block | Partial | Loose
+class Woven:
+    """Samples of several blocks and objects, in an order of their own.
+
+    Attributes:
+        rows: where each sample is, in `blocks` (`engine.dataset.segments`), or below zero, in `objects`.
+    """
+
+    __slots__ = ("_blocks", "_objects", "count", "rows")
+
+    def __init__(
+        self, blocks: Mapping[int, Block], rows: array.array[int], objects: Sequence[Sample]
+    ) -> None:
+        self._blocks = blocks
+        self._objects = objects
+        self.rows = rows
+        self.count = len(rows)
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of all payloads."""
+        return sum([len(sample.payload) for sample in self.samples()])
+
+    @property
+    def digests(self) -> bytes:
+        """Digests, 16 bytes each."""
+        blocks, objects = self._blocks, self._objects
+        return b"".join(
+            [
+                blocks[row >> PLACE_BITS].digest(row & PLACE) if row >= 0 else objects[~row].digest
+                for row in self.rows
+            ]
+        )
+
+    def sample(self, place: int) -> Sample:
+        """Return a sample; places count from 0."""
+        row = self.rows[place]
+        return self._blocks[row >> PLACE_BITS].sample(row & PLACE) if row >= 0 else self._objects[~row]
+
+    def samples(self) -> list[Sample]:
+        """Return all samples as objects."""
+        blocks, objects = self._blocks, self._objects
+        return [
+            blocks[row >> PLACE_BITS].sample(row & PLACE) if row >= 0 else objects[~row] for row in self.rows
+        ]
+
+    def times_ns(self) -> Sequence[int]:
+        """Return the source times."""
+        blocks, objects = self._blocks, self._objects
+        return [
+            blocks[row >> PLACE_BITS].time_ns(row & PLACE) if row >= 0 else objects[~row].source_time_ns
+            for row in self.rows
+        ]
+
+    def digest_sum(self) -> int:
+        """Return the sum of the digests as numbers, not reduced."""
+        return sum_of_digests(self.digests)
+
+    def newest_ns(self) -> int:
+        """Return the newest source time."""
+        return max(self.times_ns())
+
+    def those(self, kept: Iterable[bool]) -> Woven:
+        """Return the samples for which `kept` is true."""
+        return Woven(self._blocks, array.array("i", itertools.compress(self.rows, kept)), self._objects)
+
+
+Part = Block | Partial | Loose | Woven
 
 
 class SampleRows:
@@ -187,7 +254,7 @@ class SampleRows:
             if place >= end:
                 begin = end
                 continue
-            sample = part.sample if isinstance(part, Block) else part.samples().__getitem__
+            sample = part.sample if isinstance(part, Block | Woven) else part.samples().__getitem__
             while place is not None and place < end:
                 found.append(sample(place - begin))
                 place = next(here, None)
@@ -211,6 +278,8 @@ class SampleRows:
                 kept.append(part)
             elif isinstance(part, Block):
                 kept.append(Partial(part, bytes([digest not in digests for digest in each])))
+            elif isinstance(part, Woven):
+                kept.append(part.those([digest not in digests for digest in each]))
             else:
                 kept.append(Loose([sample for sample in part.samples() if sample.digest not in digests]))
         return SampleRows(kept)
