@@ -157,11 +157,17 @@ class GroupSet(Instances):
         Return None, and do nothing, if the general rule must decide. `history` is what is not packed.
         """
         pushed: list[Sample] = []
-        packed = self._histories.length(sample.key) if self._histories else 0
+        several = self._histories
+        packed = several.length(sample.key) if several else 0
         if self.depth and packed + len(history) >= self.depth:
-            if any(item.status != DATA for item in history):
-                return None
-            pushed = self._take(sample.key, slice(1)) if packed else [history.pop(0)]
+            for item in history:
+                if item.status != DATA:
+                    return None
+            if several and packed:
+                pushed = [several.pop(sample.key)]
+                self._took(1)
+            else:
+                pushed = [history.pop(0)]
         history.append(sample)
         self._instances[sample.key] = history
         self._revive(sample.key)

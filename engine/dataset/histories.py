@@ -2,7 +2,8 @@
 
 Blocks have the samples, in any order; for each instance a row of numbers says where its samples are, oldest
 first. So a newer sample leaves the older ones packed, and one that it pushes out is taken from the front.
-Where less than half of a block is left, its samples move to another block.
+A block with less than half of its samples left is *sparse*; what is left of sparse blocks moves to another
+block once more than a fifth of all samples in memory are gone ones in them. Most blocks are empty before that.
 """
 
 from __future__ import annotations
@@ -10,22 +11,20 @@ from __future__ import annotations
 import array
 import bisect
 import itertools
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.dataset.blocks import MAX_SAMPLES, PLACE_BITS, pack_samples, pieces
 from engine.dataset.sample import Sample
-from engine.dataset.sample_rows import Woven
 from engine.dataset.segments import BLOCK_BYTES, MAX_BLOCKS, Segments
+from engine.dataset.weaving import Newer, Woven
 
-_KEY: Final = operator.attrgetter("key")
 _ALL: Final = slice(None)
 _NONE: Final = array.array("i")
-_MOVED: Final = 256
-"""Samples left in sparse blocks that move to another block together."""
-_MAX_SPARSE: Final = 8
-"""Sparse blocks at most, with however few samples."""
+_MOVED: Final = 1_024
+"""Samples left in sparse blocks that move to another block together, about."""
+_LONG: Final = 64
+"""Samples of an instance above which looking for one row costs more than writing all of them again."""
 
 
 class Histories(Segments):
@@ -39,7 +38,10 @@ class Histories(Segments):
     def __init__(self) -> None:
         super().__init__()
         self.rows: dict[bytes, array.array[int]] = {}
-        self._sparse: list[int] = []
+        self._sparse: dict[int, int] = {}
+        """Sparse blocks, and how many of their samples are gone."""
+        self._gone = 0
+        """Sum of these numbers."""
 
     # Changes.
 
@@ -66,6 +68,18 @@ class Histories(Segments):
                 rows += range(first, first + len(piece))
         return rows
 
+    def pop(self, key: bytes) -> Sample:
+        """Take the oldest sample of an instance that is here out."""
+        rows = self.rows[key]
+        row = rows.pop(0)
+        if not rows:
+            del self.rows[key]
+        sample = self._sample(row)
+        self._remove(row)
+        if 4 * self._gone > self.count:
+            self._move()
+        return sample
+
     def take(self, key: bytes, places: slice = _ALL) -> list[Sample]:
         """Take samples of an instance out, or all of it; none if it is not here."""
         rows = self.rows.get(key)
@@ -75,39 +89,57 @@ class Histories(Segments):
         del rows[places]
         if not rows:
             del self.rows[key]
-        samples = [*map(self._sample, taken)]
+        samples = self._sources.samples(taken, [])
         for row in taken:
-            number = row >> PLACE_BITS
-            if self._drop(row) and number not in self._sparse:
-                self._sparse.append(number)
-        if self._sparse:
-            self._move()
+            self._remove(row)
+        while 4 * self._gone > self.count and self._move():
+            pass
         return samples
 
-    def _move(self) -> None:
-        """Move what is left of sparse blocks to others, once it is enough for one."""
-        for number in [number for number in self._sparse if not self._segments[number].left]:
-            self._sparse.remove(number)
-            self._release(number)
-        left = sum(self._segments[number].left for number in self._sparse)
-        if left < _MOVED and len(self._sparse) < _MAX_SPARSE:
-            return
+    def _remove(self, row: int) -> None:
+        if self._drop(row):
+            number = row >> PLACE_BITS
+            segment = self._segments[number]
+            gone = segment.block.count - segment.left
+            self._gone += gone - self._sparse.get(number, 0)
+            self._sparse[number] = gone
+            if not segment.left:
+                self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        """Release a sparse block."""
+        self._gone -= self._sparse.pop(number)
+        self._release(number)
+
+    def _move(self) -> bool:
+        """Move what is left of some sparse blocks to others; False without room."""
         samples: list[Sample] = []
         old: list[int] = []
+        numbers: list[int] = []
         for number in self._sparse:
             segment = self._segments[number]
             assert segment.alive is not None
             first = number << PLACE_BITS
             samples += self._left(number)
             old += itertools.compress(range(first, first + segment.block.count), segment.alive)
-        moved = dict(zip(old, self._enter(samples), strict=False))
-        if not moved:
-            return
-        for key in dict.fromkeys(map(_KEY, samples)):
+            numbers.append(number)
+            if len(samples) >= _MOVED:
+                break
+        made = self._enter(samples)
+        if not made:
+            return False
+        moved, long = dict(zip(old, made, strict=True)), set()
+        for sample, row in zip(samples, old, strict=True):
+            rows = self.rows[sample.key]
+            if len(rows) > _LONG:
+                long.add(sample.key)
+            else:
+                rows[rows.index(row)] = moved[row]
+        for key in long:
             self.rows[key] = array.array("i", [moved.get(row, row) for row in self.rows[key]])
-        for number in self._sparse:
-            self._release(number)
-        self._sparse.clear()
+        for number in numbers:
+            self._forget(number)
+        return True
 
     # Looks.
 
@@ -120,7 +152,8 @@ class Histories(Segments):
 
     def samples(self, key: bytes, places: slice = _ALL) -> list[Sample]:
         """Return samples of an instance, or all of it, oldest first; none if it is not here."""
-        return [*map(self._sample, self.rows.get(key, _NONE)[places])]
+        rows = self.rows.get(key)
+        return self._sources.samples(rows[places], []) if rows else []
 
     def newest(self, key: bytes) -> tuple[int, bytes]:
         """Return source time and writer of the newest sample of an instance that is here."""
@@ -143,16 +176,16 @@ class Histories(Segments):
         block, place = self._at(row)
         return block.time_ns(place)
 
-    def parts(self, newer: Mapping[bytes, Sequence[Sample]]) -> list[Woven]:
+    def parts(self, newer: Mapping[bytes, list[Sample]]) -> list[Woven]:
         """Return all samples, and after those of each instance the newer ones of the same instance."""
-        blocks = {number: block for number, block, _ in self._parts()}
-        rows = array.array("i")
-        objects: list[Sample] = []
-        for key, older in self.rows.items():
-            rows += older
-            if later := newer.get(key):
-                begin = len(objects)
-                objects += later
-                rows.extend(range(~begin, ~len(objects), -1))
+        known, sources = self.rows, self._sources
+        runs = [older for key, older in known.items() if key not in newer]
+        later = [(known[key], history) for key, history in newer.items() if key in known]
+        objects = [sample for _, history in later for sample in history]
+        places, begin = array.array("i", range(-1, ~len(objects), -1)), 0
+        for older, history in later:
+            runs += older, places[begin : begin + len(history)]
+            begin += len(history)
+        rows, among = array.array("i", b"".join(runs)), Newer(objects)
         begins = range(0, len(rows), MAX_SAMPLES)
-        return [Woven(blocks, rows[begin : begin + MAX_SAMPLES], objects) for begin in begins]
+        return [Woven(sources, rows[begin : begin + MAX_SAMPLES], among) for begin in begins]

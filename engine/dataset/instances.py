@@ -127,10 +127,13 @@ class Instances:
     def _take(self, key: bytes, places: slice) -> list[Sample]:
         """Take packed samples of an instance out."""
         taken = self._histories.take(key, places) if self._histories else []
-        self._pack_at -= len(taken)
+        self._took(len(taken))
+        return taken
+
+    def _took(self, count: int) -> None:
+        self._pack_at -= count
         if self._histories and not self._histories.count:
             self._histories = None
-        return taken
 
     # Looks.
 

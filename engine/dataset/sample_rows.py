@@ -6,13 +6,13 @@ while code looks at them.
 
 from __future__ import annotations
 
-import array
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from engine.dataset.blocks import PLACE, PLACE_BITS, Block, SampleColumns, pack, pack_samples, pieces
+from engine.dataset.blocks import Block, SampleColumns, pack, pack_samples, pieces
 from engine.dataset.sample import DIGEST_BYTES, Sample, sum_of_digests
+from engine.dataset.weaving import Woven
 
 
 class Partial:
@@ -93,72 +93,6 @@ class Loose:
         return max(self.times_ns())
 
 
-class Woven:
-    """Samples of several blocks and objects, in an order of their own.
-
-    Attributes:
-        rows: where each sample is, in `blocks` (`engine.dataset.segments`), or below zero, in `objects`.
-    """
-
-    __slots__ = ("_blocks", "_objects", "count", "rows")
-
-    def __init__(
-        self, blocks: Mapping[int, Block], rows: array.array[int], objects: Sequence[Sample]
-    ) -> None:
-        self._blocks = blocks
-        self._objects = objects
-        self.rows = rows
-        self.count = len(rows)
-
-    @property
-    def payload_bytes(self) -> int:
-        """Bytes of all payloads."""
-        return sum([len(sample.payload) for sample in self.samples()])
-
-    @property
-    def digests(self) -> bytes:
-        """Digests, 16 bytes each."""
-        blocks, objects = self._blocks, self._objects
-        return b"".join(
-            [
-                blocks[row >> PLACE_BITS].digest(row & PLACE) if row >= 0 else objects[~row].digest
-                for row in self.rows
-            ]
-        )
-
-    def sample(self, place: int) -> Sample:
-        """Return a sample; places count from 0."""
-        row = self.rows[place]
-        return self._blocks[row >> PLACE_BITS].sample(row & PLACE) if row >= 0 else self._objects[~row]
-
-    def samples(self) -> list[Sample]:
-        """Return all samples as objects."""
-        blocks, objects = self._blocks, self._objects
-        return [
-            blocks[row >> PLACE_BITS].sample(row & PLACE) if row >= 0 else objects[~row] for row in self.rows
-        ]
-
-    def times_ns(self) -> Sequence[int]:
-        """Return the source times."""
-        blocks, objects = self._blocks, self._objects
-        return [
-            blocks[row >> PLACE_BITS].time_ns(row & PLACE) if row >= 0 else objects[~row].source_time_ns
-            for row in self.rows
-        ]
-
-    def digest_sum(self) -> int:
-        """Return the sum of the digests as numbers, not reduced."""
-        return sum_of_digests(self.digests)
-
-    def newest_ns(self) -> int:
-        """Return the newest source time."""
-        return max(self.times_ns())
-
-    def those(self, kept: Iterable[bool]) -> Woven:
-        """Return the samples for which `kept` is true."""
-        return Woven(self._blocks, array.array("i", itertools.compress(self.rows, kept)), self._objects)
-
-
 Part = Block | Partial | Loose | Woven
 
 
@@ -209,12 +143,17 @@ class SampleRows:
         return max((part.newest_ns() for part in self.parts), default=0)
 
     def blocks(self, limit_bytes: int) -> Iterator[Block]:
-        """Yield all samples in blocks of at most about `limit_bytes`, unless one sample is larger."""
+        """Yield all samples, those of each instance in order, in blocks of at most about `limit_bytes`.
+
+        A sample that is larger has a block of its own.
+        """
         for part in self.parts:
             if isinstance(part, Block) and (part.payload_bytes <= limit_bytes or part.count == 1):
                 yield part
             elif isinstance(part, Partial) and part.block.payload_bytes <= limit_bytes:
                 yield pack(part.columns())
+            elif isinstance(part, Woven):
+                yield from part.blocks(limit_bytes)
             else:
                 for piece in pieces(part.samples(), limit_bytes):
                     yield pack_samples(piece)

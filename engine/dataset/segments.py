@@ -8,6 +8,7 @@ from typing import Final
 
 from engine.dataset.blocks import PLACE, PLACE_BITS, Block
 from engine.dataset.sample import Sample
+from engine.dataset.weaving import Sources
 
 MAX_BLOCKS: Final = 1 << (31 - PLACE_BITS)
 """Blocks at most, because rows have 31 bits."""
@@ -38,6 +39,7 @@ class Segments:
         self.count = 0
         self._segments: dict[int, _Segment] = {}
         self._unused: list[int] = []
+        self._known: Sources | None = None
 
     def _next_row(self) -> int:
         """Return the row of the first sample of the next block; at most `MAX_BLOCKS` fit."""
@@ -47,6 +49,7 @@ class Segments:
         self._segments[self._next_row() >> PLACE_BITS] = _Segment(block)
         if self._unused:
             self._unused.pop()
+        self._known = None
         self.count += block.count
 
     def _at(self, row: int) -> tuple[Block, int]:
@@ -74,6 +77,7 @@ class Segments:
         """Remove a block, with all that is left of it."""
         self.count -= self._segments.pop(number).left
         self._unused.append(number)
+        self._known = None
 
     def until(self, time_ns: int) -> Iterable[bytes]:
         """Return the keys of samples that are not newer than a source time, each once."""
@@ -84,6 +88,13 @@ class Segments:
                 rows = zip(block.keys(), block.times_ns(), segment.alive or itertools.repeat(1), strict=False)
                 found.update((key, None) for key, at_ns, is_there in rows if is_there and at_ns <= time_ns)
         return found
+
+    @property
+    def _sources(self) -> Sources:
+        """The blocks as they are now."""
+        if self._known is None:
+            self._known = Sources({number: each.block for number, each in self._segments.items()})
+        return self._known
 
     def _parts(self) -> Iterator[tuple[int, Block, bytearray | None]]:
         return ((number, each.block, each.alive) for number, each in self._segments.items())
