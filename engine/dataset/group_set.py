@@ -230,7 +230,9 @@ class GroupSet(Instances):
 
     def _add_block(self, block: Block) -> bool:
         """Keep a block as it is; False if its samples must be applied one by one."""
-        if block.span_ns()[0] <= self.floor_ns or not self._pack_block(block):
+        if block.span_ns()[0] <= self.floor_ns:
+            return False
+        if not self._pack_block(block) and not self._pack_histories(block, self.depth):
             return False
         self._count_in_rows(SampleRows((block,)))
         return True

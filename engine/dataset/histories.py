@@ -11,10 +11,11 @@ from __future__ import annotations
 import array
 import bisect
 import itertools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from engine.dataset.blocks import MAX_SAMPLES, PLACE_BITS, pack_samples, pieces
+from engine.dataset.blocks import MAX_SAMPLES, PLACE_BITS, Block, pack_samples, pieces
 from engine.dataset.sample import Sample
 from engine.dataset.segments import BLOCK_BYTES, MAX_BLOCKS, Segments
 from engine.dataset.weaving import Newer, Woven
@@ -52,16 +53,58 @@ class Histories(Segments):
         """
         made = self._enter(samples)
         for key, some in itertools.groupby(zip(samples, made, strict=False), lambda each: each[0].key):
-            rows = array.array("i", [row for _, row in some])
-            known = self.rows.get(key)
-            self.rows[key] = rows if known is None else known + rows
+            self._continue(key, array.array("i", [row for _, row in some]))
         return bool(made)
+
+    @property
+    def room(self) -> int:
+        """Number of blocks that can be added."""
+        return MAX_BLOCKS - len(self._segments)
+
+    def places_of(
+        self, block: Block, objects: Mapping[bytes, Sequence[Sample]], depth: int
+    ) -> dict[bytes, list[int]]:
+        """Return the places of each instance in a block of plain writes; none if it cannot be added as it is.
+
+        It can if each write is newer than those of its instance before it, here, in `objects` and in the
+        block, and no instance gets more than `depth`, if that is not 0. A block with hardly two samples of an
+        instance takes less memory in `engine.dataset.packed`.
+        """
+        places: dict[bytes, list[int]] = {}
+        for place, key in enumerate(block.keys()):
+            places.setdefault(key, []).append(place)
+        if 2 * len(places) > block.count:
+            return {}
+        times_ns = block.times_ns()
+        for key, some in places.items():
+            each, last = [times_ns[place] for place in some], objects.get(key, ())
+            if last or key in self.rows:
+                each.insert(0, last[-1].source_time_ns if last else self.newest(key)[0])
+            if not all(map(operator.lt, each, each[1:])):
+                return {}
+            if 0 < depth < self.length(key) + len(last) + len(some):
+                return {}
+        return places
+
+    def extend(self, block: Block, places: Mapping[bytes, Sequence[int]]) -> None:
+        """Add a block, given the places of each instance in it; there is room."""
+        first = self._next_row()
+        self._append(block)
+        for key, some in places.items():
+            self._continue(key, array.array("i", [first + place for place in some]))
+
+    def _continue(self, key: bytes, newer: array.array[int]) -> None:
+        known = self.rows.get(key)
+        if known is None:
+            self.rows[key] = newer
+        else:
+            known += newer
 
     def _enter(self, samples: Sequence[Sample]) -> list[int]:
         """Put samples into blocks; return their rows, none if there is no room."""
         rows: list[int] = []
         cut = list(pieces(samples, BLOCK_BYTES))
-        if len(self._segments) + len(cut) <= MAX_BLOCKS:
+        if len(cut) <= self.room:
             for piece in cut:
                 first = self._next_row()
                 self._append(pack_samples(piece))

@@ -9,6 +9,7 @@ from typing import Final
 
 from engine.dataset.blocks import MAX_SAMPLES, Block, pack_samples, pieces
 from engine.dataset.histories import Histories
+from engine.dataset.living import by_instance
 from engine.dataset.packed import Packed
 from engine.dataset.sample import DATA, Sample
 from engine.dataset.sample_rows import Loose, SampleRows
@@ -63,6 +64,30 @@ class Instances:
         if not self._open_packed().add(block):
             return False
         self._pack_at += block.count
+        return True
+
+    def _pack_histories(self, block: Block, depth: int) -> bool:
+        """Keep a block as it is; False unless it continues histories, with many samples."""
+        if not block.is_plain or block.count < MIN_PACKED or self.count + block.count < PACKED_FROM:
+            return False
+        histories = self._histories or Histories()
+        places = histories.places_of(block, self._instances, depth)
+        older = [sample for key in places for sample in self._instances.get(key, ())]
+        if not places or not all(map(_is_packable, older)):
+            return False
+        if self._packed and any(self._packed.find(key) >= 0 for key in places):
+            return False
+        if histories.room < block.count + len(older):  # however few samples each block gets
+            return False
+        if 0 < len(older) < MIN_PACKED:
+            histories.add(by_instance([*older, *block.samples()]))
+        else:
+            histories.add(older)
+            histories.extend(block, places)
+        for key in places if older else ():
+            self._instances.pop(key, None)
+        self._histories = histories
+        self._pack_at += block.count + len(older)
         return True
 
     def _open_packed(self) -> Packed:
