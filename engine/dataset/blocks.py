@@ -165,7 +165,7 @@ class Block:
         "_statuses_at",
         "_times_at",
         "_writer_of_at",
-                "count",
+        "count",
         "data",
         "digests",
         "is_plain",

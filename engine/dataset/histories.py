@@ -2,8 +2,8 @@
 
 Blocks have the samples, in any order; for each instance a row of numbers says where its samples are, oldest
 first. So a newer sample leaves the older ones packed, and one that it pushes out is taken from the front.
-A block with less than half of its samples left is *sparse*; what is left of sparse blocks moves to another
-block once more than a fifth of all samples in memory are gone ones in them. Most blocks are empty before that.
+A block with less than half of its samples left is *sparse*. What is left of sparse blocks moves to another
+one once the samples gone from them are a fourth of those left in all; most blocks are empty before that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.dataset.blocks import MAX_SAMPLES, PLACE_BITS, Block, pack_samples, pieces
-from engine.dataset.sample import Sample
+from engine.dataset.sample import DATA, Sample
 from engine.dataset.segments import BLOCK_BYTES, MAX_BLOCKS, Segments
 from engine.dataset.weaving import Newer, Woven
 
@@ -197,6 +197,11 @@ class Histories(Segments):
         """Return samples of an instance, or all of it, oldest first; none if it is not here."""
         rows = self.rows.get(key)
         return self._sources.samples(rows[places], []) if rows else []
+
+    def writers(self, key: bytes) -> dict[bytes, int]:
+        """Return the writers of an instance, each with the status of its samples; none if it is not here."""
+        found = map(self._at, self.rows.get(key, _NONE))
+        return dict.fromkeys([block.writer(place) for block, place in found], DATA)
 
     def newest(self, key: bytes) -> tuple[int, bytes]:
         """Return source time and writer of the newest sample of an instance that is here."""

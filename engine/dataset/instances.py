@@ -171,6 +171,13 @@ class Instances:
             return (self._packed.sample(slot),)
         return tuple(history)
 
+    def writers(self, key: bytes) -> dict[bytes, int]:
+        """Return the writers of the samples of an instance, each with the status of its newest one."""
+        if self._histories and key in self._histories:
+            older = self._histories.writers(key)
+            return older | {sample.writer: sample.status for sample in self._instances.get(key, ())}
+        return {sample.writer: sample.status for sample in self.instance(key)}
+
     def holds(self, key: bytes, time_ns: int, digest: bytes) -> bool:
         """Whether an instance has a sample with this source time and digest."""
         history: Sequence[Sample] = self._instances.get(key, ())

@@ -69,9 +69,15 @@ def compiled() -> ctypes.PyDLL | None:
         *(ctypes.c_char_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_char_p),
     ]
     library.weave_samples.restype = ctypes.py_object
-    library.weave_samples.argtypes = [ctypes.c_void_p, *[ctypes.py_object] * 3, *several]
+    library.weave_samples.argtypes = [
+        *(ctypes.c_void_p, ctypes.py_object, ctypes.py_object, ctypes.py_object),
+        *several,
+    ]
     library.weave_places.restype = None
-    library.weave_places.argtypes = [*several, *[ctypes.c_void_p, ctypes.c_char_p] * 2]
+    library.weave_places.argtypes = [
+        *several,
+        *(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_char_p),
+    ]
     return library
 
 
@@ -121,7 +127,8 @@ class Sources:
         if compiled() is None:
             return sum([len(self.sample(row).payload) for row in rows])
         at, count = rows.buffer_info()
-        return self._plan(at, count, _UNLIMITED)[0].payload_bytes
+        size: int = self._plan(at, count, _UNLIMITED)[0].payload_bytes
+        return size
 
     def _plan(self, at: int, count: int, limit_bytes: int) -> tuple[_Plan, array.array[int]]:
         """Plan a block of the rows at an address; also return which writers it has."""

@@ -99,6 +99,7 @@ class Twins:
         assert one.floor_ns == other.floor_ns
         for key in KEYS:
             assert one.instance(key) == other.instance(key)
+            assert one.writers(key) == other.writers(key)
             assert (key in one) == (key in other) == bool(one.instance(key))
             for time_ns, digest in {(s.source_time_ns, s.digest) for s in one.instance(key)}:
                 assert one.holds(key, time_ns, digest)
@@ -266,7 +267,7 @@ def test_samples_that_were_taken_can_be_cut_and_picked(
     assert [place for some in theirs.places(size) for place in some] == places
     assert all(len(some) <= size for some in theirs.places(size))
     in_blocks = [sample for block in theirs.blocks(size) for sample in block.samples()]
-    assert living.by_instance(in_blocks) == living.by_instance(everything), "also those of each instance in order"
+    assert living.by_instance(in_blocks) == living.by_instance(everything), "those of each instance in order"
     assert list(theirs.each_digest()) == [sample.digest for sample in everything]
     assert theirs.payload_bytes == sum(len(sample.payload) for sample in everything)
     assert theirs.newest_ns() == max((sample.source_time_ns for sample in everything), default=0)
