@@ -21,7 +21,7 @@ _SETTINGS = Path(__file__).parent.parent / "samples" / "three-nodes" / "cycloned
 
 os.environ.setdefault("CYCLONEDDS_URI", f"file://{_SETTINGS}")
 _QUIET = (hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large)
-hypothesis.settings.register_profile("ours", deadline=None, suppress_health_check=_QUIET)
+hypothesis.settings.register_profile("ours", max_examples=50, deadline=None, suppress_health_check=_QUIET)
 hypothesis.settings.register_profile("deep", max_examples=5_000, deadline=None, suppress_health_check=_QUIET)
 hypothesis.settings.load_profile("ours")
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.config import load
+from engine.core import node as core_node
 from engine.dataset.groups import DurabilityKind
 from engine.runtime.monitor import NodeEvent, NodeSnapshot
 from engine.simulator.draw import deployed
@@ -97,6 +98,7 @@ class LargeSystem:
         self._s = 0.0
         self.steps: Steps = []
         if nodes > CROWD:
+            core_node.STALL_S = 2 * TURN_S  # type: ignore[misc]  # a turn of the simulation is no stall
             for node in self._cluster.nodes:
                 node.pause_s = TURN_S
         for number in range(WRITERS):

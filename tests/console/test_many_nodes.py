@@ -168,3 +168,18 @@ def test_a_node_is_gone_since_the_same_moment_on_every_screen() -> None:
     view.model.apply(Update(notices=(FeedNotice(NoticeKind.NODE_LOST, later_ns, "", node_id(1)),)), later_ns)
     gone = view.model.nodes[node_id(1)]
     assert f"gone since {text.clock(gone.heard_ns)} UTC" in text_of(node.card(view, gone))[0]
+
+
+def test_more_mutes_than_have_room_are_counted() -> None:
+    view = view_of(fake.snapshot(1))
+    for code in ("DUL-NODE-GONE", "DUL-NODE-SILENT", "DUL-STORE-FAILED", "DUL-STORE-FULL"):
+        view.health.mute(code, "n1", 60 * SECOND_NS)
+    assert len(incidents.mute_lines(view)) == 4
+    view.health.mute("DUL-STORE-SLOW", "n1", 60 * SECOND_NS)
+    *shown, more = text_of(incidents.mute_lines(view))
+    assert [line.split()[1] for line in shown] == [
+        "DUL-NODE-GONE:n1",
+        "DUL-NODE-SILENT:n1",
+        "DUL-STORE-FAILED:n1",
+    ]
+    assert more.strip() == "and 2 more lines"

@@ -126,19 +126,24 @@ def test_a_lost_node_is_lost_in_the_replay_and_found_again(
     reader.feed.close()
 
 
-def test_a_jump_knows_the_link_and_what_this_machine_knew(tmp_path: Path, clock: Clock) -> None:
-    """Both were told once, long before the key that a jump begins with."""
+def test_a_recording_without_its_first_part_knows_the_link_and_what_this_machine_knew(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """Both were told once, in a part that the recorder has removed since."""
     known = LocalView({"n1": SupervisorReport("its supervisor says: killed")}, ("10.0.0.1",))
     lost = FeedNotice(NoticeKind.LINK_LOST, at(1), "interface e0 is down")
     told = updates(130)
     told.insert(2, (at(1), Update(notices=(lost,), local=known)))
     told.append((at(129), Update(notices=(FeedNotice(NoticeKind.LINK_FOUND, at(129), ""),))))
-    record(tmp_path / "r.jsonl", told)
+    recorder = record(tmp_path / "r.jsonl", told, RecordingLimits(max_file_bytes=20_000, max_files=2))
+    assert recorder.tally.files > 2
     reader = Reader(ReplayFeed(tmp_path / "r.jsonl", clock=clock, paused=True))
-    for second, link in ((125, lost), (129, None), (70, lost)):
-        reader.feed.seek(at(second))
-        reader.poll()
-        assert (reader.model.link_lost, reader.model.local) == (link, known), second
+    assert reader.feed.begin_ns > at(2)
+    reader.poll()
+    assert (reader.model.link_lost, reader.model.local) == (lost, known)
+    reader.feed.seek(at(129))
+    reader.poll()
+    assert (reader.model.link_lost, reader.model.local) == (None, known)
     reader.feed.close()
 
 

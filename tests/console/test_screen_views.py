@@ -409,6 +409,7 @@ def test_groups_with_the_figures_of_all_nodes() -> None:
             "≠|Orders.Trade|Orders|2|100|10|2.0 KiB|15 s|all||n2|T",
         ],
     )
+    assert next(each.most for each in rows.columns if each.key == "space") == 10
     assert groups.group_title(view, rows) == "2 groups, 4 more not told by their nodes or not kept"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,25 @@ def check(lab: Lab, network: Network) -> None:
     beside = lab.reader(prefix=network.on("c"), environ=only_loopback)
     beside.wait(10)
     assert beside.tally()["instances"] == 10
+
+
+def test_links_that_carry_nothing_are_said_to_be_broken_if_none_is_left() -> None:
+    """The plug pulled, the interface down, an address that is gone: of all that are used, or of one."""
+    network = network_of(("a",))
+    try:
+        network.add_second_interfaces()
+        told = "import sys; from engine.dds.interfaces import broken_links; print(broken_links(sys.argv[1:]))"
+
+        def broken(*links: str) -> str:
+            command = (*network.on("a"), sys.executable, "-c", told, *links)
+            return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout[:-1]
+
+        assert broken("e0") == broken("lo") == broken("e0", "nowhere") == ""
+        assert broken("e7", "10.9.9.9") == "interface e7 is not there and interface 10.9.9.9 is not there"
+        network.cut("a")
+        assert broken("e0") == broken(network.addresses["a"]) == "interface e0 has no carrier"
+        assert broken("e0", "e1") == ""
+        ip("-n", network.space("a"), "link", "set", "e1", "down")
+        assert broken("e0", "e1") == "interface e0 has no carrier and interface e1 is down"
+    finally:
+        network.close()
