@@ -43,7 +43,7 @@ _MAX_COMPILED_BYTES: Final = 4_096
 """Mean payload above which hashlib, which releases the interpreter lock, is as fast."""
 
 
-class Layout(ctypes.Structure):
+class BlockLayout(ctypes.Structure):
     """`struct block` of block.h: where the columns of a block are."""
 
     _fields_ = [
@@ -255,10 +255,10 @@ class Block:
             ]
         )
 
-    def layout(self) -> Layout:
+    def layout(self) -> BlockLayout:
         """Return where the columns are, for the compiled library; valid as long as the block."""
         keys, payloads = self.key_texts, self.payload_texts
-        return Layout(
+        return BlockLayout(
             *(self.count, _HEAD.size, self._times_at, self._writer_of_at),
             *(self._sequences_at, self._statuses_at, keys.begin, payloads.begin, keys.size, payloads.size),
             *(keys.ends_at(), payloads.ends_at()),

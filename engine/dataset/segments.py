@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.dataset.blocks import PLACE, PLACE_BITS, Block
 from engine.dataset.sample import Sample
-from engine.dataset.weaving import Sources
+from engine.dataset.weaving import BlockSources
 
 MAX_BLOCKS: Final = 1 << (31 - PLACE_BITS)
 """Blocks at most, because rows have 31 bits."""
@@ -39,7 +39,7 @@ class Segments:
         self.count = 0
         self._segments: dict[int, _Segment] = {}
         self._unused: list[int] = []
-        self._known: Sources | None = None
+        self._known: BlockSources | None = None
 
     def _next_row(self) -> int:
         """Return the row of the first sample of the next block; at most `MAX_BLOCKS` fit."""
@@ -90,10 +90,10 @@ class Segments:
         return found
 
     @property
-    def _sources(self) -> Sources:
+    def _sources(self) -> BlockSources:
         """The blocks as they are now."""
         if self._known is None:
-            self._known = Sources({number: each.block for number, each in self._segments.items()})
+            self._known = BlockSources({number: each.block for number, each in self._segments.items()})
         return self._known
 
     def _parts(self) -> Iterator[tuple[int, Block, bytearray | None]]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from engine import native
-from engine.dataset.blocks import MAX_SAMPLES, PLACE, PLACE_BITS, Block, Layout, pack_samples, pieces
+from engine.dataset.blocks import MAX_SAMPLES, PLACE, PLACE_BITS, Block, BlockLayout, pack_samples, pieces
 from engine.dataset.sample import DIGEST_BYTES, Sample, sum_of_digests
 
 _MIN_COMPILED: Final = 4
@@ -33,7 +33,7 @@ class _Source(ctypes.Structure):
     """`struct source` of weave.c."""
 
     _fields_ = [
-        *(("layout", Layout), ("data", ctypes.c_char_p), ("digests", ctypes.c_char_p)),
+        *(("layout", BlockLayout), ("data", ctypes.c_char_p), ("digests", ctypes.c_char_p)),
         ("writers", ctypes.c_void_p),
     ]
 
@@ -81,7 +81,7 @@ def compiled() -> ctypes.PyDLL | None:
     return library
 
 
-class Sources:
+class BlockSources:
     """Blocks of plain writes, by number; they never change."""
 
     def __init__(self, blocks: Mapping[int, Block]) -> None:
@@ -199,7 +199,7 @@ class Woven:
 
     __slots__ = ("_newer", "_sources", "count", "rows")
 
-    def __init__(self, sources: Sources, rows: array.array[int], newer: Newer) -> None:
+    def __init__(self, sources: BlockSources, rows: array.array[int], newer: Newer) -> None:
         self._sources = sources
         self._newer = newer
         self.rows = rows

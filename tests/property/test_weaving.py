@@ -11,7 +11,7 @@ from engine import native
 from engine.dataset import weaving
 from engine.dataset.blocks import MAX_SAMPLES, PLACE_BITS, Block, pack_samples
 from engine.dataset.sample import DATA, Sample, make_sample
-from engine.dataset.weaving import Newer, Sources, Woven
+from engine.dataset.weaving import BlockSources, Newer, Woven
 
 needs_library = pytest.mark.skipif(weaving.compiled() is None, reason=f"no library: {native.absence()}")
 
@@ -46,7 +46,7 @@ def woven(chance: random.Random) -> tuple[Woven, list[Sample]]:
     found += [(~place, sample) for place, sample in enumerate(objects)]
     found = chance.sample(found, chance.randint(1, len(found)))
     rows = array.array("i", [row for row, _ in found])
-    return Woven(Sources(blocks), rows, Newer(objects)), [sample for _, sample in found]
+    return Woven(BlockSources(blocks), rows, Newer(objects)), [sample for _, sample in found]
 
 
 @needs_library
@@ -89,5 +89,5 @@ def test_woven_samples_are_those_that_were_packed(has_library: bool, monkeypatch
 def test_no_block_has_too_many_samples() -> None:
     sample = made(random.Random(1), 1)[0]
     rows = array.array("i", [0]) * (MAX_SAMPLES + 1)
-    blocks = list(Sources({0: pack_samples([sample])}).woven(rows, 1 << 40))
+    blocks = list(BlockSources({0: pack_samples([sample])}).woven(rows, 1 << 40))
     assert [block.count for block in blocks] == [MAX_SAMPLES, 1]
