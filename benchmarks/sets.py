@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.rows import Row
 from engine.dataset.blocks import Block, pack_samples, pieces
-from engine.dataset.group_set import MAX_LOOSE, GroupSet
+from engine.dataset.group_set import GroupSet
+from engine.dataset.instances import MAX_LOOSE
 from engine.dataset.sample import DATA, Sample, make_sample
 from engine.dataset.sample_rows import SampleRows
 
@@ -25,13 +26,18 @@ _BLOCK_BYTES: Final = 512 << 10
 
 
 def run(repeat: int) -> list[Row]:
-    """Few instances, which are objects, and many, most of which are packed."""
+    """Few instances, which are objects, many, most of which are packed, and such with histories."""
     rows: list[Row] = []
     for name, count in (("few", FEW), ("many", MANY)):
         runs = [_measure(count) for _ in range(repeat)]
         for what in runs[0]:
             values = tuple(each[what] for each in runs)
             rows.append(Row(AREA, f"{name} instances ({count:,}), {what}", "us", values))
+    for name, depth, each in (("KEEP_LAST 10, 10 of each", 10, 10), ("KEEP_ALL, one instance", 0, MANY)):
+        histories = [_measure_histories(depth, MANY // each, each) for _ in range(repeat)]
+        for what, unit in (("captured", "us"), ("captured later", "us"), ("memory", "B")):
+            values = tuple(run[what] for run in histories)
+            rows.append(Row(AREA, f"histories ({name}, {MANY:,}), {what}", unit, values))
     size = tuple(_bytes_per_sample() for _ in range(repeat))
     rows.append(Row(AREA, "memory of a sample of 108 bytes, packed", "B", size))
     return rows
@@ -67,6 +73,35 @@ def _measure(count: int) -> dict[str, float]:
         "arriving, with its digest": _microseconds(arrive, count),
         "arriving again": _microseconds(join, count),
     }
+
+
+def _measure_histories(depth: int, instances: int, each: int) -> dict[str, float]:
+    """Let each instance have as many samples, then touch one instance after the other in another order."""
+
+    def samples(begin: int, count: int, step: int) -> list[Sample]:
+        return [
+            make_sample(time_ns, WRITER, DATA, (time_ns * step % instances).to_bytes(4), PAYLOAD)
+            for time_ns in range(begin, begin + count)
+        ]
+
+    subject = GroupSet(depth)
+
+    def apply(some: list[Sample]) -> None:
+        for sample in some:
+            subject.apply(sample)
+
+    first, later = samples(1, instances * each, 1), samples(1 << 40, MANY // 4, 7_919)
+    found = {
+        "captured": _microseconds(lambda: apply(first), len(first)),
+        "captured later": _microseconds(lambda: apply(later), len(later)),
+    }
+    tracemalloc.start()
+    subject = GroupSet(depth)
+    for begin in range(1, 1 + instances * each, 1_000):
+        apply([one._replace(payload=bytes(bytearray(PAYLOAD))) for one in samples(begin, 1_000, 1)])
+    found["memory"] = tracemalloc.get_traced_memory()[0] / subject.count
+    tracemalloc.stop()
+    return found
 
 
 def _microseconds(work: Callable[[], None], count: int) -> float:

@@ -389,18 +389,17 @@ class Storage:
     def _in_group(
         self, name: SampleName, group: Group, group_set: GroupSet, data: NameSpaceData
     ) -> SampleVerdict:
-        history = group_set.instance(name.key)
         description = self._runtime.descriptions.get(group)
         if description is None or not data.is_kept(description):
             return SampleVerdict.MISSING
         is_on_disk = self._has_disk and data.is_on_disk(description)
         here = SampleVerdict.STORED if is_on_disk else SampleVerdict.HELD
-        if any(sample.digest == name.digest for sample in history):
+        if group_set.holds(name.key, name.source_time_ns, name.digest):
             return here
         if name.source_time_ns <= group_set.floor_ns:
             return SampleVerdict.DELETED
         asked = Sample(name.source_time_ns, name.writer, 0, name.digest, name.status, name.key, b"")
-        if history and group_set.is_superseded(asked):
+        if name.key in group_set and group_set.is_superseded(asked):
             return SampleVerdict.SUPERSEDED
         if group_set.limits.are_set and group_set.has_no_place(asked):
             return SampleVerdict.REFUSED

@@ -23,6 +23,9 @@ MAX_SAMPLES: Final = 4096
 """Samples at most in a block made here."""
 MAX_PLACES: Final = 1 << 16
 """Samples at most in any block."""
+PLACE: Final = MAX_PLACES - 1
+"""Bits of a *row*, the number of a sample in many blocks, that tell its place; the others number blocks."""
+PLACE_BITS: Final = PLACE.bit_length()
 
 _HEAD: Final = struct.Struct("<HHB")
 """Samples, writers, flags."""
@@ -40,8 +43,8 @@ _MAX_COMPILED_BYTES: Final = 4_096
 """Mean payload above which hashlib, which releases the interpreter lock, is as fast."""
 
 
-class _CompiledBlock(ctypes.Structure):
-    """`struct block` of digests.c."""
+class BlockLayout(ctypes.Structure):
+    """`struct block` of block.h: where the columns of a block are."""
 
     _fields_ = [
         *((name, ctypes.c_uint64) for name in ("count", "writers", "times", "writer_of")),
@@ -152,6 +155,7 @@ class Block:
         is_plain: all samples are plain writes.
         payload_bytes: bytes of all payloads.
         key_texts, payload_texts: places of the keys and payloads in `data`.
+        writers: those of its samples, each once.
     """
 
     __slots__ = (
@@ -161,7 +165,6 @@ class Block:
         "_statuses_at",
         "_times_at",
         "_writer_of_at",
-        "_writers",
         "count",
         "data",
         "digests",
@@ -169,6 +172,7 @@ class Block:
         "key_texts",
         "payload_bytes",
         "payload_texts",
+        "writers",
     )
 
     def __init__(
@@ -198,7 +202,7 @@ class Block:
         if at + known * _WRITER_BYTES > len(data):
             raise BlockFault("samples are cut off")
         writers = [data[begin : begin + 16] for begin in range(at, at + known * _WRITER_BYTES, _WRITER_BYTES)]
-        self._writers: list[bytes] = writers
+        self.writers: list[bytes] = writers
         self._times_at = at = at + known * _WRITER_BYTES
         at += 8 * count
         self._writer_of_at = at if known > 1 else 0
@@ -251,15 +255,18 @@ class Block:
             ]
         )
 
-    def _compiled_digests(self, library: ctypes.PyDLL) -> bytes:
+    def layout(self) -> BlockLayout:
+        """Return where the columns are, for the compiled library; valid as long as the block."""
         keys, payloads = self.key_texts, self.payload_texts
-        where = _CompiledBlock(
+        return BlockLayout(
             *(self.count, _HEAD.size, self._times_at, self._writer_of_at),
             *(self._sequences_at, self._statuses_at, keys.begin, payloads.begin, keys.size, payloads.size),
             *(keys.ends_at(), payloads.ends_at()),
         )
+
+    def _compiled_digests(self, library: ctypes.PyDLL) -> bytes:
         made = bytes(DIGEST_BYTES * self.count)  # nobody else has it yet
-        if not library.digests_of_block(self.data, ctypes.byref(where), len(self._writers), made):
+        if not library.digests_of_block(self.data, ctypes.byref(self.layout()), len(self.writers), made):
             raise BlockFault("a sample has no writer")
         return made
 
@@ -302,7 +309,7 @@ class Block:
         return self.data[at : at + self.count] if at else (DATA,) * self.count
 
     def _writer_of(self) -> Sequence[bytes]:
-        writers = self._writers
+        writers = self.writers
         if not self._writer_of_at:
             return writers * self.count
         return [
@@ -311,7 +318,7 @@ class Block:
 
     def writer_bytes(self) -> bytes:
         """Return the writers, 16 bytes each; only one entry if one writer wrote all."""
-        return b"".join(self._writer_of() if self._writer_of_at else self._writers)
+        return b"".join(self._writer_of() if self._writer_of_at else self.writers)
 
     def columns(self) -> SampleColumns:
         """Return all columns."""
@@ -362,9 +369,9 @@ class Block:
     def writer(self, place: int) -> bytes:
         """Return the writer of a sample."""
         if not self._writer_of_at:
-            return self._writers[0]
+            return self.writers[0]
         at = self._writer_of_at + 2 * place
-        return self._writers[int.from_bytes(self.data[at : at + 2], "little")]
+        return self.writers[int.from_bytes(self.data[at : at + 2], "little")]
 
     def digest(self, place: int) -> bytes:
         """Return the digest of a sample."""
@@ -386,15 +393,11 @@ class Block:
             sequence = int.from_bytes(data[at : at + 8], "little")
         if self._statuses_at:
             status = data[self._statuses_at + place]
-        return Sample(
-            self.time_ns(place),
-            self.writer(place),
-            sequence,
-            self.digest(place),
-            status,
-            self.key(place),
-            payload,
-        )
+        time_ns = _TIME.unpack_from(data, self._times_at + 8 * place)[0]
+        writer = self.writer(place) if self._writer_of_at else self.writers[0]
+        digest = self.digests[DIGEST_BYTES * place : DIGEST_BYTES * (place + 1)]
+        key = self.key_texts.at(data, place)
+        return tuple.__new__(Sample, (time_ns, writer, sequence, digest, status, key, payload))
 
 
 def _lengths(data: bytes, at: int, count: int) -> tuple[Sequence[int], int]:

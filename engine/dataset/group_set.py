@@ -5,29 +5,17 @@ from __future__ import annotations
 import bisect
 import collections
 import enum
-import itertools
 from collections.abc import Sequence
 from typing import Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
-from engine.dataset.blocks import MAX_SAMPLES, Block, pack, pack_samples, pieces
+from engine.dataset.blocks import Block, pack
 from engine.dataset.groups import NO_LIMITS
-from engine.dataset.packed import Packed
+from engine.dataset.instances import Instances
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, retained
 from engine.dataset.sample_rows import Loose, Partial, SampleRows
 from engine.dataset.settling import WIDTH_NS, Content, Present, Recent
 
-MAX_LOOSE: Final = 16_384
-"""Instances of a group kept as objects; of more, the longest untouched are packed."""
-PACKED_FROM: Final = MAX_SAMPLES
-"""Instances below which a group is not packed on arrival."""
-MIN_PACKED: Final = 256
-"""Samples below which a block does not pay."""
-MAX_PACKED_BYTES: Final = 4_096
-"""Payload above which a sample stays an object, whose overhead is then small."""
-_STEP: Final = MAX_SAMPLES
-"""Objects examined for packing in one go: a few milliseconds."""
-_BLOCK_BYTES: Final = 512 << 10
 MODULUS_MASK: Final = (1 << 128) - 1
 TIMELESS: Final = Present()
 """Present of sets that are not compared while they change."""
@@ -66,21 +54,13 @@ class Summary:
 EMPTY: Final = Summary(0, 0, 0)
 
 
-class GroupSet:
-    """The samples of one group, by instance.
-
-    If there are many, instances with a single write are packed until they are touched, which saves memory and
-    changes nothing else.
-    """
+class GroupSet(Instances):
+    """The samples of one group, by instance (`engine.dataset.instances`)."""
 
     __slots__ = (
         "_digest",
-        "_instances",
         "_newest_ns",
-        "_pack_at",
-        "_packed",
         "_recent",
-        "count",
         "depth",
         "disposed",
         "floor_ns",
@@ -92,6 +72,7 @@ class GroupSet:
     )
 
     def __init__(self, depth: int, present: Present | None = None) -> None:
+        super().__init__()
         self.depth = depth
         """Samples kept per instance (`engine.dataset.sample`)."""
         self.limits = NO_LIMITS
@@ -105,17 +86,12 @@ class GroupSet:
         """Keys of the instances that end with a dispose."""
         self.touched: set[bytes] = set()
         """Those of them that have changed since the set was last cleared."""
-        self.count = 0
-        """Number of samples."""
         self.payload_bytes = 0
         """Bytes of all payloads."""
         self.lost = 0
         """Samples that arrived too old to be kept, without those that newer ones pushed out."""
         self._digest = 0
         self._newest_ns = 0
-        self._instances: dict[bytes, list[Sample]] = {}
-        self._packed: Packed | None = None
-        self._pack_at = MAX_LOOSE
 
     def apply(self, sample: Sample) -> tuple[ApplyOutcome, list[Sample]]:
         """Put one sample into the set; return the outcome and the samples that it pushed out.
@@ -129,15 +105,15 @@ class GroupSet:
         # Find the instance: an object, packed, or new (DDS 1.4, 2.2.2.5 Access to the data).
         history = self._instances.get(sample.key)
         if history is None:
-            if len(self._instances) >= self._pack_at:
-                self._pack_oldest()
+            if self._histories and sample.key in self._histories:
+                return self._continue(sample)
             packed = self._packed
             slot = packed.find(sample.key) if packed else -1
             if packed is None or slot < 0:
                 self._instances[sample.key] = [sample]
-                self._count_in(sample)
                 if sample.status & DISPOSE:
                     self._end(sample.key)
+                self._count_in(sample)
                 return ApplyOutcome.STORED, []
             # Packed, with a single write: an equal or older sample leaves it packed.
             if packed.digest(slot) == sample.digest:
@@ -158,11 +134,45 @@ class GroupSet:
                 return ApplyOutcome.STORED, gone
             if not self.depth:
                 history.append(sample)
-                self._count_in(sample)
                 self._revive(sample.key)
+                self._count_in(sample)
                 return ApplyOutcome.STORED, []
+            if self.depth > 1 and (pushed := self._append(history, sample)) is not None:
+                return ApplyOutcome.STORED, pushed
         # Any other: by the general rule, at its place by source timestamp (DDS 1.4, 2.2.3.17).
         return self._insert(history, sample)
+
+    def _continue(self, sample: Sample) -> tuple[ApplyOutcome, list[Sample]]:
+        """Apply a sample to an instance all of which is packed."""
+        assert self._histories is not None
+        if sample.status == DATA and sample[:2] > self._histories.newest(sample.key):
+            pushed = self._append([], sample)
+            if pushed is not None:
+                return ApplyOutcome.STORED, pushed
+        return self._insert([], sample)
+
+    def _append(self, history: list[Sample], sample: Sample) -> list[Sample] | None:
+        """Add the newest write of an instance; return what it pushed out.
+
+        Return None, and do nothing, if the general rule must decide. `history` is what is not packed.
+        """
+        pushed: list[Sample] = []
+        several = self._histories
+        packed = several.length(sample.key) if several else 0
+        if self.depth and packed + len(history) >= self.depth:
+            for item in history:
+                if item.status != DATA:
+                    return None
+            if several and packed:
+                pushed = [several.pop(sample.key)]
+                self._took(1)
+            else:
+                pushed = [history.pop(0)]
+        history.append(sample)
+        self._instances[sample.key] = history
+        self._revive(sample.key)
+        self._count_in(sample, pushed)
+        return pushed
 
     def renew(self, samples: Sequence[Sample]) -> list[list[Sample]]:
         """Apply writes that are each the newest of their instance, with depth 1; return what each pushed out.
@@ -178,8 +188,6 @@ class GroupSet:
         for sample in samples:
             history = instances.get(sample.key)
             if history is None:
-                if len(instances) >= self._pack_at:
-                    self._pack_oldest()
                 packed = self._packed
                 slot = packed.find(sample.key) if packed else -1
                 history = self._unpack(slot, packed.sample(slot)) if packed and slot >= 0 else nothing
@@ -191,6 +199,7 @@ class GroupSet:
             else:
                 pushed.append(self.apply(sample)[1])
         self._count_swapped(came, gone)
+        self._pack_surplus()
         return pushed
 
     def extend(self, samples: SampleRows | Sequence[Sample]) -> None:
@@ -204,6 +213,7 @@ class GroupSet:
         keys = {sample.key for sample in samples}
         if (
             self._packed
+            or self._histories
             or len(keys) < len(samples)
             or not self._instances.keys().isdisjoint(keys)
             or min([sample.source_time_ns for sample in samples]) <= self.floor_ns
@@ -216,61 +226,16 @@ class GroupSet:
             if sample.status & DISPOSE:
                 self._end(sample.key)
         self._count_in_rows(SampleRows((Loose(samples),)))
-        while len(self._instances) >= self._pack_at:
-            self._pack_oldest()
+        self._pack_surplus()
 
     def _add_block(self, block: Block) -> bool:
         """Keep a block as it is; False if its samples must be applied one by one."""
-        if not block.is_plain or block.count < MIN_PACKED or block.span_ns()[0] <= self.floor_ns:
+        if block.span_ns()[0] <= self.floor_ns:
             return False
-        if not self._packed and len(self._instances) + block.count < PACKED_FROM:
-            return False
-        if self._instances and not self._instances.keys().isdisjoint(block.keys()):
-            return False
-        if not self._open_packed().add(block):
+        if not self._pack_block(block) and not self._pack_histories(block, self.depth):
             return False
         self._count_in_rows(SampleRows((block,)))
         return True
-
-    def _open_packed(self) -> Packed:
-        if self._packed is None:
-            from engine.dataset.packed import Packed  # needs numpy, which takes a moment to load
-
-            self._packed = Packed()
-        return self._packed
-
-    def _pack_oldest(self) -> None:
-        """Pack the oldest objects; those that cannot be packed go to the end of the queue."""
-        oldest = list(itertools.islice(self._instances.items(), _STEP))
-        plain = [
-            history[0]
-            for _, history in oldest
-            if len(history) == 1 and history[0].status == DATA and len(history[0].payload) <= MAX_PACKED_BYTES
-        ]
-        for key, _ in oldest:
-            del self._instances[key]
-        if len(plain) < len(oldest):
-            packable = {sample.key for sample in plain}
-            self._instances.update([(key, history) for key, history in oldest if key not in packable])
-        for piece in pieces(plain, _BLOCK_BYTES) if len(plain) >= MIN_PACKED else (plain,):
-            if len(plain) < MIN_PACKED or not self._open_packed().add(pack_samples(piece)):
-                self._instances.update([(sample.key, [sample]) for sample in piece])
-        self._pack_at = max(MAX_LOOSE, len(self._instances) + _STEP // 4 + 1)
-
-    def _unpack(self, slot: int, known: Sample) -> list[Sample]:
-        """Make a packed instance an object; return its history."""
-        assert self._packed is not None
-        for sample in self._packed.remove(slot):
-            self._instances[sample.key] = [sample]
-        if not self._packed.count:
-            self._packed = None
-        history = self._instances[known.key] = [known]
-        return history
-
-    def _unpack_key(self, key: bytes) -> None:
-        slot = self._packed.find(key) if self._packed else -1
-        if self._packed and slot >= 0:
-            self._unpack(slot, self._packed.sample(slot))
 
     @property
     def is_renewable(self) -> bool:
@@ -299,12 +264,28 @@ class GroupSet:
         if source_time_ns <= self.floor_ns:
             return False
         history = self._instances.get(key)
-        last = history[-1] if history else self._packed.newest(key) if self._packed else None
+        if history:
+            last: tuple[int, bytes] | None = history[-1][:2]
+        elif self._histories and key in self._histories:
+            last = self._histories.newest(key)
+        else:
+            last = self._packed.newest(key) if self._packed else None
         if last is None:
             return True
-        return source_time_ns > last[0] or (source_time_ns == last[0] and writer > last[1])
+        return (source_time_ns, writer) > last
 
     def _insert(self, history: list[Sample], sample: Sample) -> tuple[ApplyOutcome, list[Sample]]:
+        """Apply a sample by the general rule; `history` is what is not packed of its instance."""
+        key, packed = sample.key, self._histories
+        if packed and key in packed and not (history and history[0] <= sample):
+            place, length = packed.place(sample), packed.length(key)
+            if place < length and packed.samples(key, slice(place, place + 1))[0].digest == sample.digest:
+                return ApplyOutcome.DUPLICATE, []
+            if not place and length == self.depth:
+                self.lost += 1
+                return ApplyOutcome.OLDER, []
+            if place < length:
+                history = self._instances[key] = [*self._take(key, slice(place, None)), *history]
         position = bisect.bisect_left(history, sample)
         if position < len(history) and history[position].digest == sample.digest:
             return ApplyOutcome.DUPLICATE, []
@@ -315,9 +296,13 @@ class GroupSet:
             self.lost += 1
             return ApplyOutcome.OLDER, []
         evicted = [item for item in history if item.digest not in kept_digests]
-        history[:] = kept
+        if self.depth and self._histories and key in self._histories:
+            # What is packed are the oldest writes, so the rule for the rest does not depend on them.
+            writes = self._histories.length(key) + sum(1 for item in kept if item.status & DATA)
+            evicted = [*self._take(key, slice(max(0, writes - self.depth))), *evicted]
+        self._instances[key] = kept
+        self._note_end(key, kept)
         self._count_in(sample, evicted)
-        self._note_end(sample.key, history)
         return ApplyOutcome.STORED, evicted
 
     def _note_end(self, key: bytes, history: list[Sample]) -> None:
@@ -346,6 +331,9 @@ class GroupSet:
         for key in self._packed.until(until_ns) if self._packed else ():
             self._unpack_key(key)
         removed: list[Sample] = []
+        for key in self._histories.until(until_ns) if self._histories else ():
+            assert self._histories is not None
+            removed += self._take(key, slice(self._histories.places(key, until_ns).stop))
         for key, history in list(self._instances.items()):
             old = [sample for sample in history if sample.source_time_ns <= until_ns]
             if not old:
@@ -361,7 +349,7 @@ class GroupSet:
     def remove_instance(self, key: bytes) -> list[Sample]:
         """Forget an instance; return its samples."""
         self._unpack_key(key)
-        removed = self._instances.pop(key, [])
+        removed = [*self._take(key, slice(None)), *self._instances.pop(key, [])]
         self._revive(key)
         self._count_out_rows(SampleRows((Loose(removed),)))
         return removed
@@ -381,6 +369,8 @@ class GroupSet:
         if time_ns > self._newest_ns:
             self._newest_ns = time_ns
         self._recent.add(time_ns, sample.writer, count, digest)
+        if self.count >= self._pack_at:
+            self._pack_oldest()
 
     def _count_swapped(self, came: list[Sample], gone: list[list[Sample]]) -> None:
         """Count samples in, each with those at its place in `gone` that it pushed out."""
@@ -432,27 +422,3 @@ class GroupSet:
         """Date changes by this present from now on, and forget those that are not recent any more."""
         self._recent.present = present
         self._recent.forget()
-
-    def instance(self, key: bytes) -> tuple[Sample, ...]:
-        """Return the samples of one instance, oldest first."""
-        history = self._instances.get(key)
-        if history is None and self._packed and (slot := self._packed.find(key)) >= 0:
-            return (self._packed.sample(slot),)
-        return tuple(history or ())
-
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._instances or (self._packed is not None and self._packed.find(key) >= 0)
-
-    def keys(self) -> list[bytes]:
-        """Return the keys of the instances, in order."""
-        return sorted([*self._instances, *(self._packed.keys() if self._packed else ())])
-
-    @property
-    def instance_count(self) -> int:
-        """Number of instances with at least one sample."""
-        return len(self._instances) + (self._packed.count if self._packed else 0)
-
-    def samples(self) -> SampleRows:
-        """Return the present samples, those of each instance oldest first; instances in any order."""
-        loose = [sample for history in self._instances.values() for sample in history]
-        return SampleRows((*(self._packed.parts() if self._packed else ()), Loose(loose)))

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from engine import native
-from engine.dataset.blocks import MAX_PLACES, Block
+from engine.dataset.blocks import PLACE, PLACE_BITS, Block
 from engine.dataset.sample import Sample
 from engine.dataset.sample_rows import Part, Partial
+from engine.dataset.segments import MAX_BLOCKS, Segments
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,9 +29,6 @@ _FREE: Final = 0
 """Tag of a slot that was never used."""
 _GONE: Final = -1
 """Row in a slot whose instance was removed."""
-_PLACE: Final = MAX_PLACES - 1
-_PLACE_BITS: Final = _PLACE.bit_length()
-_MAX_BLOCKS: Final = 1 << (31 - _PLACE_BITS)
 _TAG: Final = (1 << 32) - 1
 _FIRST_SIZE: Final = 1 << 10
 _FULL: Final = 0.6
@@ -93,18 +91,7 @@ _hash: Final = hash
 _Slots: TypeAlias = "npt.NDArray[np.int64]"
 
 
-class _Segment:
-    """A block, and which of its samples are left; `alive` is None while all are."""
-
-    __slots__ = ("alive", "block", "left")
-
-    def __init__(self, block: Block) -> None:
-        self.block = block
-        self.alive: bytearray | None = None
-        self.left = block.count
-
-
-class Packed:
+class Packed(Segments):
     """Packed instances.
 
     Attributes:
@@ -112,9 +99,7 @@ class Packed:
     """
 
     def __init__(self) -> None:
-        self.count = 0
-        self._segments: dict[int, _Segment] = {}
-        self._unused: list[int] = []
+        super().__init__()
         self._used = 0
         self._make_table(_FIRST_SIZE)
 
@@ -137,68 +122,51 @@ class Packed:
         return -1
 
     def _key(self, row: int) -> bytes:
-        return self._segments[row >> _PLACE_BITS].block.key(row & _PLACE)
+        return self._segments[row >> PLACE_BITS].block.key(row & PLACE)
 
     def sample(self, slot: int) -> Sample:
         """Return the sample in a slot."""
         row = self._row_at[slot]
-        return self._segments[row >> _PLACE_BITS].block.sample(row & _PLACE)
+        return self._segments[row >> PLACE_BITS].block.sample(row & PLACE)
 
     def digest(self, slot: int) -> bytes:
         """Return the digest of the sample in a slot."""
         row = self._row_at[slot]
-        return self._segments[row >> _PLACE_BITS].block.digest(row & _PLACE)
+        return self._segments[row >> PLACE_BITS].block.digest(row & PLACE)
 
     def newest(self, key: bytes) -> tuple[int, bytes] | None:
         """Return source time and writer of an instance's sample; None if it is not here."""
         slot = self.find(key)
         if slot < 0:
             return None
-        row = self._row_at[slot]
-        block = self._segments[row >> _PLACE_BITS].block
-        return block.time_ns(row & _PLACE), block.writer(row & _PLACE)
+        block, place = self._at(self._row_at[slot])
+        return block.time_ns(place), block.writer(place)
 
     def remove(self, slot: int) -> list[Sample]:
         """Take an instance out of its slot; return the samples of others that come out with it."""
         row = self._row_at[slot]
-        number = row >> _PLACE_BITS
-        segment = self._segments[number]
-        if segment.alive is None:
-            segment.alive = bytearray(b"\1") * segment.block.count
         self._row_at[slot] = _GONE
-        segment.alive[row & _PLACE] = 0
-        segment.left -= 1
-        self.count -= 1
-        return self._dissolve(number, segment) if 2 * segment.left < segment.block.count else []
-
-    def _dissolve(self, number: int, segment: _Segment) -> list[Sample]:
-        left: list[Sample] = []
-        if segment.left:
-            assert segment.alive is not None
-            left = list(itertools.compress(segment.block.samples(), segment.alive))
-            for sample in left:
-                self._row_at[self.find(sample.key)] = _GONE
-        self.count -= len(left)
-        del self._segments[number]
-        self._unused.append(number)
+        if not self._drop(row):
+            return []
+        number = row >> PLACE_BITS
+        left = self._left(number)
+        for sample in left:
+            self._row_at[self.find(sample.key)] = _GONE
+        self._release(number)
         return left
 
     # Many.
 
     def add(self, block: Block) -> bool:
         """Add a block of plain samples; False, and no change, if an instance is here or in it twice."""
-        if not self._unused and len(self._segments) >= _MAX_BLOCKS:
+        if len(self._segments) >= MAX_BLOCKS:
             return False
         self._make_room(block.count)
-        number = self._unused[-1] if self._unused else len(self._segments)
         enter = self._enter if compiled() is None else self._enter_compiled
-        if not enter(block, number << _PLACE_BITS):
+        if not enter(block, self._next_row()):
             return False
-        if self._unused:
-            self._unused.pop()
-        self._segments[number] = _Segment(block)
+        self._append(block)
         self._used += block.count
-        self.count += block.count
         return True
 
     def _enter_compiled(self, block: Block, first_row: int) -> bool:
@@ -275,26 +243,12 @@ class Packed:
             self._walk(tags, slots)
             self._place(tags, slots, rows[here])
 
-    def until(self, time_ns: int) -> list[bytes]:
-        """Return the keys whose sample is not newer than a source time."""
-        found: list[bytes] = []
-        for segment in self._segments.values():
-            block = segment.block
-            alive = segment.alive or itertools.repeat(1)
-            if block.span_ns()[0] <= time_ns:
-                rows = zip(block.keys(), block.times_ns(), alive, strict=False)
-                found += [key for key, at_ns, is_there in rows if is_there and at_ns <= time_ns]
-        return found
-
     def parts(self) -> list[Part]:
         """Return the present blocks."""
-        return [
-            segment.block if segment.alive is None else Partial(segment.block, bytes(segment.alive))
-            for segment in self._segments.values()
-        ]
+        return [block if alive is None else Partial(block, bytes(alive)) for _, block, alive in self._parts()]
 
     def keys(self) -> Iterator[bytes]:
         """Yield the keys."""
-        for segment in self._segments.values():
-            keys = segment.block.keys()
-            yield from keys if segment.alive is None else itertools.compress(keys, segment.alive)
+        for _, block, alive in self._parts():
+            keys = block.keys()
+            yield from keys if alive is None else itertools.compress(keys, alive)

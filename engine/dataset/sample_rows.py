@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from engine.dataset.blocks import Block, SampleColumns, pack, pack_samples, pieces
 from engine.dataset.sample import DIGEST_BYTES, Sample, sum_of_digests
+from engine.dataset.weaving import Woven
 
 
 class Partial:
@@ -92,7 +93,7 @@ class Loose:
         return max(self.times_ns())
 
 
-Part = Block | Partial | Loose
+Part = Block | Partial | Loose | Woven
 
 
 class SampleRows:
@@ -142,12 +143,17 @@ class SampleRows:
         return max((part.newest_ns() for part in self.parts), default=0)
 
     def blocks(self, limit_bytes: int) -> Iterator[Block]:
-        """Yield all samples in blocks of at most about `limit_bytes`, unless one sample is larger."""
+        """Yield all samples, those of each instance in order, in blocks of at most about `limit_bytes`.
+
+        A sample that is larger has a block of its own.
+        """
         for part in self.parts:
             if isinstance(part, Block) and (part.payload_bytes <= limit_bytes or part.count == 1):
                 yield part
             elif isinstance(part, Partial) and part.block.payload_bytes <= limit_bytes:
                 yield pack(part.columns())
+            elif isinstance(part, Woven):
+                yield from part.blocks(limit_bytes)
             else:
                 for piece in pieces(part.samples(), limit_bytes):
                     yield pack_samples(piece)
@@ -187,7 +193,7 @@ class SampleRows:
             if place >= end:
                 begin = end
                 continue
-            sample = part.sample if isinstance(part, Block) else part.samples().__getitem__
+            sample = part.sample if isinstance(part, Block | Woven) else part.samples().__getitem__
             while place is not None and place < end:
                 found.append(sample(place - begin))
                 place = next(here, None)
@@ -211,6 +217,8 @@ class SampleRows:
                 kept.append(part)
             elif isinstance(part, Block):
                 kept.append(Partial(part, bytes([digest not in digests for digest in each])))
+            elif isinstance(part, Woven):
+                kept.append(part.those([digest not in digests for digest in each]))
             else:
                 kept.append(Loose([sample for sample in part.samples() if sample.digest not in digests]))
         return SampleRows(kept)

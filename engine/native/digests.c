@@ -3,15 +3,11 @@
  * BLAKE2b (RFC 7693) of 16 bytes without a key. From the interpreter, a call for each sample costs three times
  * as much as the digest of a small one.
  */
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "this library is for little-endian processors"
-#endif
+#include "block.h"
 
-enum { DIGEST_BYTES = 16, CHUNK = 128, WRITER_BYTES = 16, HEADER_BYTES = 25, DATA = 4 };
+enum { CHUNK = 128, HEADER_BYTES = 25, DATA = 4 };
 
 static const uint64_t IV[8] = {
   UINT64_C(0x6A09E667F3BCC908), UINT64_C(0xBB67AE8584CAA73B), UINT64_C(0x3C6EF372FE94F82B),
@@ -89,24 +85,6 @@ static void add(struct text *t, const uint8_t *bytes, size_t size)
     bytes += some;
     size -= some;
   }
-}
-
-/* Where the columns of a block are, in bytes from its begin; 0 for a column that it does not have. Keys and
- * payloads have one size, or -1 and where each of them ends, after where the first one begins.
- */
-struct block {
-  uint64_t count, writers, times, writer_of, sequences, statuses, keys, payloads;
-  int64_t key_size, payload_size;
-  const uint64_t *key_ends, *payload_ends;
-};
-
-struct column { const uint8_t *at; size_t size; };
-
-static struct column column_of(const uint8_t *data, uint64_t begin, int64_t size, const uint64_t *ends, size_t i)
-{
-  if (size < 0)
-    return (struct column){data + ends[i], ends[i + 1] - ends[i]};
-  return (struct column){data + begin + i * (uint64_t)size, (size_t)size};
 }
 
 /* Write the digests of all samples of a block, one after the other; `data` has all that `b` names. False, and

@@ -76,8 +76,8 @@ class _Sink:
         """Note the writers of samples that a newer sample pushed out."""
         if self.registered is None or all(each.writer == sample.writer for each in gone):
             return
-        known = sorted((*gone, *self.group_set.instance(sample.key)))
-        for writer, status in {each.writer: each.status for each in known}.items():
+        newest = {each.writer: each.status for each in gone} | self.group_set.writers(sample.key)
+        for writer, status in newest.items():
             if not status & UNREGISTER and writer != sample.writer:
                 self.passed_over(sample.key, writer)
 

@@ -220,7 +220,11 @@ def _still_in(data: DataSet, samples: Difference) -> Difference:
     left: Difference = {}
     for group, each in samples.items():
         group_set = data.groups.get(group)
-        kept = [one for one in each if group_set is not None and one in group_set.instance(one.key)]
+        kept = [
+            one
+            for one in each
+            if group_set is not None and group_set.holds(one.key, one.source_time_ns, one.digest)
+        ]
         if kept:
             left[group] = kept
     return left

@@ -274,7 +274,7 @@ class SharedState:
         accepted = gate.accepts(sample.status, sample.payload)
         if accepted is None:
             state = self.core.name_space_of(group)
-            accepted = bool(group_set.instance(sample.key))
+            accepted = sample.key in group_set
             if not accepted and state is not None and not state.complete:
                 self._undecided.setdefault(group, set()).add(sample.key)
                 return True

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 
 from engine.core.name_spaces import Group
-from engine.dataset import group_set
+from engine.dataset import histories, instances
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 
 STATUSES = (DATA, DISPOSE, UNREGISTER, DISPOSE | UNREGISTER, DATA | DISPOSE, DATA | UNREGISTER)
@@ -33,7 +33,8 @@ def samples(keys: tuple[bytes, ...] = KEYS) -> st.SearchStrategy[Sample]:
 def pack_early(patch: pytest.MonkeyPatch) -> None:
     """From now on, sets are packed as soon as they have a few samples."""
     for name, value in {"PACKED_FROM": 2, "MIN_PACKED": 2, "MAX_LOOSE": 4, "_STEP": 3}.items():
-        patch.setattr(group_set, name, value)
+        patch.setattr(instances, name, value)
+    patch.setattr(histories, "_MOVED", 3)
 
 
 def contents(max_size: int = 16) -> st.SearchStrategy[list[tuple[Group, Sample]]]:

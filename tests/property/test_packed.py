@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import random
+import tracemalloc
 import zlib
 from typing import TYPE_CHECKING
 
@@ -13,19 +15,20 @@ from hypothesis import strategies as st
 
 from engine.core.events import AligneeRequest
 from engine.core.messages import Epoch
-from engine.dataset import group_set, packed, reconciliation
+from engine.dataset import histories, instances, living, packed, reconciliation
 from engine.dataset.blocks import Block, pack_samples
 from engine.dataset.group_set import GroupSet
 from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, TypeDescription
 from engine.dataset.rateless import finished
 from engine.dataset.sample import DATA, Sample, make_sample
 from engine.dataset.sample_rows import SampleRows
+from engine.dataset.weaving import Woven
 from engine.runtime import stream
 from engine.runtime.incoming import IncomingStreams
 from tests.property.samples import DEPTHS, GROUPS, STATUSES, WRITERS, pack_early
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
 depths = pytest.mark.parametrize("depth", DEPTHS)
 KEYS = (*(b"key %d" % number for number in range(9)), b"", b"another key, which is longer")
@@ -36,7 +39,7 @@ def packing() -> Iterator[None]:
     """Here, sets are packed as soon as they have a few samples, and many of their instances collide."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packed, "hash", lambda key: zlib.crc32(key) % 5 + len(key), raising=False)
-        patch.setattr(group_set, "MAX_PACKED_BYTES", 3)
+        patch.setattr(instances, "MAX_PACKED_BYTES", 3)
         pack_early(patch)
         yield
 
@@ -96,7 +99,12 @@ class Twins:
         assert one.floor_ns == other.floor_ns
         for key in KEYS:
             assert one.instance(key) == other.instance(key)
+            assert one.writers(key) == other.writers(key)
             assert (key in one) == (key in other) == bool(one.instance(key))
+            for time_ns, digest in {(s.source_time_ns, s.digest) for s in one.instance(key)}:
+                assert one.holds(key, time_ns, digest)
+                assert other.holds(key, time_ns, digest)
+                assert not other.holds(key, time_ns, digest[::-1])
             for writer in WRITERS:
                 for time_ns in (3, 6):
                     assert one.is_newest(key, time_ns, writer) == other.is_newest(key, time_ns, writer)
@@ -124,6 +132,88 @@ def test_packed_or_not_makes_no_difference(depth: int, operations: list[tuple[st
     twins = Twins.of(depth)
     for operation in operations:
         twins.do(*operation)
+
+
+def replayed(chance: random.Random) -> Iterator[tuple[str, object]]:
+    """Operations on few instances that get many samples, most of them plain writes in order."""
+    keys, span, now = KEYS[: chance.choice((1, 3, 11))], chance.choice((2, 60)), 0
+
+    def some(count: int) -> list[Sample]:
+        statuses = (DATA,) * chance.choice((12, 60)) + STATUSES
+        return [
+            make_sample(
+                now + chance.randint(1, span),
+                chance.choice(WRITERS),
+                chance.choice(statuses),
+                chance.choice(keys),
+                chance.choice((b"", b"x", b"yy", b"yy", b"too large")[: chance.choice((4, 5))]),
+                chance.choice((0, 1 << 63)),
+            )
+            for _ in range(count)
+        ]
+
+    made: list[Sample] = []
+    for _ in range(60):
+        now += chance.randint(0, 2)
+        made += (few := some(chance.choice((1, 1, 1, 6))))
+        if chance.random() < 0.2:  # newer ones than all, of each instance a few
+            yield from [("remove_instance", key) for key in keys] if chance.random() < 0.5 else ()
+            times = range(now + span, now + span + chance.choice((2 * len(keys), 24)))
+            newest = [
+                make_sample(at, chance.choice(WRITERS), DATA, keys[at % len(keys)], b"x") for at in times
+            ]
+            yield "extend", arriving(living.by_instance(newest))
+            now = times.stop
+        yield chance.choice(
+            (
+                *(("apply", each) for each in few),
+                ("apply", chance.choice(made)),
+                ("extend", few),
+                ("extend", arriving(few)),
+                *((("remove_instance", chance.choice(keys)),) if chance.random() < 0.2 else ()),
+                *((("raise_floor", now - chance.randint(0, span)),) if chance.random() < 0.2 else ()),
+            )
+        )
+
+
+@depths
+def test_packed_histories_make_no_difference(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed_steps, kept_blocks, extend = 0, [], histories.Histories.extend
+
+    def counting(self: histories.Histories, block: Block, places: Mapping[bytes, Sequence[int]]) -> None:
+        kept_blocks.append(block)
+        extend(self, block, places)
+
+    monkeypatch.setattr(histories.Histories, "extend", counting)
+    for seed in range(12):
+        twins = Twins.of(depth)
+        for operation in replayed(random.Random(seed)):
+            twins.do(*operation)
+            rows = twins.packed.samples()
+            found = list(living.instances(rows))
+            assert len(found) == len(twins.packed.keys()), "the samples of an instance follow each other"
+            assert all(history == sorted(history) for history in found)
+            packed_steps += any(isinstance(part, Woven) for part in rows.parts)
+    assert packed_steps >= (100 if depth != 1 else 0)
+    assert len(kept_blocks) >= (10 if depth != 1 else 0)
+
+
+@pytest.mark.parametrize("depth", [0, 10])
+def test_a_packed_history_takes_few_bytes(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1,000 instances, samples come twice as often as KEEP_LAST keeps them, so blocks are replaced."""
+    monkeypatch.setattr(instances, "MAX_LOOSE", 500)
+    subject = GroupSet(depth)
+    tracemalloc.start()
+    try:
+        for time_ns in range(1, 20_001):
+            payload = time_ns.to_bytes(8) + bytes(92)
+            key = (time_ns * 7919 % 1_000).to_bytes(4)
+            subject.apply(make_sample(time_ns, WRITERS[0], DATA, key, payload))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert subject.count == (20_000 if not depth else 10_000)
+    assert taken <= 200 * subject.count
 
 
 def twins_of(depth: int, made: list[list[Sample]]) -> Twins:
@@ -176,7 +266,8 @@ def test_samples_that_were_taken_can_be_cut_and_picked(
     places = [(sample.source_time_ns, sample.digest) for sample in everything]
     assert [place for some in theirs.places(size) for place in some] == places
     assert all(len(some) <= size for some in theirs.places(size))
-    assert [sample for block in theirs.blocks(size) for sample in block.samples()] == everything
+    in_blocks = [sample for block in theirs.blocks(size) for sample in block.samples()]
+    assert living.by_instance(in_blocks) == living.by_instance(everything), "those of each instance in order"
     assert list(theirs.each_digest()) == [sample.digest for sample in everything]
     assert theirs.payload_bytes == sum(len(sample.payload) for sample in everything)
     assert theirs.newest_ns() == max((sample.source_time_ns for sample in everything), default=0)
@@ -199,7 +290,7 @@ def test_many_instances_are_packed_and_those_touched_are_not(depth: int) -> None
     subject = GroupSet(depth)
     for sample in made:
         subject.apply(sample)
-    loose = group_set.MAX_LOOSE
+    loose = instances.MAX_LOOSE
     assert len(subject.samples().parts[-1].samples()) <= loose
     assert [subject.instance(sample.key) for sample in made[::500]] == [(sample,) for sample in made[::500]]
     newer = [s._replace(source_time_ns=s.source_time_ns + 40_000, digest=s.digest[::-1]) for s in made[::3]]

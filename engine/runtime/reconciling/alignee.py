@@ -410,7 +410,7 @@ def _keep(made: DataSet, removed: Difference, loaded: DataSet) -> tuple[Differen
             continue
         target = made.open_like(group, stored)
         for sample in samples:
-            if sample not in stored.instance(sample.key):
+            if not stored.holds(sample.key, sample.source_time_ns, sample.digest):
                 continue
             outcome, out = target.apply(sample)
             if outcome is ApplyOutcome.STORED:
