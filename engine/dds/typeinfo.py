@@ -161,6 +161,11 @@ class TypeRef:
         return cls(pointer, is_keyed=description.keyed) if pointer else None
 
     @property
+    def minimal(self) -> bytes:
+        """Equivalence hash of the minimal type: of what decides whether two types can be exchanged."""
+        return self.identity[_HASH_BYTES:]
+
+    @property
     def pointer(self) -> int:
         """Address of the C object, valid while this reference lives."""
         return self._pointer
