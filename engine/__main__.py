@@ -102,7 +102,7 @@ def _serve(
     try:
         from engine.node.process import ConfigurationRefused, NodeFault, RunningNode
     except UnsupportedCyclone as fault:
-        return _died(fault, tracer, link)
+        return (_died if fault.may_pass else _refused)(fault, tracer, link)
 
     gc.set_threshold(*COLLECTION)
     gc.freeze()  # modules stay, so they are not looked at again
@@ -134,10 +134,7 @@ def _serve(
             if told:  # between two nodes nobody was there to hear it
                 node.request_stop(told[-1])
     except ConfigurationRefused as refusal:
-        tracer.event("lifecycle.bad-configuration", cause=str(refusal))
-        _tell_end(link, refusal)
-        print(f"ospltool: {refusal}", file=sys.stderr)  # noqa: T201  # narration of a program
-        return EXIT_CONFIGURATION, str(refusal)
+        return _refused(refusal, tracer, link)
     except NodeFault as fault:
         return _died(fault, tracer, link)
     except Exception as error:
@@ -148,9 +145,19 @@ def _serve(
 
 def _died(fault: Exception, tracer: Tracer, link: SupervisorLink | None) -> tuple[int, str]:
     tracer.event("lifecycle.unrecoverable", cause=str(fault))
-    _tell_end(link, fault)
-    print(f"ospltool: {fault}", file=sys.stderr)  # noqa: T201  # narration of a program
-    return EXIT_DIED, str(fault)
+    return _ended(fault, EXIT_DIED, link)
+
+
+def _refused(refusal: Exception, tracer: Tracer, link: SupervisorLink | None) -> tuple[int, str]:
+    """End for a reason that another start would find again."""
+    tracer.event("lifecycle.bad-configuration", cause=str(refusal))
+    return _ended(refusal, EXIT_CONFIGURATION, link)
+
+
+def _ended(cause: Exception, code: int, link: SupervisorLink | None) -> tuple[int, str]:
+    _tell_end(link, cause)
+    print(f"ospltool: {cause}", file=sys.stderr)  # noqa: T201  # narration of a program
+    return code, str(cause)
 
 
 def _tell_end(link: SupervisorLink | None, cause: Exception) -> None:

@@ -12,7 +12,8 @@ from engine.dataset.groups import BUILTIN_PARTITION, DurabilityKind, GroupDescri
 from engine.dds.channel import PeerAttached, PeerDetached
 from engine.dds.discovery import EndpointGone, EndpointSeen, ParticipantGone, ParticipantSeen, host_of
 from engine.dds.participant import TagRole
-from engine.dds.topics import is_keyless, untyped
+from engine.dds.topics import untyped
+from engine.dds.typeinfo import is_keyless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -212,6 +213,12 @@ class Neighbourhood:
         """Return the current durable writers of a topic and type."""
         return [each for each in self._offers.get(topic, {}).values() if each.type.type_id == type_id]
 
+    def offer_of(self, writer: bytes) -> Offer | None:
+        """Return a current durable writer that has groups; None if it is gone or refused."""
+        if not self.routes.get(writer):
+            return None
+        return self._offers.get(self._writers.get(writer, ""), {}).get(writer)
+
     def living(self, group: Group) -> frozenset[bytes]:
         """Return the current durable writers of a group."""
         offers = self._offers.get(group.topic, {}).items()
@@ -226,6 +233,14 @@ class Neighbourhood:
         is_news = bool(self.routes.get(endpoint.guid))
         self.routes[endpoint.guid] = ()
         return self.unkept.add(endpoint, why, detail) if is_news else None
+
+    def unmatched(self, offer: Offer, *, is_so: bool) -> Unkept | None:
+        """Note that a writer does not match its tap, or does after all; return what must be reported."""
+        endpoint = offer.endpoint
+        if is_so:
+            return self.unkept.add(endpoint, UnkeptReason.UNMATCHED)
+        self.unkept.remove(endpoint.guid)
+        return None
 
     def _qos_of(self, endpoint: EndpointSeen) -> GroupQos:
         """Return the QoS of a writer's group: a durable topic's if topic discovery gives it, or the writer's.

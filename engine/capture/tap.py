@@ -239,6 +239,10 @@ class Tap:
         former = self._former
         return len(self._reader) + (len(former) if former else 0)
 
+    def is_matched(self, writer: int) -> bool:
+        """Tell whether the reader that captures matches the writer with this handle."""
+        return self._reader.is_matched(writer)
+
     def request(self, durability: DurabilityKind) -> bool:
         """Request at least this durability from now on; return whether it is more than before."""
         is_more = durability > self._wanted

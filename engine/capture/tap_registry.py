@@ -113,6 +113,11 @@ class TapRegistry:
         tap = self._taps.get(_key(group))
         return None if tap is None else incompatibilities(offer, tap.qos)
 
+    def is_matched(self, group: Group, writer: int) -> bool | None:
+        """Tell whether the tap of a group matches the writer with this handle; None without a tap."""
+        tap = self._taps.get(_key(group))
+        return None if tap is None else tap.is_matched(writer)
+
     def is_sound(self, group: Group, sample: Sample) -> bool | None:
         """Tell whether a tap of the group could have captured a sample; None without a tap."""
         tap = self._taps.get(_key(group))

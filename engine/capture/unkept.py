@@ -28,6 +28,7 @@ class UnkeptReason(enum.StrEnum):
     TYPE_AWAITED = "type-awaited"
     TYPE_UNKNOWN = "type-unknown"
     QOS = "qos"
+    UNMATCHED = "unmatched"
 
 
 EXPLANATIONS: Final = {
@@ -35,6 +36,7 @@ EXPLANATIONS: Final = {
     UnkeptReason.TYPE_AWAITED: "its type is being looked up; it is kept as soon as that is known",
     UnkeptReason.TYPE_UNKNOWN: "its type could not be looked up",
     UnkeptReason.QOS: "it and the built-in reader do not match",
+    UnkeptReason.UNMATCHED: "it and the built-in reader do not match, although type and policies do",
 }
 
 

@@ -12,6 +12,7 @@ from engine.config.problems import ConfigError, Problem, ProblemKind, quoted
 from engine.config.reader import read_document
 from engine.config.schema import documented, engine_schema
 from engine.config.sections import SettingsReader
+from engine.config.security import security_problems
 from engine.config.settings import Configuration, Ignored, SettingOrigin
 from engine.config.tree import Document, XmlElement
 from engine.config.validate import STRANGE, as_settings, check_bounds, problem, schema_problems, strangers
@@ -27,13 +28,15 @@ class Interpreted:
 
     With `problems` a node does not start; `configuration` then has defaults in unreadable places, so that the
     check can look at the rest. `schema_problems` has everything that the schema does not allow, whether or
-    not it prevents an ospltool node from starting. `in_vain` has settings that others make ineffective.
+    not it prevents an ospltool node from starting. `in_vain` has settings that others make ineffective, and
+    `insecure` those of the problems that ask for security.
     """
 
     configuration: Configuration
     problems: tuple[Problem, ...]
     schema_problems: tuple[Problem, ...]
     in_vain: tuple[WithoutEffect, ...] = ()
+    insecure: tuple[Problem, ...] = ()
 
 
 def load(
@@ -104,6 +107,8 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
     found_without = without_effect(sections["Domain"], sections[_SERVICE], service)
     problems += [_refusal(document, each) for each in found_without if each.entry.fate is Fate.REFUSED]
     ignored = [each for each in found_without if each.entry.fate is Fate.NOT_NEEDED]
+    insecure = tuple(security_problems(document))
+    problems += insecure
     builder.scheduling_in_vain(configuration)
     in_vain = name_spaces.without_effect + builder.without_effect
     ignored += in_vain
@@ -119,7 +124,7 @@ def interpret(document: Document, *, role: str | None = None, service: str = "du
         ignored=(*without, *unknown),
     )
     problems.sort(key=lambda each: (each.line, each.column))
-    return Interpreted(configuration, tuple(problems), tuple(found), tuple(in_vain))
+    return Interpreted(configuration, tuple(problems), tuple(found), tuple(in_vain), insecure)
 
 
 def _refusal(document: Document, found: WithoutEffect) -> Problem:

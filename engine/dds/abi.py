@@ -4,19 +4,22 @@ Calls through `ctypes.CDLL` release the interpreter lock, so a blocking call sto
 it.
 
 The layouts below are of Cyclone DDS 11.0.1 on 64-bit little-endian machines. `engine.dds.selfcheck` proves
-them before a node relies on them, first in another process where the library is not the tested one.
+them before a node relies on them. A library that is not the tested one is first opened and checked in another
+process (`engine.dds.trial`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import pathlib
 import struct
 import sys
 from collections.abc import Callable
 from typing import Any, Final
 
 from engine import native
+from engine.dds import trial
 from engine.dds.errors import UnsupportedCyclone
 from engine.dds.wheel import installed_version
 
@@ -92,6 +95,15 @@ def _load() -> tuple[ctypes.CDLL, str]:
         raise UnsupportedCyclone(
             f"{CHOICE} names {wanted}, which needs the compiled library of ospltool: {native.absence()}"
         )
+    path = pathlib.Path(wanted)
+    if path.exists() and not path.is_file():
+        raise UnsupportedCyclone(f"{CHOICE} names {wanted}, which is not a file")
+    if not trial.is_under_way:
+        crash = trial.how_it_crashes(f"{CHOICE} names {wanted}, which", f"import {__name__}")
+        if crash:
+            raise UnsupportedCyclone(
+                f"{CHOICE} names {wanted}, which cannot be used: {crash}; the file may be cut off or damaged"
+            )
     try:
         return ctypes.CDLL(wanted), wanted
     except OSError as error:

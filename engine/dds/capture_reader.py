@@ -306,6 +306,13 @@ class CaptureReader:
                 abi.free_endpoint(data)
         return found
 
+    def is_matched(self, writer: int) -> bool:
+        """Tell whether it matches the writer with this handle (`EndpointSeen.handle`)."""
+        data = abi.matched_publication_data(self.entity, writer)
+        if data:
+            abi.free_endpoint(data)
+        return bool(data)
+
     def listen(self) -> None:
         """Start to keep samples."""
         self._queue.listen(hears=True)

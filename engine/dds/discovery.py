@@ -82,6 +82,7 @@ class EndpointSeen:
         type: reference for `resolve_type`; None if the endpoint announces no type information (other
             vendors, old versions): it cannot be captured.
         endpoint_qos: all its policies.
+        handle: its number in this process, as readers know it; 0 if unknown.
     """
 
     guid: bytes
@@ -91,6 +92,7 @@ class EndpointSeen:
     type_name: str
     type: TypeRef | None
     endpoint_qos: EndpointQos
+    handle: int = 0
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -296,7 +298,8 @@ class Discovery:
             guid = bytes(sample.key)
             # Report also an endpoint that came and went between two calls: it may have written something.
             if info.valid_data and not sample.type_name.startswith(_BUILTIN_TYPES):
-                yield guid, _generation(info), _endpoint_seen(guid, address, is_writer=is_writer)
+                seen = _endpoint_seen(guid, address, info.instance_handle, is_writer=is_writer)
+                yield guid, _generation(info), seen
             if info.instance_state != abi.ALIVE:
                 yield guid, _generation(info), None
 
@@ -324,7 +327,7 @@ class Discovery:
         self._participant.disown(self._readers[abi.BUILTIN_PARTICIPANT])
 
 
-def _endpoint_seen(guid: bytes, address: int, *, is_writer: bool) -> EndpointSeen:
+def _endpoint_seen(guid: bytes, address: int, handle: int, *, is_writer: bool) -> EndpointSeen:
     sample = abi.BuiltinEndpoint.from_address(address)
     return EndpointSeen(
         guid=guid,
@@ -334,6 +337,7 @@ def _endpoint_seen(guid: bytes, address: int, *, is_writer: bool) -> EndpointSee
         type_name=sample.type_name.decode("utf-8", "replace"),
         type=TypeRef.of_endpoint(address),
         endpoint_qos=read_endpoint_qos(sample.qos),
+        handle=handle,
     )
 
 

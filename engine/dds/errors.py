@@ -30,7 +30,16 @@ _NAMES: Final = {
 
 
 class UnsupportedCyclone(Exception):
-    """Cyclone DDS is not one whose functions and memory layouts this package knows."""
+    """Cyclone DDS is not one whose functions and memory layouts this package knows.
+
+    Args:
+        text: the reason.
+        may_pass: whether another attempt may fare better; otherwise settings or the installation must change.
+    """
+
+    def __init__(self, text: str, *, may_pass: bool = False) -> None:
+        super().__init__(text)
+        self.may_pass = may_pass
 
 
 class DdsError(Exception):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Final
 
+from engine.dds import trial
 from engine.dds.errors import DdsError, UnsupportedCyclone
 
 if TYPE_CHECKING:
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
 
 _TOPIC: Final = "ospltool_selfcheck"
 _TIMES_NS: Final = (11, 12, 13)
-_TRIES_S: Final = 30.0
-"""Time for another process to try a library; a check takes milliseconds, its start a second or two."""
 
 
 def check_layouts(*, of_package: bool = False) -> None:
@@ -45,32 +42,25 @@ def check_layouts(*, of_package: bool = False) -> None:
             f"{abi.CHOICE} names {abi.OTHER}, but topics of the package cyclonedds are in its own copy of"
             f" Cyclone DDS; unset {abi.CHOICE} for an application that uses them"
         )
-    difference = (_crash() if abi.IS_UNTRIED else "") or _difference(of_package)
-    if difference:
-        raise UnsupportedCyclone(f"{abi.NAME} does not behave as expected on this machine: {difference}")
-
-
-def _crash() -> str:
-    """How a process fares that checks a library which nobody has tried; empty if it ends by itself."""
-    code = f"from {__name__} import _difference; _difference(False)"
+    crash = ""
+    if abi.IS_UNTRIED and not trial.is_under_way:
+        crash = trial.how_it_crashes(abi.NAME, f"import {__name__}; {__name__}.check_layouts()")
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, check=False, timeout=_TRIES_S
-        )
-    except subprocess.TimeoutExpired:
-        return f"a process that tries it does not end within {_TRIES_S:g} s"
-    return f"a process that tries it is ended by signal {-done.returncode}" if done.returncode < 0 else ""
-
-
-def _difference(of_package: bool) -> str:
-    """What is not as expected; empty when all is well."""
-    try:
-        return _found_difference(of_package)
+        difference = crash or _found_difference(of_package)
     except DdsError as error:
-        return str(error)
+        raise UnsupportedCyclone(_unexpected(str(error)), may_pass=True) from error
+    if difference:
+        raise UnsupportedCyclone(_unexpected(difference))
+
+
+def _unexpected(difference: str) -> str:
+    from engine.dds import abi
+
+    return f"{abi.NAME} does not behave as expected on this machine: {difference}"
 
 
 def _found_difference(of_package: bool) -> str:
+    """What is not as expected; empty when all is well."""
     from engine.dds import package_topics
     from engine.dds.own_types import SelfCheck
     from engine.dds.participant import NodeParticipant, free_domain_id

@@ -18,15 +18,6 @@ from engine.dds import abi, native_topics, package_topics
 from engine.dds.participant import NodeParticipant
 from engine.dds.typeinfo import check_description
 
-_KEYLESS: Final = (0x03, 0x04)
-"""Kinds of a writer and a reader without key, the last byte of a GUID (DDSI 2.3, 9.3.1.2)."""
-
-
-def is_keyless(endpoint: bytes) -> bool:
-    """Tell by its GUID whether an application's endpoint is of a type without key."""
-    return endpoint[-1] in _KEYLESS
-
-
 _REMEMBERED_TYPES: Final = 4096
 DESCRIPTIONS: Final = pathlib.Path(__file__).with_name("own_types.tsv")
 """The types of our own topics, made by `docs.own_types`; to make the first of its class takes 0.1 s."""

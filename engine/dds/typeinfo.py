@@ -116,18 +116,30 @@ LOOK_UP_S: Final = ATTEMPTS * (ATTEMPT_S + PAUSE_S)
 """Limit for one look-up."""
 
 
+_KEYLESS: Final = (0x03, 0x04)
+"""Kinds of a writer and a reader without key, the last byte of a GUID (DDSI 2.3, 9.3.1.2)."""
+
+
+def is_keyless(endpoint: bytes) -> bool:
+    """Tell by its GUID whether an application's endpoint is of a type without key."""
+    return endpoint[-1] in _KEYLESS
+
+
 class TypeRef:
     """The TypeInformation of an endpoint, copied out of the discovery data.
 
     Attributes:
         identity: the equivalence hashes of the complete and the minimal type, which are equal for equal
             types: one resolution serves all endpoints of a type.
+        is_keyed: whether its endpoints are of the kind with a key. That decides whether they match; Cyclone
+            DDS finds no key in some types that the package cyclonedds calls keyed, such as a union as key.
     """
 
-    __slots__ = ("_pointer", "identity")
+    __slots__ = ("_pointer", "identity", "is_keyed")
 
-    def __init__(self, pointer: int) -> None:
+    def __init__(self, pointer: int, *, is_keyed: bool) -> None:
         self._pointer = pointer
+        self.is_keyed = is_keyed
         self.identity = _hash(pointer, _COMPLETE) + _hash(pointer, _MINIMAL)
 
     @classmethod
@@ -138,14 +150,20 @@ class TypeRef:
         if code != 0 or not borrowed.value:
             return None
         copy = abi.duplicate_type(borrowed)
-        return cls(copy) if copy else None
+        guid = bytes(abi.BuiltinEndpoint.from_address(builtin_endpoint).key)
+        return cls(copy, is_keyed=not is_keyless(guid)) if copy else None
 
     @classmethod
     def of_description(cls, description: TypeDescription) -> TypeRef | None:
         """Make the reference of a type that was resolved before; None if the description is damaged."""
         information = description.information
         pointer = abi.read_type(information, len(information))
-        return cls(pointer) if pointer else None
+        return cls(pointer, is_keyed=description.keyed) if pointer else None
+
+    @property
+    def minimal(self) -> bytes:
+        """Equivalence hash of the minimal type: of what decides whether two types can be exchanged."""
+        return self.identity[_HASH_BYTES:]
 
     @property
     def pointer(self) -> int:
@@ -214,14 +232,15 @@ def resolve_type(
         )
         if code == 0 and descriptor.value:
             try:
-                return _describe(abi.TopicDescriptor.from_address(descriptor.value))
+                found = abi.TopicDescriptor.from_address(descriptor.value)
+                return _describe(found, is_keyed=reference.is_keyed)
             finally:
                 abi.delete_descriptor(descriptor)
         error = DdsError(code, "look up the type")
     return Resolution(None, f"{error} ({attempts} attempts)")
 
 
-def _describe(descriptor: abi.TopicDescriptor) -> Resolution:
+def _describe(descriptor: abi.TopicDescriptor, *, is_keyed: bool) -> Resolution:
     information, mapping = descriptor.type_information, descriptor.type_mapping
     size = information.size + mapping.size
     if size > MAX_DESCRIPTION_BYTES:
@@ -231,6 +250,6 @@ def _describe(descriptor: abi.TopicDescriptor) -> Resolution:
             name=descriptor.typename.decode("utf-8", "replace"),
             information=ctypes.string_at(information.data, information.size),
             mapping=ctypes.string_at(mapping.data, mapping.size),
-            keyed=descriptor.nkeys > 0,
+            keyed=is_keyed,
         )
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.capture.matching import MatchWatch
 from engine.capture.tap_registry import Orphans
 from engine.capture.unkept import UnkeptReason
 from engine.dds.interfaces import beyond_loopback
@@ -251,9 +252,16 @@ class NodeIntake:
         self._tracer = tracer
         self._post = post
         self._undecodable: dict[str, int] = {}
+        self._watch = MatchWatch(wire.taps, neighbourhood)
 
     def turn(self, now_s: float) -> None:
-        """Ask again for types, move taps, and check the writers of taps that request more."""
+        """Ask again for types, move taps, and check the writers of taps that request more.
+
+        Args:
+            now_s: the node's monotonic time.
+        """
+        for unkept in self._watch.turn(now_s):
+            self._not_kept(unkept)
         again = self._neighbourhood.to_ask_again(now_s)
         if again is not None:
             self._look_up(again, is_first=False)
@@ -301,6 +309,7 @@ class NodeIntake:
         for writer, groups in changes.writers:
             self._runtime.housekeeping.writers(writer, groups)
         self._check_offers(changes.offers)
+        self._watch.watch(changes.offers)
         for unkept in changes.unkept:
             self._not_kept(unkept)
         self._wire.keeping.changed(changes)

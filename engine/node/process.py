@@ -17,7 +17,7 @@ from engine.dds.bulk import TOPIC as BULK_TOPIC
 from engine.dds.bulk import BulkReceiver
 from engine.dds.channel import Announced, Channel, ChannelTopic
 from engine.dds.client_protocol import endpoints
-from engine.dds.errors import DdsError, UnsupportedCyclone
+from engine.dds.errors import DdsError, SecurityNotAvailable, UnsupportedCyclone
 from engine.dds.interfaces import address_of, addresses_of, interface_of, known_addresses
 from engine.dds.participant import NodeParticipant
 from engine.dds.selfcheck import check_layouts
@@ -350,7 +350,7 @@ class RunningNode:
         """Serve until `request_stop` or the loss of the supervisor; return when all is closed.
 
         Raises:
-            ConfigurationRefused: the configuration is impossible in this system.
+            ConfigurationRefused: the configuration is impossible in this system, or with this Cyclone DDS.
             NodeFault: the store or Cyclone DDS cannot be used, or a part of the node failed. With a full disk
                 the node waits.
         """
@@ -366,6 +366,10 @@ class RunningNode:
             self._shell.stack.close()
             if isinstance(error, DdsError) and (fault := interface_fault(self._configuration, self._uri)):
                 raise ConfigurationRefused(fault) from error
+            if isinstance(error, SecurityNotAvailable) or (
+                isinstance(error, UnsupportedCyclone) and not error.may_pass
+            ):
+                raise ConfigurationRefused(str(error)) from error
             if isinstance(error, StoreError | DdsError | UnsupportedCyclone | OSError):
                 raise NodeFault(str(error)) from error
             raise

@@ -159,6 +159,7 @@ def _endpoint(endpoint: EndpointSeen, owner: ParticipantSeen) -> Endpoint:
         qos=endpoint.endpoint_qos,
         process=_process(owner),
         host=owner.hostname,
+        type_id=endpoint.type.minimal.hex() if endpoint.type else "",
         is_library=owner.tag is not None and not endpoint.is_writer,
     )
 

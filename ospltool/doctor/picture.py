@@ -32,6 +32,8 @@ class Endpoint:
     """Name, process id and host of the participant, where it announces them."""
     host: str
     """Host name; empty if not announced."""
+    type_id: str = ""
+    """Hash of the structure of its type, equal for equal ones; empty if it announces no type."""
     is_library: bool = False
     """A reader of the client library, which orders by source time and requests its history."""
 

@@ -13,6 +13,7 @@ from engine.dds.abi import INFINITE_NS
 from engine.dds.qos import incompatibilities
 from engine.runtime.monitor import NameSpaceView, NodeSnapshot
 from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Endpoint, TopicView, Weight
+from ospltool.doctor.type_rules import different_types
 
 _TRANSIENT = DurabilityKind.TRANSIENT
 _PERIODIC = "; by its DEADLINE each instance is updated periodically, and the next update makes up for it"
@@ -27,6 +28,7 @@ def topic_findings(topic: TopicView) -> Iterator[DoctorFinding]:
     yield from _reliability(topic)
     yield from _durability(topic)
     yield from _destination_order(topic)
+    yield from different_types(topic)
     yield from _pairs(topic)
     yield from _writers_disagree(topic)
     yield from _dies_with_writer(topic)
@@ -145,15 +147,12 @@ _PAIR_ADVICE = {
     DoctorCause.INCOMPATIBLE_DURABILITY: "offer at least the DURABILITY that is requested "
     "(VOLATILE < TRANSIENT_LOCAL < TRANSIENT < PERSISTENT)",
     DoctorCause.INCOMPATIBLE_QOS: "offer at least what is requested",
-    DoctorCause.DIFFERENT_TYPES: "one type for each topic name",
 }
 
 
 def _refusals(writer: Endpoint, reader: Endpoint) -> Iterator[tuple[DoctorCause, str]]:
     if writer.type_name != reader.type_name:
-        text = f"have different types, {writer.type_name} and {reader.type_name}, so no data flows"
-        yield DoctorCause.DIFFERENT_TYPES, text
-        return
+        return  # `different_types` says so
     for policy in incompatibilities(writer.qos, reader.qos):
         is_durability = policy.startswith("DURABILITY:")
         cause = DoctorCause.INCOMPATIBLE_DURABILITY if is_durability else DoctorCause.INCOMPATIBLE_QOS

@@ -19,8 +19,8 @@ from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
-from engine.dds.topics import is_keyless, open_topic, untyped
-from engine.dds.typeinfo import Resolution, TypeRef, resolve_type
+from engine.dds.topics import open_topic, untyped
+from engine.dds.typeinfo import Resolution, TypeRef, is_keyless, resolve_type
 from engine.dds.waiting import Signal
 from engine.runtime.monitor import NameSpaceView
 from ospltool.live.dds import LiveFeed

@@ -39,7 +39,13 @@ _numbers = itertools.count(1)
 
 
 def end(
-    kind: str, *, type_name: str = "T", partition: str = "ships", host: str = "a", **qos: Any
+    kind: str,
+    *,
+    type_name: str = "T",
+    type_id: str = "",
+    partition: str = "ships",
+    host: str = "a",
+    **qos: Any,
 ) -> Endpoint:
     return Endpoint(
         guid=f"{next(_numbers):032x}",
@@ -50,6 +56,7 @@ def end(
         qos=dataclasses.replace(GOOD, **qos),
         process=f"pid 1 host {host}",
         host=host,
+        type_id=type_id,
         is_library=kind == "library",
     )
 
@@ -139,6 +146,11 @@ CASES = [
     ),
     ([], [end("writer"), end("library", by_source_timestamp=False, durability=VOLATILE)]),
     (["error different-types"], [end("writer"), end("reader", type_name="U")]),
+    (["error different-types"], [end("writer"), end("writer", type_name="U")]),
+    (["error different-types"], [end("writer"), end("writer", type_name="U"), end("reader"), end("reader")]),
+    (["warning different-types"], [end("writer", type_id="1"), end("writer", type_id="2")]),
+    (["warning different-types"], [end("writer", type_id="1"), end("reader", type_id="2")]),
+    ([], [end("writer", type_id="1"), end("reader")]),
     ([], [end("writer"), end("reader", partition="s*")]),
     (["error incompatible-qos"], [end("writer"), end("reader", partition="s*", deadline_ns=5)]),
     ([], [end("writer"), end("reader", partition="boats", durability=PERSISTENT)]),

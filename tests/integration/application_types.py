@@ -40,8 +40,21 @@ class Keyed(IdlStruct, typename="bare.Keyed"):
     annotate.key("number")
 
 
-TYPES: dict[str, type] = {**sample_types.TYPES, "Reading": Reading, "Keyless": Keyless, "Keyed": Keyed}
+@dataclass
+class ByUnion(IdlStruct, typename="depot.ByUnion"):
+    """Its endpoints are of the kind with a key, but Cyclone DDS finds none: it has one instance."""
+
+    choice: sample_types.Value
+    annotate.key("choice")
+    number: idl.int32
+
+
+TYPES: dict[str, type] = {
+    **sample_types.TYPES,
+    **{one.__name__: one for one in (Reading, Keyless, Keyed, ByUnion)},
+}
 SAMPLES: dict[type, Callable[[int], Any]] = {
+    ByUnion: lambda n: ByUnion(sample_types.Value(number=n), n),
     Keyless: Keyless,
     Keyed: Keyed,
     **sample_types.SAMPLES,

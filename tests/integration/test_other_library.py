@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -13,13 +14,12 @@ from cyclonedds.internal import DDS
 
 from engine import native
 from engine.dds.abi import CHOICE
+from engine.supervisor.policy import EXIT_CONFIGURATION
 from tests.integration.configurations import Settings
 from tests.integration.programs import ROOT
 from tests.integration.test_security import SECURED
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.integration.lab import Lab
 
 pytestmark = [
@@ -57,21 +57,37 @@ def test_a_node_on_another_library_refuses_security_too(lab: Lab, other: str) ->
     """The library might have it; but deliveries have settings of their own."""
     lab.configure("n1", Settings())
     lab.start("n1", environ={CHOICE: other, "CYCLONEDDS_URI": SECURED})
-    assert lab.process("n1").wait(60) != 0
+    assert lab.process("n1").wait(60) == EXIT_CONFIGURATION
     assert "what hands over history has no identity of its own" in lab.output("n1")
     assert "Traceback" not in lab.output("n1")
 
 
 @pytest.mark.parametrize(
     ("named", "why"),
-    [("/nowhere/libddsc.so", "cannot be opened"), ("libm.so.6", "has no dds_create_domain")],
+    [
+        ("/nowhere/libddsc.so", "cannot be opened"),
+        ("libm.so.6", "has no dds_create_domain"),
+        ("/tmp", "is not a file"),
+        ("{cut}", "is ended by signal 7 (SIGBUS)"),
+        ("{whole}", "needs the compiled library of ospltool: OSPLTOOL_NATIVE=no"),
+        ("", "OSPLTOOL_NATIVE must be no, required or empty, not 'maybe'"),
+    ],
+    ids=["missing", "of something else", "directory", "cut off", "without the compiled library", "no word"],
 )
-def test_a_library_that_cannot_be_used_is_refused(lab: Lab, named: str, why: str) -> None:
+def test_what_cannot_be_used_ends_a_node_once_as_a_configuration(
+    lab: Lab, other: str, named: str, why: str
+) -> None:
+    """With the exit code after which the supervisor does not start it again, and with one sentence."""
+    cut = lab.directory / "cut.so"
+    cut.write_bytes(Path(other).read_bytes()[:3_000_000])
+    path = named.format(cut=cut, whole=other)
+    choice = {"{whole}": "no", "": "maybe"}.get(named, "")
     lab.configure("n1", Settings())
-    lab.start("n1", environ={CHOICE: named})
-    assert lab.process("n1").wait(60) != 0
-    assert named in lab.output("n1")
-    assert why in lab.output("n1")
+    lab.start("n1", environ={CHOICE: path, native.CHOICE: choice})
+    assert lab.process("n1").wait(60) == EXIT_CONFIGURATION
+    (said,) = (line for line in lab.output("n1").splitlines() if line.startswith("ospltool: "))
+    assert path in said
+    assert why in said
     assert "Traceback" not in lab.output("n1")
 
 

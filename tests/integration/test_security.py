@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from engine.supervisor.policy import EXIT_CONFIGURATION
 from tests.integration.configurations import Settings
 from tests.integration.programs import ROOT
 
@@ -32,7 +33,7 @@ def test_a_node_refuses_security_and_says_why(lab: Lab, is_file: bool) -> None:
     path = lab.directory / "secured.xml"
     path.write_text(SECURED, encoding="utf-8")
     lab.start("n1", environ={"CYCLONEDDS_URI": f"file://{path}" if is_file else SECURED})
-    assert lab.process("n1").wait(30) != 0
+    assert lab.process("n1").wait(30) == EXIT_CONFIGURATION
     assert WHY in lab.output("n1")
     assert "Traceback" not in lab.output("n1")
 

@@ -13,7 +13,10 @@ from tests.integration.lab import Lab
 
 pytestmark = pytest.mark.dds
 
-NAMES = [one.__name__ for one in sample_types.SAMPLES if one is not sample_types.OtherPlain]
+NAMES = [
+    *(one.__name__ for one in sample_types.SAMPLES if one is not sample_types.OtherPlain),
+    types.ByUnion.__name__,
+]
 COUNT = 4
 
 
@@ -47,7 +50,7 @@ def texts(tally: dict[str, dict[str, list[list[object]]]], name: str) -> list[st
 
 def test_samples_of_every_kind_of_type_survive_the_writer_and_the_node(lab: Lab) -> None:
     start_alone(lab)
-    # The keyless one has one instance, of which depth 1 would keep the last sample only.
+    # Those without a key have one instance, of which depth 1 would keep the last sample only.
     lab.write(*({"type": name, "count": COUNT, "time": 1_000} for name in NAMES), depth=0)
     total = COUNT * len(NAMES)
     lab.seen.wait_for("all are stored", lambda: lab.seen.stored("n1") == total)

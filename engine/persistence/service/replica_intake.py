@@ -6,6 +6,7 @@ import collections
 from collections.abc import Sequence
 from typing import Any, Final
 
+from engine.capture.matching import MatchWatch
 from engine.capture.neighbourhood import DiscoveryChanges, Neighbourhood, Offer
 from engine.capture.tap_registry import Orphans, TapRegistry
 from engine.capture.unkept import Unkept, UnkeptReason
@@ -112,6 +113,7 @@ class Intake:
         self._orphans = Orphans()
         self._news: collections.deque[str] = collections.deque(maxlen=MAX_NEWS)
         self.neighbourhood = Neighbourhood()
+        self._watch = MatchWatch(self.taps, self.neighbourhood)
         self.counters: collections.Counter[str] = collections.Counter()
 
     def discovered(self, batch: Sequence[Any]) -> DiscoveryChanges:
@@ -142,6 +144,7 @@ class Intake:
         for writer, groups in changes.writers:
             if groups:
                 self._writer_seen(offers[writer])
+                self._watch.watch((offers[writer],))
             else:
                 self._writer_gone(writer)
         for unkept in changes.unkept:
@@ -188,8 +191,13 @@ class Intake:
             )
         return bool(policies)
 
-    def turn(self) -> list[str]:
-        """Adapt taps to the known QoS of topics; return sentences for operators, of many the last."""
+    def turn(self, now_s: float) -> list[str]:
+        """Look at taps and adapt them to the known QoS of topics; return sentences for operators.
+
+        Of many sentences the last are returned; `now_s` is monotonic.
+        """
+        for unkept in self._watch.turn(now_s):
+            self._not_kept(unkept)
         for description in self._groups.take_raised():
             self.taps.request(description)
         for topic, type_id in self.taps.take_raised():

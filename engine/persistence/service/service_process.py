@@ -285,7 +285,7 @@ class Service:
 
     def _turn(self) -> float:
         """Decide, send, store and show; return when the next turn is due at the latest."""
-        for text in self._intake.turn():
+        for text in self._intake.turn(time.monotonic()):
             self._options.say(text)
         again = self._intake.neighbourhood.to_ask_again(time.monotonic())
         if again is not None:

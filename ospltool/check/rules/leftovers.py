@@ -244,7 +244,8 @@ def needless_on_a_node(node: NodeView) -> Iterator[Finding]:
 def refused_setting(node: NodeView) -> Iterator[Finding]:
     """An ospltool node refuses this setting, because ignoring it would do harm.
 
-    Why: Without it, the data would not be what the setting promises.
+    Why: Without it, the data would not be what the setting promises. What asks for security is refused, too:
+        a node would send and take in everything unprotected.
 
     Example:
         <Domain><GIDKey groups="ships"/>...</Domain>
@@ -256,6 +257,8 @@ def refused_setting(node: NodeView) -> Iterator[Finding]:
     for each in _without_effect(node, Fate.REFUSED):
         message = f"a node refuses {_called(each)}: {each.entry.reason}"
         yield node.found(_place(each), message, subject=each.path)
+    for problem in node.interpreted.insecure:
+        yield node.from_problem(problem, blocks=OSPLTOOL)
 
 
 @rule("DUR131", "impossible-scheduling", Severity.WARNING, targets=OSPLTOOL)

@@ -398,6 +398,23 @@ def test_a_group_whose_type_cannot_be_used_has_no_tap_and_a_reason(participant: 
     taps.close()
 
 
+def test_a_tap_tells_which_writers_it_matches(arena: Arena, participant: NodeParticipant) -> None:
+    """By their handles: a tap without a key never matches a writer with one, and their QoS do not show it."""
+    arena.start("writer", types=["Plain"], count=0)
+    signal = Signal(participant)
+    (seen,) = discover_writers(Discovery(participant, signal), signal, 1)
+    type_ = description_of(sample_types.Plain)
+    for keyed in (True, False):
+        taps = TapRegistry(participant, signal)
+        group = Group("", "Plain", type_.type_id)
+        assert taps.is_matched(group, seen.handle) is None
+        description = dataclasses.replace(type_, keyed=keyed)
+        taps.open(GroupDescription(group, description, GroupQos(durability=DurabilityKind.TRANSIENT)))
+        assert taps.is_matched(group, seen.handle) is keyed
+        assert taps.refusals(group, seen.endpoint_qos) == ()
+        taps.close()
+
+
 def test_a_damaged_type_description_is_refused_with_the_place(participant: NodeParticipant) -> None:
     whole = Topic.of_class(participant, "Growing", sample_types.Growing).type
     other = Topic.of_class(participant, "Plain", sample_types.Plain).type

@@ -14,7 +14,7 @@ import pytest
 from cyclonedds.internal import DDS
 
 from engine import native
-from engine.dds import abi, selfcheck
+from engine.dds import abi, selfcheck, trial
 from engine.dds.errors import UnsupportedCyclone
 
 ROOT: Final = Path(__file__).parents[3]
@@ -69,7 +69,7 @@ def test_an_application_of_the_package_is_refused_another_library(other: str) ->
 @needs_native
 @pytest.mark.parametrize(
     ("does", "what"),
-    [("kill -SEGV $$", "is ended by signal 11"), ("exec sleep 100", "does not end within 0.5 s")],
+    [("kill -SEGV $$", "is ended by signal 11 .SIGSEGV."), ("exec sleep 100", "does not end within 0.5 s")],
     ids=["crashes", "hangs"],
 )
 def test_a_library_that_fails_is_found_out_by_a_process_of_its_own(
@@ -81,10 +81,11 @@ def test_a_library_that_fails_is_found_out_by_a_process_of_its_own(
     monkeypatch.setattr(abi, "IS_UNTRIED", True)
     monkeypatch.setattr(abi, "NAME", "/opt/libddsc.so")
     monkeypatch.setattr(sys, "executable", str(failing))
-    monkeypatch.setattr(selfcheck, "_TRIES_S", 0.5)
-    why = rf"/opt/libddsc.so does not .*: a process that tries it {what}"
-    with pytest.raises(UnsupportedCyclone, match=why):
+    monkeypatch.setattr(trial, "TRIES_S", 0.5)
+    why = rf"/opt/libddsc.so .*: a process that tries it {what}"
+    with pytest.raises(UnsupportedCyclone, match=why) as refused:
         selfcheck.check_layouts()
+    assert refused.value.may_pass is does.startswith("exec")  # a busy machine may be quicker later
 
 
 @pytest.mark.parametrize(
