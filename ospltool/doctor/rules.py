@@ -341,7 +341,8 @@ def _not_kept(picture: DomainPicture) -> Iterator[DoctorFinding]:
                 DoctorCause.NOT_KEPT,
                 Weight.WARNING,
                 "",
-                f"{node.name} did not keep {large:,} samples above its limit; ospl-info.log names the groups",
+                f"{node.name} did not capture {large:,} samples above its limit, and has them only if a fellow "
+                "with a higher limit sends them; ospl-info.log names the groups",
                 "raise DDSI2Service/Internal/MaxSampleSize on all nodes",
                 (),
                 (node.name,),

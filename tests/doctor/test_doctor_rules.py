@@ -242,7 +242,8 @@ def test_nodes_that_refused_large_samples_are_named() -> None:
     found = check_finds(DomainPicture((), nodes=(kept, refused), participants=2), "warning not-kept")
     (finding,) = found.findings
     assert finding.nodes == ("n2",)
-    assert "1,200 samples above its limit" in finding.message
+    assert "did not capture 1,200 samples above its limit" in finding.message
+    assert "only if a fellow with a higher limit sends them" in finding.message
 
 
 @pytest.mark.parametrize(
