@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import heapq
 import sys
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -12,11 +13,11 @@ from engine.dds.activity import moved
 from engine.dds.directed import DeliveryPurpose, DeliveryReport, DirectedSession
 from engine.dds.errors import DdsError
 from engine.dds.interfaces import address_towards, reachable
-from engine.dds.shared_waits import Waits, at_once
+from engine.dds.shared_waits import Waits, at_once, together
 from engine.runtime.ports import Delivered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from engine.core.name_spaces import Group
     from engine.dataset.groups import GroupDescription
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 120.0
 """Limit for the delivery of each group."""
+MAX_TURNS: Final = 256
+"""Limit for the turns of the types of a topic; what an instance has before them is in order by type only."""
 _NOBODY: Final[frozenset[bytes]] = frozenset()
 
 
@@ -118,21 +121,18 @@ def giving(
     """
     started = time.monotonic_ns()
     reports: list[DeliveryReport] = []
-    for description, steps, mode, keeps, instances in portions:
-        group = description.group
-        report = yield from session.delivering(
-            group.topic,
-            description.type,
-            description.qos,
-            group.partition,
-            steps,
-            TIMEOUT_S,
-            mode=mode,
-            keeps=keeps,
-            instances=instances,
-            on_rejected=functools.partial(on_rejected, group) if on_rejected else None,
+    places: dict[tuple[str, str], list[Portion]] = {}
+    for portion in portions:
+        group = portion.description.group
+        place = group.topic, group.partition
+        places[place] = [*places.pop(place, ()), portion]
+    for types in places.values():
+        turns: Iterable[Sequence[Iterable[DeliveryStep]]] = [[types[0].steps]]
+        if len(types) > 1:
+            turns = in_turns([one.steps for one in types])
+        reports += yield from together(
+            _delivering(session, one, its, on_rejected) for one, its in zip(types, turns, strict=True)
         )
-        reports.append(report)
         moved()
     # Readers that refuse the offered QoS would refuse it again: reported, but not retried.
     problems = [report.problem for report in reports if report.readers or not report.refused]
@@ -145,6 +145,64 @@ def giving(
         not_kept=sum(report.is_freed for report in reports),
         readers=frozenset.intersection(*(report.readers for report in reports)) if reports else frozenset(),
     )
+
+
+def _delivering(
+    session: DirectedSession,
+    portion: Portion,
+    turns: Sequence[Iterable[DeliveryStep]],
+    on_rejected: Callable[[Group, int], None] | None,
+) -> Waits[DeliveryReport]:
+    description, _, mode, keeps, instances = portion
+    group = description.group
+    return session.delivering(
+        group.topic,
+        description.type,
+        description.qos,
+        group.partition,
+        turns[0],
+        TIMEOUT_S,
+        more=turns[1:],
+        mode=mode,
+        keeps=keeps,
+        instances=instances,
+        on_rejected=functools.partial(on_rejected, group) if on_rejected else None,
+    )
+
+
+def in_turns(portions: Sequence[Iterable[DeliveryStep]]) -> list[list[list[DeliveryStep]]]:
+    """Return the steps of each portion in turns that keep the order of source time over all portions.
+
+    The types of a topic have a writer each, and readers that order by reception see the samples of an
+    instance as they arrive. So all portions write their first turn, one after the other, then their second;
+    the last turn is empty. Of a history of more than `MAX_TURNS` turns, the first one has the older part.
+
+    Args:
+        portions: the samples of one topic and partition, one portion for each type.
+    """
+    by_key: dict[bytes, list[list[tuple[int, DeliveryStep]]]] = {}
+    for number, steps in enumerate(portions):
+        for step in steps:
+            histories = by_key.setdefault(step.sample.key, [[] for _ in portions])
+            histories[number].append((number, step))
+    in_order = (heapq.merge(*each, key=lambda one: one[1].sample[:3]) for each in by_key.values())
+    placed = [list(_placed(history)) for history in in_order]
+    count = min(MAX_TURNS, max((history[-1][0] + 1 for history in placed), default=0))
+    turns: list[list[list[DeliveryStep]]] = [[[] for _ in range(count + 1)] for _ in portions]
+    for history in placed:
+        too_many = max(0, history[-1][0] + 1 - MAX_TURNS)
+        for turn, number, step in history:
+            turns[number][max(0, turn - too_many)].append(step)
+    return turns
+
+
+def _placed(history: Iterable[tuple[int, DeliveryStep]]) -> Iterator[tuple[int, int, DeliveryStep]]:
+    """Yield turn, portion and step of each sample of an instance; the last portion ends a turn."""
+    turn = before = 0
+    for number, step in history:
+        turn += number < before
+        before = number
+        yield turn, number, step
 
 
 give = at_once(giving)

@@ -298,7 +298,7 @@ class DdsiSettings:
 
     `is_configured` is false if the file has no such service. `network_interface` is an address, a name, or
     `auto`; `allow_multicast` is `true`, `false` or a list such as `spdp,asm`. Peers are in document order.
-    `max_sample_bytes` is the largest payload that the node keeps (Internal/MaxSampleSize).
+    `max_sample_bytes` is the largest payload that the node captures (Internal/MaxSampleSize).
     """
 
     is_configured: bool

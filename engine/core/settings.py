@@ -111,7 +111,9 @@ class CoreSettings:
     pending: tuple[PendingWriter, ...] = ()
     """Durable writers of clients that could still hand over samples at the end of the last run."""
     max_sample_bytes: int = MAX_SAMPLE_BYTES
-    """Largest payload that is kept (DDSI2Service/Internal/MaxSampleSize)."""
+    """Largest payload that is captured (DDSI2Service/Internal/MaxSampleSize)."""
+    has_disk: bool = True
+    """Whether the store is on a disk (DurabilityService/Persistent), not in memory."""
     learned: tuple[NameSpace, ...] = ()
     """Name-spaces learned from fellows in former runs (5.2.3.6)."""
 

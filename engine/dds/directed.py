@@ -186,6 +186,7 @@ class DirectedSession:
         steps: Iterable[DeliveryStep],
         timeout_s: float,
         *,
+        more: Iterable[Iterable[DeliveryStep]] = (),
         mode: DeliveryPurpose = DeliveryPurpose.WHOLE,
         keeps: bool = False,
         instances: int = sys.maxsize,
@@ -205,6 +206,8 @@ class DirectedSession:
             partition: the group's partition; empty for the default one.
             steps: samples, per instance in order of source time, disposes and unregisters included.
             timeout_s: limit for the whole delivery; the report shows how much was sent.
+            more: samples for later turns. Before each it waits until all before is acknowledged, and yields,
+                so that deliveries of other types of the topic may write in between.
             mode: the purpose of the samples.
             keeps: whether the writer of instances with a living writer stays until `end`.
             instances: upper bound of the topic's instances. A reader with a smaller max_instances must drop
@@ -249,18 +252,18 @@ class DirectedSession:
                     if not readers and refused:
                         problem = problem or REFUSED + "; ".join(refused)
                     if readers:
-                        sent, trouble = offering.write_all(writers, steps, deadline, frees=frees)
-                        problem = problem or trouble
-                        for writer in writers:
-                            writer.flush()
-                        yield 0.0
                         period_s = RESEND_S if any(max(each) > 0 for each in limits) else timeout_s
-                        while not (is_acked := offering.wait_for_acks(writers, period_s, deadline)):
-                            if time.monotonic() >= deadline:
-                                break
-                            resent += 1
-                            if on_rejected is not None:
-                                on_rejected(resent)
+                        acks = offering.AwaitedAcks(writers, period_s, deadline, on_rejected)
+                        sent, trouble = offering.write_all(writers, steps, deadline, frees=frees)
+                        for turn in more:
+                            acks.wait()
+                            yield 0.0
+                            count, later = offering.write_all(writers, turn, deadline, frees=frees)
+                            sent, trouble = sent + count, trouble or later
+                        problem = problem or trouble
+                        yield 0.0
+                        is_acked = acks.wait()
+                        resent = acks.resent
                         if is_acked:
                             acked = sent
                             if mode is DeliveryPurpose.WHOLE:

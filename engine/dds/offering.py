@@ -16,7 +16,7 @@ from engine.dds.typeinfo import TypeRef
 from engine.dds.writer import key_payload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from engine.dataset.groups import GroupQos, TypeDescription
     from engine.dataset.sample import Sample
@@ -133,9 +133,45 @@ def _unmatched(writer: RawWriter, expected: set[bytes]) -> str:
     return f"no match in time with reader {missing}{reason}"
 
 
-def wait_for_acks(writers: Iterable[RawWriter], period_s: float, deadline: float) -> bool:
-    """Wait up to `period_s`, at most until the deadline, for all acknowledgements of all readers."""
-    return all(writer.wait_for_acks(min(period_s, deadline - time.monotonic())) for writer in writers)
+class AwaitedAcks:
+    """The acknowledgements of all readers of some writers.
+
+    Args:
+        writers: the writers.
+        period_s: time after which a missing acknowledgement counts as a rejection.
+        deadline: monotonic time of giving up.
+        on_rejected: called with the number of rejections, after each.
+
+    Attributes:
+        resent: number of rejections.
+    """
+
+    def __init__(
+        self,
+        writers: Sequence[RawWriter],
+        period_s: float,
+        deadline: float,
+        on_rejected: Callable[[int], None] | None,
+    ) -> None:
+        self._writers = writers
+        self._period_s = period_s
+        self._deadline = deadline
+        self._on_rejected = on_rejected
+        self.resent = 0
+
+    def wait(self) -> bool:
+        """Wait until everything is acknowledged; return False if the deadline is earlier."""
+        while not self._are_there():
+            if time.monotonic() >= self._deadline:
+                return False
+            self.resent += 1
+            if self._on_rejected is not None:
+                self._on_rejected(self.resent)
+        return True
+
+    def _are_there(self) -> bool:
+        left_s = self._deadline - time.monotonic()
+        return all(writer.wait_for_acks(min(self._period_s, left_s)) for writer in self._writers)
 
 
 def _freeing(steps: Iterable[DeliveryStep]) -> Iterator[DeliveryStep]:
@@ -154,7 +190,7 @@ def _freeing(steps: Iterable[DeliveryStep]) -> Iterator[DeliveryStep]:
 def write_all(
     writers: tuple[RawWriter, ...], steps: Iterable[DeliveryStep], deadline: float, *, frees: bool
 ) -> tuple[int, str]:
-    """Write in order until the end or the deadline; return the number of samples, and the problem.
+    """Write and send in order until the end or the deadline; return the number of samples, and the problem.
 
     Args:
         writers: the writer for instances without a living writer, then the one for the others.
@@ -181,6 +217,8 @@ def write_all(
                     where = f"sample {sent + 1}, source time {samples[done].source_time_ns} ns"
                     return sent, f"{error} ({where})"
             sent += _counted(samples, frees=frees)
+    for writer in writers:
+        writer.flush()
     return sent, ""
 
 

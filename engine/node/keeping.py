@@ -127,7 +127,7 @@ class Keeping:
         has_room, most = self._has_room(process), self._instances(reader.topic)
         portions: list[Portion] = []
         ended: list[tuple[GroupDescription, Iterator[InstanceEnd]]] = []
-        # Of two versions of a type, the one with the newest sample is last, for readers that go by reception.
+        # Of several partitions, the one with the newest sample is last, for readers that go by reception.
         for description, rows in sorted(groups, key=lambda each: each[1].newest_ns()):
             group = description.group
             living = self._neighbourhood.living(group)

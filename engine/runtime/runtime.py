@@ -212,7 +212,8 @@ class Runtime:
             data = self.spaces.get(result.name_space)
             if isinstance(result, StoredGroups) and data:
                 for group in filter(data.state.is_wanted, result.watermarks.keys() - data.stored.keys()):
-                    self._tracer.event("store.group", group=group)
+                    if self.settings.has_disk:
+                        self._tracer.event("store.group", group=group)
                 data.stored.update(result.watermarks)
                 self.counters["stored"] += result.changes
             elif isinstance(result, Degraded):

@@ -16,7 +16,7 @@ from engine.core.settings import CoreSettings
 from engine.dataset.captured import CapturedSample
 from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import GroupSet
-from engine.dataset.groups import GroupDescription, GroupQos
+from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos
 from engine.dataset.sample import DATA, Sample
 from engine.runtime import backups
 from engine.runtime.jobs import Conversion
@@ -63,6 +63,7 @@ COUNTERS: Final = (
     "unkept_writers",
     "refused_groups",
     "outside_groups",
+    "memory_only_groups",
     "withheld",
     *DEVIATIONS,
     "stream_bytes_sent",
@@ -216,6 +217,7 @@ class SharedState:
                 group_set.raise_floor(data.loaded.groups[group].floor_ns)
             self.tracer.event("group.found", group=group, durability=description.qos.durability.name)
             self.tracer.event("group.administrating", group=group)
+            self._tell_memory_only(description, data)
             if state.is_wanted(group):
                 self._capture(description)
             else:  # a writer must not find a reader here that does not keep its samples
@@ -239,6 +241,19 @@ class SharedState:
             self._outside.add(group)
             self.counters["outside_groups"] += 1
             self.tracer.event("group.outside", group=group)
+
+    def _tell_memory_only(self, description: GroupDescription, data: NameSpaceData) -> None:
+        """Count and trace a PERSISTENT group that does not go to disk, because of its policy or the store."""
+        policy = data.state.policy
+        if description.qos.durability is not DurabilityKind.PERSISTENT:
+            return
+        if policy.persists and self.settings.has_disk:
+            return
+        reason = "it has no store on disk (DurabilityService/Persistent)"
+        if not policy.persists:
+            reason = f"its policy for name-space {data.state.name} has durability {policy.durability.value}"
+        self.counters["memory_only_groups"] += 1
+        self.tracer.event("group.memory-only", group=description.group, reason=reason)
 
     def _open_gate(self, description: GroupDescription) -> bool:
         """Find the content filter of a group; False if it does not fit, so that nothing may be kept."""
@@ -312,6 +327,8 @@ class SharedState:
             self._announce(raised)
         state = self.core.name_space_of(group)
         data = self.spaces[state.name] if state is not None else None
+        if data is not None and raised.qos.durability is not known.qos.durability:
+            self._tell_memory_only(raised, data)
         if data is not None and data.is_switched and data.is_on_disk(raised) and not data.is_on_disk(known):
             self.write_set(data)
 

@@ -209,6 +209,7 @@ def configured_settings(configuration: Configuration, name: str, host: str) -> C
         combine_initial_s=alignment.combine_initial_s,
         combine_operational_s=alignment.combine_operational_s,
         max_sample_bytes=configuration.ddsi.max_sample_bytes,
+        has_disk=bool(configuration.persistent and configuration.persistent.store_directory),
         waits_for_aligner=alignment.wait_for_aligner_s > 0,
         filtered=tuple(
             (element, str(one.origin)) for one in configuration.filters for element in one.elements

@@ -113,6 +113,7 @@ class DoctorCause(enum.StrEnum):
     WRITERS_DISAGREE = "writers-disagree"
     NOBODY_KEEPS = "nobody-keeps"
     NOT_KEPT = "not-kept"
+    MEMORY_ONLY = "memory-only"
     DIES_WITH_WRITER = "dies-with-writer"
     CLOCKS = "clocks"
     CAPTURE_IN_PYTHON = "capture-in-python"

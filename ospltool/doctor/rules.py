@@ -12,6 +12,7 @@ from engine.dataset.groups import KEEP_ALL, DurabilityKind
 from engine.dds.abi import INFINITE_NS
 from engine.dds.qos import incompatibilities
 from engine.runtime.monitor import NameSpaceView, NodeSnapshot
+from ospltool.doctor.memory_rules import kept_in_memory
 from ospltool.doctor.picture import DoctorCause, DoctorFinding, DomainPicture, Endpoint, TopicView, Weight
 from ospltool.doctor.type_rules import different_types
 
@@ -272,6 +273,7 @@ def node_findings(picture: DomainPicture, clock_bound_ns: int) -> Iterator[Docto
     """
     yield from _nobody_keeps(picture)
     yield from _not_kept(picture)
+    yield from kept_in_memory(picture.nodes)
     yield from _incompatible(picture.nodes)
     yield from _not_merged(picture.nodes)
     yield from _clocks(picture, clock_bound_ns)
@@ -340,7 +342,8 @@ def _not_kept(picture: DomainPicture) -> Iterator[DoctorFinding]:
                 DoctorCause.NOT_KEPT,
                 Weight.WARNING,
                 "",
-                f"{node.name} did not keep {large:,} samples above its limit; ospl-info.log names the groups",
+                f"{node.name} did not capture {large:,} samples above its limit, and has them only if a "
+                "fellow with a higher limit sends them; ospl-info.log names the groups",
                 "raise DDSI2Service/Internal/MaxSampleSize on all nodes",
                 (),
                 (node.name,),

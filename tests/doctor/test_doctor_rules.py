@@ -13,6 +13,7 @@ from engine.runtime.monitor import (
     CaptureView,
     DeviationView,
     FellowView,
+    GroupView,
     NameSpaceView,
     NodeSnapshot,
     StoreStatus,
@@ -254,7 +255,35 @@ def test_nodes_that_refused_large_samples_are_named() -> None:
     found = check_finds(DomainPicture((), nodes=(kept, refused), participants=2), "warning not-kept")
     (finding,) = found.findings
     assert finding.nodes == ("n2",)
-    assert "1,200 samples above its limit" in finding.message
+    assert "did not capture 1,200 samples above its limit" in finding.message
+    assert "only if a fellow with a higher limit sends them" in finding.message
+
+
+def test_persistent_data_in_memory_only_is_information_for_each_reason() -> None:
+    weak, disk = space(durability="Transient"), StoreStatus("sqlite", "/s")
+    group = GroupView("ships", "ships", "Ship", "S", "PERSISTENT", 1, 1, 1, "", 0, 0, 0)
+    many = tuple(dataclasses.replace(group, topic=f"T{number}") for number in range(6))
+    nodes = tuple(
+        dataclasses.replace(node(name, spaces=spaces), groups=groups, store=store)
+        for name, spaces, groups, store in (
+            (
+                "n1",
+                (weak, space(name="boats")),
+                (group, dataclasses.replace(group, name_space="boats")),
+                disk,
+            ),
+            ("n2", (weak,), many, disk),
+            ("n3", (weak,), (dataclasses.replace(group, durability="TRANSIENT"),), disk),
+            ("n4", (space(),), (group,), disk),
+            ("n5", (space(),), (group,), StoreStatus("memory", "")),
+        )
+    )
+    found = check_finds(DomainPicture((), nodes=nodes, participants=2), *["info memory-only"] * 2)
+    by_policy, by_store = found.findings
+    assert by_policy.nodes == ("n1", "n2")
+    assert "'ships' is Transient: topics Ship, T0, T1, T2, T3 and 2 more" in by_policy.message
+    assert by_store.nodes == ("n5",)
+    assert "there is no store on disk: topic Ship" in by_store.message
 
 
 @pytest.mark.parametrize(

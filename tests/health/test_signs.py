@@ -156,7 +156,7 @@ CASES: dict[str, tuple[NodeSnapshot, str, str, str]] = {
         node(counters={"too_large": 12}),
         "DUL-NOT-KEPT",
         "n1",
-        "n1 does not keep 12 samples that are too large",
+        "n1 did not capture 12 samples that are too large",
     ),
     "reader not served": (
         node(deliveries=(DeliveryView("p", "Trade", "Orders", "failed", 0, 1, START_NS - 2 * S, "QoS"),)),

@@ -68,16 +68,21 @@ def test_300_mb_are_kept_where_the_setting_allows_it(lab: Lab) -> None:
     assert tally["bytes"] >= HUGE
 
 
-def test_a_sample_above_the_limit_is_told(lab: Lab) -> None:
+def test_a_sample_above_the_limit_is_told_and_kept_if_a_fellow_has_it(lab: Lab) -> None:
+    """The limit is one of capturing: what a fellow with a higher limit captured is aligned."""
     lab.configure("n1", limited_to("1 MB"))
-    lab.start("n1")
-    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    lab.configure("n2", limited_to("4 MB").with_priority(200))
+    for name in ("n1", "n2"):
+        lab.start(name)
+    lab.seen.wait_for("both are complete", lambda: lab.seen.are_complete("n1", "n2"))
     lab.write({"count": 3, "time": 1_000, "text_bytes": 2_000_000})
     lab.write({"count": 1, "time": 2_000, "text_bytes": 1_000})
-    lab.seen.wait_for("the small one is stored", lambda: lab.seen.stored("n1") == 1)
+    lab.seen.wait_for("n2 keeps all", lambda: lab.seen.stored("n2") == 3)
+    lab.seen.wait_for("n1 has them from n2", lambda: lab.seen.stored("n1") == 3)
     shown = lab.seen.node("n1")
     assert shown is not None
     assert shown.counters["too_large"] == 3
     (told,) = lab.trace("n1", "capture.too-large")
     assert told["limit"] == "1048576"
-    assert "MaxSampleSize" in lab.information("n1")
+    assert "not captured here" in lab.information("n1")
+    assert "only if a fellow sends it" in lab.information("n1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -33,10 +33,15 @@ def application(lab: Lab, role: str, version: str, **options: object) -> Iterato
         program.end()
 
 
-def write(lab: Lab, version: str, values: dict[str, int], time_ns: int, readers: int) -> None:
-    options = {"values": values, "time": time_ns, "readers": readers}
-    with application(lab, "writer", version, **options) as writer:
-        writer.answer("done")
+def write(lab: Lab, version: str, values: dict[str, int | None], time_ns: int, readers: int) -> None:
+    with application(lab, "writer", version, readers=readers) as writer:
+        tell(writer, values, time_ns)
+
+
+def tell(writer: Program, values: dict[str, int | None], time_ns: int) -> None:
+    """Let a writer write values, and dispose the instances without one."""
+    writer.tell(values=values, time=time_ns)
+    writer.answer("done")
 
 
 @pytest.mark.parametrize("reads", ["old", "new"])
@@ -55,3 +60,47 @@ def test_a_late_reader_of_either_version_gets_the_newest_values(lab: Lab, reads:
     with application(lab, "reader", reads) as late:
         late.answer("ready")
         late.expect(lambda line: line.get("latest") == newest, 20)
+
+
+def test_late_readers_by_reception_get_the_last_state_over_both_versions(lab: Lab) -> None:
+    """The order of source time holds over both, so that neither is stale and no dispose is lost."""
+    lab.configure("n1", Settings())
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    written: list[tuple[str, dict[str, int | None]]] = [
+        ("old", {"1": 10, "2": 20, "3": 30}),
+        ("new", {"1": 11, "2": 21, "3": None, "4": 41, "5": 51}),
+        ("old", {"1": 12, "4": None, "5": 52}),
+        ("new", {"5": 53}),
+    ]
+    ends = {"1": 12, "2": 21, "3": None, "4": None, "5": 53}
+    with contextlib.ExitStack() as writers:
+        options = {"by_reception": True, "readers": 1}
+        by_version = {
+            version: writers.enter_context(application(lab, "writer", version, **options))
+            for version in ("old", "new")
+        }
+        for time_ns, (version, values) in enumerate(written, 1_000):
+            tell(by_version[version], values, time_ns)
+        lab.seen.wait_for("all is stored", lambda: lab.seen.stored("n1") == 10)
+        with contextlib.ExitStack() as readers:
+            late = [
+                readers.enter_context(application(lab, "reader", version, by_reception=True))
+                for version in ("old", "new", "old", "new")
+            ]
+            for reader in late:
+                reader.expect(lambda line: len(line.get("states", ())) == 5)
+            lab.wait_delivered(4)
+            writers.close()
+            for reader in late:
+                reader.expect(lambda line: shown(line) == ends)
+
+
+def shown(line: dict[str, Any]) -> dict[str, int | None]:
+    """What a reader has of each instance after all writers ended; None for a disposed one."""
+    named = {"without writers", "disposed"}
+    states = {number: state for number, state in line.get("states", {}).items() if state in named}
+    return {
+        number: line["latest"][number] if state == "without writers" else None
+        for number, state in states.items()
+    }

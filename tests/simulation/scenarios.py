@@ -84,6 +84,7 @@ def node(
             host="",
             name_spaces=tuple(NameSpace.of(space, f"{space}.*") for space in spaces),
             policies=chosen,
+            has_disk=has_disk,
             **(usual | settings),
         ),
         has_disk=has_disk,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
 from engine.core.election import NOBODY
-from engine.core.name_spaces import NameSpace
+from engine.core.name_spaces import Durability, NameSpace
 from engine.core.states import ServiceState
 from engine.simulator.options import TopicPlan
 from tests.simulation.scenarios import EXPIRY_S, LOST_S, Scenario, node
@@ -92,6 +93,28 @@ def test_group_of_no_name_space_is_said_and_counted_once() -> None:
     assert runtime is not None
     assert runtime.counters["outside_groups"] == 1
     assert [str(said["group"]) for said in scenario.traced("group.outside", "a")] == ["elsewhere.Reading"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"durability": Durability.TRANSIENT}, "its policy for name-space ns1 has durability Transient"),
+        ({"has_disk": False}, "it has no store on disk (DurabilityService/Persistent)"),
+    ],
+)
+def test_persistent_data_in_memory_only_is_said_once(options: dict[str, Any], reason: str) -> None:
+    """A policy weakens durability on purpose (deployment guide 5.2.3.2), so this is information."""
+    scenario = Scenario(node("a", **options))
+    scenario.start()
+    for host in ("a", "b"):
+        scenario.writer(host)
+    scenario.write("a", 3)
+    scenario.settle()
+    runtime = scenario.node("a").runtime
+    assert runtime is not None
+    assert runtime.counters["memory_only_groups"] == 1
+    assert [each["reason"] for each in scenario.traced("group.memory-only", "a")] == [reason]
+    assert not scenario.traced("store.group", "a")
 
 
 def test_the_counter_of_stored_samples_counts_those_that_replace_others_too() -> None:

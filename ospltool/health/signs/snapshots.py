@@ -48,7 +48,7 @@ def of_capture(snapshot: NodeSnapshot) -> Iterator[Sign]:
     name, me = snapshot.name, (snapshot.id,)
     large = snapshot.counters.get("too_large", 0)
     if large:
-        what = f"{name} does not keep {large:,} samples that are too large"
+        what = f"{name} did not capture {large:,} samples that are too large"
         yield Sign("DUL-NOT-KEPT", name, what, 0, me, why="MaxSampleSize of the node", weight=large)
     yield from _rejected(snapshot)
 
