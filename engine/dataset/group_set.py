@@ -89,7 +89,8 @@ class GroupSet(Instances):
         self.payload_bytes = 0
         """Bytes of all payloads."""
         self.lost = 0
-        """Samples that arrived too old to be kept, without those that newer ones pushed out."""
+        """Samples that arrived too old to be kept, unless something newer of their writer is kept: that has
+        replaced them. What newer samples pushed out is not lost either."""
         self._digest = 0
         self._newest_ns = 0
 
@@ -120,7 +121,7 @@ class GroupSet(Instances):
                 return ApplyOutcome.DUPLICATE, []
             known = packed.sample(slot)
             if self.depth == 1 and sample.status == DATA and sample < known:
-                self.lost += 1
+                self.lost += sample.writer != known.writer
                 return ApplyOutcome.OLDER, []
             history = self._unpack(slot, known)
         # The newest write of its instance, as nearly every sample is: with KEEP_LAST 1 it replaces the last
@@ -282,7 +283,8 @@ class GroupSet(Instances):
             if place < length and packed.samples(key, slice(place, place + 1))[0].digest == sample.digest:
                 return ApplyOutcome.DUPLICATE, []
             if not place and length == self.depth:
-                self.lost += 1
+                newer = (*packed.samples(key, slice(None)), *history)
+                self.lost += all(item.writer != sample.writer for item in newer)
                 return ApplyOutcome.OLDER, []
             if place < length:
                 history = self._instances[key] = [*self._take(key, slice(place, None)), *history]
@@ -293,7 +295,7 @@ class GroupSet(Instances):
         kept = retained(candidate, self.depth)
         kept_digests = {item.digest for item in kept}
         if sample.digest not in kept_digests:
-            self.lost += 1
+            self.lost += all(item.writer != sample.writer for item in history[position:])
             return ApplyOutcome.OLDER, []
         evicted = [item for item in history if item.digest not in kept_digests]
         if self.depth and self._histories and key in self._histories:

@@ -198,17 +198,24 @@ def test_packed_histories_make_no_difference(depth: int, monkeypatch: pytest.Mon
     assert len(kept_blocks) >= (10 if depth != 1 else 0)
 
 
+def filled(depth: int, count: int) -> GroupSet:
+    """A set into which samples of 1,000 instances have come in turn."""
+    subject = GroupSet(depth)
+    for time_ns in range(1, count + 1):
+        payload = time_ns.to_bytes(8) + bytes(92)
+        key = (time_ns * 7919 % 1_000).to_bytes(4)
+        subject.apply(make_sample(time_ns, WRITERS[0], DATA, key, payload))
+    return subject
+
+
 @pytest.mark.parametrize("depth", [0, 10])
 def test_a_packed_history_takes_few_bytes(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 1,000 instances, samples come twice as often as KEEP_LAST keeps them, so blocks are replaced."""
     monkeypatch.setattr(instances, "MAX_LOOSE", 500)
-    subject = GroupSet(depth)
+    filled(depth, 5_000)  # what is imported for the first one is no part of it
     tracemalloc.start()
     try:
-        for time_ns in range(1, 20_001):
-            payload = time_ns.to_bytes(8) + bytes(92)
-            key = (time_ns * 7919 % 1_000).to_bytes(4)
-            subject.apply(make_sample(time_ns, WRITERS[0], DATA, key, payload))
+        subject = filled(depth, 20_000)
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
