@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from ospltool.health.system import System
 
 
+PASSING_S: Final = 2.0
+"""Time for which the word of the verdict stands before it is told without an incident: while nodes start one
+after the other, it changes each time."""
+
 SETTLED_S = 5.0
 """Time without a change of the summary line, or of the effect of an incident, until it is told again."""
 
@@ -118,6 +122,7 @@ class _Domain:
         self._news = IncidentNews(SETTLED_S)
         self.line_told = self.word_told = ""
         self._line, self._line_s = "", 0.0
+        self._word, self._word_s = "", 0.0
 
     @property
     def health(self) -> Health:
@@ -140,6 +145,13 @@ class _Domain:
         if line != self._line:
             self._line, self._line_s = line, self._clock()
         return line != self.line_told and self._clock() - self._line_s >= SETTLED_S
+
+    def is_word_untold(self) -> bool:
+        """Return whether the word of the verdict is another one than was told, and no passing one."""
+        word = self.health.verdict.word
+        if word != self._word:
+            self._word, self._word_s = word, self._clock()
+        return word != self.word_told and self._clock() - self._word_s >= PASSING_S
 
     def exit_code(self) -> int:
         """0, 1 or 2 by severity, 1 while nodes start; 3 when nobody was heard and nobody is expected."""
@@ -228,14 +240,15 @@ def _watch(systems: list[_Domain], *, as_json: bool) -> None:
 
 def _report(one: _Domain, systems: list[_Domain], *, as_json: bool) -> None:
     """Report what is new in one of the systems, if anything is."""
-    news, ends, word = one.news(), one.health.mutes.news(), one.health.verdict.word
-    if not (one.is_line_untold() or news or ends or one.word_told != word):
+    news, ends = one.news(), one.health.mutes.news()
+    is_untold = [one.is_line_untold(), one.is_word_untold()]  # both take in what is said now
+    if not (news or ends or any(is_untold)):
         return
     if as_json:
         streams.put(envelope.line("health", _data(systems)))
     else:
         _tell(one, news, ends)
-    one.word_told, one.line_told = word, one.line()
+    one.word_told, one.line_told = one.health.verdict.word, one.line()
 
 
 def _read(path: pathlib.Path, *, watch: bool, as_json: bool) -> int:
@@ -257,6 +270,9 @@ def _read(path: pathlib.Path, *, watch: bool, as_json: bool) -> int:
             for _ in system.steps():
                 if watch:
                     _report(one, [one], as_json=as_json)
+        system.health.update(feed.now_ns())  # the last line may be what happened
+        if watch:
+            _report(one, [one], as_json=as_json)
         if not watch:
             one.title += "" if as_json else f" until {_clock(feed.now_ns())}"
             _put([one], as_json=as_json)

@@ -267,6 +267,25 @@ def test_the_code_of_a_recording_is_that_of_its_end(shell: Shell) -> None:
     assert shell.run("health", "night.jsonl", "--watch")[0] == 2
 
 
+def test_the_last_line_of_a_recording_is_told(shell: Shell) -> None:
+    """All nodes were lost, and nothing was heard until the recorder ended."""
+    path = shell.root / "night.jsonl"
+    recorder = Recorder(path, source="domain 3", made_by="test")
+    for second in range(12):
+        now_ns = fake.START_NS + second * fake.SECOND_NS
+        shown = (dataclasses.replace(node(n, 3 - n), time_ns=now_ns) for n in (1, 2))
+        recorder.write(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown)), now_ns)
+    lost_ns = now_ns + 2 * fake.SECOND_NS
+    lost = [FeedNotice(NoticeKind.NODE_LOST, lost_ns, "", fake.node_id(n)) for n in (1, 2)]
+    recorder.write(Update(notices=(*lost, FeedNotice(NoticeKind.DOMAIN_LOST, lost_ns, ""))), lost_ns)
+    recorder.close()
+    code, out, _ = shell.run("health", "night.jsonl")
+    assert code == 2
+    assert "ERROR DUL-DOMAIN-LOST" in out
+    code, out, _ = shell.run("health", "night.jsonl", "--watch")
+    assert (code, "DUL-DOMAIN-LOST domain" in out) == (2, True)
+
+
 @pytest.mark.parametrize("more", [("--mute", "DUL-NODE-GONE", "1h"), ("--domain", "3")])
 def test_a_recording_cannot_be_muted_and_is_of_its_domain(shell: Shell, more: tuple[str, ...]) -> None:
     recorded(shell.root / "night.jsonl", 10, 20, 3)
