@@ -66,7 +66,8 @@ def interface_fault(configuration: Configuration | None, uri: str) -> str:
         origin = configuration.origin_of(_SETTING)
         is_ours = not origin.is_default and configuration.ddsi.network_interface == missing
         subject = f"{origin}: {_SETTING}" if is_ours else subject
+    others = "; AUTO takes the first suitable one, CYCLONEDDS_URI may name another" if is_ours else ""
     return (
         f"{subject}: this machine has no network interface {quoted(missing)};"
-        f" it has {', '.join(available())}{'; AUTO takes the first suitable one' if is_ours else ''}"
+        f" it has {', '.join(available())}{others}"
     )

@@ -46,6 +46,7 @@ def test_an_interface_of_another_host_is_one_sentence_with_its_place(fleet: Shel
     before, _, rest = line.partition(f": {SETTING}: ")
     assert before.rpartition("n1.xml:")[2].replace(":", "").isdigit(), line
     assert rest.startswith(f"this machine has no network interface '{FAR}'; it has ")
+    assert rest.endswith("; AUTO takes the first suitable one, CYCLONEDDS_URI may name another")
 
 
 def test_an_interface_of_cyclonedds_uri_is_one_sentence(
