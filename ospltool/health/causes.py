@@ -252,12 +252,15 @@ class Patience:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str, tuple[int, ...]], _Seen] = {}
-        self._resumed_ns = -1
+        self._looked_ns = self._resumed_ns = -1
         self.is_waiting = False
 
-    def resume(self, now_ns: int) -> None:
-        """Take in that nobody looked until now: what was there may have lasted, what is new began before."""
-        self._resumed_ns = now_ns
+    def resume(self, looked_ns: int, now_ns: int) -> None:
+        """Take in that nobody looked from a moment until now.
+
+        What was there may have lasted; what is new began in between, unless it dates from that time.
+        """
+        self._looked_ns, self._resumed_ns = looked_ns, now_ns
         self._seen = {key: one._replace(last_ns=now_ns) for key, one in self._seen.items()}
 
     def lasting(self, signs: Iterable[Sign], now_ns: int, began_ns: int) -> list[Sign]:
@@ -275,10 +278,11 @@ class Patience:
             before = self._seen.get(key)
             first_ns = before.first_ns if before else now_ns
             self._seen[key] = _Seen(first_ns, now_ns)
-            since_ns = min(first_ns, sign.since_ns or first_ns)
+            is_of_pause = first_ns == self._resumed_ns and sign.since_ns <= self._looked_ns
+            told_ns = 0 if is_of_pause else sign.since_ns
+            since_ns = min(first_ns, told_ns or first_ns)
             lasts = now_ns - since_ns >= sign.patience_ns
-            is_first_look = first_ns <= began_ns + FIRST_LOOK_NS or first_ns == self._resumed_ns
-            is_before = not sign.since_ns and is_first_look
+            is_before = not told_ns and (first_ns <= began_ns + FIRST_LOOK_NS or is_of_pause)
             began_before = sign.began_before or is_before
             dated = dataclasses.replace(sign, since_ns=since_ns, began_before=began_before)
             (found if lasts else young).append(dated)

@@ -212,7 +212,7 @@ class Health:
 
     def resume(self, now_ns: int) -> None:
         """Take in that nobody looked until now: what lasted goes on, what ended or began did so before."""
-        self._patience.resume(now_ns)
+        self._patience.resume(self._updated_ns, now_ns)
         self._incidents.resume(now_ns)
 
     def looks(self, now_ns: int) -> Iterator[None]:

@@ -127,6 +127,25 @@ def test_what_began_in_a_pause_began_before_the_next_look() -> None:
     assert not other.began_before
 
 
+@pytest.mark.parametrize("heard_s", [0.0, 4.0], ids=["before the pause", "in the pause"])
+def test_a_node_that_died_in_a_pause_died_before_the_next_look_or_after_its_last_message(
+    heard_s: float,
+) -> None:
+    watch = Watch()
+    watch.run(10, 1, 2, 3)
+    if heard_s:
+        at_ns = START_NS + int((10 + heard_s) * S)
+        watch.feed.add(at_ns, Update((ReceivedSnapshot(fake.snapshot(3, time_ns=at_ns), at_ns),)))
+    watch.now_s = 22
+    watch.run(8, 1, 2)
+    found = next(one for one in watch.system.health.open if one.who == "n3")
+    assert found.began_before is not bool(heard_s)
+    if heard_s:
+        assert found.since_ns == at_ns
+    else:
+        assert START_NS + 22 * S <= found.since_ns <= START_NS + int((22 + HEARING_S + 1) * S)
+
+
 class Takes:
     """A reader of snapshots that takes them when the test says so."""
 
