@@ -53,6 +53,7 @@ def run(repeat: int) -> list[Row]:
         taken: list[float] = []
         captured: list[float] = []
         stored: list[float] = []
+        in_memory: list[float] = []
         tap_us: list[float] = []
         node_us: list[float] = []
         for _ in range(repeat):
@@ -60,6 +61,7 @@ def run(repeat: int) -> list[Row]:
             drained.append(rate)
             tap_us.append(busy_us)
             taken.append(_reader("take", load)[0])
+            in_memory.append(_node(load, is_transient=True)[0])
             rate, on_disk, busy_us = _node(load)
             captured.append(rate)
             stored.append(on_disk)
@@ -69,7 +71,8 @@ def run(repeat: int) -> list[Row]:
         plain = Row(AREA, f"plain ddspy_take, {label}", "samples/s", tuple(taken))
         node = Row(AREA, f"node, {label}", "samples/s", tuple(captured))
         disk = Row(AREA, f"node, until on disk, {label}", "samples/s", tuple(stored))
-        rows += [tap, plain, node.against(tap, load.bar), disk.against(tap)]
+        memory = Row(AREA, f"node that keeps it in memory, {label}", "samples/s", tuple(in_memory))
+        rows += [tap, plain, node.against(tap, load.bar), disk.against(tap), memory.against(tap)]
         for who, used_us in (("tap", tap_us), ("node", node_us)):
             rows.append(Row(AREA, f"{who}, processor time of a sample, {label}", "us", tuple(used_us)))
         rows.append(
@@ -79,13 +82,14 @@ def run(repeat: int) -> list[Row]:
 
 
 @contextlib.contextmanager
-def _published(stage: Stage, load: Load) -> Iterator[dict[str, float]]:
+def _published(stage: Stage, load: Load, *, is_transient: bool = False) -> Iterator[dict[str, float]]:
     """What the publisher says once everything is acknowledged; it stays while the block runs."""
     options = {
         "domain": stage.domain_id,
         "size": load.size,
         "count": load.count,
         "instances": load.instances,
+        "is_transient": is_transient,
     }
     publisher = Program("publish", options, stages.environ())
     try:
@@ -108,17 +112,21 @@ def _reader(role: str, load: Load) -> tuple[float, float]:
         return load.count / published["seconds"], used_s / load.count * 1e6
 
 
-def _node(load: Load) -> tuple[float, float, float]:
-    """Samples a second into a node, and until the last one is on its disk; processor time for one, in us."""
+def _node(load: Load, *, is_transient: bool = False) -> tuple[float, float, float]:
+    """Samples a second into a node, and until the last one is kept; processor time for one, in us.
+
+    What is TRANSIENT is kept in memory, all else on the disk.
+    """
     with stages.stage() as stage:
         stages.start_and_wait(stage, NODE)
         busy_s = stages.processor_s(stage.pid(NODE))
-        with _published(stage, load) as published:
+        with _published(stage, load, is_transient=is_transient) as published:
             pass
+        stored = 0 if is_transient else load.instances
 
         def has_all() -> bool:
             shown = stage.snapshots()[NODE]
-            return shown.counters["captured"] == load.count and stage.stored(NODE) == load.instances
+            return shown.counters["captured"] == load.count and stage.stored(NODE) == stored
 
         stage.wait_for(f"{load.count} samples are captured", has_all, stages.PATIENCE_S)
         stage.wait_for(
@@ -126,5 +134,5 @@ def _node(load: Load) -> tuple[float, float, float]:
         )
         ended_ns = stage.snapshots()[NODE].time_ns
         used_us = (stages.processor_s(stage.pid(NODE)) - busy_s) / load.count * 1e6
-        stored = load.count * 1e9 / (ended_ns - published["began_ns"])
-        return load.count / published["seconds"], stored, used_us
+        kept = load.count * 1e9 / (ended_ns - published["began_ns"])
+        return load.count / published["seconds"], kept, used_us

@@ -83,7 +83,7 @@ def say(**what: Any) -> None:
 def publish(options: dict[str, Any]) -> None:
     """Write `count` samples of `size` bytes to `instances` instances, numbered from `first`, at a `rate`.
 
-    `depth` is the history that nodes keep of each, 0 for all.
+    `depth` is the history that nodes keep of each, 0 for all; the writer is PERSISTENT or `is_transient`.
     """
     from benchmarks.load_type import Load
     from engine.dataset.groups import KEEP_ALL, DurabilityKind
@@ -93,10 +93,11 @@ def publish(options: dict[str, Any]) -> None:
     from engine.dds.writer import RawWriter
 
     uri = os.environ["CYCLONEDDS_URI"]
+    is_transient = options.get("is_transient", False)
     participant = NodeParticipant(options["domain"], uri, "publisher", os.urandom(16), TagRole.CLIENT)
     qos = EndpointQos(
         blocking_ns=30_000_000_000,
-        durability=DurabilityKind.PERSISTENT,
+        durability=DurabilityKind.TRANSIENT if is_transient else DurabilityKind.PERSISTENT,
         history_depth=KEEP_ALL,
         service_history_depth=options.get("depth", 1),
         autodispose=False,
