@@ -79,8 +79,12 @@ def check(lab: Lab, prefixes: dict[str, tuple[str, ...]]) -> None:
     beside.wait(6)
     assert elsewhere.tally()["instances"] == 1, "a non-aligner gives nothing away"
     view.wait_for("both have the new one", lambda: (view.samples("n1"), view.samples("n2")) == (1, 6))
+
+    def is_told() -> bool:
+        return any("stock on n2 differs from its master n1" in text for text in said(view, "n1", "n2"))
+
+    view.wait_for("it is told once alignment had its time", is_told)
     texts = said(view, "n1", "n2")
-    assert any("stock on n2 differs from its master n1" in text for text in texts), texts
     assert any("(6 samples, n1 has 1)" in text for text in texts), texts
 
     # What the operator can do: let it be an aligner for one start.
