@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import gc
 import pathlib
 import signal
 import time
@@ -255,28 +254,29 @@ def _read(path: pathlib.Path, *, watch: bool, as_json: bool) -> int:
     """Report what a recording tells at its end, and with `watch` all that happened; return the exit code."""
     from ospltool.health.health import Health
     from ospltool.health.system import System
+    from tui.background import look_for_garbage_less_often
 
-    gc.freeze()
-    gc.set_threshold(
-        50_000
-    )  # what is replaced is freed at once; looking for garbage took a third of the time
+    look_for_garbage_less_often()
     feed, expected = domains.recording(path, 1.0, None, None)
     system = System((feed, lambda model: Health(model, expected)))
     one = _Domain(feed.title, system, lambda: feed.now_ns() / 1e9)
     try:
         feed.seek(feed.end_ns)
         one.line_told, one.word_told = one.line(), one.health.verdict.word
+        told_ns = 0
         while feed.is_winding:
             for _ in system.steps():
-                if watch:
+                examined_ns = one.health.examined_ns(0)
+                if watch and examined_ns != told_ns:  # a moment is examined in many steps
+                    told_ns = examined_ns
                     _report(one, [one], as_json=as_json)
         system.health.update(feed.now_ns())  # the last line may be what happened
-        if watch:
-            _report(one, [one], as_json=as_json)
         if not watch:
             one.title += "" if as_json else f" until {_clock(feed.now_ns())}"
             _put([one], as_json=as_json)
-        elif one.line_told != one.line():
+            return one.exit_code()
+        _report(one, [one], as_json=as_json)
+        if one.line_told != one.line():
             _tell(one, [], [])
     finally:
         feed.close()

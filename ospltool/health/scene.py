@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import heapq
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -340,17 +341,13 @@ class Scene:
         Nothing is told of them until then: the loss of all is one loss. The same holds when others are heard
         again after the silence of all, until it is the turn of these.
         """
-        model, now_ns = self.model, self.now_ns
-        if model.domain_lost_ns or model.link_lost or model.is_silent(now_ns):
-            return []
+        model = self.model
         there = [one for one in self.nodes if self._presence[one.id] is not Presence.STOPPED]
-        newest = sorted(there, key=lambda one: one.heard_ns)[-2:]
-        return [
-            one.id
-            for one in there
-            if self._presence[one.id] is not Presence.HEARD
-            and (_is_newest(one, newest) or self._is_about_to_come(one))
-        ]
+        overdue = [one for one in there if self._presence[one.id] is not Presence.HEARD]
+        if not overdue or model.domain_lost_ns or model.link_lost or model.is_silent(self.now_ns):
+            return []
+        newest = heapq.nlargest(2, there, key=lambda one: one.heard_ns)
+        return [one.id for one in overdue if _is_newest(one, newest) or self._is_about_to_come(one)]
 
     def _is_about_to_come(self, node: Node) -> bool:
         """Return whether the silence of all has just ended, with which that of a node began."""

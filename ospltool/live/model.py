@@ -365,6 +365,7 @@ class SystemModel:
             del self._replaced[next(iter(self._replaced))]
         self._name_space_order = None
         self._masterships.forget(node.id)
+        self._witnesses.forget(node.id)
         self.groups.forget(node.id)
         self._trackers.apply(node.id, (), node.gone_ns)
 
@@ -459,11 +460,13 @@ class SystemModel:
             self.domain_lost_ns = notice.time_ns
             self.outages.lose(notice.time_ns)
         elif notice.kind is NoticeKind.DOMAIN_FOUND:
-            self.domain_lost_ns, self.outages.found_ns = 0, notice.time_ns
+            self.domain_lost_ns = 0
+            self.outages.find(notice.time_ns)
         elif notice.kind is NoticeKind.LINK_LOST:
             self.link_lost = notice
         elif notice.kind is NoticeKind.LINK_FOUND and self.link_lost:
             self.outages.lose(self.link_lost.time_ns, is_link=True)
-            self.link_lost, self.outages.found_ns = None, notice.time_ns
+            self.link_lost = None
+            self.outages.find(notice.time_ns)
         elif notice.kind is NoticeKind.END:
             self.ended_ns = now_ns

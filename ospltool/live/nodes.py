@@ -170,7 +170,7 @@ class Node:
         if self.gone_ns:
             return Presence.STOPPED if self.in_order else Presence.GONE
         silent_ns = now_ns - self.heard_ns
-        is_silent = silent_ns > MIN_STALE_NS and silent_ns > self.stale_after_ns
+        is_silent = silent_ns > MIN_STALE_NS and silent_ns > self.stale_after_ns  # the first tells most often
         return Presence.SILENT if is_silent else Presence.HEARD
 
     def shown_state(self, now_ns: int) -> str:

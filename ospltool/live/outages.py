@@ -51,7 +51,7 @@ class Outages:
                 self.silence = Silence(self._newest_ns, heard_ns)
             if self._is_lost or (is_new and is_silent(heard_ns)):
                 self.lose(self._newest_ns)
-                self.found_ns = heard_ns
+                self.find(heard_ns)
             if self.was_lost_before(before):
                 self.were_out_of_reach |= not is_new
         self._newest_ns = max(self._newest_ns, heard_ns)
@@ -65,6 +65,10 @@ class Outages:
         self._is_lost = False
         self._lost_ns, self._last_lost_ns = min(self._newest_ns, last_ns), last_ns
         self.were_out_of_reach = is_link
+
+    def find(self, now_ns: int) -> None:
+        """Take in that nodes are heard again, or can be."""
+        self.found_ns = now_ns
 
     def was_lost_before(self, node: Node) -> bool:
         """Return whether the node was heard last before all were lost."""

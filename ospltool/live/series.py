@@ -204,6 +204,11 @@ class Witnesses:
             else:
                 mine.discard(fellow)
 
+    def forget(self, teller: str) -> None:
+        """Forget what a node reported."""
+        self._witnessed.pop(teller, None)
+        self._known.pop(teller, None)
+
     def _strangers(self, teller: str, places: Mapping[str, int]) -> set[str]:
         """Return the fellows without a history: once all have one, none until other fellows are told."""
         if self._known.get(teller) is places:

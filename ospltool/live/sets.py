@@ -40,6 +40,8 @@ class SetComparison:
         """Compare again: the nodes have changed."""
         self._largest.clear()
         self._followed.clear()
+        if len(self._follows) > len(self._nodes):
+            self._follows = {node: one for node, one in self._follows.items() if node in self._nodes}
 
     def share_held(self, node: Node, name_space: str) -> float:
         """Return the share of a name-space that a node holds (0 to 1), compared with the largest set."""

@@ -19,7 +19,7 @@ from engine.runtime.monitor import NodeSnapshot, StoreStatus
 from ospltool.cli.domains import DomainAccess
 from ospltool.live.expectation import Expectation
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
-from ospltool.live.recorder import Recorder
+from ospltool.live.recorder import Recorder, RecordingLimits
 from tests import fake
 from tests.commands.shell import Shell
 from tests.fake import ScriptedFeed
@@ -284,6 +284,22 @@ def test_the_last_line_of_a_recording_is_told(shell: Shell) -> None:
     assert "ERROR DUL-DOMAIN-LOST" in out
     code, out, _ = shell.run("health", "night.jsonl", "--watch")
     assert (code, "DUL-DOMAIN-LOST domain" in out) == (2, True)
+
+
+@pytest.mark.parametrize(("seconds", "is_told"), [(1, False), (4, True)])
+def test_a_word_that_passes_is_not_told(shell: Shell, seconds: int, *, is_told: bool) -> None:
+    """While nodes start one after the other, the verdict is STARTING for a moment each time."""
+    path = shell.root / "night.jsonl"
+    recorder = Recorder(path, source="domain 3", made_by="test", limits=RecordingLimits(every_ns=0))
+    for tick in range(80):
+        now_ns = fake.START_NS + tick * fake.SECOND_NS // 4
+        state = "FETCH_INITIAL" if 40 <= tick < 40 + 4 * seconds else "COMPLETE"
+        one = node(1, state=state, time_ns=now_ns, started_ns=fake.START_NS)
+        recorder.write(Update((ReceivedSnapshot(one, now_ns),)), now_ns)
+    recorder.close()
+    code, out, _ = shell.run("health", "night.jsonl", "--watch")
+    assert code == 0
+    assert ("STARTING" in out) is is_told
 
 
 @pytest.mark.parametrize("more", [("--mute", "DUL-NODE-GONE", "1h"), ("--domain", "3")])

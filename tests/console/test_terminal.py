@@ -57,6 +57,13 @@ class Terminal:
             time.sleep(0.1)
         raise AssertionError(f"{wanted} not on the screen:\n{text}")
 
+    def check_never(self, unwanted: str, seconds: float) -> None:
+        """A text is not on the screen in this time, however often one looks."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            assert unwanted not in self.tmux("capture-pane", "-p", "-t", ":0")
+            time.sleep(0.1)
+
     def press(self, *keys: str) -> None:
         self.tmux("send-keys", "-t", ":0", *keys)
 
@@ -152,10 +159,7 @@ def test_what_a_library_prints_is_not_on_the_screen_but_told_at_the_end(tmp_path
     terminal = Terminal(tmp_path, {}, ("-c", NOISY))
     try:
         terminal.wait_for("space-01", "● n1", "● n2", "● n3")
-        deadline = time.monotonic() + 3.0  # in which both are printed
-        while time.monotonic() < deadline:
-            assert "udp/239" not in terminal.tmux("capture-pane", "-p", "-t", ":0")
-            time.sleep(0.1)
+        terminal.check_never("udp/239", 3.0)  # in which both are printed
         terminal.press("q")
         terminal.wait_for("ended with 0", "Printed by libraries meanwhile:", NOISE)
     finally:
@@ -169,10 +173,7 @@ def test_health_that_watches_tells_it_at_the_end_too(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path, {}, ("-c", program))
     try:
         terminal.wait_for("UNKNOWN")
-        deadline = time.monotonic() + 5.0  # in which it is printed
-        while time.monotonic() < deadline:
-            assert "udp/239" not in terminal.tmux("capture-pane", "-p", "-t", ":0")
-            time.sleep(0.1)
+        terminal.check_never("udp/239", 5.0)  # in which it is printed
         terminal.press("C-c")
         terminal.wait_for("ended with 3", "Printed by libraries meanwhile:", NOISE)
     finally:
