@@ -114,7 +114,7 @@ class Instances:
             oldest.append((key, history))
             if len(history) > 1 or key in known:
                 several += itertools.takewhile(_is_packable, history[:room])
-            elif history[0].status == DATA and len(history[0].payload) <= MAX_PACKED_BYTES:
+            elif _is_packable(history[0]):
                 single.append(history[0])
         packed: dict[bytes, int] = {}
         for piece in pieces(single, BLOCK_BYTES) if len(single) >= MIN_PACKED else ():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -177,6 +178,38 @@ def test_everything_is_bounded_and_counted(monkeypatch: pytest.MonkeyPatch) -> N
     assert model.events_left_out == model_module.EVENTS_SLACK + 1
     assert model.events[-1].number == most
     assert model.dropped == 3
+
+
+def test_a_node_that_comes_under_new_ids_leaves_little_behind() -> None:
+    """As one that has lost its store each time; what it told of a hundred fellows went with its id."""
+    model = SystemModel()
+    fellows = tuple(fake.fellow(n) for n in range(2, 102))
+    spaces = [fake.name_space(f"space-{n}", 1) for n in range(50)]
+
+    def come(first: int, last: int) -> int:
+        for n in range(first, last):
+            now_ns = at(10 * n)
+            shown = fake.snapshot(
+                1_000 + n,
+                *spaces,
+                fellows=fellows,
+                time_ns=now_ns,
+                started_ns=now_ns,
+                name="n1",
+            )
+            model.apply(Update((ReceivedSnapshot(shown, now_ns),)), now_ns)
+            assert model.sets.differing(model.nodes[shown.id]) == []
+            lost = FeedNotice(NoticeKind.NODE_LOST, at(10 * n + 5), "", shown.id)
+            model.apply(Update(notices=(lost,)), at(10 * n + 5))
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before, after_it = come(0, 50), come(50, 150)
+    finally:
+        tracemalloc.stop()
+    assert len(model.nodes) == 1
+    assert after_it - before < 100 * 6_000
 
 
 @given(st.lists(st.lists(st.integers(0, 50), max_size=8), max_size=8))
