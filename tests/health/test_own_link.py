@@ -37,6 +37,7 @@ class OwnLink:
         self.heard, self.is_known = heard, is_known
         self.found_s = 1e9
         self.again: dict[int, float] = {}
+        self.started_s: dict[int, float] = {}
         self.told: dict[str, Incident] = {}
         self.moment_s = -5.0
 
@@ -63,6 +64,8 @@ class OwnLink:
                         fellows=tuple(fake.fellow(o, now_ns) for o in {1, 2, 3} - {n}),
                     ),
                     time_ns=now_ns,
+                    started_ns=START_NS + round(self.started_s.get(n, -600.0) * S),
+                    pid=n if n in self.started_s else 1_000 + n,
                 )
                 for n in heard
             )
@@ -189,6 +192,18 @@ def test_a_node_that_died_while_the_link_was_cut_is_told_in_time(found_s: float,
     assert ("DUL-NODE-SILENT", "n3") in case.open()
     (found,) = [one for one in case.health.open if one.who == "n3"]
     assert found.since_ns == START_NS
+
+
+def test_a_node_that_its_supervisor_started_again_while_the_link_was_cut_is_told() -> None:
+    """Its failure is not part of a loss of all: the others ran, out of reach of this watch."""
+    case = OwnLink()
+    case.found_s, case.again = 9.0, {1: 9.5, 3: 9.75}
+    case.run(9.25)
+    case.again[2], case.started_s[2] = 10.0, 8.0
+    failed_ns = START_NS + 7 * S
+    case.reports["n2"] = SupervisorReport("", pid=2, failed_ns=failed_ns, failure="killed by signal 9")
+    case.run(11.0)
+    assert ("DUL-NODE-RESTARTED", "n2") in case.open()
 
 
 def test_a_node_that_was_dead_before_stays_so_when_the_link_is_back() -> None:
