@@ -304,7 +304,7 @@ class SystemModel:
             return
         if snapshot.time_ns <= self._replaced.get(snapshot.id, 0):  # a recording repeats what it knew
             return
-        self.outages.hear(before, heard, self.is_silent)
+        self.outages.hear(before, heard)
         name_spaces = {view.name: view for view in snapshot.name_spaces}
         if before is None or before.name_spaces.keys() != name_spaces.keys():
             self._name_space_order = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ospltool.live.feed import ReceivedSnapshot
@@ -36,20 +35,14 @@ class Outages:
         self._is_lost = False
         self._newest_ns = 0
 
-    def hear(self, before: Node | None, heard: ReceivedSnapshot, is_silent: Callable[[int], bool]) -> None:
-        """Take in a snapshot of a node, and what was known of it before.
-
-        Args:
-            before: the node before; None for a new one.
-            heard: its snapshot.
-            is_silent: whether all nodes were silent until a moment for as long as counts.
-        """
+    def hear(self, before: Node | None, heard: ReceivedSnapshot) -> None:
+        """Take in a snapshot of a node, and what was known of it before; None for a new one."""
         heard_ns = heard.heard_ns
         if before is not None:
             is_new = heard.snapshot.started_ns > before.snapshot.started_ns
             if heard_ns > max(self._newest_ns, before.heard_ns) + before.due_ns:
                 self.silence = Silence(self._newest_ns, heard_ns)
-            if self._is_lost or (is_new and is_silent(heard_ns)):
+            if self._is_lost:
                 self.lose(self._newest_ns)
                 self.find(heard_ns)
             if self.was_lost_before(before):
