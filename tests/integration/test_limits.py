@@ -8,7 +8,7 @@ import pytest
 
 from ospltool.health.signs.snapshots import of_capture, of_readers
 from tests.integration.configurations import Settings
-from tests.integration.lab import Lab
+from tests.integration.lab import Lab, Reader
 from tests.integration.test_split_brain import EVERYWHERE, SplitLab
 from tests.integration.test_split_brain import split as split
 from tests.integration.watching import Watch
@@ -85,6 +85,35 @@ def test_three_nodes_hold_what_limits_allow_and_the_same_after_a_restart(lab: La
     assert (tally["arrivals"], tally["instances"]) == (samples, instances)
 
 
+def take(reader: Reader) -> None:
+    """The application takes what waits, and gets each sample once."""
+    reader.program.tell(take=True)
+    reader.wait(20)
+    tally = reader.tally()
+    assert (tally["arrivals"], tally["instances"], tally["repeated"]) == (20, 20, 0)
+
+
+def reader_without_room(lab: Lab, resources: tuple[int, int, int]) -> Reader:
+    """A late joiner that has not acknowledged its history.
+
+    Cyclone DDS in its process can acknowledge samples that arrive out of order together, before it has
+    room for them. Such a reader gets them too, and another one is tried.
+    """
+    for attempt in range(10):
+        reader = lab.reader(resources=resources, holds=True)
+
+        def is_decided(former: int = attempt) -> bool:
+            ended = lab.trace("n1", "deliver.finished")
+            return bool(lab.trace("n1", "align.rejected")) or len(ended) > former
+
+        lab.seen.wait_for("it is rejected, or acknowledged", is_decided)
+        if lab.trace("n1", "align.rejected"):
+            return reader
+        take(reader)
+        assert reader.program.end() == 0
+    raise AssertionError("every reader acknowledged what it had no room for")
+
+
 @pytest.mark.parametrize("resources", [(-1, 5, -1), (5, -1, -1)], ids=["max_instances", "max_samples"])
 @pytest.mark.parametrize("lives", [False, True], ids=["writer gone", "writer lives"])
 def test_what_a_reader_has_no_room_for_is_tried_again_until_it_takes(
@@ -98,7 +127,7 @@ def test_what_a_reader_has_no_room_for_is_tried_again_until_it_takes(
     if not lives:
         assert writer.end() == 0
     lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == 20)
-    reader = lab.reader(resources=resources, holds=True)
+    reader = reader_without_room(lab, resources)
 
     def waits() -> bool:
         shown = lab.seen.node("n1")
@@ -110,11 +139,8 @@ def test_what_a_reader_has_no_room_for_is_tried_again_until_it_takes(
     lab.seen.wait_for("it is tried again, counted and shown", waits)
     assert [one["group"] for one in lab.trace("n1", "align.rejected")] == ["stock.Reading"]
     assert lab.trace("n1", "align.resent") == []
-    reader.program.tell(take=True)
-    reader.wait(20)
+    take(reader)
     lab.wait_delivered()
-    tally = reader.tally()
-    assert (tally["arrivals"], tally["instances"], tally["repeated"]) == (20, 20, 0)
     assert len(lab.trace("n1", "align.resent")) == 1
     shown = lab.seen.node("n1")
     assert shown is not None
