@@ -90,6 +90,8 @@ def test_a_reader_that_comes_after_a_return_gets_each_sample_once(tmp_path: Path
         view.wait_for("n1 has the first samples", lambda: view.samples("n1") == COUNT)
         hosts.network.cut("b")
         view.wait_for("the writer is lost", lambda: not is_alive())
+        # The node knows of that loss at about the same time, and of its fellow's not before.
+        view.wait_for("the fellow is lost", lambda: lab.trace("n1", "fellow.disconnected"))
         hosts.network.heal("b")
         count = COUNT
 
