@@ -101,10 +101,8 @@ class LimitedSet(GroupSet):
             self.rejected[cause] += 1
             return ApplyOutcome.LIMITED, []
         is_new = bool(room.instances) and sample.key not in self
-        lost = self.lost
         outcome, evicted = super().apply(sample)
         if outcome is ApplyOutcome.OLDER and room.cause and sample.source_time_ns > self.floor_ns:
-            self.lost = lost
             self.rejected[room.cause] += 1
             return ApplyOutcome.LIMITED, []
         if outcome is not ApplyOutcome.STORED:

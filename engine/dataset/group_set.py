@@ -89,8 +89,7 @@ class GroupSet(Instances):
         self.payload_bytes = 0
         """Bytes of all payloads."""
         self.lost = 0
-        """Samples that arrived too old to be kept, unless something newer of their writer is kept: that has
-        replaced them. What newer samples pushed out is not lost either."""
+        """Captured samples that were too old to be kept because of a wrong clock; see `came_late`."""
         self._digest = 0
         self._newest_ns = 0
 
@@ -101,7 +100,6 @@ class GroupSet(Instances):
         """
         # Deleted historical data stays deleted (guide, 5.5.18 d_deleteData).
         if sample.source_time_ns <= self.floor_ns:
-            self.lost += 1
             return ApplyOutcome.OLDER, []
         # Find the instance: an object, packed, or new (DDS 1.4, 2.2.2.5 Access to the data).
         history = self._instances.get(sample.key)
@@ -121,7 +119,6 @@ class GroupSet(Instances):
                 return ApplyOutcome.DUPLICATE, []
             known = packed.sample(slot)
             if self.depth == 1 and sample.status == DATA and sample < known:
-                self.lost += sample.writer != known.writer
                 return ApplyOutcome.OLDER, []
             history = self._unpack(slot, known)
         # The newest write of its instance, as nearly every sample is: with KEEP_LAST 1 it replaces the last
@@ -238,6 +235,16 @@ class GroupSet(Instances):
         self._count_in_rows(SampleRows((block,)))
         return True
 
+    def came_late(self, sample: Sample) -> None:
+        """Count a captured sample that is too old to be kept as lost if a clock, or the way, was to blame.
+
+        Nothing is lost if its own writer has replaced it, or another one whose clock is right.
+        """
+        newer = [item for item in self.instance(sample.key) if item > sample]
+        newest_ns = max([self.floor_ns, *(item.source_time_ns for item in newer)])
+        if not self._recent.present.is_right(sample.writer, newest_ns):
+            self.lost += all(item.writer != sample.writer for item in newer)
+
     @property
     def is_renewable(self) -> bool:
         """Whether `renew` may be used, because only the newest write of an instance is kept."""
@@ -283,8 +290,6 @@ class GroupSet(Instances):
             if place < length and packed.samples(key, slice(place, place + 1))[0].digest == sample.digest:
                 return ApplyOutcome.DUPLICATE, []
             if not place and length == self.depth:
-                newer = (*packed.samples(key, slice(None)), *history)
-                self.lost += all(item.writer != sample.writer for item in newer)
                 return ApplyOutcome.OLDER, []
             if place < length:
                 history = self._instances[key] = [*self._take(key, slice(place, None)), *history]
@@ -295,7 +300,6 @@ class GroupSet(Instances):
         kept = retained(candidate, self.depth)
         kept_digests = {item.digest for item in kept}
         if sample.digest not in kept_digests:
-            self.lost += all(item.writer != sample.writer for item in history[position:])
             return ApplyOutcome.OLDER, []
         evicted = [item for item in history if item.digest not in kept_digests]
         if self.depth and self._histories and key in self._histories:

@@ -88,6 +88,14 @@ class Present:
         elif not since_ns:
             self._late_since_ns[writer] = now_ns
 
+    def knows(self, writer: bytes) -> bool:
+        """Whether `saw` has judged a writer's clock."""
+        return writer in self._late_since_ns
+
+    def is_right(self, writer: bytes, newest_ns: int) -> bool:
+        """Whether a writer's clock is right, and a sample with this source time is not of the future."""
+        return writer not in self.skews and newest_ns <= self.now_ns + EARLY_NS
+
     def _remember(self, writer: bytes, skew_ns: int) -> None:
         if len(self._late_since_ns) >= MAX_WRITERS:
             self.skews.clear()

@@ -142,6 +142,8 @@ class _Batch:
         self._by_group: dict[Group, _Sink] = {}
         self._by_writer: dict[bytes, tuple[_Sink, ...]] = {}
         self._single: dict[bytes, _Sink] = {}
+        self._strangers: set[bytes] = set()
+        """Writers whose first samples these are: they may be old ones that the writer still had."""
         self._changes: dict[str, list[GroupChange]] = {}
         self._unrouted: list[CapturedSample] = []
         self._captured = 0
@@ -219,6 +221,8 @@ class _Batch:
             sinks = self._open(writer, groups)
             now_ns = self._shared.steady_ns()
             for sink in sinks:
+                if not sink.data.present.knows(writer):
+                    self._strangers.add(writer)
                 sink.data.present.saw(writer, time_ns, now_ns)
             if time_ns - now_ns > FUTURE_NS and sinks:
                 self._shared.tell_future(sinks[0].description.group, writer, time_ns - now_ns)
@@ -258,6 +262,8 @@ class _Batch:
         # Registrations decide when an instance may be purged (DDS 1.4, 2.2.3.5 service_cleanup_delay).
         if outcome is ApplyOutcome.OLDER:
             sink.passed_over(key, writer)
+            if writer not in self._strangers:
+                sink.group_set.came_late(sample)
         elif evicted:
             sink.pushed_out(sample, evicted)
         if status & UNREGISTER and sink.registered is not None:

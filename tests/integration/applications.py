@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import threading
+import time
 from typing import Any
 
 from tests.integration import application_types as types
@@ -101,7 +102,10 @@ class WriterSide:
         return self._writers[key]
 
     def carry_out(self, steps: list[dict[str, Any]]) -> int:
-        """Each step: `op`, `first`, `count`, `time` of the first; the others follow by a nanosecond."""
+        """Each step: `op`, `first`, `count`, `time` of the first; the others follow by a nanosecond.
+
+        Without `time` each has the present, and they follow after `every_s`.
+        """
         done = 0
         for step in steps:
             type_name = step.get("type", "Reading")
@@ -113,7 +117,7 @@ class WriterSide:
                 "dispose": writer.dispose,
                 "unregister": writer.unregister_instance,
             }[step.get("op", "write")]
-            first, time_ns = step.get("first", 0), step["time"]
+            first, time_ns = step.get("first", 0), step.get("time")
             for index in range(step.get("count", 1)):
                 number = first + index
                 sample = make(number)
@@ -121,7 +125,9 @@ class WriterSide:
                     sample.value = step["value"]
                 if "text_bytes" in step:
                     sample.text = "x" * step["text_bytes"]
-                perform(sample, timestamp=time_ns + index)
+                if time_ns is None:
+                    time.sleep(step["every_s"])
+                perform(sample, timestamp=time.time_ns() if time_ns is None else time_ns + index)
                 done += 1
                 if done % 500 == 0 and step.get("progress"):
                     say(progress=done)

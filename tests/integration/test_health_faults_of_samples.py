@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
@@ -21,6 +22,8 @@ pytestmark = [
 
 NAMES = ("n1", "n2", "n3")
 KEYS = 5
+PAUSE_S = 0.005
+HOUR_NS = 3_600_000_000_000
 
 
 def start_alone(lab: Lab) -> None:
@@ -34,11 +37,41 @@ def test_samples_that_come_too_late_to_a_node_that_nobody_can_be_compared_with(l
     """Beside a fellow with an equal set they are no loss: then no set keeps them."""
     start_alone(lab)
     with watched(Clinic(lab, ("n1",), bare=True)) as clinic:
+        now_ns = time.time_ns()
+        behind = lab.program("writer", steps=[{"count": 1, "first": KEYS, "time": now_ns - HOUR_NS}])
+        behind.answer("done")
+        lab.write({"count": KEYS, "time": now_ns})
+
+        def write_late() -> None:
+            behind.tell(steps=[{"count": KEYS, "time": now_ns - HOUR_NS}])
+            behind.answer("done")
+
         check_fault(
-            clinic, "samples come too late", "DUL-CAPTURE-LOSS", "n1",
-            lambda: lab.write({"count": KEYS, "time": 2_000}, {"count": KEYS, "time": 1_000}),
-            lambda: lab.start("n2"),
-        )  # fmt: skip
+            clinic, "samples come too late", "DUL-CAPTURE-LOSS", "n1", write_late, lambda: lab.start("n2")
+        )
+
+
+def test_writers_that_write_the_same_instances_at_the_same_time_lose_nothing(lab: Lab) -> None:
+    """Some samples of each come after newer ones of the other, to every node."""
+    lab.start_three()
+    with watched(Clinic(lab, NAMES, copies=3)) as clinic:
+        clinic.check_well()
+        writers = [lab.program("writer", readers=3) for _ in range(2)]
+        for writer in writers:
+            writer.answer("done")
+        for writer in writers:
+            turns = range(round(TOLD_S / PAUSE_S))
+            writer.tell(steps=[{"first": turn % KEYS, "every_s": PAUSE_S} for turn in turns])
+        for writer in writers:
+            writer.answer("done")
+
+        def are_old() -> bool:
+            return any(shown.counters["too_old"] for name in NAMES if (shown := lab.seen.node(name)))
+
+        lab.seen.wait_for("some came after newer ones", are_old)
+        assert not any(group.lost for name in NAMES for group in lab.seen.groups(name))
+        clinic.check_well()
+        assert [one for one in clinic.told.values() if one.document["severity"] != "notice"] == []
 
 
 def test_a_reader_that_sees_something_else_than_the_set(lab: Lab) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 from hypothesis import strategies as st
 
@@ -66,8 +64,3 @@ def model(everything: list[Sample], depth: int, floor_ns: int | None = None) -> 
     """What a set holds after all these samples, in whatever order they came."""
     there = {sample for sample in everything if floor_ns is None or sample.source_time_ns > floor_ns}
     return {sample for sample in there if kept(sample, there, depth)}
-
-
-def is_lost(one: Sample, kept: Iterable[Sample]) -> bool:
-    """Whether a sample that is too old to be kept is lost: its writer has not replaced it itself."""
-    return not any((other.key, other.writer) == (one.key, one.writer) and other > one for other in kept)

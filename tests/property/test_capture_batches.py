@@ -103,11 +103,14 @@ def in_runs(batch: list[CapturedSample], fewest: int) -> list[CapturedSample | C
 class Stub:
     """A wire and a clock that do nothing."""
 
+    def __init__(self, wall_ns: int) -> None:
+        self._wall_ns = wall_ns
+
     def monotonic(self) -> float:
         return 100.0
 
     def wall_ns(self) -> int:
-        return 100
+        return self._wall_ns
 
     def __getattr__(self, _: str) -> Callable[..., None]:
         return lambda *_, **__: None
@@ -116,8 +119,8 @@ class Stub:
 class Run:
     """A node that is complete, alone, and stores in memory."""
 
-    def __init__(self, depth: int, limits: GroupLimits = NO_LIMITS) -> None:
-        stub: Any = Stub()
+    def __init__(self, depth: int, limits: GroupLimits = NO_LIMITS, wall_ns: int = 100) -> None:
+        stub: Any = Stub(wall_ns)
         space = NameSpace("all", (Element("*", "*"),))
         policy = Policy("*", merges=(MergeRule(MergeType.MERGE, "*"),))
         settings = CoreSettings("1" * 32, 1, "n", "r", "h", (space,), (policy,), initial_discovery_s=0.0)
@@ -142,9 +145,8 @@ class Run:
         self._flush()
 
     def result(self) -> tuple[object, ...]:
-        data = self.runtime.spaces["all"].working
         counts = {name: self.runtime.counters[name] for name in ("captured", "too_old")}
-        return data.summary(), counts, {group: part.lost for group, part in data.groups.items()}
+        return self.runtime.spaces["all"].working.summary(), counts
 
     def content(self) -> dict[Group, set[Sample]]:
         parts = self.runtime.spaces["all"].working.groups.items()

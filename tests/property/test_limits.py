@@ -14,7 +14,7 @@ from engine.dataset.group_set import ApplyOutcome, GroupSet
 from engine.dataset.groups import GroupLimits
 from engine.dataset.sample import DATA, Sample
 from engine.dataset.settling import KEPT_NS, STEP_NS, WIDTH_NS, Present, border_before
-from tests.property.samples import GROUPS, is_lost, model, samples
+from tests.property.samples import GROUPS, model, samples
 from tests.property.test_datasets import check_is_sound
 from tests.property.test_settling import NOW_NS, SECOND_NS, present, sample
 
@@ -103,7 +103,7 @@ def test_every_arrival_says_what_it_did_and_is_counted(
 ) -> None:
     subject = make_set(depth, limits)
     for index, one in enumerate(arrived):
-        before, counted = set(subject.samples()), subject.lost + subject.rejected.total()
+        before, counted = set(subject.samples()), subject.rejected.total()
         has_no_place = subject.has_no_place(one)
         outcome, evicted = subject.apply(one)
         after = set(subject.samples())
@@ -113,12 +113,11 @@ def test_every_arrival_says_what_it_did_and_is_counted(
         assert after == (before - set(evicted)) | ({one} if outcome is ApplyOutcome.STORED else set())
         assert has_no_place == (outcome in (ApplyOutcome.OLDER, ApplyOutcome.LIMITED))
         if has_no_place:
-            is_counted = outcome is ApplyOutcome.LIMITED or is_lost(one, before)
-            assert subject.lost + subject.rejected.total() == counted + is_counted
+            assert subject.rejected.total() == counted + (outcome is ApplyOutcome.LIMITED)
         check_is_sound(subject, arrived[: index + 1])
         if outcome is ApplyOutcome.STORED and not depth:
             out = sum(1 for other in evicted if other.status & DATA)
-            assert subject.lost + subject.rejected.total() == counted + out
+            assert subject.rejected.total() == counted + out
     if not depth:  # then nothing but a limit pushes writes out
         written = {one for one in arrived if one.status & DATA}
         gone = len(written - set(subject.samples()))
