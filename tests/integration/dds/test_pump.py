@@ -17,6 +17,8 @@ from engine.dds.topics import Topic
 from engine.dds.waiting import Pump, Signal
 from engine.dds.writer import RawWriter
 from tests.integration.dds import sample_types
+from tests.integration.dds.processes import BOTH_QUEUES
+from tests.integration.dds.sample_types import sample_of
 
 pytestmark = pytest.mark.dds
 
@@ -104,11 +106,11 @@ def test_data_wakes_the_pump_without_delay(
 class Listener:
     """A tap with a bell, the pump that hears it, and another source, which counts how often it is asked."""
 
-    def __init__(self, participant: NodeParticipant, topic: Topic) -> None:
+    def __init__(self, participant: NodeParticipant, topic: Topic, **tap: Any) -> None:
         self.sink, self.asked = Sink(), 0
         self.pump = Pump(participant, self.sink)
         self.bell = self.pump.signal.bell()
-        self.tap = CaptureReader(participant, topic, signal=self.bell)
+        self.tap = CaptureReader(participant, topic, signal=self.bell, **tap)
         self.pump.add("bell", lambda: [1] if self.bell.take() else [], has_bell=True)
         self.pump.add("other", self._ask)
         self.pump.start()
@@ -184,6 +186,30 @@ def test_nothing_that_comes_while_a_bell_is_armed_is_forgotten(
     thread.join()
     made.pump.stop()
     assert taken == count
+
+
+@BOTH_QUEUES
+@pytest.mark.parametrize(("size", "limit"), [(16, 8), (40_000, 1000)], ids=["records", "bytes"])
+def test_a_silent_bell_rings_whenever_a_tap_is_half_full(
+    participant: NodeParticipant, in_python: bool, size: int, limit: int
+) -> None:
+    topic = Topic.of_class(participant, "Bytes", sample_types.Bytes)
+    qos = EndpointQos(history_depth=0, autodispose=False, representations=(2,))
+    bounds = {"limit": limit, "capacity_bytes": 1 << 18, "in_python": in_python}
+    made = Listener(participant, topic, **bounds)
+    writer, sample = RawWriter(participant, topic, qos), sample_of(1, bytes(size))
+    writer.write(sample, 0)
+    made.sink.wait_for("bell", 1)
+    for times in range(2, 5):
+        assert len(made.tap.drain())
+        while made.tap.fill < 0.5:
+            assert made.sink.count("bell") == times - 1
+            writer.write(sample, times)
+        made.sink.wait_for("bell", times)
+    writer.write(sample, 5)  # nobody has looked, so it is not said again
+    made.pump.stop()
+    assert not made.bell.is_armed
+    assert made.sink.count("bell") == 4
 
 
 def test_a_sink_that_blocks_pushes_back_to_the_writer(participant: NodeParticipant, topic: Topic) -> None:
