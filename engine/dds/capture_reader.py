@@ -260,7 +260,7 @@ class CaptureReader:
 
     @property
     def fill(self) -> float:
-        """Filled part of the queue, 0 to 1: of its records, of its bytes, or of the bytes of large samples."""
+        """Filled part of the queue, 0 to 1: of its records, its bytes, or the bytes of large samples."""
         return self._queue.fill
 
     @property

@@ -150,7 +150,7 @@ class Ring:
     def fill(self) -> float:
         """How full it is, 0 to 1, in records, in bytes, or in bytes of large samples."""
         ring = self._ring
-        size = max(ring.head - ring.tail, ring.large_bytes_put - ring.large_bytes_taken)
+        size = int(max(ring.head - ring.tail, ring.large_bytes_put - ring.large_bytes_taken))
         return min(1.0, max(len(self) / int(ring.limit), size / int(ring.capacity)))
 
     @property

@@ -79,7 +79,9 @@ class Signal:
         if not self._closed:
             abi.set_guard(self.guard, True)
 
-    urge = set
+    def urge(self) -> None:
+        """Do the same: nobody looks by the clock here."""
+        self.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the flag is set or a reader has data, and clear the flag; return False if not in time.
@@ -130,7 +132,7 @@ class Bell:
     """A flag of a signal that rings once and then is silent until it is armed again.
 
     Who has heard it looks by the clock for as long as there is something new; that costs less than being
-    woken for each sample. While it is silent the flag is kept, but wakes nobody; `urge` wakes it all the same.
+    woken for each sample. While it is silent the flag is kept, but wakes nobody; only `urge` wakes.
     One thread calls `take`, one thread `arm`, any thread `set` and `urge`. `Signal.bell` makes it.
 
     Args:
