@@ -80,6 +80,7 @@ static void take(uint64_t h[8], const uint8_t *chunk, uint64_t taken, uint64_t l
 typedef uint64_t lanes __attribute__((vector_size(8 * LANES)));
 typedef void take_four(lanes h[8], const uint8_t *const *chunks, uint64_t taken, uint64_t last);
 
+#if defined(__x86_64__)
 /* The same for one chunk of each of four texts, all of which are as long up to there. */
 static inline __attribute__((always_inline)) void take_lanes(lanes h[8], const uint8_t *const *chunks,
                                                              uint64_t taken, uint64_t last)
@@ -105,7 +106,6 @@ static inline __attribute__((always_inline)) void take_lanes(lanes h[8], const u
   h[7] ^= v7 ^ v15;
 }
 
-#if defined(__x86_64__)
 __attribute__((target("avx2"))) static void take_avx2(lanes h[8], const uint8_t *const *chunks, uint64_t taken,
                                                       uint64_t last)
 {
