@@ -7,14 +7,10 @@ the same samples have the same order.
 from __future__ import annotations
 
 import bisect
-import ctypes
-import functools
 import hashlib
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
-
-from engine import native
 
 DISPOSE: Final = 1
 """Status bit: the instance is disposed (DDSI-RTPS StatusInfo_t)."""
@@ -31,9 +27,6 @@ KEY_HEADER: Final = b"\x00\x07\x00\x00"
 DIGEST_BYTES: Final = 16
 LARGE_BYTES: Final = 1 << 15
 """Payloads from this size on are not copied in order to digest or store them."""
-TOGETHER_BYTES: Final = 1 << 10
-"""Payloads from this size on are digested together, if at least `TOGETHER` samples are made."""
-TOGETHER: Final = 4
 HEADER: Final = struct.Struct("<qQBII")
 """Digested before writer, key and payload: source time, sequence, status, lengths of key and payload."""
 
@@ -66,7 +59,9 @@ def digest_of(
     """Return the content digest of a sample: 16 bytes, the same on every node and in every run."""
     header = HEADER.pack(source_time_ns, sequence, status, len(key), len(payload))
     if len(payload) >= LARGE_BYTES:
-        return _digests([b"".join((header, writer, key))], [payload])[0]
+        digest = hashlib.blake2b(b"".join((header, writer, key)), digest_size=DIGEST_BYTES)
+        digest.update(payload)
+        return digest.digest()
     return hashlib.blake2b(b"".join((header, writer, key, payload)), digest_size=DIGEST_BYTES).digest()
 
 
@@ -86,64 +81,6 @@ def make_sample(
     """Make a sample, with its digest."""
     digest = digest_of(source_time_ns, writer, sequence, status, key, payload)
     return Sample(source_time_ns, writer, sequence, digest, status, key, payload)
-
-
-@functools.cache
-def _compiled() -> ctypes.CDLL | None:
-    """The compiled library, whose function gives up the interpreter lock; None without it."""
-    return None if native.absence() else ctypes.CDLL(str(native.LIBRARY))
-
-
-def _digests(heads: Sequence[bytes], payloads: Sequence[bytes]) -> list[bytes]:
-    """Return the digests of texts whose heads are header, writer and key; in C four at once."""
-    library, count = _compiled(), len(heads)
-    if library is None:
-        made = [hashlib.blake2b(head, digest_size=DIGEST_BYTES) for head in heads]
-        for digest, payload in zip(made, payloads, strict=True):
-            digest.update(payload)
-        return [digest.digest() for digest in made]
-    digests = ctypes.create_string_buffer(DIGEST_BYTES * count)
-    texts = [
-        part
-        for column in (heads, payloads)
-        for part in ((ctypes.c_char_p * count)(*column), struct.pack(f"={count}Q", *map(len, column)))
-    ]
-    library.digests_of_samples(ctypes.c_uint64(count), *texts, digests)
-    joined = digests.raw
-    return [joined[at : at + DIGEST_BYTES] for at in range(0, len(joined), DIGEST_BYTES)]
-
-
-def make_samples(records: Iterable[tuple[int, bytes, int, bytes, bytes]]) -> list[Sample]:
-    """Make many samples from the arguments of `make_sample` without `sequence`."""
-    records = [*records]
-    hashed, pack, new, size = hashlib.blake2b, HEADER.pack, tuple.__new__, DIGEST_BYTES
-    least = TOGETHER_BYTES if len(records) >= TOGETHER else LARGE_BYTES
-    large = [record for record in records if len(record[4]) >= least]
-    heads = [
-        pack(time_ns, 0, status, len(key), len(payload)) + writer + key
-        for time_ns, writer, status, key, payload in large
-    ]
-    together = iter(_digests(heads, [record[4] for record in large]) if large else ())
-    return [
-        new(
-            Sample,
-            (
-                time_ns,
-                writer,
-                0,
-                hashed(
-                    pack(time_ns, 0, status, len(key), len(payload)) + writer + key + payload,
-                    digest_size=size,
-                ).digest()
-                if len(payload) < least
-                else next(together),
-                status,
-                key,
-                payload,
-            ),
-        )
-        for time_ns, writer, status, key, payload in records
-    ]
 
 
 def digest_sum(samples: Sequence[Sample]) -> int:

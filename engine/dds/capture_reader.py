@@ -63,7 +63,7 @@ class CallbackQueue:
         self._capacity_bytes = capacity_bytes
         self._effective_limit = limit
         self._signal = signal
-        self._signalled = self._urged = False
+        self._signalled = False
         self._hears = True
         self._queue: list[tuple[int, bytes]] = []
         self._names = WriterNames()
@@ -114,9 +114,6 @@ class CallbackQueue:
             append((serdata, string_at(writer, _WRITER_INFO_BYTES)))
             if not self._signalled:
                 self._wake()
-            if not self._urged and 2 * len(queue) >= self._effective_limit:
-                self._urged = True
-                self._signal.urge()
             return True
 
         def unregister_writer(_cache: int, writer: int) -> None:
@@ -139,7 +136,7 @@ class CallbackQueue:
 
     def drain(self, limit: int) -> list[CapturedSample]:
         """Up to `limit` records, oldest first. One thread drains."""
-        self._signalled = self._urged = False
+        self._signalled = False
         queue = self._queue
         entries = queue[:limit]
         del queue[:limit]

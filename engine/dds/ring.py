@@ -110,7 +110,8 @@ class Ring:
     pin `capacity_bytes` more (two larger ones are always let in).
 
     Args:
-        signal: set when a record comes into a ring that had been drained; urged when it is half full.
+        signal: set when a record comes into a ring that had been drained; its urgent one when it is half
+            full of large samples.
         limit: records.
         capacity_bytes: rounded up to a power of two, at least 256 KiB.
 

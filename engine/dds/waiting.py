@@ -27,12 +27,10 @@ class Waker(Protocol):
 
     guard: int
     urgent_guard: int
+    """A condition that wakes even those who look by the clock, since a queue is half full."""
 
     def set(self) -> None:
         """Wake the waiting thread."""
-
-    def urge(self) -> None:
-        """Wake it even if it looks by the clock, because a queue is half full."""
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait; return False if not in time."""
@@ -78,10 +76,6 @@ class Signal:
         """Wake the waiting thread, or make its next wait return at once."""
         if not self._closed:
             abi.set_guard(self.guard, True)
-
-    def urge(self) -> None:
-        """Do the same: nobody looks by the clock here."""
-        self.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the flag is set or a reader has data, and clear the flag; return False if not in time.
@@ -132,8 +126,8 @@ class Bell:
     """A flag of a signal that rings once and then is silent until it is armed again.
 
     Who has heard it looks by the clock for as long as there is something new; that costs less than being
-    woken for each sample. While it is silent the flag is kept, but wakes nobody; only `urge` wakes.
-    One thread calls `take`, one thread `arm`, any thread `set` and `urge`. `Signal.bell` makes it.
+    woken for each sample. While it is silent the flag is kept, but wakes nobody; only `urgent_guard` wakes.
+    One thread calls `take`, one thread `arm`, any thread `set`. `Signal.bell` makes it.
 
     Args:
         signal: the signal.
@@ -159,10 +153,6 @@ class Bell:
     def set(self) -> None:
         """Ring."""
         abi.set_guard(self.guard, True)
-
-    def urge(self) -> None:
-        """Ring even while silent; it stays silent for `set`."""
-        abi.set_guard(self.urgent_guard, True)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the signal; see `Signal.wait`."""

@@ -31,7 +31,7 @@ struct ring {
   uint8_t *buffer;
   int (*wake)(int32_t, bool);                 /* dds_set_guardcondition */
   void *(*retain)(void *);                    /* ddsi_serdata_ref */
-  int32_t guard, urgent;                      /* set for the first record after a look; when it is half full */
+  int32_t guard, urgent;                      /* set for the first record after a look; for many large ones */
   atomic_bool signalled, urged;
   pthread_mutex_t mutex;
 };
@@ -85,12 +85,10 @@ static struct record *place(struct ring *r, uint64_t total, uint64_t kept)
   return (struct record *)(r->buffer + offset);
 }
 
-/* Whether a new record makes it half full: of records, of bytes, or of bytes that it only refers to. */
-static bool is_half_full(struct ring *r, uint64_t head)
+/* Whether it is half full of large samples. Small ones are cheaper for the one who drains if more of them come. */
+static bool is_half_full(struct ring *r)
 {
-  return 2 * (r->put - atomic_load_explicit(&r->taken, memory_order_relaxed)) >= r->limit
-    || 2 * (head - atomic_load_explicit(&r->tail, memory_order_relaxed)) >= r->capacity
-    || 2 * (r->large_bytes_put - atomic_load_explicit(&r->large_bytes_taken, memory_order_relaxed)) >= r->capacity;
+  return 2 * (r->large_bytes_put - atomic_load_explicit(&r->large_bytes_taken, memory_order_relaxed)) >= r->capacity;
 }
 
 /* Show the record to the one who drains, end the lock, and wake who sleeps, or looks by the clock only. */
@@ -100,7 +98,7 @@ static void publish(struct ring *r, uint64_t total)
   r->put++;
   atomic_store_explicit(&r->head, head + total, memory_order_release);
   bool was_signalled = atomic_exchange(&r->signalled, true);
-  bool urges = is_half_full(r, head + total) && !atomic_exchange(&r->urged, true);
+  bool urges = is_half_full(r) && !atomic_exchange(&r->urged, true);
   pthread_mutex_unlock(&r->mutex);
   if (!was_signalled)
     r->wake(r->guard, true);

@@ -7,9 +7,10 @@ import random
 
 import pytest
 
-from engine.dataset import sample
+from engine.dataset import sample_making
 from engine.dataset.blocks import Block, pack_samples
-from engine.dataset.sample import DATA, DIGEST_BYTES, HEADER, Sample, digest_of, make_samples
+from engine.dataset.sample import DATA, DIGEST_BYTES, HEADER, Sample, digest_of
+from engine.dataset.sample_making import make_samples
 
 WRITERS = (b"w" * 16, b"v" * 16)
 LENGTHS = {
@@ -33,7 +34,7 @@ def test_each_has_the_digest_of_its_content(
     monkeypatch: pytest.MonkeyPatch, lengths: list[int], are_equal: bool, compiles: bool
 ) -> None:
     if not compiles:
-        monkeypatch.setattr(sample, "_compiled", lambda: None)
+        monkeypatch.setattr(sample_making, "_compiled", lambda: None)
     chance = random.Random(1)
     for count in range(1, 10):
         size, key_size = chance.choice(lengths), chance.choice((0, 4, 90, 200))
