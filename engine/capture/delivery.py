@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 120.0
 """Limit for the delivery of each group."""
 MAX_TURNS: Final = 256
-"""Limit for the turns of the types of a topic; what an instance has before them is in order by type only."""
+"""Limit for the turns of a topic's portions; what an instance has before them is in order by portion only."""
 _NOBODY: Final[frozenset[bytes]] = frozenset()
 
 
@@ -108,6 +108,8 @@ def giving(
     session: DirectedSession,
     portions: Iterable[Portion],
     on_rejected: Callable[[Group, int], None] | None = None,
+    *,
+    is_ordered: bool = False,
 ) -> Waits[Delivered]:
     """Deliver portions to the readers of a process over a session; the result names any problem.
 
@@ -118,20 +120,22 @@ def giving(
         portions: the groups and their samples.
         on_rejected: called with a group, and the number of the attempt, while resource limits of readers
             leave no room for the group (see `DirectedSession.deliver`).
+        is_ordered: whether the order of source time must hold over the partitions of a topic, too, for a
+            reader by reception; all their samples are in memory at once then.
     """
     started = time.monotonic_ns()
     reports: list[DeliveryReport] = []
     places: dict[tuple[str, str], list[Portion]] = {}
     for portion in portions:
         group = portion.description.group
-        place = group.topic, group.partition
+        place = group.topic, "" if is_ordered else group.partition
         places[place] = [*places.pop(place, ()), portion]
-    for types in places.values():
-        turns: Iterable[Sequence[Iterable[DeliveryStep]]] = [[types[0].steps]]
-        if len(types) > 1:
-            turns = in_turns([one.steps for one in types])
+    for several in places.values():
+        turns: Iterable[Sequence[Iterable[DeliveryStep]]] = [[several[0].steps]]
+        if len(several) > 1:
+            turns = in_turns([one.steps for one in several])
         reports += yield from together(
-            _delivering(session, one, its, on_rejected) for one, its in zip(types, turns, strict=True)
+            _delivering(session, one, its, on_rejected) for one, its in zip(several, turns, strict=True)
         )
         moved()
     # Readers that refuse the offered QoS would refuse it again: reported, but not retried.
@@ -173,12 +177,13 @@ def _delivering(
 def in_turns(portions: Sequence[Iterable[DeliveryStep]]) -> list[list[list[DeliveryStep]]]:
     """Return the steps of each portion in turns that keep the order of source time over all portions.
 
-    The types of a topic have a writer each, and readers that order by reception see the samples of an
-    instance as they arrive. So all portions write their first turn, one after the other, then their second;
-    the last turn is empty. Of a history of more than `MAX_TURNS` turns, the first one has the older part.
+    The types and partitions of a topic have a writer each, and readers that order by reception see the
+    samples of an instance as they arrive. So all portions write their first turn, one after the other, then
+    their second; the last turn is empty. Of a history of more than `MAX_TURNS` turns, the first one has the
+    older part.
 
     Args:
-        portions: the samples of one topic and partition, one portion for each type.
+        portions: the samples of one topic, one portion for each type and partition.
     """
     by_key: dict[bytes, list[list[tuple[int, DeliveryStep]]]] = {}
     for number, steps in enumerate(portions):

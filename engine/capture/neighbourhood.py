@@ -416,6 +416,13 @@ class Neighbourhood:
         found.ends_seen.append((reader, endpoint.guid, is_further))
         guids.add(endpoint.guid)
 
+    def goes_by_reception(self, participant: bytes, topic: str) -> bool:
+        """Tell whether a reader of a process takes the samples of a topic as they arrive."""
+        seen = [
+            one for one in self._endpoints.values() if (one.participant, one.topic) == (participant, topic)
+        ]
+        return any(not one.endpoint_qos.by_source_timestamp for one in seen)
+
     def _endpoint_gone(self, change: EndpointGone, found: DiscoveryChanges) -> None:
         # The route of a writer stays: samples of it may still be queued in the tap.
         topic = self._writers.pop(change.guid, None)

@@ -39,8 +39,8 @@ _STATUS: Final = DATA | DISPOSE | UNREGISTER
 
 _MIN_COMPILED: Final = 8
 """Samples below which a call of the compiled library does not pay."""
-_MAX_COMPILED_BYTES: Final = 4_096
-"""Mean payload above which hashlib, which releases the interpreter lock, is as fast."""
+_LARGE_BYTES: Final = 1 << 16
+"""Payloads of a block from which on its digests are computed without the interpreter lock, however few."""
 
 
 class BlockLayout(ctypes.Structure):
@@ -55,11 +55,11 @@ class BlockLayout(ctypes.Structure):
 
 
 @functools.cache
-def compiled() -> ctypes.PyDLL | None:
-    """Return the compiled library; None without it."""
+def compiled(*, is_long: bool = False) -> ctypes.CDLL | None:
+    """Return the compiled library, which gives up the interpreter lock if that is long; None without it."""
     if native.absence():
         return None
-    library = native.library()
+    library = ctypes.CDLL(str(native.LIBRARY)) if is_long else native.library()
     library.digests_of_block.restype = ctypes.c_int
     library.digests_of_block.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p]
     return library
@@ -235,8 +235,9 @@ class Block:
         for status in set(self.statuses()):
             if not status or status & ~_STATUS:
                 raise BlockFault(f"a sample has the invalid status {status}")
-        library = compiled() if self.count >= _MIN_COMPILED else None
-        if library is not None and self.payload_bytes <= _MAX_COMPILED_BYTES * self.count:
+        is_long = self.payload_bytes >= _LARGE_BYTES
+        library = compiled(is_long=is_long) if is_long or self.count >= _MIN_COMPILED else None
+        if library is not None:
             return self._compiled_digests(library)
         hashed, pack, size = hashlib.blake2b, HEADER.pack, DIGEST_BYTES
         times, sequences, statuses = self.times_ns(), self.sequences(), self.statuses()
@@ -264,7 +265,7 @@ class Block:
             *(keys.ends_at(), payloads.ends_at()),
         )
 
-    def _compiled_digests(self, library: ctypes.PyDLL) -> bytes:
+    def _compiled_digests(self, library: ctypes.CDLL) -> bytes:
         made = bytes(DIGEST_BYTES * self.count)  # nobody else has it yet
         if not library.digests_of_block(self.data, ctypes.byref(self.layout()), len(self.writers), made):
             raise BlockFault("a sample has no writer")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 DISPOSE: Final = 1
@@ -81,31 +81,6 @@ def make_sample(
     """Make a sample, with its digest."""
     digest = digest_of(source_time_ns, writer, sequence, status, key, payload)
     return Sample(source_time_ns, writer, sequence, digest, status, key, payload)
-
-
-def make_samples(records: Iterable[tuple[int, bytes, int, bytes, bytes]]) -> list[Sample]:
-    """Make many samples from the arguments of `make_sample` without `sequence`."""
-    hashed, pack, new, size = hashlib.blake2b, HEADER.pack, tuple.__new__, DIGEST_BYTES
-    return [
-        new(
-            Sample,
-            (
-                time_ns,
-                writer,
-                0,
-                hashed(
-                    pack(time_ns, 0, status, len(key), len(payload)) + writer + key + payload,
-                    digest_size=size,
-                ).digest()
-                if len(payload) < LARGE_BYTES
-                else digest_of(time_ns, writer, 0, status, key, payload),
-                status,
-                key,
-                payload,
-            ),
-        )
-        for time_ns, writer, status, key, payload in records
-    ]
 
 
 def digest_sum(samples: Sequence[Sample]) -> int:

@@ -257,7 +257,7 @@ class CaptureReader:
 
     @property
     def fill(self) -> float:
-        """Filled part of the queue, 0 to 1, without samples above 32 KiB."""
+        """Filled part of the queue, 0 to 1: of its records, its bytes, or the bytes of large samples."""
         return self._queue.fill
 
     @property

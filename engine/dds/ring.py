@@ -49,6 +49,8 @@ class _Ring(ctypes.Structure):
         ("put", _count),
         ("rejected", _count),
         ("unreported", _count),
+        ("large_put", _count),
+        ("large_bytes_put", _count),
         ("tail", _count),
         ("taken", _count),
         ("large_taken", _count),
@@ -67,7 +69,7 @@ def _library() -> ctypes.PyDLL:
     library.ring_open.restype = None
     library.ring_open.argtypes = [
         *(_pointer, _pointer, _pointer, _count, _count),
-        *(_pointer, ctypes.c_int32, _pointer),
+        *(_pointer, ctypes.c_int32, ctypes.c_int32, _pointer),
     ]
     return library
 
@@ -108,7 +110,8 @@ class Ring:
     pin `capacity_bytes` more (two larger ones are always let in).
 
     Args:
-        signal: set when a record comes into a ring that had been drained.
+        signal: set when a record comes into a ring that had been drained; its urgent one when it is half
+            full of large samples.
         limit: records.
         capacity_bytes: rounded up to a power of two, at least 256 KiB.
 
@@ -132,6 +135,7 @@ class Ring:
             limit,
             abi.address_of(abi.set_guard),
             signal.guard,
+            signal.urgent_guard,
             abi.address_of(abi.serdata_ref),
         )
         self._signal = signal
@@ -145,10 +149,10 @@ class Ring:
 
     @property
     def fill(self) -> float:
-        """How full it is, 0 to 1, in records or bytes."""
+        """How full it is, 0 to 1, in records, in bytes, or in bytes of large samples."""
         ring = self._ring
-        records, filled = len(self) / int(ring.limit), int(ring.head - ring.tail) / int(ring.capacity)
-        return max(records, filled)
+        size = int(max(ring.head - ring.tail, ring.large_bytes_put - ring.large_bytes_taken))
+        return min(1.0, max(len(self) / int(ring.limit), size / int(ring.capacity)))
 
     @property
     def rejected(self) -> int:

@@ -26,6 +26,8 @@ class Waker(Protocol):
     """What a queue rings when it is no longer empty, and how its reader waits for that."""
 
     guard: int
+    urgent_guard: int
+    """A condition that wakes even those who look by the clock, since a queue is half full."""
 
     def set(self) -> None:
         """Wake the waiting thread."""
@@ -49,6 +51,7 @@ class Signal:
         self._participant = participant
         self._waitset = check(abi.create_waitset(participant.entity), "create a wait set")
         self.guard: int = check(abi.create_guard(participant.entity), "create a guard condition")
+        self.urgent_guard = self.guard
         check(abi.waitset_attach(self._waitset, self.guard, 0), "attach a guard condition")
         self._closed = False
         self._lock = threading.Lock()
@@ -123,8 +126,8 @@ class Bell:
     """A flag of a signal that rings once and then is silent until it is armed again.
 
     Who has heard it looks by the clock for as long as there is something new; that costs less than being
-    woken for each sample. While it is silent the flag is kept, but wakes nobody. One thread calls `take`, one
-    thread `arm`, any thread `set`. `Signal.bell` makes it.
+    woken for each sample. While it is silent the flag is kept, but wakes nobody; only `urgent_guard` wakes.
+    One thread calls `take`, one thread `arm`, any thread `set`. `Signal.bell` makes it.
 
     Args:
         signal: the signal.
@@ -138,7 +141,9 @@ class Bell:
         self._lock = threading.Lock()
         self._is_armed = True
         self.guard: int = check(abi.create_guard(participant.entity), "create a guard condition")
-        check(abi.waitset_attach(waitset, self.guard, _BELL), "attach a guard condition")
+        self.urgent_guard: int = check(abi.create_guard(participant.entity), "create a guard condition")
+        for guard in (self.guard, self.urgent_guard):
+            check(abi.waitset_attach(waitset, guard, _BELL), "attach a guard condition")
 
     @property
     def is_armed(self) -> bool:
@@ -155,9 +160,10 @@ class Bell:
 
     def take(self) -> bool:
         """Tell whether it rang; then it is silent."""
+        is_urgent = _is_set(abi.take_guard, self.urgent_guard)
         with self._lock:
-            if not self._is_armed or not self._is_set(abi.read_guard):
-                return False
+            if not self._is_armed or not _is_set(abi.read_guard, self.guard):
+                return is_urgent
             self._is_armed = False
             abi.waitset_detach(self._waitset, self.guard)
             return True
@@ -169,7 +175,7 @@ class Bell:
         stays.
         """
         if not self._is_armed:
-            self._is_set(abi.take_guard)
+            _is_set(abi.take_guard, self.guard)
 
     def arm(self, has_news: Callable[[], bool]) -> bool:
         """Let it ring again; return False if it would ring at once, so that it stays silent.
@@ -179,20 +185,21 @@ class Bell:
         """
         if self._is_armed:
             return True
-        if self._is_set(abi.take_guard) or has_news():
+        if _is_set(abi.take_guard, self.guard) or has_news():
             return False
         with self._lock:
             self._is_armed = True
             abi.waitset_attach(self._waitset, self.guard, _BELL)  # fails at the end of the signal only
         return True
 
-    def _is_set(self, look: Callable[..., int]) -> bool:
-        was = ctypes.c_bool()
-        look(self.guard, ctypes.byref(was))
-        return was.value
-
     def close(self) -> None:
         """Do nothing; it ends with its participant."""
+
+
+def _is_set(look: Callable[..., int], guard: int) -> bool:
+    was = ctypes.c_bool()
+    look(guard, ctypes.byref(was))
+    return was.value
 
 
 _log: Final = logging.getLogger(__name__)

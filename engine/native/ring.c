@@ -24,16 +24,15 @@ struct ring {
   uint64_t capacity;                          /* bytes, a power of two */
   uint64_t limit;                             /* records */
   _Atomic uint64_t head;                      /* bytes; this line is written under the mutex */
-  uint64_t put, rejected, unreported;
+  uint64_t put, rejected, unreported, large_put, large_bytes_put;
   _Atomic uint64_t tail, taken, large_taken;  /* written by the one who drains */
   _Atomic uint64_t large_bytes_taken;
   /* The rest is known here only. */
-  uint64_t large_put, large_bytes_put;        /* written under the mutex */
   uint8_t *buffer;
   int (*wake)(int32_t, bool);                 /* dds_set_guardcondition */
   void *(*retain)(void *);                    /* ddsi_serdata_ref */
-  int32_t guard;
-  atomic_bool signalled;
+  int32_t guard, urgent;                      /* set for the first record after a look; for many large ones */
+  atomic_bool signalled, urged;
   pthread_mutex_t mutex;
 };
 
@@ -56,7 +55,7 @@ uint64_t ring_bytes(void) { return sizeof(struct ring); }
 
 /* Make a ring of `ring_bytes` bytes that are 0. It needs no closing: a mutex of Linux holds nothing. */
 void ring_open(struct ring *r, const void *ops, void *buffer, uint64_t capacity, uint64_t limit,
-               int (*wake)(int32_t, bool), int32_t guard, void *(*retain)(void *))
+               int (*wake)(int32_t, bool), int32_t guard, int32_t urgent, void *(*retain)(void *))
 {
   r->ops = ops;
   r->capacity = capacity;
@@ -64,6 +63,7 @@ void ring_open(struct ring *r, const void *ops, void *buffer, uint64_t capacity,
   r->buffer = buffer;
   r->wake = wake;
   r->guard = guard;
+  r->urgent = urgent;
   r->retain = retain;
   pthread_mutex_init(&r->mutex, NULL);
 }
@@ -85,16 +85,25 @@ static struct record *place(struct ring *r, uint64_t total, uint64_t kept)
   return (struct record *)(r->buffer + offset);
 }
 
-/* Show the record to the one who drains, end the lock, and wake who sleeps. */
+/* Whether it is half full of large samples. Small ones are cheaper for the one who drains if more of them come. */
+static bool is_half_full(struct ring *r)
+{
+  return 2 * (r->large_bytes_put - atomic_load_explicit(&r->large_bytes_taken, memory_order_relaxed)) >= r->capacity;
+}
+
+/* Show the record to the one who drains, end the lock, and wake who sleeps, or looks by the clock only. */
 static void publish(struct ring *r, uint64_t total)
 {
   uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
   r->put++;
   atomic_store_explicit(&r->head, head + total, memory_order_release);
   bool was_signalled = atomic_exchange(&r->signalled, true);
+  bool urges = is_half_full(r) && !atomic_exchange(&r->urged, true);
   pthread_mutex_unlock(&r->mutex);
   if (!was_signalled)
     r->wake(r->guard, true);
+  if (urges)
+    r->wake(r->urgent, true);
 }
 
 bool ring_store(struct ring *r, const struct writer *w, struct sample *s, void *instance)
@@ -160,6 +169,7 @@ void ring_unregister_writer(struct ring *r, const struct writer *w)
 uint64_t ring_begin(struct ring *r)
 {
   atomic_exchange(&r->signalled, false);
+  atomic_exchange(&r->urged, false);
   return atomic_load_explicit(&r->head, memory_order_acquire);
 }
 

@@ -122,6 +122,10 @@ class CaptureDrain:
             return False
         return self._room > 0 and self._bell.arm(self._taps.has_news)
 
+    def urged(self) -> None:
+        """Let the next turn drain the taps, because the bell rang: one of them is half full, perhaps."""
+        self._due_s = self._look_s = 0.0
+
     def turn(self) -> None:
         """Drain the taps, unless it is too early for that."""
         if self._clock.monotonic() >= self._due_s:

@@ -127,8 +127,9 @@ class Keeping:
         has_room, most = self._has_room(process), self._instances(reader.topic)
         portions: list[Portion] = []
         ended: list[tuple[GroupDescription, Iterator[InstanceEnd]]] = []
-        # Of several partitions, the one with the newest sample is last, for readers that go by reception.
-        for description, rows in sorted(groups, key=lambda each: each[1].newest_ns()):
+        goes_by_reception = self._neighbourhood.goes_by_reception
+        is_ordered = len(groups) > 1 and goes_by_reception(participant, reader.topic)
+        for description, rows in groups:
             group = description.group
             living = self._neighbourhood.living(group)
             if living and has_room:
@@ -153,7 +154,7 @@ class Keeping:
                 session.retire(crowd)
             if isinstance(how, ReplacingDelivery):
                 session.go_below()
-            result = yield from giving(session, portions, on_rejected)
+            result = yield from giving(session, portions, on_rejected, is_ordered=is_ordered)
             for description, unwritten in ended:
                 _tell_ends(session, description, unwritten, disposes=False, closes=False)
             done(result)

@@ -324,7 +324,8 @@ class RunningNode:
         listen("streams", self._streams.take, self._streams.arrived)
         # The node's turn drains the taps.
         bell = self._wire.tap_bell
-        listen("taps", lambda: [True] if bell.take() else [], has_bell=True)
+        rings = self._capture.urged
+        listen("taps", lambda: [True] if bell.take() else [], lambda _: rings(), has_bell=True)
         self._shell.rely_on(self._disk, self._wire, self._pulse)
         self._shell.pump.start()
 

@@ -15,7 +15,8 @@ from engine.core.name_spaces import Group
 from engine.dataset.captured import CapturedRun, CapturedSample
 from engine.dataset.group_set import NO_FLOOR, ApplyOutcome, GroupSet
 from engine.dataset.groups import GroupDescription
-from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample, make_samples
+from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
+from engine.dataset.sample_making import make_samples
 from engine.runtime.housekeeping import INFINITE, Registered
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.serving import Serving

@@ -190,11 +190,15 @@ class SampleTable:
         return here
 
     def _insert(self, group_id: int, samples: SampleRows) -> int:
-        return sum(
-            self._connection.execute(*statement).rowcount
-            for part in samples.parts
-            for statement in _inserts(group_id, part)
-        )
+        count, is_large = 0, False
+        for part in samples.parts:
+            for statement, values in _inserts(group_id, part):
+                count += self._connection.execute(statement, values).rowcount
+                is_large = is_large or statement is _INSERT_LARGE
+        if is_large:
+            # A statement keeps a copy of its last values until it gets others. These are no row.
+            self._connection.execute(_INSERT_LARGE, [None] * _INSERT_LARGE.count("?"))
+        return count
 
     def _delete(self, group_id: int, samples: SampleRows) -> int:
         return sum(

@@ -61,7 +61,7 @@ def main(role: str, options: dict[str, Any]) -> None:
         order.ByReceptionTimestamp if is_by_reception else order.BySourceTimestamp,
         Policy.WriterDataLifecycle(autodispose=False),
     )
-    where = Qos(Policy.Partition(["stock"]))
+    where = Qos(Policy.Partition(options.get("partitions", ["stock"])))
     participant = DomainParticipant(options["domain"])
     topic = Topic(participant, "Evolving", type_, qos=qos)
     if role == "writer":

@@ -62,7 +62,8 @@ def test_a_late_reader_of_either_version_gets_the_newest_values(lab: Lab, reads:
         late.expect(lambda line: line.get("latest") == newest, 20)
 
 
-def test_late_readers_by_reception_get_the_last_state_over_both_versions(lab: Lab) -> None:
+@pytest.mark.parametrize("several", ["versions", "partitions"])
+def test_late_readers_by_reception_get_the_last_state_over_both(lab: Lab, several: str) -> None:
     """The order of source time holds over both, so that neither is stale and no dispose is lost."""
     lab.configure("n1", Settings())
     lab.start("n1")
@@ -75,18 +76,22 @@ def test_late_readers_by_reception_get_the_last_state_over_both_versions(lab: La
     ]
     ends = {"1": 12, "2": 21, "3": None, "4": None, "5": 53}
     with contextlib.ExitStack() as writers:
-        options = {"by_reception": True, "readers": 1}
-        by_version = {
-            version: writers.enter_context(application(lab, "writer", version, **options))
-            for version in ("old", "new")
+        options: dict[str, Any] = {"by_reception": True, "readers": 1}
+        places = ["stock"] if several == "versions" else ["stock", "stock2"]
+        newer = "new" if several == "versions" else "old"
+        by_name = {
+            name: writers.enter_context(application(lab, "writer", version, partitions=[place], **options))
+            for name, version, place in (("old", "old", places[0]), ("new", newer, places[-1]))
         }
-        for time_ns, (version, values) in enumerate(written, 1_000):
-            tell(by_version[version], values, time_ns)
+        for time_ns, (name, values) in enumerate(written, 1_000):
+            tell(by_name[name], values, time_ns)
         lab.seen.wait_for("all is stored", lambda: lab.seen.stored("n1") == 10)
         with contextlib.ExitStack() as readers:
             late = [
-                readers.enter_context(application(lab, "reader", version, by_reception=True))
-                for version in ("old", "new", "old", "new")
+                readers.enter_context(
+                    application(lab, "reader", version, partitions=places, by_reception=True)
+                )
+                for version in ("old", newer, "old", newer)
             ]
             for reader in late:
                 reader.expect(lambda line: len(line.get("states", ())) == 5)

@@ -178,3 +178,11 @@ class OtherPlain(IdlStruct, typename="shop.Plain"):
 
 TYPES: dict[str, type] = {one.__name__: one for one in (*SAMPLES, OtherPlain)}
 SAMPLES[OtherPlain] = lambda n: OtherPlain(n, "remark")
+
+
+def sample_of(number: int, content: bytes) -> bytes:
+    """A sample of `Bytes` in XCDR2, appendable: with its length before it."""
+    inner = number.to_bytes(8, "little") + len(content).to_bytes(4, "little") + content
+    padding = -len(inner) % 4
+    header = b"\0\x09\0" + bytes([padding])
+    return header + len(inner).to_bytes(4, "little") + inner + bytes(padding)

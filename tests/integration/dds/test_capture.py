@@ -26,6 +26,7 @@ from engine.dds.writer import RawWriter, key_payload
 from engine.dds.writer_names import AUTODISPOSE, WRITER_GONE
 from tests.integration.dds import sample_types
 from tests.integration.dds.processes import BOTH_QUEUES, Arena, wait_until
+from tests.integration.dds.sample_types import sample_of
 
 pytestmark = pytest.mark.dds
 
@@ -277,14 +278,6 @@ def test_a_sample_of_any_size_fits(participant: NodeParticipant, in_python: bool
         (got,) = tap.drain()
         assert got.payload[20 : 20 + size] == content
         assert (got.source_time_ns, got.status) == (round_, DATA)
-
-
-def sample_of(number: int, content: bytes) -> bytes:
-    """A sample of `Bytes` in XCDR2, appendable: with its length before it."""
-    inner = number.to_bytes(8, "little") + len(content).to_bytes(4, "little") + content
-    padding = -len(inner) % 4
-    header = b"\0\x09\0" + bytes([padding])
-    return header + len(inner).to_bytes(4, "little") + inner + bytes(padding)
 
 
 def test_the_ring_turns_round_without_losing_or_mixing(participant: NodeParticipant) -> None:

@@ -16,7 +16,9 @@ from engine.dds.qos import EndpointQos
 from engine.dds.topics import Topic
 from engine.dds.waiting import Pump, Signal
 from engine.dds.writer import RawWriter
+from engine.native import absence
 from tests.integration.dds import sample_types
+from tests.integration.dds.sample_types import sample_of
 
 pytestmark = pytest.mark.dds
 
@@ -104,11 +106,11 @@ def test_data_wakes_the_pump_without_delay(
 class Listener:
     """A tap with a bell, the pump that hears it, and another source, which counts how often it is asked."""
 
-    def __init__(self, participant: NodeParticipant, topic: Topic) -> None:
+    def __init__(self, participant: NodeParticipant, topic: Topic, **tap: Any) -> None:
         self.sink, self.asked = Sink(), 0
         self.pump = Pump(participant, self.sink)
         self.bell = self.pump.signal.bell()
-        self.tap = CaptureReader(participant, topic, signal=self.bell)
+        self.tap = CaptureReader(participant, topic, signal=self.bell, **tap)
         self.pump.add("bell", lambda: [1] if self.bell.take() else [], has_bell=True)
         self.pump.add("other", self._ask)
         self.pump.start()
@@ -184,6 +186,28 @@ def test_nothing_that_comes_while_a_bell_is_armed_is_forgotten(
     thread.join()
     made.pump.stop()
     assert taken == count
+
+
+@pytest.mark.skipif(bool(absence()), reason=absence())
+def test_a_silent_bell_rings_whenever_a_tap_is_half_full_of_large_samples(
+    participant: NodeParticipant,
+) -> None:
+    topic = Topic.of_class(participant, "Bytes", sample_types.Bytes)
+    qos = EndpointQos(history_depth=0, autodispose=False, representations=(2,))
+    made = Listener(participant, topic, capacity_bytes=1 << 18)
+    writer, sample = RawWriter(participant, topic, qos), sample_of(1, bytes(40_000))
+    writer.write(sample, 0)
+    made.sink.wait_for("bell", 1)
+    for times in range(2, 5):
+        assert len(made.tap.drain())
+        while made.tap.fill < 0.5:
+            assert made.sink.count("bell") == times - 1
+            writer.write(sample, times)
+        made.sink.wait_for("bell", times)
+    writer.write(sample, 5)  # nobody has looked, so it is not said again
+    made.pump.stop()
+    assert not made.bell.is_armed
+    assert made.sink.count("bell") == 4
 
 
 def test_a_sink_that_blocks_pushes_back_to_the_writer(participant: NodeParticipant, topic: Topic) -> None:

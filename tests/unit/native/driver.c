@@ -93,7 +93,7 @@ int main(int count, char **arguments)
   records = count == 2 ? strtoull(arguments[1], NULL, 10) : 100000;
   if (ring_bytes() != sizeof ring)
     fail("another size of the ring", 0, 0);
-  ring_open(&ring, NULL, buffer, CAPACITY, LIMIT, wake, 7, retain);
+  ring_open(&ring, NULL, buffer, CAPACITY, LIMIT, wake, 7, 8, retain);
   pthread_t threads[WRITERS];
   uint64_t next[WRITERS] = { 0 }, left = WRITERS;
   for (uint64_t at = 0; at < WRITERS; at++)

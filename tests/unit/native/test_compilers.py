@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import array
 import os
+import random
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +16,11 @@ import numpy as np
 import pytest
 
 from engine import native
-from engine.dataset import rateless
+from engine.dataset import rateless, weaving
+from engine.dataset.blocks import PLACE_BITS, pack_samples
 from engine.dataset.rateless import finished, mix
+from engine.dataset.sample import DATA, make_sample
+from engine.dataset.weaving import BlockSources, times_of
 from engine.native import load
 from tests.unit.native.building import BUILD_S, ROOT, library_of, pip_wheel
 
@@ -23,6 +29,7 @@ hatch_build: Any = pytest.importorskip("hatch_build", reason="hatchling, which c
 RECORDS = "20000"
 DRIVER = Path(__file__).with_name("driver.c")
 SYMBOLS = Path(__file__).with_name("symbols.c")
+BLOCKS = Path(__file__).with_name("blocks.c")
 IDENTITIES, LENGTH = 2_000, 3_500
 DRIVER_FLAGS = (
     *("-O2", "-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread", *hatch_build.EXACT),
@@ -34,16 +41,19 @@ long_way = pytest.mark.skipif("OSPLTOOL_COMPILERS" not in os.environ, reason="`m
 
 
 def run(*command: str, **environ: str) -> str:
+    return run_for_bytes(*command, **environ).decode()
+
+
+def run_for_bytes(*command: str, **environ: str) -> bytes:
     done = subprocess.run(
         command,
         cwd=ROOT,
         env={**os.environ, **environ},
         capture_output=True,
-        text=True,
         timeout=BUILD_S,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout[:1000] + done.stderr
     return done.stdout
 
 
@@ -104,10 +114,57 @@ def symbols_by_numpy() -> str:
     return f"{int(digest[0]):016x}"
 
 
+def blocks_of_file(path: Path) -> bytes:
+    """Write blocks and rows for blocks.c; return what it must write, computed without C."""
+    chance = random.Random(1)
+    writers = [bytes([number]) * 16 for number in range(5)]
+    lengths = [*range(80, 90), 200, 250, 5000]
+    blocks = {
+        number: pack_samples(
+            [
+                make_sample(
+                    chance.randint(-(1 << 62), 1 << 62),
+                    chance.choice(writers[: 1 + number]),
+                    DATA,
+                    chance.randbytes(chance.choice((0, 4, 100)) if number % 2 else 4),
+                    chance.randbytes(chance.choice(lengths) if number < 3 else 3000),
+                    number // 2 and chance.randint(0, (1 << 64) - 1),
+                )
+                for _ in range(20 + number)
+            ]
+        )
+        for number in range(5)
+    }
+    rows = array.array(
+        "i", [(n << PLACE_BITS) + at for n, block in blocks.items() for at in range(block.count)]
+    )
+    chance.shuffle(rows)
+    known = list(dict.fromkeys(writer for block in blocks.values() for writer in block.writers))
+    limit = 1 << 24
+    parts = [struct.pack("=4Q", len(blocks), len(rows), len(known), limit)]
+    for block in blocks.values():
+        numbers = [known.index(writer) for writer in block.writers]
+        ends = [
+            struct.pack(f"={len(t.ends)}Q", *t.ends)
+            for t in (block.key_texts, block.payload_texts)
+            if t.size < 0
+        ]
+        parts += [struct.pack("=2Q", len(block.data), len(numbers)), bytes(block.layout()), block.data]
+        parts += [block.digests, struct.pack(f"={len(numbers)}i", *numbers), *ends]
+    path.write_bytes(b"".join([*parts, rows.tobytes(), *known]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weaving, "compiled", lambda: None)
+        sources = BlockSources(blocks)
+        samples = sources.samples(rows, [])
+        (woven,) = sources.woven(rows, limit)
+    digests = b"".join(sample.digest for sample in samples)
+    return b"".join((woven.data, digests, times_of(samples).tobytes(), digests))
+
+
 def check_drivers(
     compiler: tuple[str, ...], emulator: tuple[str, ...], directory: Path, **environ: str
 ) -> None:
-    """The ring gives every record once and in order, and symbols are those of numpy."""
+    """The ring gives every record once and in order; symbols, digests and blocks are those of Python."""
     for source, arguments, wanted in (
         (DRIVER, [RECORDS], " taken, "),
         (SYMBOLS, [str(IDENTITIES), str(LENGTH)], symbols_by_numpy()),
@@ -115,6 +172,11 @@ def check_drivers(
         program = str(directory / source.stem)
         run(*compiler, *DRIVER_FLAGS, "-o", program, str(source), "-lm", **environ)
         assert wanted in run(*emulator, program, *arguments)
+    program, file = str(directory / BLOCKS.stem), directory / "blocks.bin"
+    sources = str(BLOCKS), str(native.LIBRARY.with_name("digests.c"))
+    run(*compiler, *DRIVER_FLAGS, "-o", program, *sources, **environ)
+    wanted_bytes = blocks_of_file(file)
+    assert run_for_bytes(*emulator, program, str(file)) == wanted_bytes
 
 
 def test_the_c_files_do_their_work_on_this_processor(tmp_path: Path) -> None:

@@ -92,3 +92,5 @@ def test_taps_are_left_alone_for_longer_while_few_samples_come(
     capture = draining(clock, [], count, fill, tails)
     capture.drain()
     assert capture.patience_s(clock.now_s) == pytest.approx(wanted_s)
+    capture.urged()
+    assert capture.patience_s(clock.now_s) == 0.0

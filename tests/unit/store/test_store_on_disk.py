@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import sqlite3
 import subprocess
 import sys
@@ -420,6 +421,23 @@ def test_a_sequence_number_beyond_63_bits_is_kept(tmp_path: Path) -> None:
         found, damage = read(store)
         assert not damage.count
         assert set(large) < set(found)
+
+
+def test_a_large_sample_that_is_on_disk_is_not_in_the_store_s_memory_too(tmp_path: Path) -> None:
+    """A statement of SQLite would keep its last values."""
+    store, size = open_disk(tmp_path), 64_000_000
+    fill(store, 0)
+    before = resident_bytes()
+    store.append("space", [GroupChange(description(), sample(1, payload_bytes=size), [])])
+    grown = resident_bytes() - before
+    store.close()
+    assert grown < size, "its payload, which is let go, or its copy is still there"
+
+
+def resident_bytes() -> int:
+    """The memory of this process."""
+    pages = int(pathlib.Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_dropped_sets_give_their_space_back_in_bounded_pieces(tmp_path: Path) -> None:
