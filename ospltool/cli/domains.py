@@ -248,7 +248,9 @@ WatchedDomain = Annotated[int | None, typer.Option(min=0, max=230, help="Watch t
 LISTEN_S: Final = 3.0
 """Least time to listen to a live domain: every node is heard within it."""
 MOST_S: Final = 8.0
-"""Longest time to wait for conditions that may end by themselves."""
+"""Longest time to wait for conditions that may end by themselves, and for nodes that may come."""
+OVER_S: Final = 2.5
+"""Time beyond that until an incident ends that is not there any more."""
 POLL_S: Final = 0.25
 
 
@@ -305,14 +307,36 @@ def opened(one: Watched, partition: str | None) -> System:
 
 
 def listen(systems: Sequence[System]) -> None:
-    """Listen until every node had time to be heard and all conditions are settled."""
+    """Listen until every node had time to be heard and all conditions are settled; a terminal tells for what.
+
+    What the systems tell then is of one moment, unless an incident comes and goes again and again.
+    """
     began = time.monotonic()
-    while (elapsed := time.monotonic() - began) < MOST_S:
+    while True:
+        elapsed = time.monotonic() - began
         for one in systems:
             one.update()
+        streams.wait_for("; ".join(map(_waits_for, systems)))
         if elapsed >= LISTEN_S and all(one.is_settled() for one in systems):
-            return
+            break
+        is_of_one_moment = all(one.health.is_of_one_moment for one in systems)
+        if elapsed >= (MOST_S if is_of_one_moment else MOST_S + OVER_S):
+            break
         time.sleep(POLL_S)
+    streams.wait_for("")
+
+
+def _waits_for(one: System) -> str:
+    """Tell what a system is listened to for."""
+    from ospltool.health.codes import joined
+    from ospltool.output.text import plural
+
+    if one.awaited:
+        return f"{one.feed.title}: waiting for {joined(one.awaited)}"
+    nodes = len(one.model.nodes)
+    heard = f"{plural(nodes, 'node') if nodes else 'no node'} heard"
+    why = "listening for others" if one.is_settled() else "waiting whether what is seen lasts"
+    return f"{one.feed.title}: {heard}, {why}"
 
 
 def listen_for(system: System, seconds: float) -> None:
