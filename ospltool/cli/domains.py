@@ -80,7 +80,7 @@ def require_interface(place: DomainAccess) -> None:
     """Require the network interfaces that the settings of a domain name.
 
     Raises:
-        CommandError: this machine lacks one; the message has file, line and column of the setting.
+        CommandError: this machine lacks one, or it is down or has no address; the message has file, line and column of the setting.
     """
     from engine.capture.configured_uri import interface_fault
 
@@ -439,7 +439,7 @@ def _usable(places: Sequence[DomainAccess] | None) -> DomainAccess | None:
 
     Without any it is the first of all, and `require_interface` says what is wrong with it.
     """
-    from engine.dds.interfaces import missing_interface
+    from engine.dds.interfaces import unusable_interface
 
-    here = (one for one in places or () if not missing_interface(one.settings))
+    here = (one for one in places or () if not any(unusable_interface(one.settings)))
     return next(here, places[0] if places else None)

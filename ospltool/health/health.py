@@ -23,6 +23,7 @@ from ospltool.health.redundancy import Redundancies, Redundancy
 from ospltool.health.scene import FactBook, Scene
 from ospltool.health.signs.masters import of_masters
 from ospltool.health.signs.nodes import (
+    OWN_LINK,
     NodeLoss,
     conclusions,
     losses_of,
@@ -401,7 +402,7 @@ class Health:
         if not names or len(names) < len(self.awaited):
             link = self.model.link_lost.text if self.model.link_lost else ""
             why = (NOBODY, link) if self.model.is_empty or not link else (link,)
-            return ": ".join(filter(None, why)), _NEXT_OF_NOBODY
+            return ": ".join(filter(None, why)), OWN_LINK if link else _NEXT_OF_NOBODY
         last_ns = max(ended_ns[name] for name in names)
         when = f", {'the last ' if len(names) > 1 else ''}at {clock(last_ns)} UTC" if last_ns else ""
         them = "it" if len(names) == 1 else "them"

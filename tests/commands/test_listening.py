@@ -1,4 +1,4 @@
-"""How long commands that look once listen to a domain, what they tell then, and what a terminal says meanwhile."""
+"""How long commands that look once listen to a domain, what they tell then, and what they say meanwhile."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def listened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[System, flo
         reports: dict[str, SupervisorReport] | None = None,
     ) -> tuple[System, float]:
         feed = Domain(shows, events)
-        monkeypatch.setattr(domains, "time", types.SimpleNamespace(monotonic=feed.monotonic, sleep=feed.sleep))
+        monkeypatch.setattr(
+            domains, "time", types.SimpleNamespace(monotonic=feed.monotonic, sleep=feed.sleep)
+        )
         system = System((feed, lambda model: Health(model, expected, reports=lambda: reports or {})))
         domains.listen([system])
         return system, feed.elapsed_s
@@ -139,7 +141,9 @@ def test_what_may_come_is_awaited(listened: Listened, report: SupervisorReport |
     """A system starts, or the supervisor of a node begins."""
     reports = {} if report is None else {"n3": report}
     run_s = 3600 if report else 3
-    system, seconds = listened(lambda now_s: nodes(1, 2, *([3] if now_s > 4 else []), run_s=run_s), reports=reports)
+    system, seconds = listened(
+        lambda now_s: nodes(1, 2, *([3] if now_s > 4 else []), run_s=run_s), reports=reports
+    )
     assert (told(system), system.health.verdict.word) == ([], "OK")
     assert seconds > 4
     system, seconds = listened(lambda _: nodes(1, 2, run_s=run_s), reports=reports)
@@ -148,7 +152,9 @@ def test_what_may_come_is_awaited(listened: Listened, report: SupervisorReport |
 
 
 def test_what_would_be_an_incident_of_its_own_if_it_lasts_is_awaited(listened: Listened) -> None:
-    system, seconds = listened(lambda _: nodes(1, 2), expected=dataclasses.replace(EXPECTED, nodes=("n1", "n2")))
+    system, seconds = listened(
+        lambda _: nodes(1, 2), expected=dataclasses.replace(EXPECTED, nodes=("n1", "n2"))
+    )
     assert told(system) == ["DUL-COPIES-LOW A"]
     assert 5 < seconds < 7
 
@@ -198,7 +204,9 @@ def test_a_terminal_says_what_is_awaited_and_nothing_is_left_of_that(
         assert (said, last) == ([], "done\n")
 
 
-def test_a_line_that_does_not_fit_or_is_no_text_cannot_spoil_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_does_not_fit_or_is_no_text_cannot_spoil_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "20")
     shown = Terminal()
