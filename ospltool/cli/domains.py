@@ -80,7 +80,8 @@ def require_interface(place: DomainAccess) -> None:
     """Require the network interfaces that the settings of a domain name.
 
     Raises:
-        CommandError: this machine lacks one, or it is down or has no address; the message has file, line and column of the setting.
+        CommandError: this machine lacks one, or it is down or has no address; the message has file, line and
+            column of the setting.
     """
     from engine.capture.configured_uri import interface_fault
 
