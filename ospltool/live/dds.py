@@ -114,8 +114,9 @@ class LiveFeed:
 
     A separate thread reads; `poll` only hands over. When a participant leaves or its lease ends, its node or
     replica is lost; with the last one the domain is lost. After a failure of DDS itself the feed reports it
-    and reopens every two seconds. While nobody is heard and the settings leave the choice of the interface to
-    Cyclone DDS, it moves to the one that is to be chosen now.
+    and reopens every two seconds. While nobody is heard, it also reopens when a link carries something again,
+    or Cyclone DDS would choose another interface now: with unicast it may ask its peers half a minute later
+    otherwise, or never, since it forgets those that did not answer.
 
     Args:
         domain_id: DDS domain, 0 to 230.
@@ -280,6 +281,7 @@ class LiveFeed:
         before, self._broken = self._broken, broken_links(self._links)
         if self._broken != before:
             kind = NoticeKind.LINK_LOST if self._broken else NoticeKind.LINK_FOUND
+            self._must_move |= not self._broken and not self._present
             yield FeedNotice(kind, self._clock(), self._broken)
 
     def _lose_all(self, reason: str) -> None:
