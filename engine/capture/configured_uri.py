@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from engine.config.problems import quoted
-from engine.dds.interfaces import available, missing_interface, suitable_interface
+from engine.dds.interfaces import available, suitable_interface, unusable_interface
 from engine.dds.uri import cyclone_uri
 
 if TYPE_CHECKING:
@@ -52,22 +52,26 @@ def uri_of(configuration: Configuration, environ: Mapping[str, str]) -> str:
 
 
 def interface_fault(configuration: Configuration | None, uri: str) -> str:
-    """Return a message if a network interface of these settings is missing; empty otherwise.
+    """Return a message if a network interface of these settings is missing, down or without an address.
+
+    It is empty otherwise.
 
     Args:
         configuration: of which the settings are; None without one.
         uri: settings of Cyclone DDS.
     """
-    missing = missing_interface(uri)
-    if not missing:
+    named, why = unusable_interface(uri)
+    if not named:
         return ""
     subject, is_ours = "CYCLONEDDS_URI", False
     if configuration is not None:
         origin = configuration.origin_of(_SETTING)
-        is_ours = not origin.is_default and configuration.ddsi.network_interface == missing
+        is_ours = not origin.is_default and configuration.ddsi.network_interface == named
         subject = f"{origin}: {_SETTING}" if is_ours else subject
     others = "; AUTO takes the first suitable one, CYCLONEDDS_URI may name another" if is_ours else ""
+    if why != "is not there":
+        return f"{subject}: network interface {quoted(named)} {why}; usable: {', '.join(available())}{others}"
     return (
-        f"{subject}: this machine has no network interface {quoted(missing)};"
+        f"{subject}: this machine has no network interface {quoted(named)};"
         f" it has {', '.join(available())}{others}"
     )

@@ -15,7 +15,7 @@ import math
 import operator
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 Builder = Callable[[Any], Any]
@@ -30,7 +30,7 @@ class PlainFault(ValueError):
 
 
 def to_plain(value: Any) -> Any:
-    """Convert dataclasses, named tuples, enums, tuples, dicts, bytes and scalars to JSON values."""
+    """Convert dataclasses, named tuples, enums, sequences, dicts, bytes and scalars to JSON values."""
     kind: type = type(value)
     return value if kind in _PLAIN else _writer(kind)(value)
 
@@ -46,12 +46,12 @@ def _writer(kind: type) -> Builder:
     if dataclasses.is_dataclass(kind):
         names = tuple(hints(kind))
         return lambda value: {name: to_plain(getattr(value, name)) for name in names}
-    if issubclass(kind, tuple | list):
-        return lambda value: [to_plain(item) for item in value]
     if issubclass(kind, dict):
         return lambda value: {key: to_plain(item) for key, item in value.items()}
     if issubclass(kind, bytes):
         return lambda value: base64.b64encode(value).decode()
+    if issubclass(kind, Sequence):
+        return lambda value: [to_plain(item) for item in value]
     return lambda value: value
 
 

@@ -8,6 +8,7 @@ import socket
 import struct
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
 from engine.dds.uri import settings_text
@@ -18,6 +19,10 @@ _GET_FLAGS: Final = 0x8913
 """SIOCGIFFLAGS: the flags of an interface."""
 _UP, _LOOPBACK, _RUNNING, _MULTICAST = 1, 8, 0x40, 0x1000
 _LOCALHOST: Final = "127.0.0.1"
+_LOOPBACK_NAME: Final = "lo"
+_NO_CARRIER: Final = "has no carrier"
+_LINK_LOCAL: Final = "20"
+"""The scope of an address that an interface gives itself."""
 _INTERFACE: Final = re.compile(
     r"<NetworkInterface\b[^>]*?\b(?P<kind>name|address)\s*=\s*[\"'](?P<value>[^\"']+)"
 )
@@ -29,17 +34,18 @@ def first_interface(uri: str) -> str:
     return found["value"] if found else ""
 
 
-def missing_interface(uri: str) -> str:
-    """Return name or IPv4 address of the first network interface in the settings that this machine lacks."""
-    names = [name for _, name in socket.if_nameindex()]
-    here = {*names, *(_address(name) for name in names)}
-    named = [found["value"] for found in _INTERFACE.finditer(settings_text(uri))]
-    return next((each for each in named if ":" not in each and each not in here), "")
+def unusable_interface(uri: str) -> tuple[str, str]:
+    """Return the first network interface of the settings that cannot be opened, and why; empty without one.
+
+    It is a name or an IPv4 address, and "is not there", "is down" or "has no address".
+    """
+    problems = ((link, _problem(link)) for link in _named(uri))
+    return next(((link, why) for link, why in problems if why and why != _NO_CARRIER), ("", ""))
 
 
 def available() -> list[str]:
-    """List the network interfaces with their IPv4 addresses, for a message."""
-    addresses = {name: _address(name) for _, name in socket.if_nameindex()}
+    """List the network interfaces that are up with their IPv4 addresses, for a message."""
+    addresses = {name: _address(name) for _, name in socket.if_nameindex() if _flags(name) & _UP}
     return [f"{name} ({address})" for name, address in addresses.items() if address]
 
 
@@ -51,34 +57,61 @@ def interface_of(uri: str) -> str:
     named = first_interface(uri)
     if named:
         return named
-    return suitable_interface() or "lo"
+    return suitable_interface() or _LOOPBACK_NAME
 
 
 def links_of(uri: str) -> tuple[str, ...]:
-    """Return the names or addresses of all network interfaces that a participant with these settings uses."""
-    named = [found["value"] for found in _INTERFACE.finditer(settings_text(uri))]
-    return tuple(named) or (interface_of(uri),)
+    """Return the names or addresses of all network interfaces that a participant with these settings uses.
+
+    If they name none and none is suitable, it is those that may become so.
+    """
+    others = [name for _, name in socket.if_nameindex() if not _flags(name) & _LOOPBACK]
+    return _named(uri) or tuple(filter(None, [suitable_interface()])) or tuple(others) or (_LOOPBACK_NAME,)
 
 
 def broken_links(links: Sequence[str]) -> str:
     """Return what is wrong with these interfaces if none of them carries anything; else nothing."""
-    problems = [_problem(link) for link in links]
-    return " and ".join(problems) if all(problems) else ""
+    problems = [(link, _problem(link)) for link in links]
+    if not all(why for _, why in problems):
+        return ""
+    return " and ".join(f"interface {_name(link) or link} {why}" for link, why in problems)
+
+
+def _named(uri: str) -> tuple[str, ...]:
+    """Return the names or addresses of the network interfaces in the settings."""
+    return tuple(found["value"] for found in _INTERFACE.finditer(settings_text(uri)))
+
+
+def _name(link: str) -> str:
+    """Return the name of an interface given by name or address; empty for an address of none."""
+    if not link[:1].isdigit():
+        return link
+    return next((name for _, name in socket.if_nameindex() if _address(name) == link), "")
 
 
 def _problem(link: str) -> str:
     """Return what is wrong with an interface given by name or address; empty for nothing, or if unknown."""
     if ":" in link:
         return ""
-    name = link
-    if link[:1].isdigit():
-        name = next((name for _, name in socket.if_nameindex() if _address(name) == link), "")
+    name = _name(link)
     flags = _flags(name) if name else 0
     if not flags:
-        return f"interface {link} is not there"
+        return "is not there"
     if not flags & _UP:
-        return f"interface {name} is down"
-    return "" if flags & _RUNNING else f"interface {name} has no carrier"
+        return "is down"
+    if not _address(name) and not _has_ipv6(name):
+        return "has no address"
+    return "" if flags & _RUNNING else _NO_CARRIER
+
+
+def _has_ipv6(name: str) -> bool:
+    """Return whether an interface has an IPv6 address beyond the one that it gives itself (if_inet6)."""
+    try:
+        lines = Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return False
+    columns = [line.split() for line in lines]
+    return any(each[5] == name and each[3] != _LINK_LOCAL for each in columns if len(each) > 5)
 
 
 def suitable_interface() -> str:
@@ -103,8 +136,8 @@ def addresses_of(uri: str) -> tuple[str, ...]:
 
 def known_addresses(uri: str) -> tuple[str, ...]:
     """Return what `addresses_of` returns, and nothing for interfaces without an IPv4 address."""
-    named = [found["value"] for found in _INTERFACE.finditer(settings_text(uri))]
-    found = tuple(dict.fromkeys(filter(None, map(_known_address, named or [interface_of(uri)]))))
+    used = _named(uri) or (interface_of(uri),)
+    found = tuple(dict.fromkeys(filter(None, map(_known_address, used))))
     return beyond_loopback(found) or found
 
 

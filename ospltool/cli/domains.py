@@ -80,7 +80,8 @@ def require_interface(place: DomainAccess) -> None:
     """Require the network interfaces that the settings of a domain name.
 
     Raises:
-        CommandError: this machine lacks one; the message has file, line and column of the setting.
+        CommandError: this machine lacks one, or it is down or has no address; the message has file, line and
+            column of the setting.
     """
     from engine.capture.configured_uri import interface_fault
 
@@ -248,7 +249,9 @@ WatchedDomain = Annotated[int | None, typer.Option(min=0, max=230, help="Watch t
 LISTEN_S: Final = 3.0
 """Least time to listen to a live domain: every node is heard within it."""
 MOST_S: Final = 8.0
-"""Longest time to wait for conditions that may end by themselves."""
+"""Longest time to wait for conditions that may end by themselves, and for nodes that may come."""
+OVER_S: Final = 2.5
+"""Time beyond that until an incident ends that is not there any more."""
 POLL_S: Final = 0.25
 
 
@@ -305,14 +308,36 @@ def opened(one: Watched, partition: str | None) -> System:
 
 
 def listen(systems: Sequence[System]) -> None:
-    """Listen until every node had time to be heard and all conditions are settled."""
+    """Listen until every node had time to be heard and all conditions are settled; a terminal tells for what.
+
+    What the systems tell then is of one moment, unless an incident comes and goes again and again.
+    """
     began = time.monotonic()
-    while (elapsed := time.monotonic() - began) < MOST_S:
+    while True:
+        elapsed = time.monotonic() - began
         for one in systems:
             one.update()
+        streams.wait_for("; ".join(map(_waits_for, systems)))
         if elapsed >= LISTEN_S and all(one.is_settled() for one in systems):
-            return
+            break
+        is_of_one_moment = all(one.health.is_of_one_moment for one in systems)
+        if elapsed >= (MOST_S if is_of_one_moment else MOST_S + OVER_S):
+            break
         time.sleep(POLL_S)
+    streams.wait_for("")
+
+
+def _waits_for(one: System) -> str:
+    """Tell what a system is listened to for."""
+    from ospltool.health.codes import joined
+    from ospltool.output.text import plural
+
+    if one.awaited:
+        return f"{one.feed.title}: waiting for {joined(one.awaited)}"
+    nodes = len(one.model.nodes)
+    heard = f"{plural(nodes, 'node') if nodes else 'no node'} heard"
+    why = "listening for others" if one.is_settled() else "waiting whether what is seen lasts"
+    return f"{one.feed.title}: {heard}, {why}"
 
 
 def listen_for(system: System, seconds: float) -> None:
@@ -415,7 +440,7 @@ def _usable(places: Sequence[DomainAccess] | None) -> DomainAccess | None:
 
     Without any it is the first of all, and `require_interface` says what is wrong with it.
     """
-    from engine.dds.interfaces import missing_interface
+    from engine.dds.interfaces import unusable_interface
 
-    here = (one for one in places or () if not missing_interface(one.settings))
+    here = (one for one in places or () if not any(unusable_interface(one.settings)))
     return next(here, places[0] if places else None)

@@ -83,6 +83,7 @@ def health(
         if changes or domain is not None or partition is not None:
             raise CommandError("a recording takes no --mute, --unmute, --domain or --partition", Exit.USAGE)
         raise typer.Exit(_read(recording, watch=watch, as_json=as_json))
+    streams.wait_for("starting to listen")
     chosen = domains.watched(uri, domain)
     systems = [_Domain(one.title, domains.opened(one, partition), time.monotonic) for one in chosen]
     try:

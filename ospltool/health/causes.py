@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
@@ -182,6 +182,27 @@ def _applied(rule: CausalRule, causes: list[RootCause]) -> list[RootCause]:
     return [_with(one, taken.get(one.root.key, [])) for one in remaining]
 
 
+def unaccounted(young: Iterable[Sign], causes: Sequence[RootCause]) -> list[Sign]:
+    """Return the signs that no cause contains or brings, or that would make it more urgent."""
+    return [
+        sign for sign in young if not any(sign.urgency >= one.urgency and _takes(one, sign) for one in causes)
+    ]
+
+
+def _takes(cause: RootCause, sign: Sign) -> bool:
+    """Return whether a sign repeats one of the cause, or follows from it."""
+    kind = cause.root.kind.cause
+    if sign.key in cause.keys or (kind == "domain" and sign.kind.cause != "watcher"):
+        return True
+    alone = RootCause(sign)
+    return any(
+        sign.kind.cause in rule.brings
+        and {cause.root.code, kind} & rule.root
+        and _shares(rule.shared, cause, alone)
+        for rule in _RULES
+    )
+
+
 def _shares(what: str, root: RootCause, other: RootCause) -> bool:
     if what == "subject":
         return not set(root.root.subjects or root.root.nodes).isdisjoint(other.nodes)
@@ -248,12 +269,12 @@ class _Seen(NamedTuple):
 
 
 class Patience:
-    """The beginnings of signs. `is_waiting`: some of the present signs do not count yet."""
+    """The beginnings of signs. `young` are the present ones that do not count yet."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str, tuple[int, ...]], _Seen] = {}
         self._looked_ns = self._resumed_ns = -1
-        self.is_waiting = False
+        self.young: list[Sign] = []
 
     def resume(self, looked_ns: int, now_ns: int) -> None:
         """Take in that nobody looked from a moment until now.
@@ -287,7 +308,7 @@ class Patience:
             dated = dataclasses.replace(sign, since_ns=since_ns, began_before=began_before)
             (found if lasts else young).append(dated)
         also = [one for one in young if any(_began_together(one, other) for other in found)]
-        self.is_waiting = len(also) < len(young)
+        self.young = [one for one in young if one not in also]
         found += also
         self._seen = {key: seen for key, seen in self._seen.items() if now_ns - seen.last_ns < GAP_NS}
         return found

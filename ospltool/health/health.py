@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from engine.runtime.monitor import NodeEvent
-from ospltool.health.causes import Patience, RootCause, causes_of
+from ospltool.health.causes import Patience, RootCause, causes_of, unaccounted
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.descriptions import described
 from ospltool.health.effects import effects
@@ -23,6 +23,7 @@ from ospltool.health.redundancy import Redundancies, Redundancy
 from ospltool.health.scene import FactBook, Scene
 from ospltool.health.signs.masters import of_masters
 from ospltool.health.signs.nodes import (
+    OWN_LINK,
     NodeLoss,
     conclusions,
     losses_of,
@@ -142,6 +143,7 @@ class Health:
         self.unheard: Mapping[str, SupervisorReport | None] = {}
         self._incidents = Incidents()
         self._patience = Patience()
+        self._causes: list[RootCause] = []
         self._facts = FactBook()
         self._hearings = Hearings()
         self._gathering = Gathering()
@@ -185,9 +187,18 @@ class Health:
         return self._examined_ns or now_ns
 
     @property
+    def is_of_one_moment(self) -> bool:
+        """Whether all open incidents were there at the last look; one that was not may be over."""
+        return not self._incidents.are_unseen(self._examined_ns)
+
+    @property
     def is_waiting(self) -> bool:
-        """Whether a sign exists that has not lasted long enough to be an incident."""
-        return self._patience.is_waiting
+        """Whether a sign may become an incident, or make one more urgent, by lasting."""
+        return bool(unaccounted(self._patience.young, self._causes))
+
+    def tells_of(self, name: str) -> bool:
+        """Return whether an incident, muted or not, is about the node of this name, or contains that."""
+        return any(sign.who == name for cause in self._causes for sign in cause.signs)
 
     def update(self, now_ns: int) -> None:
         """Examine the model at `now_ns`; do nothing if the last examination was a moment ago.
@@ -267,6 +278,7 @@ class Health:
         self._copies = {one.name: one for one in copies}
         self._contested = frozenset((name, role) for name, role, _ in scene.contested)
         causes = causes_of(scene, self._patience.lasting(signs, now_ns, self.model.began_ns))
+        self._causes = causes
         self.model.conclude(conclusions(scene, losses), is_lost=is_lost)
         self._examined_ns = now_ns
         told = effects(scene, causes, self._copies, self._is_muted)
@@ -390,7 +402,7 @@ class Health:
         if not names or len(names) < len(self.awaited):
             link = self.model.link_lost.text if self.model.link_lost else ""
             why = (NOBODY, link) if self.model.is_empty or not link else (link,)
-            return ": ".join(filter(None, why)), _NEXT_OF_NOBODY
+            return ": ".join(filter(None, why)), OWN_LINK if link else _NEXT_OF_NOBODY
         last_ns = max(ended_ns[name] for name in names)
         when = f", {'the last ' if len(names) > 1 else ''}at {clock(last_ns)} UTC" if last_ns else ""
         them = "it" if len(names) == 1 else "them"

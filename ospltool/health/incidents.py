@@ -238,6 +238,10 @@ class Incidents:
         """Closed incidents, newest end first."""
         return sorted(self._closed, key=lambda one: (-one.until_ns, one.key))
 
+    def are_unseen(self, now_ns: int) -> bool:
+        """Return whether an open incident was not there at the last update, of `now_ns`; it may be over."""
+        return any(one.seen_ns < now_ns for one in self._open.values())
+
     def update(
         self,
         causes: Sequence[RootCause],

@@ -74,7 +74,16 @@ class System:
                 yield
 
     def is_settled(self) -> bool:
-        """Return whether every awaited node is heard or known to be absent, and no sign is too young."""
-        names = {node.snapshot.name for node in self.model.nodes.values()}
-        open_names = {one.who for one in self.health.open}
-        return set(self.health.awaited) <= names | open_names and not self.health.is_waiting
+        """Return whether nobody is awaited any more, and no incident may begin or end by itself."""
+        is_lasting = self.health.is_of_one_moment and not self.health.is_waiting
+        return is_lasting and not self.awaited and not self.pauses.is_recent
+
+    @property
+    def awaited(self) -> list[str]:
+        """The nodes that were never heard, have not ended in order, and of which no incident tells."""
+        unheard = self.health.unheard.items()
+        return [
+            name
+            for name, report in unheard
+            if not (report and report.in_order) and not self.health.tells_of(name)
+        ]

@@ -114,7 +114,9 @@ class LiveFeed:
 
     A separate thread reads; `poll` only hands over. When a participant leaves or its lease ends, its node or
     replica is lost; with the last one the domain is lost. After a failure of DDS itself the feed reports it
-    and reopens every two seconds.
+    and reopens every two seconds. While nobody is heard, it also reopens when a link carries something again,
+    or Cyclone DDS would choose another interface now: with unicast it may ask its peers half a minute later
+    otherwise, or never, since it forgets those that did not answer.
 
     Args:
         domain_id: DDS domain, 0 to 230.
@@ -137,11 +139,11 @@ class LiveFeed:
         self.title = f"domain {domain_id}"
         self.mode = "live"
         settings = uri or cyclone_uri()
-        interface = interface_of(settings)
-        self.where = f" on domain {domain_id}, interface {interface}: `ospltool start FILE` starts one"
+        self._interface = interface_of(settings)
+        self.where = f" on domain {domain_id}, interface {self._interface}: `ospltool start FILE` starts one"
         self._where = (domain_id, partition, settings)
         self._links = links_of(settings)
-        self._broken, self._links_s = "", 0.0
+        self._broken, self._links_s, self._must_move = "", 0.0, False
         self._clock = clock
         self._lock = threading.Lock()
         self._inbox = Inbox()
@@ -190,6 +192,8 @@ class LiveFeed:
                 if self._link is None:
                     self._link = _Link(*self._where)
                 self._read(self._link)
+                self._drop_link()
+                self._must_move = False
             except DdsError as error:
                 self._lose_all(f"DDS failed: {error}; trying again every {_RETRY_S:g} s")
                 self._drop_link()
@@ -202,7 +206,7 @@ class LiveFeed:
             link.close()
 
     def _read(self, link: _Link) -> None:
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and not self._must_move:
             link.signal.wait(_LONGEST_WAIT_S)
             self._arrivals.look(self._clock())
             received, gone = link.take()
@@ -270,9 +274,14 @@ class LiveFeed:
         if time.monotonic() - self._links_s < _LONGEST_WAIT_S:
             return
         self._links_s = time.monotonic()
+        used = interface_of(self._where[2])
+        self._must_move = not self._present and used != self._interface
+        if self._must_move:
+            self._interface, self._links = used, links_of(self._where[2])
         before, self._broken = self._broken, broken_links(self._links)
         if self._broken != before:
             kind = NoticeKind.LINK_LOST if self._broken else NoticeKind.LINK_FOUND
+            self._must_move |= not self._broken and not self._present
             yield FeedNotice(kind, self._clock(), self._broken)
 
     def _lose_all(self, reason: str) -> None:

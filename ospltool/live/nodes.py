@@ -6,10 +6,11 @@ import dataclasses
 import enum
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.runtime.monitor import FellowView, NameSpaceView, NodeSnapshot
+from ospltool.live.late_fellows import LateFellows
 
 MIN_STALE_NS: Final = 2_000_000_000
 
@@ -47,14 +48,22 @@ class Fellows:
         skew_ns: the largest difference of a clock, in either direction.
     """
 
-    __slots__ = ("_ids", "_views", "communications", "places", "skew_ns")
+    __slots__ = ("_base", "_ids", "_views", "communications", "places", "skew_ns")
 
-    def __init__(self, views: tuple[FellowView, ...] = (), before: Fellows | None = None) -> None:
+    def __init__(self, views: Sequence[FellowView] = (), before: Fellows | None = None) -> None:
         self._views = views
-        self._ids = tuple(map(_ID, views))
+        self._base = base = views.base if isinstance(views, LateFellows) else views
         self.places: Mapping[str, int] = {}
-        self.communications: tuple[str, ...] = tuple(map(_COMMUNICATION, views))
-        self.skew_ns: int = max(map(abs, map(_SKEW, views)), default=0)
+        self.communications: tuple[str, ...] = ()
+        self.skew_ns: int = 0
+        if before is not None and before._base is base:
+            self._ids: tuple[str, ...] = before._ids
+            self.places, self.skew_ns = before.places, before.skew_ns
+            self.communications = before.communications
+            return
+        self._ids = tuple(map(_ID, base))
+        self.communications = tuple(map(_COMMUNICATION, base))
+        self.skew_ns = max(map(abs, map(_SKEW, base)), default=0)
         if before is not None and before._ids == self._ids:
             self._ids = before._ids
             self.places = before.places
@@ -66,7 +75,12 @@ class Fellows:
     def heartbeat_ns(self, fellow: str) -> int:
         """Return when the last heartbeat of a fellow (id) came, by the node's clock; 0 if none did."""
         place = self.places.get(fellow)
-        return 0 if place is None else self._views[place].last_heartbeat_ns
+        if place is None:
+            return 0
+        views = self._views
+        if isinstance(views, LateFellows):
+            return views.heartbeats_ns[place]
+        return views[place].last_heartbeat_ns
 
 
 class Presence(enum.StrEnum):

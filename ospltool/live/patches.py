@@ -12,10 +12,12 @@ import functools
 import marshal
 import operator
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from engine.core import plain
+from engine.runtime.monitor import FellowView
+from ospltool.live.late_fellows import LateFellows
 
 Patcher = Callable[[Any, Any], Any]
 """Returns a value of one type with a patch applied, or raises."""
@@ -200,6 +202,7 @@ def _changes_of_one_number(cls: Any) -> Patcher:
     """
     numbers = {field.name for field in dataclasses.fields(cls) if plain.hints(cls)[field.name] is int}
     copier = functools.cache(functools.partial(_copier, cls))
+    late = _HEARTBEAT if cls is FellowView else ""
 
     def patch_them(old: Any, patch: Any) -> Any:
         parts = list(patch.values())
@@ -210,21 +213,40 @@ def _changes_of_one_number(cls: Any) -> Patcher:
             values = [value for (value,) in [part[name] for part in parts]]
             is_of_all = list(patch) == _NAMES[: len(old)]  # nearly always, and in this order
             positions = [] if is_of_all else [_POSITIONS[index] for index in patch]
-            items = old if is_of_all else [old[position] for position in positions]
+            if positions and max(positions) >= len(old):
+                return None
         except (LookupError, ValueError, TypeError):
             return None
         if name not in numbers or set(map(type, values)) != {int}:
             return None
         if not -plain.LARGEST <= min(values) <= max(values) <= plain.LARGEST:
             return None
+        if name == late:
+            return LateFellows(old, _heartbeats(old, positions, values), copier(name))
         if is_of_all:
             return tuple(map(copier(name), old, values))
-        found = list(old)
-        for position, item in zip(positions, map(copier(name), items, values), strict=True):
-            found[position] = item
+        found, copied = list(old), copier(name)
+        for position, value in zip(positions, values, strict=True):
+            found[position] = copied(found[position], value)
         return tuple(found)
 
     return patch_them
+
+
+_HEARTBEAT: Final = "last_heartbeat_ns"
+
+
+def _heartbeats(old: Sequence[FellowView], positions: Sequence[int], values: list[int]) -> list[int]:
+    """Return the heartbeats of fellows, with new ones at these positions; without any, all are new."""
+    if not positions:
+        return values
+    found = list(old.heartbeats_ns if isinstance(old, LateFellows) else map(_HEARTBEAT_OF, old))
+    for position, value in zip(positions, values, strict=True):
+        found[position] = value
+    return found
+
+
+_HEARTBEAT_OF: Final = operator.attrgetter(_HEARTBEAT)
 
 
 def _copier(cls: Any, changed_name: str) -> Callable[[Any, Any], Any]:

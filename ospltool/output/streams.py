@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
 import pathlib
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Final, TextIO
@@ -16,6 +18,9 @@ EXIT_PIPE_CLOSED: Final = 141
 """Exit code if the reader of the output has closed the pipe, as a shell shows a death by SIGPIPE."""
 EXIT_NOT_WRITTEN: Final = 74
 """Exit code if the output cannot be written, such as to a full disk; EX_IOERR of sysexits.h."""
+_TO_EMPTY_LINE: Final = "\r\x1b[2K"
+_waited_for = [""]
+"""What the line on the terminal tells now."""
 _CANNOT_BE_WRITTEN: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -27,6 +32,7 @@ def put(text: str) -> None:
             `EXIT_PIPE_CLOSED` or `EXIT_NOT_WRITTEN`.
     """
     try:
+        wait_for("")
         sys.stdout.write(text)
         sys.stdout.flush()
     except OSError as error:
@@ -69,6 +75,7 @@ def say(text: str) -> None:
 
     A message that cannot be written (disk full) is dropped, and the command continues.
     """
+    wait_for("")
     try:
         sys.stderr.write(visible(text, keep_lines=True) + "\n")
         sys.stderr.flush()
@@ -77,6 +84,22 @@ def say(text: str) -> None:
         raise SystemExit(EXIT_PIPE_CLOSED) from None
     except OSError:
         pass
+
+
+def wait_for(what: str) -> None:
+    """Tell on standard error what the command waits for, in one line, if that is a terminal.
+
+    The next call replaces the line, an empty text or any other output removes it.
+    """
+    if what == _waited_for[-1]:
+        return
+    _waited_for[:] = [what]
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        return
+    width = shutil.get_terminal_size().columns - 1
+    with contextlib.suppress(OSError):
+        sys.stderr.write(_TO_EMPTY_LINE + visible(what)[:width])
+        sys.stderr.flush()
 
 
 def finish(code: int) -> int:

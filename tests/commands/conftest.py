@@ -22,6 +22,7 @@ def quick_health(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that listen for what is wrong wait for nobody, and mutes are of this test."""
     monkeypatch.setattr("ospltool.cli.domains.LISTEN_S", 0.0)
     monkeypatch.setattr("ospltool.cli.domains.MOST_S", 0.5)
+    monkeypatch.setattr("ospltool.cli.domains.OVER_S", 0.0)
     monkeypatch.setattr("ospltool.cli.domains.POLL_S", 0.05)
     monkeypatch.setattr("ospltool.health.health.UPDATE_NS", 0)
     monkeypatch.setattr("ospltool.health.signs.nodes.ABSENT_NS", 0)

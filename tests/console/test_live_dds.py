@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from engine.dds.waiting import Signal
 from engine.persistence.service import replica_view as view
 from engine.persistence.service.service_status import STATUS_TOPICS
 from engine.runtime import monitor
-from ospltool.live.dds import LiveFeed
+from ospltool.live.dds import LiveFeed, _Link
 from ospltool.live.feed import NoticeKind, Update
 from ospltool.live.model import SystemModel
 from tests import fake
@@ -310,3 +311,42 @@ def test_nobody_has_to_know_of_a_reader_more_until_there_is_a_persistence_servic
         assert signal.wait_until(has(view.TOPIC), 20)
     finally:
         service.close()
+
+
+def test_a_link_that_carries_again_is_opened_again_unless_somebody_is_heard(
+    uri: str, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cyclone DDS forgets unicast peers that did not answer: a watch was deaf for 25 s, or for ever."""
+    problem, opened = ["interface e0 has no carrier"], []
+    monkeypatch.setattr("ospltool.live.dds.broken_links", lambda _: problem[0])
+
+    class Counted(_Link):
+        def __init__(self, *where: Any) -> None:
+            opened.append(where)
+            super().__init__(*where)
+
+    monkeypatch.setattr("ospltool.live.dds._Link", Counted)
+    feed = LiveFeed(DOMAIN, uri=uri)
+    heard: list[str] = []
+
+    def wait_for(what: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 30
+        while not what():
+            assert time.monotonic() < deadline
+            feed.wait(0.5)
+            update = feed.poll()
+            heard.extend(notice.kind.value for notice in update.notices)
+            heard.extend(one.snapshot.name for one in update.snapshots)
+
+    try:
+        for _ in range(2):  # the second time n1 is heard
+            wait_for(lambda: heard[-1:] == ["link lost"])
+            problem[0] = ""
+            wait_for(lambda: "link found" in heard and len(opened) == 2)
+            node.show()
+            wait_for(lambda: "n1" in heard)
+            heard.clear()
+            problem[0] = "interface e0 has no carrier"
+    finally:
+        feed.close()
+    assert len(opened) == 2

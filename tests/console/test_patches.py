@@ -25,6 +25,8 @@ from engine.runtime.monitor import (
     UnkeptView,
 )
 from ospltool.live.feed import HeardReplica
+from ospltool.live.late_fellows import FellowCopier, LateFellows
+from ospltool.live.nodes import Fellows
 from ospltool.live.patches import PatchFault, difference, patched
 from ospltool.live.record_file import (
     Delta,
@@ -191,6 +193,47 @@ def test_what_a_delta_does_not_name_is_not_made_again() -> None:
     assert third.fellows is second.fellows
     assert third.name_spaces[0] is first.name_spaces[0]
     assert third.name_spaces[1].count == 3
+
+
+def test_heartbeats_make_no_fellow_before_somebody_looks_at_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay of 200 nodes spent most of its time on fellows at which nobody looked."""
+    reader, base, node = reader_of(OLD), Fellows(), OLD
+    made: list[int] = []
+
+    class Counted(LateFellows):
+        def __init__(self, old: Any, heartbeats_ns: list[int], copied: FellowCopier) -> None:
+            def counted(view: FellowView, heartbeat_ns: int) -> FellowView:
+                made.append(heartbeat_ns)
+                return copied(view, heartbeat_ns)
+
+            super().__init__(old, heartbeats_ns, counted)
+
+    monkeypatch.setattr("ospltool.live.patches.LateFellows", Counted)
+    some = {"fellows": {"1": {"last_heartbeat_ns": [5]}, "7": {"last_heartbeat_ns": [6]}}}
+    for patch in ({}, HEARTBEATS, some, HEARTBEATS, some):
+        former, node = base, by_deltas(node, patch, reader)
+        base = Fellows(node.fellows, former)
+    assert made == []
+    assert base.places is former.places
+    assert base.communications is former.communications
+    told = [base.heartbeat_ns(fake.node_id(n)) for n in (2, 3, 9, 77)]
+    assert told == [LATER, 5, 6, 0]
+    assert made == []
+    assert len(node.fellows) == 10
+    whole = tuple(node.fellows)
+    assert [one.last_heartbeat_ns for one in whole] == [base.heartbeat_ns(one.id) for one in whole]
+    assert node.fellows == whole
+    assert whole == node.fellows
+    assert node == dataclasses.replace(node, fellows=whole)
+    assert hash(node.fellows) == hash(whole)
+    assert node.fellows[3:] == whole[3:]
+    assert node.fellows != OLD.fellows
+    assert repr(node.fellows) == repr(whole)
+    assert plain.to_plain(node) == plain.to_plain(dataclasses.replace(node, fellows=whole))
+    later = by_deltas(node, {"fellows": {"2": {"state": ["TERMINATING"]}}}, reader)
+    assert later.fellows[2] == dataclasses.replace(whole[2], state="TERMINATING")
+    assert later.fellows[3] == whole[3]
+    assert Fellows(later.fellows, base).heartbeat_ns(fake.node_id(3)) == 5
 
 
 @example(b'{"format_version":1,"kind":"caption","heard_ns":1,"data":{"text":"\\ud800"}}', 0)

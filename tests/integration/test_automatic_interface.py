@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -102,5 +104,68 @@ def test_links_that_carry_nothing_are_said_to_be_broken_if_none_is_left() -> Non
         assert broken("e0", "e1") == ""
         ip("-n", network.space("a"), "link", "set", "e1", "down")
         assert broken("e0", "e1") == "interface e0 has no carrier and interface e1 is down"
+        ip("-n", network.space("a"), "addr", "flush", "dev", "e0")
+        assert broken("e0") == "interface e0 has no address"
+    finally:
+        network.close()
+
+
+WATCH = """
+import sys
+import time
+from ospltool.live.dds import LiveFeed
+feed = LiveFeed(int(sys.argv[1]))
+while True:
+    feed.wait(1.0)
+    for notice in feed.poll().notices:
+        print(notice.kind.value, notice.text, flush=True)
+"""
+
+
+def test_a_watch_that_starts_while_its_interface_is_down_says_so_and_uses_it_later() -> None:
+    """By name it cannot be opened; where Cyclone DDS has the choice, it opens loopback, and must move."""
+    network = network_of(("a",))
+    general = "<General><Interfaces><NetworkInterface {}/></Interfaces></General>"
+    general = f"<CycloneDDS><Domain>{general}</Domain></CycloneDDS>"
+    space, domain = network.space("a"), str(own_domain()[0])
+    try:
+        ip("-n", space, "link", "set", "e0", "down")
+        for given in ("name='e0'", f"address='{network.addresses['a']}'"):
+            health = [
+                *network.on("a"),
+                sys.executable,
+                "-m",
+                "ospltool.cli.app",
+                "health",
+                "--domain",
+                domain,
+            ]
+            environ = {**os.environ, "CYCLONEDDS_URI": general.format(given)}
+            told = subprocess.run(
+                health, check=False, capture_output=True, text=True, timeout=60, env=environ
+            )
+            assert (told.returncode, told.stderr.count("\n"), "' is down; usable: lo" in told.stderr) == (
+                3,
+                1,
+                True,
+            )
+        environ["CYCLONEDDS_URI"] = general.format("autodetermine='true'")
+        command = [*network.on("a"), sys.executable, "-c", WATCH, domain]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as watch:
+            assert watch.stdout is not None
+            try:
+                assert watch.stdout.readline() == "link lost interface e0 is down\n"
+                ip("-n", space, "link", "set", "e0", "up")
+                found = watch.stdout.readline()
+                while found == "link lost interface e0 has no carrier\n":  # for a moment
+                    found = watch.stdout.readline()
+                assert found == "link found \n"
+                listens = ["ip", "-n", space, "maddr", "show", "dev", "e0"]
+                deadline = time.monotonic() + 30
+                while b"239.255.0.1" not in subprocess.run(listens, check=True, capture_output=True).stdout:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.1)  # it opens the domain again
+            finally:
+                watch.kill()
     finally:
         network.close()

@@ -88,7 +88,7 @@ def _absent(scene: Scene) -> Iterator[Sign]:
         since_ns = min(max(ends), model.began_ns) if all(ends) else model.began_ns
         link = broken_link(scene, scene.now_ns)
         yield Sign(
-            "DUL-DOMAIN-LOST", "domain", what, since_ns, why=link, next=_OWN_LINK if link else "",
+            "DUL-DOMAIN-LOST", "domain", what, since_ns, why=link, next=OWN_LINK if link else "",
             began_before=not all(ends),
         )  # fmt: skip
 
@@ -388,7 +388,7 @@ def _shared_identity(scene: Scene, node: Node, remark: Remark) -> Sign:
     return Sign("DUL-IDENTITY-SHARED", who, what, remark.time_ns, (node.id,), why=why)
 
 
-_OWN_LINK: Final = (
+OWN_LINK: Final = (
     "Bring the network of this watch back, or run `ospltool health` on another host; `ospltool status` on "
     "the host of a node says whether that runs."
 )
@@ -411,7 +411,7 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
         are_dead = bool(lost) and all(one.snapshot.name in scene.ends for one in lost)
         yield Sign(
             "DUL-DOMAIN-LOST", "domain", "this watch hears no node any more", since_ns, nodes,
-            why="" if are_dead else link, guess=cause_of_domain_loss(scene), next=_OWN_LINK if link else "",
+            why="" if are_dead else link, guess=cause_of_domain_loss(scene), next=OWN_LINK if link else "",
         )  # fmt: skip
     if model.left_out_ns and scene.now_ns - model.left_out_ns < LEFT_OUT_NS:
         what = f"{plural(model.messages_left_out, 'message')} not shown: no room, or unreadable"
