@@ -284,7 +284,7 @@ def test_what_comes_back_soon_is_another_incident_that_counts_the_one_before() -
 
 
 def test_each_return_of_a_node_that_is_heard_now_and_then_has_its_own_beginning() -> None:
-    _, health = silent_then_heard(0, 5, 8.5, 11)
+    _, health = silent_then_heard(0, 5, 8.5, 12)
     (found,) = health.open
     assert (found.times, found.since_ns) == (3, START_NS + 17 * S // 2)
     assert [one.since_ns for one in health.closed] == [START_NS + 5 * S, START_NS]

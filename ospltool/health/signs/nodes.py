@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from engine.runtime.monitor import FellowView, NodeEvent
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.gathering import SLOW_START_NS
+from ospltool.health.hearings import fellows_of
 from ospltool.health.scene import MAX_SKEW_NS, Scene
 from ospltool.health.signs import versions
 from ospltool.health.signs.losses import LossCause, broken_link, cause_of_domain_loss, cause_of_loss, own_link
@@ -251,9 +252,8 @@ def _unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
 
 def _is_removed(scene: Scene, node: Node) -> bool:
     """Return whether all heard nodes that the node had as fellows have removed it; False without any."""
-    met = {one.id for one in node.snapshot.fellows if one.communication == "approved"}
-    fellows = [one for one in scene.heard if one.id in met]
-    return bool(fellows) and not any(node.id in (f.id for f in one.snapshot.fellows) for one in fellows)
+    fellows = fellows_of(node, scene.heard)
+    return bool(fellows) and not any(node.id in one.fellows.places for one in fellows)
 
 
 def _of_heard(scene: Scene, node: Node) -> Iterator[Sign]:
