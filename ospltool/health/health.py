@@ -212,6 +212,7 @@ class Health:
 
     def resume(self, now_ns: int) -> None:
         """Take in that nobody looked until now: what lasted goes on, what ended or began did so before."""
+        self.model.told.resume(self._updated_ns, now_ns)
         self._patience.resume(self._updated_ns, now_ns)
         self._incidents.resume(now_ns)
 
@@ -267,7 +268,8 @@ class Health:
         self._copies = {one.name: one for one in copies}
         self._contested = frozenset((name, role) for name, role, _ in scene.contested)
         causes = causes_of(scene, self._patience.lasting(signs, now_ns, self.model.began_ns))
-        self.model.conclude(conclusions(scene, losses), is_lost=is_lost)
+        alone = {node for one in causes if one.root.kind.cause == "node" for node in one.root.nodes}
+        self.model.conclude(conclusions(scene, losses), alone, is_lost=is_lost)
         self._examined_ns = now_ns
         told = effects(scene, causes, self._copies, self._is_muted)
         self._incidents.update(causes, now_ns, lambda cause: described(scene, cause, told[cause.root.key]))

@@ -327,10 +327,7 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
     name = node.snapshot.name
     told: dict[RemarkSubject, list[Remark]] = {}
     for remark in scene.model.told.of(node.id, scene.now_ns):
-        is_past = remark.topic is not RemarkSubject.RESTARTED and remark.time_ns < node.snapshot.started_ns
-        if not is_past and not (
-            remark.topic is RemarkSubject.UNSUPPORTED and versions.is_over(scene, node, remark)
-        ):
+        if not _is_over(scene, node, remark):
             told.setdefault(remark.topic, []).append(remark)
     told.pop(RemarkSubject.DISK, ())  # the snapshot shows what is wrong; it tells since when
     for remark in told.pop(RemarkSubject.LATE, ()):
@@ -354,6 +351,16 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
         )
 
 
+def _is_over(scene: Scene, node: Node, remark: Remark) -> bool:
+    """Return whether a remark is of a former run, does not hold any more, or is part of a loss of all."""
+    if remark.topic is RemarkSubject.RESTARTED:
+        return not remark.is_alone and scene.model.outages.ended_all(remark.last_ns)
+    is_of_version = remark.topic is RemarkSubject.UNSUPPORTED
+    return remark.time_ns < node.snapshot.started_ns or (
+        is_of_version and versions.is_over(scene, node, remark)
+    )
+
+
 def _restarted(scene: Scene, node: Node) -> Iterator[Sign]:
     """Yield a sign of a restart that only its supervisor saw: this watch began after it.
 
@@ -361,7 +368,8 @@ def _restarted(scene: Scene, node: Node) -> Iterator[Sign]:
     """
     name, snapshot, report = node.snapshot.name, node.snapshot, scene.reports.get(node.snapshot.name)
     told = scene.model.told.of(node.id, scene.now_ns)
-    if report is None or any(one.topic is RemarkSubject.RESTARTED for one in told):
+    again = [one for one in told if one.topic is RemarkSubject.RESTARTED]
+    if report is None or any(not _is_over(scene, node, one) for one in again):
         return
     is_of_this_run = 0 < report.failed_ns <= snapshot.started_ns and report.pid == snapshot.pid
     if scene.model.outages.was_of_all(node, report.failed_ns):
