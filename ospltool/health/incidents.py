@@ -273,7 +273,7 @@ class Incidents:
             self._end(key, now_ns, taken={key for cause in causes for key in cause.keys}, lost=lost)
 
     def _place(self, cause: RootCause, taken: set[str]) -> str | None:
-        """Return the key of the open incident that this cause continues, by root, sign, or nodes.
+        """Return the key of the open incident that this cause continues, by root, signs, or nodes.
 
         The loss of the domain continues none of its nodes' incidents: it has its own beginning, and is news.
         """
@@ -285,6 +285,9 @@ class Incidents:
             return None
         for key, one in free.items():
             if one.root in cause.keys:
+                return key
+        for key, one in free.items():
+            if one.incident.code == cause.root.kind and cause.root.key in one.keys:
                 return key
         for key, one in free.items():
             if one.incident.code.cause == cause.root.kind.cause and _is_kin(one.incident, cause.root):
@@ -316,7 +319,7 @@ class Incidents:
     ) -> None:
         known = self._open[key]
         before = known.incident
-        told = _with_subject_of(before, _with_cause_of(before, describe(cause)))
+        told = _with_all_of(before, _with_subject_of(before, _with_cause_of(before, describe(cause))))
         since_ns = max(known.after_ns, _beginning(before, cause.root))
         is_before = (told if since_ns == told.since_ns else before).began_before and not known.after_ns
         is_same = told.code == before.code
@@ -392,6 +395,15 @@ def _with_subject_of(before: Incident, told: Incident) -> Incident:
     is_rest = " and " in told.who and before.code == told.code and len(before.subjects) == 1
     if is_rest and {*before.subjects} < {*told.nodes} <= {*before.nodes}:
         return dataclasses.replace(told, who=before.who, subjects=before.subjects, nodes=before.nodes)
+    return told
+
+
+def _with_all_of(before: Incident, told: Incident) -> Incident:
+    """Keep all nodes that stood still together until what the last of them told is over."""
+    if before.code == told.code and told.code.id == _STALLED and {*told.nodes} < {*before.nodes}:
+        return dataclasses.replace(
+            told, who=before.who, what=before.what, nodes=before.nodes, subjects=before.subjects
+        )
     return told
 
 

@@ -85,6 +85,10 @@ class Outages:
         """Return whether a run that was heard last at `last_ns` ended in a loss of all that no run survived."""
         return last_ns <= self._last_lost_ns and not self._has_survivor
 
+    def has_stalled_all(self, node: Node, until_ns: int) -> bool:
+        """Return whether a node stood still until a moment within or at the end of a loss of all."""
+        return self._lost_ns < until_ns <= self.found_ns + REACH_NS + node.due_ns
+
     def was_lost_with_all(self, node: Node) -> bool:
         """Return whether the node was lost together with all others, and has not been heard since."""
         return self.was_lost_before(node) and node.heard_ns + node.all_lost_after_ns >= self._lost_ns
