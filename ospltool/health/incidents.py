@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ospltool.health.causes import RootCause
-from ospltool.health.codes import CUT, SECOND_NS, UNANNOUNCED, Code, HealthSeverity, Sign
+from ospltool.health.codes import CUT, SECOND_NS, STILL_STOPPED, UNANNOUNCED, Code, HealthSeverity, Sign
 from ospltool.output.text import age, lasted
 
 LINGER_NS: Final = 2 * SECOND_NS
@@ -25,6 +25,9 @@ _OVER: Final = "DUL-NODE-RESTARTED"
 
 _STALLED: Final = "DUL-NODE-STALLED"
 """The form of a loss that is over without a restart: the advice on its cause holds."""
+
+_CONTINUE: Final = f" {STILL_STOPPED.partition('{}')[0]}"
+"""Beginning of the part of an advice that is about processes that are stopped."""
 
 _LOSSES: Final = frozenset({"node", "domain"})
 
@@ -372,6 +375,8 @@ class Incidents:
                 severity=known.worst,
             )
             self._closed.append(ended)
+        else:
+            known.incident = _as_it_runs(known.incident)
 
 
 def _beginning(before: Incident, root: Sign) -> int:
@@ -414,11 +419,17 @@ def _with_cause_of(before: Incident, told: Incident) -> Incident:
     is_cut = told.why.startswith(CUT) and not before.why.startswith((UNANNOUNCED, CUT))
     is_guess = is_cut or told.why.startswith(UNANNOUNCED)
     if not told.is_cause_known or is_guess or told.why in before.why:
-        is_for_why = told.code.id == _STALLED and before.next != before.code.next
-        advice = before.next if is_for_why else told.next
+        is_for_why = told.code.id == _STALLED and told.next == told.code.next
+        is_of_before = is_for_why and before.next != before.code.next
+        advice = _as_it_runs(before).next if is_of_before else told.next
         return dataclasses.replace(told, why=before.why, is_cause_known=True, next=advice)
     is_next = told.code.id == _OVER and told.code != before.code
     return dataclasses.replace(told, why=f"{before.why}; {told.why}") if is_next else told
+
+
+def _as_it_runs(before: Incident) -> Incident:
+    """Return what is told of a node that was stopped and runs: nothing is left to continue."""
+    return dataclasses.replace(before, next=before.next.partition(_CONTINUE)[0])
 
 
 def _is_again(before: Incident, told: Incident, now_ns: int) -> bool:

@@ -338,7 +338,9 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
         yield _shared_identity(scene, node, remark)
     for topic, remarks in told.items():
         more = f" (and {len(remarks) - 1:,} more)" if len(remarks) > 1 else ""
-        report = scene.reports.get(name) if topic is RemarkSubject.RESTARTED else None
+        report = scene.reports.get(name)
+        advice = report.next if report and topic is RemarkSubject.STALLED else ""
+        report = report if topic is RemarkSubject.RESTARTED else None
         yield Sign(
             _CODES[topic],
             name,
@@ -346,7 +348,7 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
             remarks[0].last_ns or remarks[0].time_ns,
             (node.id,),
             why=report.failure if report else _WHY.get(topic, ""),
-            next=NO_FAILURE if report and not report.failure else "",
+            next=NO_FAILURE if report and not report.failure else advice,
             weight=len(remarks),
         )
 
