@@ -100,6 +100,7 @@ class IncidentNews:
                 continue
             told.last = one
             is_settled = told.is_effect_untold(one.effect, now) and not one.muted_until_ns
+            is_settled = is_settled and _is_true(one.effect, health)
             if is_settled and not told.is_relief(one.effect):
                 told.patience_s *= SLOWER
             if told.form != form or is_settled:

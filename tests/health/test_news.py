@@ -63,6 +63,12 @@ def test_an_effect_that_comes_back_soon_is_not_told_again() -> None:
     assert told == [(0, "began", "n1 is master")]
 
 
+def test_an_effect_that_was_true_before_the_node_came_back_is_not_told() -> None:
+    """The incident stays open for a moment without being seen: there is one copy, and were two of three."""
+    told = told_over(60, lambda second: "1 copy" if second < 2 else "2 of 3 copies")
+    assert told == [(0, "began", "1 copy")]
+
+
 def test_an_effect_that_never_stands_is_not_told_again() -> None:
     told = told_over(60, lambda second: f"{second} samples in memory only")
     assert [second for second, _, _ in told] == [0]
