@@ -457,14 +457,14 @@ class SystemModel:
             self.persistence.lose(notice.node, notice.time_ns)
         elif notice.kind is NoticeKind.DOMAIN_LOST:
             self.domain_lost_ns = notice.time_ns
-            self.outages.lose(notice.time_ns)
+            self.outages.lose(notice.time_ns, self.nodes.values())
         elif notice.kind is NoticeKind.DOMAIN_FOUND:
             self.domain_lost_ns = 0
             self.outages.find(notice.time_ns)
         elif notice.kind is NoticeKind.LINK_LOST:
             self.link_lost = notice
         elif notice.kind is NoticeKind.LINK_FOUND and self.link_lost:
-            self.outages.lose(self.link_lost.time_ns, is_link=True)
+            self.outages.lose(self.link_lost.time_ns, self.nodes.values(), is_link=True)
             self.link_lost = None
             self.outages.find(notice.time_ns)
         elif notice.kind is NoticeKind.END:

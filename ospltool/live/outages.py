@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from ospltool.live.feed import ReceivedSnapshot
@@ -63,11 +63,15 @@ class Outages:
         """
         self._is_lost, self._alone = is_lost, alone
 
-    def lose(self, last_ns: int, *, is_link: bool = False) -> None:
-        """Take in that all nodes were lost by the moment `last_ns`, perhaps with a link of the watch."""
+    def lose(self, last_ns: int, nodes: Iterable[Node] = (), *, is_link: bool = False) -> None:
+        """Take in that all nodes were lost by the moment `last_ns`, perhaps with a link of the watch.
+
+        That may be told together with the first snapshots after it, which are those of `nodes` then.
+        """
         self._is_lost = False
         self._lost_ns, self._last_lost_ns = min(self._newest_ns, last_ns), last_ns
-        self._is_link, self._has_survivor = is_link, False
+        self._is_link = is_link
+        self._has_survivor = any(one.came_ns <= last_ns < one.heard_ns for one in nodes)
 
     def find(self, now_ns: int) -> None:
         """Take in that nodes are heard again, or can be."""

@@ -30,9 +30,11 @@ class Watch:
         self.now_s = 0.0
         self.troubled: tuple[int, ...] = ()
         self.runs_s: dict[int, float] = {}
+        self.waited: tuple[ReceivedSnapshot, ...] = ()
+        self.notices: tuple[FeedNotice, ...] = ()
 
     def look(self, *numbers: int) -> list[str]:
-        """Hear nodes now, the disks of those of them in `troubled` are behind; returns the open codes."""
+        """Hear nodes now, and what waited; the disks of those in `troubled` are behind. Returns the open codes."""
         now_ns = START_NS + int(self.now_s * S)
         met = {n: tuple(fake.fellow(other) for other in (1, 2, 3) if other != n) for n in numbers}
         heard = (
@@ -47,7 +49,9 @@ class Watch:
             )
             for n in numbers
         )
-        self.feed.add(now_ns, Update(tuple(ReceivedSnapshot(one, now_ns) for one in heard)))
+        received = (ReceivedSnapshot(one, now_ns) for one in heard)
+        self.feed.add(now_ns, Update((*self.waited, *received), notices=self.notices))
+        self.waited, self.notices = (), ()
         self.system.update()
         return sorted(one.code.id for one in self.system.health.open)
 
@@ -150,29 +154,31 @@ def test_a_node_that_died_in_a_pause_died_before_the_next_look_or_after_its_last
         assert START_NS + 22 * S <= found.since_ns <= START_NS + int((22 + HEARING_S + 1) * S)
 
 
-@pytest.mark.parametrize("is_all", [False, True], ids=["in time", "all were lost for this watch"])
+@pytest.mark.parametrize("loss", ["none", "alone", "with snapshots"])
 @pytest.mark.parametrize("again_s", [14.0, 30.0], ids=["in the pause", "after it"])
 def test_a_node_that_another_process_speaks_for_after_a_pause_was_started_again(
-    again_s: float, *, is_all: bool
+    again_s: float, loss: str
 ) -> None:
-    """Also if Cyclone DDS has lost all participants in the pause, as their leases have ended."""
+    """Also if Cyclone DDS has lost all participants in the pause, as their leases have ended.
+
+    That is known before the first snapshot after the pause, or comes with it.
+    """
     watch = Watch()
     watch.run(10, 1, 2, 3)
-    watch.now_s = 22
-    resumed_ns = START_NS + 22 * S
-    if is_all:
+    watch.now_s, watch.runs_s = 22, {3: again_s}
+    resumed_ns, heard_ns = START_NS + 22 * S, START_NS + round(again_s * S)
+    if loss != "none":
         lost = (FeedNotice(NoticeKind.NODE_LOST, resumed_ns, "", node_id(n)) for n in (1, 2, 3))
-        domain = FeedNotice(NoticeKind.DOMAIN_LOST, resumed_ns, "")
-        watch.feed.add(resumed_ns, Update(notices=(*lost, domain)))
-        found = FeedNotice(NoticeKind.DOMAIN_FOUND, resumed_ns + S // 2, "")
-        watch.feed.add(resumed_ns + S // 2, Update(notices=(found,)))
-    watch.runs_s = {3: again_s}
+        kinds = (NoticeKind.DOMAIN_LOST, NoticeKind.DOMAIN_FOUND)
+        watch.notices = (*lost, *(FeedNotice(kind, resumed_ns, "") for kind in kinds))
+    if loss == "alone":
+        watch.look()
     if again_s > watch.now_s:
         assert watch.run(8, 1, 2)[-1] in ("DUL-NODE-GONE", "DUL-NODE-SILENT")
-    else:
-        heard_ns = START_NS + round(again_s * S)  # what waited is dated by when it was sent
+    elif loss == "none":  # what waited is dated by when it was sent
         shown = fake.snapshot(3, time_ns=heard_ns, pid=4_017, started_ns=heard_ns)
-        watch.feed.add(resumed_ns + S // 4, Update((ReceivedSnapshot(shown, heard_ns),)))
+        watch.waited = (ReceivedSnapshot(shown, heard_ns),)
+        watch.look()
     assert "DUL-NODE-RESTARTED" in watch.run(8, 1, 2, 3)
     watch.run(4, 1, 2, 3)
     assert watch.run(0.5, 1, 2, 3) == []
