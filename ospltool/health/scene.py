@@ -35,7 +35,7 @@ MEETING_NS: Final = 5 * SECOND_NS // 2
 """Longest normal time until two nodes that meet, or a node and the watcher, know each other."""
 
 LEASE_NS: Final = 7 * SECOND_NS // 10
-"""Time for which a node that is silent waits for the end of a lease that is as short, so that it is told once."""
+"""Time for which a silent node may be about to be gone, as its lease is short: its loss is told once."""
 
 PERSISTENT: Final = frozenset({"PERSISTENT", "Persistent"})
 KEPT_ON_DISK: Final = frozenset({Durability.DURABLE.value, Durability.PERSISTENT.value, "PERSISTENT"})

@@ -86,7 +86,7 @@ class Outages:
         return node.id in self._alone
 
     def ended_all(self, last_ns: int) -> bool:
-        """Return whether a run that was heard last at `last_ns` ended in a loss of all that no run survived."""
+        """Return whether a run that was heard last at a moment ended in a loss of all that none survived."""
         return last_ns <= self._last_lost_ns and not self._has_survivor
 
     def has_stalled_all(self, node: Node, until_ns: int) -> bool:

@@ -135,7 +135,7 @@ class Remarks:
         )
 
     def resume(self, looked_ns: int, now_ns: int) -> None:
-        """Take in that nobody looked from a moment until now: who was started again since then is news now."""
+        """Take in that nobody looked from a moment until now: restarts since then are news now."""
         for key, one in self._remarks.items():
             if one.topic is RemarkSubject.RESTARTED and one.time_ns > looked_ns:
                 self._remarks[key] = dataclasses.replace(one, time_ns=now_ns)

@@ -34,7 +34,7 @@ class Watch:
         self.notices: tuple[FeedNotice, ...] = ()
 
     def look(self, *numbers: int) -> list[str]:
-        """Hear nodes now, and what waited; the disks of those in `troubled` are behind. Returns the open codes."""
+        """Hear nodes now, and what waited; the disks of `troubled` ones are behind. Returns open codes."""
         now_ns = START_NS + int(self.now_s * S)
         met = {n: tuple(fake.fellow(other) for other in (1, 2, 3) if other != n) for n in numbers}
         heard = (

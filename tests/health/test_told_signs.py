@@ -182,9 +182,7 @@ def test_nodes_that_stood_still_together_did_so_once_and_it_was_the_loss_of_all_
         since = quarter - 20 - 4 * stopped_s
         numbers = (1, 2, 3) if quarter <= 20 or since > 2 else range(1, since + 1)
         others = {n: tuple(fake.fellow(o, now_ns) for o in (1, 2, 3) if o != n) for n in numbers}
-        shown = tuple(
-            ReceivedSnapshot(node(n, time_ns=now_ns, fellows=others[n]), now_ns) for n in numbers
-        )
+        shown = tuple(ReceivedSnapshot(node(n, time_ns=now_ns, fellows=others[n]), now_ns) for n in numbers)
         told = (
             (fake.event(quarter, since, now_ns, text, event="watch.stalled", level="WARNING"),)
             if 1 <= since <= 3
