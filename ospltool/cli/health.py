@@ -156,7 +156,7 @@ class _Domain:
     def exit_code(self) -> int:
         """0, 1 or 2 by severity, 1 while nodes start; 3 when nobody was heard and nobody is expected."""
         from ospltool.health.codes import HealthSeverity
-        from ospltool.health.health import STARTING
+        from ospltool.health.verdict import STARTING
 
         worst = self.health.verdict.worst
         if worst is None and self.health.model.is_empty:

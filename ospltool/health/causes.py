@@ -104,7 +104,7 @@ def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[RootCause]:
     for sign in _with_hubs(scene, list(signs)):
         grouped.setdefault(sign.key, []).append(sign)
     causes = _with_bursts(scene, [_cause(members) for members in grouped.values()])
-    causes = _with_limits(scene, causes)
+    causes = _with_stalls(scene, _with_limits(scene, causes))
     lost = next((cause for cause in causes if cause.root.kind.cause == "domain"), None)
     if lost is not None:
         rest = [cause for cause in causes if cause.root.kind.cause not in ("domain", "watcher")]
@@ -120,14 +120,8 @@ def _with_bursts(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
     behind = [one for one in causes if one.root.code == "DUL-STORE-BEHIND"]
     if len(behind) < 2:
         return causes
-    first, *others = sorted(behind, key=lambda one: (one.root.since_ns, one.root.key))
-    nodes = tuple(node for one in (first, *others) for node in one.root.nodes)
-    names = joined([scene.model.name_of(node) for node in nodes])
-    what = (
-        f"changes wait for the disks of {names}: {'; '.join(one.root.what for one in (first, *others)[:3])}"
-    )
-    root = dataclasses.replace(first.root, what=what, nodes=nodes, weight=len(behind))
-    return [*(one for one in causes if one not in behind), _with(RootCause(root), others)]
+    told = "; ".join(one.root.what for one in _in_order(behind)[:3])
+    return _as_one(scene, causes, behind, f"changes wait for the disks of {{}}: {told}")
 
 
 def _with_limits(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
@@ -137,15 +131,34 @@ def _with_limits(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
         if one.root.code == "DUL-REJECTED" and one.root.nodes:
             alike.setdefault(_rejecting(scene, one.root.nodes[0]), []).append(one)
     for found in alike.values():
-        if len(found) < 2:
-            continue
-        first, *others = sorted(found, key=lambda one: (one.root.since_ns, one.root.key))
-        nodes = tuple(node for one in (first, *others) for node in one.root.nodes)
-        names = joined([scene.model.name_of(node) for node in nodes])
-        what = f"{names} rejected samples by the same limits: {first.root.what}"
-        root = dataclasses.replace(first.root, what=what, nodes=nodes, weight=len(found))
-        causes = [*(one for one in causes if one not in found), _with(RootCause(root), others)]
+        if len(found) > 1:
+            told = _in_order(found)[0].root.what
+            causes = _as_one(scene, causes, found, f"{{}} rejected samples by the same limits: {told}")
     return causes
+
+
+def _with_stalls(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
+    """Make one cause of several nodes that stood still until the same moment: something held all of them."""
+    stalled = _in_order([one for one in causes if one.root.code == "DUL-NODE-STALLED"])
+    found = [one for one in stalled if one.root.since_ns - stalled[0].root.since_ns < GAP_NS]
+    if len(found) < 2:
+        return causes
+    return _as_one(scene, causes, found, f"{{}} stood still together; {found[0].root.what}")
+
+
+def _in_order(causes: list[RootCause]) -> list[RootCause]:
+    return sorted(causes, key=lambda one: (one.root.since_ns, one.root.key))
+
+
+def _as_one(scene: Scene, causes: list[RootCause], found: list[RootCause], what: str) -> list[RootCause]:
+    """Return the causes with those of several nodes as one; `what` has a place for the names of the nodes."""
+    first, *others = _in_order(found)
+    nodes = tuple(node for one in (first, *others) for node in one.root.nodes)
+    names = joined([scene.model.name_of(node) for node in nodes])
+    root = dataclasses.replace(
+        first.root, what=what.replace("{}", names, 1), nodes=nodes, weight=len(found), subjects=()
+    )
+    return [*(one for one in causes if one not in found), _with(RootCause(root, first.others), others)]
 
 
 def _rejecting(scene: Scene, node: str) -> frozenset[tuple[str, str]]:

@@ -140,6 +140,10 @@ UNANNOUNCED: Final = "killed, crashed, or stopped by SIGSTOP: no end was announc
 """Beginning of a cause that is only concluded from silence: it takes the place of no cause that was told."""
 
 
+STILL_STOPPED: Final = "What is still stopped, continue: `kill -CONT {}`."
+"""Advice about processes that are stopped, which does not hold any more once they run."""
+
+
 NO_MASTER: Final = "no master"
 """What an effect says of a name-space whose nodes have not elected a master."""
 

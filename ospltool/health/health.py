@@ -32,6 +32,7 @@ from ospltool.health.signs.nodes import (
 )
 from ospltool.health.signs.services import of_services
 from ospltool.health.signs.sets import of_data, of_sets
+from ospltool.health.verdict import NEXT_OF_NOBODY, NOBODY, STARTING, UNKNOWN, SystemVerdict, counted
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ENDING
 from ospltool.live.model import SystemModel
@@ -56,49 +57,7 @@ _WORD: Final = re.compile(r"[\w.-]*\w")
 
 TOLD_LEVELS: Final = frozenset({"INFO", "WARNING", "SEVERE", "ERROR"})
 
-UNKNOWN: Final = "UNKNOWN"
-"""The verdict if no node was heard."""
-
-STARTING: Final = "STARTING"
-"""The verdict if nothing is wrong, but no node is complete yet, or expected nodes or copies may come."""
-
-NOBODY: Final = "no node was heard since this watch began"
-"""Why nobody is heard if nobody is known to have ended in order."""
-
-_NEXT_OF_NOBODY: Final = (
-    "Run `ospltool status` on the host of a node. If none runs, start one with `ospltool start FILE`; else "
-    "compare the domain, the interface and the CYCLONEDDS_URI of this watch with those of the node."
-)
-"""What to do then."""
-
 SupervisorReports = Callable[[], Mapping[str, SupervisorReport]]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SystemVerdict:
-    """The state of the system in one line.
-
-    `worst` is the worst severity of the incidents that are not muted, None without any; `word` is OK,
-    WARNING or ERROR, STARTING if nothing is wrong and no node is complete yet or expected nodes or copies
-    may still come, or UNKNOWN if no node was heard. A notice alone is OK. `parts` describe the incidents,
-    the complete nodes and the remaining redundancy. `why` and `next` say why nobody is heard, and what to do;
-    they are empty of every other word, as incidents say it.
-    """
-
-    worst: HealthSeverity | None = None
-    errors: int = 0
-    warnings: int = 0
-    notices: int = 0
-    muted: int = 0
-    word: str = UNKNOWN
-    parts: tuple[str, ...] = ("no node heard",)
-    why: str = ""
-    next: str = ""
-
-    @property
-    def text(self) -> str:
-        """The word and the parts in one line."""
-        return " · ".join((self.word, *self.parts))
 
 
 class Health:
@@ -223,6 +182,7 @@ class Health:
 
     def resume(self, now_ns: int) -> None:
         """Take in that nobody looked until now: what lasted goes on, what ended or began did so before."""
+        self.model.told.resume(self._updated_ns, now_ns)
         self._patience.resume(self._updated_ns, now_ns)
         self._incidents.resume(now_ns)
 
@@ -279,7 +239,8 @@ class Health:
         self._contested = frozenset((name, role) for name, role, _ in scene.contested)
         causes = causes_of(scene, self._patience.lasting(signs, now_ns, self.model.began_ns))
         self._causes = causes
-        self.model.conclude(conclusions(scene, losses), is_lost=is_lost)
+        alone = {node for one in causes if one.root.kind.cause == "node" for node in one.root.nodes}
+        self.model.conclude(conclusions(scene, losses), alone, is_lost=is_lost)
         self._examined_ns = now_ns
         told = effects(scene, causes, self._copies, self._is_muted)
         self._incidents.update(causes, now_ns, lambda cause: described(scene, cause, told[cause.root.key]))
@@ -367,9 +328,9 @@ class Health:
         muted = len(self.muted)
         worst = min(counts, default=None)
         words = [
-            _count(counts[HealthSeverity.ERROR], "error"),
-            _count(counts[HealthSeverity.WARNING], "warning"),
-            _count(counts[HealthSeverity.NOTICE], "notice"),
+            counted(counts[HealthSeverity.ERROR], "error"),
+            counted(counts[HealthSeverity.WARNING], "warning"),
+            counted(counts[HealthSeverity.NOTICE], "notice"),
             f"{muted} muted" if muted else "",
         ]
         word = self._calm_word() if worst in (None, HealthSeverity.NOTICE) else worst.name
@@ -402,7 +363,7 @@ class Health:
         if not names or len(names) < len(self.awaited):
             link = self.model.link_lost.text if self.model.link_lost else ""
             why = (NOBODY, link) if self.model.is_empty or not link else (link,)
-            return ": ".join(filter(None, why)), OWN_LINK if link else _NEXT_OF_NOBODY
+            return ": ".join(filter(None, why)), OWN_LINK if link else NEXT_OF_NOBODY
         last_ns = max(ended_ns[name] for name in names)
         when = f", {'the last ' if len(names) > 1 else ''}at {clock(last_ns)} UTC" if last_ns else ""
         them = "it" if len(names) == 1 else "them"
@@ -447,14 +408,14 @@ class Health:
         if expected and self.expected.is_whole:
             others = sorted({node.snapshot.name for node in present} - expected, key=natural)
             beside = f", {len(others):,} more not in the fleet file ({joined(others)})" if others else ""
-            return f"{len(complete & expected)} of {_count(len(expected), 'node')} complete{lesser}{beside}"
+            return f"{len(complete & expected)} of {counted(len(expected), 'node')} complete{lesser}{beside}"
         lost = expected | {
             node.snapshot.name
             for node in self.model.nodes.values()
             if node.presence(self._updated_ns) in (Presence.SILENT, Presence.GONE)
         }
         total = len(present) + len(lost - {node.snapshot.name for node in present})
-        return f"{len(whole)} of {_count(total, 'node')} complete{lesser}" if total else "no node heard"
+        return f"{len(whole)} of {counted(total, 'node')} complete{lesser}" if total else "no node heard"
 
     def _left(self) -> str:
         """Tell how many copies may fail before the last one, for the name-space with the fewest."""
@@ -493,8 +454,3 @@ def _is_about(event: NodeEvent, nodes: tuple[str, ...], names: set[str], name_sp
     if not words.isdisjoint(names):
         return True
     return not words.isdisjoint(name_spaces) and (not nodes or event.event.startswith("election."))
-
-
-def _count(number: int, noun: str) -> str:
-    """Return a number and its noun; an empty text for 0."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}" if number else ""

@@ -1,14 +1,55 @@
-"""What fellows hear of nodes that the watch does not hear: without a break, or again after one."""
+"""What fellows hear of nodes that the watch does not hear: nothing, all the time, or again after a break."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
+from ospltool.health.codes import SECOND_NS
 from ospltool.live.nodes import Node
 
 BREAK: Final = 2
 """Times that it takes until a node is silent, after which its next heartbeat is no longer one of many."""
+
+ANSWER_NS: Final = SECOND_NS // 2
+"""What a snapshot of a fellow may be late when it is to tell of a node that the watch has lost."""
+
+
+def told_ns(teller: Node, node: Node) -> int:
+    """Return when a fellow heard a node last, by the feed's clock; 0 if it tells of no heartbeat.
+
+    Differences of clocks cancel out: the teller's clock measures the age of the heartbeat.
+    """
+    last_ns = teller.fellows.heartbeat_ns(node.id)
+    return teller.heard_ns - max(0, teller.snapshot.time_ns - last_ns) if last_ns else 0
+
+
+def has_heard_since(teller: Node, node: Node) -> bool:
+    """Return whether a fellow heard a node when it was silent for the watch already."""
+    return told_ns(teller, node) > node.heard_ns + node.stale_after_ns
+
+
+def fellows_of(node: Node, heard: Iterable[Node]) -> list[Node]:
+    """Return the heard nodes that the node had as fellows."""
+    met = {one.id for one in node.snapshot.fellows if one.communication == "approved"}
+    return [one for one in heard if one.id in met]
+
+
+def is_told(node: Node, heard: Iterable[Node], now_ns: int) -> bool:
+    """Return whether fellows have told if they hear a node that left for the watch, or tell nothing in time.
+
+    What they told before the loss says nothing of it.
+    """
+    fellows = fellows_of(node, heard)
+    until_ns = max(node.gone_ns, node.heard_ns + node.stale_after_ns) + node.due_ns + ANSWER_NS
+    return not fellows or now_ns >= until_ns or any(_does_tell(one, node) for one in fellows)
+
+
+def _does_tell(teller: Node, node: Node) -> bool:
+    """Return whether a fellow has removed the node, misses it, or has heard it since it was silent."""
+    last_ns = told_ns(teller, node)
+    is_missed = teller.heard_ns - last_ns >= max(SECOND_NS, 2 * node.due_ns)
+    return teller.heard_ns > node.heard_ns and (is_missed or has_heard_since(teller, node))
 
 
 class _Heard(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ospltool.health.causes import RootCause
-from ospltool.health.codes import CUT, SECOND_NS, UNANNOUNCED, Code, HealthSeverity, Sign
+from ospltool.health.codes import CUT, SECOND_NS, STILL_STOPPED, UNANNOUNCED, Code, HealthSeverity, Sign
 from ospltool.output.text import age, lasted
 
 LINGER_NS: Final = 2 * SECOND_NS
@@ -25,6 +25,9 @@ _OVER: Final = "DUL-NODE-RESTARTED"
 
 _STALLED: Final = "DUL-NODE-STALLED"
 """The form of a loss that is over without a restart: the advice on its cause holds."""
+
+_CONTINUE: Final = f" {STILL_STOPPED.partition('{}')[0]}"
+"""Beginning of the part of an advice that is about processes that are stopped."""
 
 _LOSSES: Final = frozenset({"node", "domain"})
 
@@ -277,7 +280,7 @@ class Incidents:
             self._end(key, now_ns, taken={key for cause in causes for key in cause.keys}, lost=lost)
 
     def _place(self, cause: RootCause, taken: set[str]) -> str | None:
-        """Return the key of the open incident that this cause continues, by root, sign, or nodes.
+        """Return the key of the open incident that this cause continues, by root, signs, or nodes.
 
         The loss of the domain continues none of its nodes' incidents: it has its own beginning, and is news.
         """
@@ -289,6 +292,9 @@ class Incidents:
             return None
         for key, one in free.items():
             if one.root in cause.keys:
+                return key
+        for key, one in free.items():
+            if one.incident.code == cause.root.kind and cause.root.key in one.keys:
                 return key
         for key, one in free.items():
             if one.incident.code.cause == cause.root.kind.cause and _is_kin(one.incident, cause.root):
@@ -320,7 +326,7 @@ class Incidents:
     ) -> None:
         known = self._open[key]
         before = known.incident
-        told = _with_subject_of(before, _with_cause_of(before, describe(cause)))
+        told = _with_all_of(before, _with_subject_of(before, _with_cause_of(before, describe(cause))))
         since_ns = max(known.after_ns, _beginning(before, cause.root))
         is_before = (told if since_ns == told.since_ns else before).began_before and not known.after_ns
         is_same = told.code == before.code
@@ -373,6 +379,8 @@ class Incidents:
                 severity=known.worst,
             )
             self._closed.append(ended)
+        else:
+            known.incident = _as_it_runs(known.incident)
 
 
 def _beginning(before: Incident, root: Sign) -> int:
@@ -399,6 +407,15 @@ def _with_subject_of(before: Incident, told: Incident) -> Incident:
     return told
 
 
+def _with_all_of(before: Incident, told: Incident) -> Incident:
+    """Keep all nodes that stood still together until what the last of them told is over."""
+    if before.code == told.code and told.code.id == _STALLED and {*told.nodes} < {*before.nodes}:
+        return dataclasses.replace(
+            told, who=before.who, what=before.what, nodes=before.nodes, subjects=before.subjects
+        )
+    return told
+
+
 def _with_cause_of(before: Incident, told: Incident) -> Incident:
     """Keep the known cause of an incident whose present form does not tell it, as of a node that is back."""
     if not before.is_cause_known or told.code.cause != before.code.cause:
@@ -406,11 +423,17 @@ def _with_cause_of(before: Incident, told: Incident) -> Incident:
     is_cut = told.why.startswith(CUT) and not before.why.startswith((UNANNOUNCED, CUT))
     is_guess = is_cut or told.why.startswith(UNANNOUNCED)
     if not told.is_cause_known or is_guess or told.why in before.why:
-        is_for_why = told.code.id == _STALLED and before.next != before.code.next
-        advice = before.next if is_for_why else told.next
+        is_for_why = told.code.id == _STALLED and told.next == told.code.next
+        is_of_before = is_for_why and before.next != before.code.next
+        advice = _as_it_runs(before).next if is_of_before else told.next
         return dataclasses.replace(told, why=before.why, is_cause_known=True, next=advice)
     is_next = told.code.id == _OVER and told.code != before.code
     return dataclasses.replace(told, why=f"{before.why}; {told.why}") if is_next else told
+
+
+def _as_it_runs(before: Incident) -> Incident:
+    """Return what is told of a node that was stopped and runs: nothing is left to continue."""
+    return dataclasses.replace(before, next=before.next.partition(_CONTINUE)[0])
 
 
 def _is_again(before: Incident, told: Incident, now_ns: int) -> bool:

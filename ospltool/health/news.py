@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Final, NamedTuple
 
 from ospltool.health.codes import NO_MASTER, HealthSeverity
@@ -14,6 +15,9 @@ SLOWER: Final = 2
 
 RELIEF_S: Final = 1.0
 """Time in seconds for which a master must stand until it is told where the effect told none."""
+
+_COPIES: Final = re.compile(r"\d+(?: of \d+)? cop(?:y|ies)")
+"""What effects tell of copies in memory."""
 
 
 class _Form(NamedTuple):
@@ -58,12 +62,18 @@ class _ToldIncident:
         return NO_MASTER in self.effect and NO_MASTER not in effect
 
 
+def _is_true(effect: str, health: Health) -> bool:
+    """Return whether as many copies as an effect tells are there now."""
+    now = {one for copies in health.redundancies for one in _COPIES.findall(copies.text)}
+    return now.issuperset(_COPIES.findall(effect))
+
+
 class IncidentNews:
     """The incidents of one system that were told, each in its last form.
 
     An effect changes with elections and counts while the trouble stays the same. It is told again once it
-    has stood for `settled_s`, and before the end of its incident; each time it is, the next one must stand
-    twice as long. Only a master where there was none is told sooner.
+    has stood for `settled_s`, and before the end of its incident if it is still true; each time it is, the
+    next one must stand twice as long. Only a master where there was none is told sooner.
 
     Args:
         settled_s: time in seconds, above 0.
@@ -90,6 +100,7 @@ class IncidentNews:
                 continue
             told.last = one
             is_settled = told.is_effect_untold(one.effect, now) and not one.muted_until_ns
+            is_settled = is_settled and _is_true(one.effect, health)
             if is_settled and not told.is_relief(one.effect):
                 told.patience_s *= SLOWER
             if told.form != form or is_settled:
@@ -99,7 +110,8 @@ class IncidentNews:
             told = None if one.is_part else self._told.pop(one.key, None)
             if told:
                 muted_until_ns = told.form.muted_until_ns
-                if told.last.effect != told.effect and not muted_until_ns:
+                is_untold = told.last.effect != told.effect and not muted_until_ns
+                if is_untold and _is_true(told.last.effect, health):
                     found.append(("changed", told.last))
                 found.append(("ended", dataclasses.replace(one, muted_until_ns=muted_until_ns)))
         joined = [key for key in self._told if key not in last]  # they are part of other incidents now

@@ -16,7 +16,7 @@ from engine.core.name_spaces import MAX_PRIORITY, Durability
 from engine.runtime.monitor import FellowView, GroupView, NameSpaceView, NodeSnapshot
 from ospltool.health.codes import SECOND_NS, Sign
 from ospltool.health.gathering import Gathering
-from ospltool.health.hearings import Hearings
+from ospltool.health.hearings import Hearings, is_told
 from ospltool.health.signs.snapshots import of_snapshot
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.model import SystemModel
@@ -33,6 +33,9 @@ MAX_SKEW_NS: Final = SECOND_NS
 
 MEETING_NS: Final = 5 * SECOND_NS // 2
 """Longest normal time until two nodes that meet, or a node and the watcher, know each other."""
+
+LEASE_NS: Final = 7 * SECOND_NS // 10
+"""Time for which a silent node may be about to be gone, as its lease is short: its loss is told once."""
 
 PERSISTENT: Final = frozenset({"PERSISTENT", "Persistent"})
 KEPT_ON_DISK: Final = frozenset({Durability.DURABLE.value, Durability.PERSISTENT.value, "PERSISTENT"})
@@ -319,7 +322,7 @@ class Scene:
             if not node.gone_ns or (node.snapshot.name, node.snapshot.domain_id) not in there
         ]
         self._presence = {node.id: self._observed(node) for node in ordered}
-        self._presence |= dict.fromkeys(self._doubtful(), Presence.HEARD)
+        self._presence |= self._doubtful()
         self.heard = [node for node in self.nodes if self.is_heard(node)]
         self.hearings = hearings or Hearings()
         back = {node.snapshot.name for node in self.heard}
@@ -335,19 +338,40 @@ class Scene:
         }
         self.is_gathering = (gathering or Gathering()).goes_on(model, now_ns, self.heard, self.unheard)
 
-    def _doubtful(self) -> list[str]:
-        """Return the nodes that are overdue, alone or with all others: the next snapshot of another tells.
+    def _doubtful(self) -> dict[str, Presence]:
+        """Return what is told until more is known of nodes that are overdue, by id.
 
-        Nothing is told of them until then: the loss of all is one loss. The same holds when others are heard
-        again after the silence of all, until it is the turn of these.
+        One that is overdue alone or with all others counts as heard until the next snapshot of another: the
+        loss of all is one loss. The same holds when others are heard again after the silence of all, until it
+        is the turn of these. The loss of one has one story, too: see `_before_told`.
         """
         model = self.model
         there = [one for one in self.nodes if self._presence[one.id] is not Presence.STOPPED]
         overdue = [one for one in there if self._presence[one.id] is not Presence.HEARD]
         if not overdue or model.domain_lost_ns or model.link_lost or model.is_silent(self.now_ns):
-            return []
+            return {}
         newest = heapq.nlargest(2, there, key=lambda one: one.heard_ns)
-        return [one.id for one in overdue if _is_newest(one, newest) or self._is_about_to_come(one)]
+        heard = [one for one in there if self._presence[one.id] is Presence.HEARD]
+        found = {one.id: self._before_told(one, heard) for one in overdue}
+        for one in overdue:
+            if _is_newest(one, newest) or self._is_about_to_come(one):
+                found[one.id] = Presence.HEARD
+        return found
+
+    def _before_told(self, node: Node, heard: Sequence[Node]) -> Presence:
+        """Return what a node counts as that is lost for the watch: what it was before, until more is known.
+
+        It is silent when its lease had the time to end, and gone when its fellows could tell whether they
+        hear it. What its supervisor on this machine knows counts at once.
+        """
+        report = self.reports.get(node.snapshot.name)
+        observed = self._presence[node.id]
+        if report is not None and (report.is_dead or report.restarts(self.now_ns)):
+            return observed
+        if node.gone_ns and is_told(node, heard, self.now_ns):
+            return observed
+        silent_ns = node.heard_ns + node.stale_after_ns + LEASE_NS
+        return Presence.SILENT if (node.gone_ns or self.now_ns) > silent_ns else Presence.HEARD
 
     def _is_about_to_come(self, node: Node) -> bool:
         """Return whether the silence of all has just ended, with which that of a node began."""

@@ -12,6 +12,7 @@ from typing import Final
 from engine.supervisor.node_status import Condition, NodeStatus, status_of
 from engine.supervisor.policy import NodePhase
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
+from ospltool.health.codes import STILL_STOPPED
 from ospltool.live.remarks import clock
 from ospltool.live.supervision import SupervisorReport
 
@@ -32,7 +33,7 @@ _NEXT: Final = {
 }
 """Advice for conditions of which the supervisor, or its absence, tells what happens next."""
 
-CONTINUE: Final = "Find out who stopped {}. What is still stopped, continue: `kill -CONT {}`."
+CONTINUE: Final = f"Find out who stopped {{}}. {STILL_STOPPED}"
 
 ORPHAN: Final = (
     "It ends by itself, as its supervisor does not run; then start it again with `ospltool start`."

@@ -6,7 +6,7 @@ import bisect
 import dataclasses
 import operator
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from engine.runtime.monitor import NameSpaceView, NodeEvent, NodePast, NodeSnapshot, Run
@@ -190,14 +190,17 @@ class SystemModel:
             self._heartbeats.clear()
             self._tellers.clear()
 
-    def conclude(self, presences: Mapping[str, Presence], *, is_lost: bool) -> None:
+    def conclude(
+        self, presences: Mapping[str, Presence], alone: Collection[str] = (), *, is_lost: bool
+    ) -> None:
         """Take in what health concludes; it holds until a node is heard or the next time.
 
         Args:
             presences: of the nodes that are not heard, by id.
+            alone: ids of the nodes that are told to be lost by themselves.
             is_lost: whether all nodes are lost.
         """
-        self.outages.conclude(is_lost=is_lost)
+        self.outages.conclude(alone, is_lost=is_lost)
         for node_id, node in self.nodes.items():
             if node.concluded is not (concluded := presences.get(node_id)):
                 self.nodes[node_id] = dataclasses.replace(node, concluded=concluded)
@@ -378,18 +381,14 @@ class SystemModel:
         return now_ns - newest.heard_ns > newest.all_lost_after_ns
 
     def _note_run(self, before: Node | None, heard: ReceivedSnapshot) -> None:
-        """Notice a node that runs in a new process although it had not announced its end.
-
-        If the domain was out of reach in between, that tells what happened to its nodes.
-        """
+        """Notice a node that runs in a new process although it had not announced its end."""
         snapshot = heard.snapshot
         if before is not None and snapshot.started_ns <= before.snapshot.started_ns:
             return
         self.told.settle(snapshot)
-        if before is None or self.outages.was_lost_before(before):
-            return
-        if not before.in_order and snapshot.pid != before.snapshot.pid:
-            self.told.restarted(before.snapshot, before.heard_ns, heard.heard_ns)
+        if before is not None and not before.in_order and snapshot.pid != before.snapshot.pid:
+            is_alone = self.outages.is_alone(before)
+            self.told.restarted(before.snapshot, before.heard_ns, heard.heard_ns, is_alone=is_alone)
 
     def _heard_since(self, node_id: str, moment_ns: int) -> bool:
         """Return whether the node is present and was heard at a moment or later."""
@@ -458,14 +457,14 @@ class SystemModel:
             self.persistence.lose(notice.node, notice.time_ns)
         elif notice.kind is NoticeKind.DOMAIN_LOST:
             self.domain_lost_ns = notice.time_ns
-            self.outages.lose(notice.time_ns)
+            self.outages.lose(notice.time_ns, self.nodes.values())
         elif notice.kind is NoticeKind.DOMAIN_FOUND:
             self.domain_lost_ns = 0
             self.outages.find(notice.time_ns)
         elif notice.kind is NoticeKind.LINK_LOST:
             self.link_lost = notice
         elif notice.kind is NoticeKind.LINK_FOUND and self.link_lost:
-            self.outages.lose(self.link_lost.time_ns, is_link=True)
+            self.outages.lose(self.link_lost.time_ns, self.nodes.values(), is_link=True)
             self.link_lost = None
             self.outages.find(notice.time_ns)
         elif notice.kind is NoticeKind.END:

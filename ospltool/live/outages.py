@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from ospltool.live.feed import ReceivedSnapshot
@@ -23,17 +24,21 @@ class Outages:
 
     Attributes:
         found_ns: when a node was heard again after the last loss of all; -1 for never.
-        were_out_of_reach: whether the nodes ran meanwhile, so that the watch could not hear them.
         silence: the last silence of all nodes that has ended.
     """
 
     def __init__(self) -> None:
         self.found_ns = -1
-        self.were_out_of_reach = False
         self.silence = Silence(0, 0)
         self._lost_ns = self._last_lost_ns = -1
-        self._is_lost = False
+        self._is_lost = self._is_link = self._has_survivor = False
+        self._alone: Collection[str] = ()
         self._newest_ns = 0
+
+    @property
+    def were_out_of_reach(self) -> bool:
+        """Whether the nodes ran meanwhile, so that the watch could not hear them."""
+        return self._is_link or self._has_survivor
 
     def hear(self, before: Node | None, heard: ReceivedSnapshot) -> None:
         """Take in a snapshot of a node, and what was known of it before; None for a new one."""
@@ -46,18 +51,27 @@ class Outages:
                 self.lose(self._newest_ns)
                 self.find(heard_ns)
             if self.was_lost_before(before):
-                self.were_out_of_reach |= not is_new
+                self._has_survivor |= not is_new
         self._newest_ns = max(self._newest_ns, heard_ns)
 
-    def conclude(self, *, is_lost: bool) -> None:
-        """Take in whether health concludes that all nodes are lost; leases may end later, or never."""
-        self._is_lost = is_lost
+    def conclude(self, alone: Collection[str], *, is_lost: bool) -> None:
+        """Take in whether health concludes that all nodes are lost; leases may end later, or never.
 
-    def lose(self, last_ns: int, *, is_link: bool = False) -> None:
-        """Take in that all nodes were lost by the moment `last_ns`, perhaps with a link of the watch."""
+        Args:
+            alone: ids of the nodes that it tells to be lost by themselves.
+            is_lost: whether all are.
+        """
+        self._is_lost, self._alone = is_lost, alone
+
+    def lose(self, last_ns: int, nodes: Iterable[Node] = (), *, is_link: bool = False) -> None:
+        """Take in that all nodes were lost by the moment `last_ns`, perhaps with a link of the watch.
+
+        That may be told together with the first snapshots after it, which are those of `nodes` then.
+        """
         self._is_lost = False
         self._lost_ns, self._last_lost_ns = min(self._newest_ns, last_ns), last_ns
-        self.were_out_of_reach = is_link
+        self._is_link = is_link
+        self._has_survivor = any(one.came_ns <= last_ns < one.heard_ns for one in nodes)
 
     def find(self, now_ns: int) -> None:
         """Take in that nodes are heard again, or can be."""
@@ -66,6 +80,18 @@ class Outages:
     def was_lost_before(self, node: Node) -> bool:
         """Return whether the node was heard last before all were lost."""
         return node.heard_ns <= self._last_lost_ns
+
+    def is_alone(self, node: Node) -> bool:
+        """Return whether the node was told to be lost by itself, although all may have been lost before."""
+        return node.id in self._alone
+
+    def ended_all(self, last_ns: int) -> bool:
+        """Return whether a run that was heard last at a moment ended in a loss of all that none survived."""
+        return last_ns <= self._last_lost_ns and not self._has_survivor
+
+    def has_stalled_all(self, node: Node, until_ns: int) -> bool:
+        """Return whether a node stood still until a moment within or at the end of a loss of all."""
+        return self._lost_ns < until_ns <= self.found_ns + REACH_NS + node.due_ns
 
     def was_lost_with_all(self, node: Node) -> bool:
         """Return whether the node was lost together with all others, and has not been heard since."""

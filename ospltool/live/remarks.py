@@ -90,6 +90,8 @@ class Remark:
     """RESTARTED: the samples of each name-space before the failure."""
     last_ns: int = 0
     """RESTARTED: when the process that failed was heard last, by the feed's clock."""
+    is_alone: bool = False
+    """RESTARTED: whether the process that failed was told to be lost by itself."""
 
     def holds(self, now_ns: int) -> bool:
         """Return whether the remark is recent enough to matter."""
@@ -132,19 +134,28 @@ class Remarks:
             )
         )
 
-    def restarted(self, before: NodeSnapshot, last_ns: int, time_ns: int) -> None:
+    def resume(self, looked_ns: int, now_ns: int) -> None:
+        """Take in that nobody looked from a moment until now: restarts since then are news now."""
+        for key, one in self._remarks.items():
+            if one.topic is RemarkSubject.RESTARTED and one.time_ns > looked_ns:
+                self._remarks[key] = dataclasses.replace(one, time_ns=now_ns)
+
+    def restarted(self, before: NodeSnapshot, last_ns: int, time_ns: int, *, is_alone: bool) -> None:
         """Note that a node runs in a new process although it had not announced its end.
 
         Args:
             before: the last snapshot of the process that failed.
             last_ns: when that was heard.
             time_ns: when the new process was heard first.
+            is_alone: whether that process was told to be lost by itself.
         """
         samples = {space.name: space.count for space in before.name_spaces}
         away = f"not heard for {max(0, time_ns - last_ns) / 1e9:.1f} s"
         began, ended = clock(last_ns), clock(time_ns)
         text = f"{away}, at {ended} UTC" if began == ended else f"{away}, from {began} to {ended} UTC"
-        self._note(Remark(before.id, RemarkSubject.RESTARTED, "", time_ns, text, samples, last_ns))
+        self._note(
+            Remark(before.id, RemarkSubject.RESTARTED, "", time_ns, text, samples, last_ns, is_alone=is_alone)
+        )
 
     def settle(self, snapshot: NodeSnapshot) -> None:
         """Forget what an earlier run of the node told."""

@@ -116,7 +116,7 @@ def test_a_cell_says_master_state_and_completeness(changes: dict[str, object], c
     ("after_s", "lost", "row"),
     [
         (1, 0, "●|n1    |complete  |   1 s|"),
-        (2.5, 0, "▲|n1    |silent    |   2 s|"),
+        (2.8, 0, "▲|n1    |silent    |   2 s|"),
         (200, 0, "▲|n1    |silent    | 3 min|"),
         (1, 1, "✖|n1    |gone      |   1 s|"),
     ],

@@ -11,6 +11,7 @@ import pytest
 
 from engine.core.name_spaces import NameSpace
 from engine.simulator.options import NodePlan
+from ospltool.health.codes import STILL_STOPPED
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
 from ospltool.live.expectation import Expectation, ExpectedSpace
@@ -284,7 +285,7 @@ def test_what_comes_back_soon_is_another_incident_that_counts_the_one_before() -
 
 
 def test_each_return_of_a_node_that_is_heard_now_and_then_has_its_own_beginning() -> None:
-    _, health = silent_then_heard(0, 5, 8.5, 11)
+    _, health = silent_then_heard(0, 5, 8.5, 12)
     (found,) = health.open
     assert (found.times, found.since_ns) == (3, START_NS + 17 * S // 2)
     assert [one.since_ns for one in health.closed] == [START_NS + 5 * S, START_NS]
@@ -369,6 +370,7 @@ def test_a_known_cause_stays_while_the_node_starts_and_its_new_supervisor_knows_
 
 
 FOUND_STOPPED = "Find out who stopped its process."
+CONTINUED = f"{FOUND_STOPPED} {STILL_STOPPED.format('77')}"
 
 
 def watched_until_silent(second_s: int, silent: range, *, stalled_s: int = -1, queued: int = 0) -> Health:
@@ -383,7 +385,7 @@ def watched_until_silent(second_s: int, silent: range, *, stalled_s: int = -1, q
     for second in range(second_s + 1):
         now_ns = START_NS + second * S
         words = (
-            {"n1": SupervisorReport("its supervisor says: stopped by SIGSTOP", next=FOUND_STOPPED)}
+            {"n1": SupervisorReport("its supervisor says: stopped by SIGSTOP", next=CONTINUED)}
             if second in silent
             else {}
         )
@@ -405,6 +407,9 @@ def test_a_node_that_was_silent_and_stood_still_is_one_incident_with_the_known_c
     )
     assert "stood still for 4.6 seconds;" in found.what
     assert found.next == FOUND_STOPPED
+    for second in (9, 10):
+        (found,) = watched_until_silent(second, range(5, 10)).open
+        assert found.next == (CONTINUED if second == 9 else FOUND_STOPPED), "it runs, and has not told more"
 
 
 def test_what_only_a_node_can_tell_ends_when_it_is_not_heard() -> None:

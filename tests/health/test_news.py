@@ -63,6 +63,12 @@ def test_an_effect_that_comes_back_soon_is_not_told_again() -> None:
     assert told == [(0, "began", "n1 is master")]
 
 
+def test_an_effect_that_was_true_before_the_node_came_back_is_not_told() -> None:
+    """The incident stays open for a moment without being seen: there is one copy, and were two of three."""
+    told = told_over(60, lambda second: "1 copy" if second < 2 else "2 of 3 copies")
+    assert told == [(0, "began", "1 copy")]
+
+
 def test_an_effect_that_never_stands_is_not_told_again() -> None:
     told = told_over(60, lambda second: f"{second} samples in memory only")
     assert [second for second, _, _ in told] == [0]
@@ -117,16 +123,23 @@ def test_an_incident_that_becomes_part_of_another_one_is_told_so() -> None:
     assert [one.code.id for one in ward.health.open] == ["DUL-DOMAIN-LOST"]
 
 
-def test_an_effect_that_changed_shortly_before_the_end_is_told_before_the_end() -> None:
+@pytest.mark.parametrize(
+    ("last", "is_told"),
+    [("1 copy, 10 samples fewer", True), ("2 of 3 copies, n1 is master", False), ("n1 is master", True)],
+)
+def test_an_effect_that_changed_shortly_before_the_end_is_told_before_it_if_it_is_still_true(
+    last: str, *, is_told: bool
+) -> None:
+    """There is one copy; an effect on others was that of a moment ago."""
     health, news = sick(), IncidentNews(SETTLED_S)
     (one,) = health.open
     found = []
-    for second, effect in enumerate(("1 of 3 copies", "3 of 3 copies", "3 of 3 copies")):
+    for second, effect in enumerate(("1 of 3 copies", last, last)):
         health.open = [dataclasses.replace(one, effect=effect)]
         found += [(what, each.effect) for what, each in news.take(health, float(second))]
     health.open, health.closed = [], [dataclasses.replace(health.open[0], until_ns=START_NS + 2)]
     found += [(what, each.effect) for what, each in news.take(health, 3.0)]
-    assert found == [("began", "1 of 3 copies"), ("changed", "3 of 3 copies"), ("ended", "3 of 3 copies")]
+    assert found == [("began", "1 of 3 copies"), *[("changed", last)] * is_told, ("ended", last)]
 
 
 def test_a_cause_that_becomes_known_is_told_at_once() -> None:

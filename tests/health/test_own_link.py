@@ -206,6 +206,28 @@ def test_a_node_that_its_supervisor_started_again_while_the_link_was_cut_is_told
     assert ("DUL-NODE-RESTARTED", "n2") in case.open()
 
 
+@pytest.mark.parametrize(
+    ("first_s", "codes"),
+    [(9.5, {"DUL-NODE-RESTARTED"}), (20.0, {"DUL-NODE-SILENT", "DUL-NODE-RESTARTED"})],
+    ids=["before the link was back", "long after that"],
+)
+def test_a_node_that_died_while_the_link_was_cut_ends_as_started_again(
+    first_s: float, codes: set[str]
+) -> None:
+    """No supervisor on this machine tells of it: another process speaks for the node."""
+    case = OwnLink()
+    case.found_s, case.again = 9.0, {1: 9.5, 3: 9.75}
+    case.run(9.25)
+    case.again[2], case.started_s[2] = first_s, first_s - 1.0
+    seen = set()
+    while case.moment_s < 30.0:
+        case.run(case.moment_s + 0.25)
+        seen |= {one.code.id for one in case.told.values() if one.who == "n2"}
+    assert (seen, case.open()) == (codes, [])
+    (found,) = [one for one in case.told.values() if one.who == "n2"]
+    assert found.code.id == "DUL-NODE-RESTARTED"
+
+
 def test_a_node_that_was_dead_before_stays_so_when_the_link_is_back() -> None:
     case = OwnLink(1, 2)
     case.is_known = False

@@ -12,11 +12,11 @@ from ospltool.health.own_pauses import HEARING_S, MEETING_S, OwnPauses
 from ospltool.health.signs.snapshots import MANY_QUEUED
 from ospltool.health.system import System
 from ospltool.live.arrival_times import ArrivalTimes
-from ospltool.live.feed import ReceivedSnapshot, Update
+from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.remarks import clock
 from tests import fake
 from tests.fake import SECOND_NS as S
-from tests.fake import START_NS, ScriptedFeed
+from tests.fake import START_NS, ScriptedFeed, node_id
 
 
 class Watch:
@@ -29,9 +29,12 @@ class Watch:
         self.system.pauses = OwnPauses(lambda: self.now_s)
         self.now_s = 0.0
         self.troubled: tuple[int, ...] = ()
+        self.runs_s: dict[int, float] = {}
+        self.waited: tuple[ReceivedSnapshot, ...] = ()
+        self.notices: tuple[FeedNotice, ...] = ()
 
     def look(self, *numbers: int) -> list[str]:
-        """Hear nodes now, the disks of those of them in `troubled` are behind; returns the open codes."""
+        """Hear nodes now, and what waited; the disks of `troubled` ones are behind. Returns open codes."""
         now_ns = START_NS + int(self.now_s * S)
         met = {n: tuple(fake.fellow(other) for other in (1, 2, 3) if other != n) for n in numbers}
         heard = (
@@ -40,10 +43,15 @@ class Watch:
                 fake.name_space("Orders", 1),
                 fellows=met[n],
                 counters={"queued": MANY_QUEUED if n in self.troubled else 0},
+                time_ns=now_ns,
+                pid=4_000 + n + round(self.runs_s.get(n, 0)),
+                started_ns=START_NS + round(self.runs_s.get(n, -600) * S),
             )
             for n in numbers
         )
-        self.feed.add(now_ns, Update(tuple(ReceivedSnapshot(one, now_ns) for one in heard)))
+        received = (ReceivedSnapshot(one, now_ns) for one in heard)
+        self.feed.add(now_ns, Update((*self.waited, *received), notices=self.notices))
+        self.waited, self.notices = (), ()
         self.system.update()
         return sorted(one.code.id for one in self.system.health.open)
 
@@ -144,6 +152,38 @@ def test_a_node_that_died_in_a_pause_died_before_the_next_look_or_after_its_last
         assert found.since_ns == at_ns
     else:
         assert START_NS + 22 * S <= found.since_ns <= START_NS + int((22 + HEARING_S + 1) * S)
+
+
+@pytest.mark.parametrize("loss", ["none", "alone", "with snapshots"])
+@pytest.mark.parametrize("again_s", [14.0, 30.0], ids=["in the pause", "after it"])
+def test_a_node_that_another_process_speaks_for_after_a_pause_was_started_again(
+    again_s: float, loss: str
+) -> None:
+    """Also if Cyclone DDS has lost all participants in the pause, as their leases have ended.
+
+    That is known before the first snapshot after the pause, or comes with it.
+    """
+    watch = Watch()
+    watch.run(10, 1, 2, 3)
+    watch.now_s, watch.runs_s = 22, {3: again_s}
+    resumed_ns, heard_ns = START_NS + 22 * S, START_NS + round(again_s * S)
+    if loss != "none":
+        lost = (FeedNotice(NoticeKind.NODE_LOST, resumed_ns, "", node_id(n)) for n in (1, 2, 3))
+        kinds = (NoticeKind.DOMAIN_LOST, NoticeKind.DOMAIN_FOUND)
+        watch.notices = (*lost, *(FeedNotice(kind, resumed_ns, "") for kind in kinds))
+    if loss == "alone":
+        watch.look()
+    if again_s > watch.now_s:
+        assert watch.run(8, 1, 2)[-1] in ("DUL-NODE-GONE", "DUL-NODE-SILENT")
+    elif loss == "none":  # what waited is dated by when it was sent
+        shown = fake.snapshot(3, time_ns=heard_ns, pid=4_017, started_ns=heard_ns)
+        watch.waited = (ReceivedSnapshot(shown, heard_ns),)
+        watch.look()
+    assert "DUL-NODE-RESTARTED" in watch.run(8, 1, 2, 3)
+    watch.run(4, 1, 2, 3)
+    assert watch.run(0.5, 1, 2, 3) == []
+    (told,) = watch.system.health.every
+    assert (told.code.id, told.who) == ("DUL-NODE-RESTARTED", "n3")
 
 
 class Takes:

@@ -36,6 +36,7 @@ class Loss:
         lease_s: when its lease ends for this watch.
         removed_s: when its fellows remove it.
         is_heard: whether they hear it all the time.
+        is_waiting: whether all that they tell is a heartbeat of a moment ago, and never one that is late.
         ends: (from when, presence) of everybody who tells of it.
     """
 
@@ -44,6 +45,7 @@ class Loss:
     lease_s: float = 10.0
     removed_s: float = 99.0
     is_heard: bool = False
+    is_waiting: bool = False
 
 
 DEAD = SupervisorReport("its supervisor says: killed", is_trouble=True, is_dead=True)
@@ -54,9 +56,16 @@ LOSSES = {
     "its supervisor says that it is dead": Loss(((0, "heard"), (2.25, "gone")), DEAD),
     "its supervisor starts it again": Loss(((0, "heard"), (2, "silent"), (10, "gone")), COMES, 0.5),
     "its supervisor says that it ended in order": Loss(((0, "heard"), (2.25, "stopped")), STOPPED, 10.0, 1.0),
-    "its fellows have removed it": Loss(((0, "heard"), (2.25, "silent"), (6, "gone")), None, 10.0, 6.0),
-    "only this watch has lost it": Loss(((0, "heard"), (2.25, "silent")), None, 4.0, is_heard=True),
-    "its lease has ended": Loss(((0, "heard"), (2.25, "silent"), (5, "gone")), None, 5.0),
+    "its fellows have removed it": Loss(((0, "heard"), (2.75, "silent"), (6, "gone")), None, 10.0, 6.0),
+    "only this watch has lost it": Loss(((0, "heard"), (2.75, "silent")), None, 4.0, is_heard=True),
+    "only this watch has lost it, of a short lease": Loss(
+        ((0, "heard"), (3, "silent")), None, 1.5, is_heard=True
+    ),
+    "its lease has ended": Loss(((0, "heard"), (2.75, "silent"), (5, "gone")), None, 5.0),
+    "its short lease has ended": Loss(((0, "heard"), (3, "gone")), None, 2.5),
+    "its lease has ended, and its fellows tell nothing": Loss(
+        ((0, "heard"), (3.75, "gone")), None, 1.5, is_waiting=True
+    ),
 }
 
 
@@ -152,6 +161,8 @@ def told(number: int, at_s: float, loss: Loss) -> ReceivedSnapshot:
     """What a node shows at a moment: n2 is the master, and a fellow until it is removed."""
     moment_ns = START_NS + round(at_s * S)
     heartbeat_ns = moment_ns if loss.is_heard else START_NS
+    if loss.is_waiting:
+        heartbeat_ns = min(moment_ns, START_NS + 2 * S)
     away = {2} if at_s >= loss.removed_s else set()
     fellows = tuple(
         fake.fellow(n, min(moment_ns, heartbeat_ns) if n == 2 else moment_ns)

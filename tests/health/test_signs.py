@@ -228,7 +228,7 @@ def test_a_node_that_does_not_start_for_long_is_left_alone_within_a_minute() -> 
 
 
 def test_a_silent_node_hides_what_it_said_before() -> None:
-    check_signs([CASES["store full"][0]], [("DUL-NODE-SILENT", "n1", "n1 is silent")], after_s=2.5)
+    check_signs([CASES["store full"][0]], [("DUL-NODE-SILENT", "n1", "n1 is silent")], after_s=3)
 
 
 def test_a_lost_domain_takes_in_the_lost_nodes() -> None:

@@ -287,11 +287,12 @@ def test_the_verdict_changes_together_with_the_row_of_a_node() -> None:
     watch.run(20, 1, 2, 3)
     watch.run(2, 1, 2, fellows=(1, 2, 3))
     heard_ns = watch.model.nodes[node_id(3)].heard_ns
-    for late_ns, told in ((0, "OK"), (1, "WARNING")):
+    watch.reports = {"n3": SupervisorReport("it had died", is_trouble=True, is_dead=True)}
+    for late_ns, told in ((0, "OK"), (1, "ERROR")):
         now_ns = heard_ns + 2 * S + late_ns
         watch.health.update(now_ns)
         assert watch.health.verdict.word == told
-        assert (row(watch, 3, now_ns) == "silent") is (late_ns > 0)
+        assert (row(watch, 3, now_ns) == "gone") is (late_ns > 0)
 
 
 def test_the_row_of_a_node_says_what_its_incident_says() -> None:

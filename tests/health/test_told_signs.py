@@ -156,12 +156,44 @@ def test_a_late_heartbeat_is_about_the_fellow_and_part_of_its_loss() -> None:
     found = incidents(model, START_NS + S)
     assert [(one.code.id, one.who) for one in found] == [("DUL-HEARTBEAT-LATE", "n2")]
     gone = FeedNotice(NoticeKind.NODE_LOST, START_NS + S, "", node_id(2))
-    for now_ns, notices in ((START_NS + S, (gone,)), (START_NS + 2 * S, ())):
+    for now_ns, notices in ((START_NS + S, (gone,)), (START_NS + 2 * S, ()), (START_NS + 3 * S, ())):
         survivor = dataclasses.replace(shown[0], time_ns=now_ns)
         model.apply(Update((ReceivedSnapshot(survivor, now_ns),), notices=notices), now_ns)
-    found = incidents(model, START_NS + 2 * S)
+    found = incidents(model, START_NS + 3 * S)
     assert [(one.code.id, one.who) for one in found] == [("DUL-NODE-GONE", "n2")]
     assert f"n1 says: {text}" in found[0].signs
+
+
+@pytest.mark.parametrize(
+    ("stopped_s", "codes"), [(3, {"DUL-NODE-STALLED"}), (8, {"DUL-DOMAIN-LOST"})], ids=["short", "long"]
+)
+def test_nodes_that_stood_still_together_did_so_once_and_it_was_the_loss_of_all_if_long(
+    stopped_s: int, codes: set[str]
+) -> None:
+    """All were stopped and continued; each tells that it stood still, one after the other."""
+    text = (
+        f"This node stood still for {stopped_s}.4 seconds; "
+        "the silence of its fellows in that time does not count."
+    )
+    model = SystemModel()
+    health = Health(model)
+    for quarter in range(100):
+        now_ns = START_NS + quarter * S // 4
+        since = quarter - 20 - 4 * stopped_s
+        numbers = (1, 2, 3) if quarter <= 20 or since > 2 else range(1, since + 1)
+        others = {n: tuple(fake.fellow(o, now_ns) for o in (1, 2, 3) if o != n) for n in numbers}
+        shown = tuple(ReceivedSnapshot(node(n, time_ns=now_ns, fellows=others[n]), now_ns) for n in numbers)
+        told = (
+            (fake.event(quarter, since, now_ns, text, event="watch.stalled", level="WARNING"),)
+            if 1 <= since <= 3
+            else ()
+        )
+        model.apply(Update(shown, told), now_ns)
+        health.update(now_ns)
+    assert ({one.code.id for one in health.every}, health.open) == (codes, [])
+    assert len(health.closed) == 1
+    if stopped_s == 3:
+        assert health.closed[0].what == f"n1, n2 and n3 stood still together; n1 says: {text}"
 
 
 def test_a_short_stall_is_none_and_a_long_one_is_over_seconds_after_it() -> None:

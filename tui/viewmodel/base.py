@@ -9,8 +9,9 @@ from typing import Final
 
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.codes import HealthSeverity
-from ospltool.health.health import STARTING, UNKNOWN, Health, SystemVerdict
+from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
+from ospltool.health.verdict import STARTING, UNKNOWN, SystemVerdict
 from ospltool.live.feed import ReplayPosition
 from ospltool.live.model import SystemModel
 from ospltool.live.nodes import Node, Presence

@@ -6,7 +6,7 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from ospltool.health.health import STARTING
+from ospltool.health.verdict import STARTING
 from ospltool.live.feed import ReplayPosition
 from ospltool.output.text import plural
 from tui import text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ospltool.health.codes import CUT, UNANNOUNCED, joined
+from ospltool.health.hearings import has_heard_since, told_ns
 from ospltool.health.scene import MEETING_NS, Scene
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.remarks import clock
@@ -105,19 +106,14 @@ def _hearing(scene: Scene, node: Node) -> list[tuple[str, int]]:
     """Return the heard nodes that heard a heartbeat of the node after this watch missed it, each with when.
 
     Fellows that hear it again, as after a restart, do not count until this watch had the time to meet it too.
-    Differences of clocks cancel out: the teller's clock measures the age of the heartbeat.
     """
-    told = [
-        (one.snapshot.name, one.heard_ns - max(0, one.snapshot.time_ns - last_ns))
-        for one in scene.heard
-        if (last_ns := one.fellows.heartbeat_ns(node.id))
-    ]
+    told = [(one, moment_ns) for one in scene.heard if (moment_ns := told_ns(one, node))]
     newest_ns, run_ns = max((moment_ns for _, moment_ns in told), default=0), _newer_run_ns(scene, node)
     begin_ns = scene.hearings.since_ns(node, newest_ns, run_ns)
     is_anew = begin_ns > node.heard_ns and scene.now_ns - begin_ns <= MEETING_NS
     if is_anew or newest_ns < run_ns:
         return []
-    return [one for one in told if one[1] > node.heard_ns + node.stale_after_ns]
+    return [(one.snapshot.name, moment_ns) for one, moment_ns in told if has_heard_since(one, node)]
 
 
 def _newer_run_ns(scene: Scene, node: Node) -> int:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from engine.runtime.monitor import FellowView, NodeEvent
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.gathering import SLOW_START_NS
+from ospltool.health.hearings import fellows_of
 from ospltool.health.scene import MAX_SKEW_NS, Scene
 from ospltool.health.signs import versions
 from ospltool.health.signs.losses import LossCause, broken_link, cause_of_domain_loss, cause_of_loss, own_link
@@ -251,9 +252,8 @@ def _unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
 
 def _is_removed(scene: Scene, node: Node) -> bool:
     """Return whether all heard nodes that the node had as fellows have removed it; False without any."""
-    met = {one.id for one in node.snapshot.fellows if one.communication == "approved"}
-    fellows = [one for one in scene.heard if one.id in met]
-    return bool(fellows) and not any(node.id in (f.id for f in one.snapshot.fellows) for one in fellows)
+    fellows = fellows_of(node, scene.heard)
+    return bool(fellows) and not any(node.id in one.fellows.places for one in fellows)
 
 
 def _of_heard(scene: Scene, node: Node) -> Iterator[Sign]:
@@ -327,10 +327,7 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
     name = node.snapshot.name
     told: dict[RemarkSubject, list[Remark]] = {}
     for remark in scene.model.told.of(node.id, scene.now_ns):
-        is_past = remark.topic is not RemarkSubject.RESTARTED and remark.time_ns < node.snapshot.started_ns
-        if not is_past and not (
-            remark.topic is RemarkSubject.UNSUPPORTED and versions.is_over(scene, node, remark)
-        ):
+        if not _is_over(scene, node, remark):
             told.setdefault(remark.topic, []).append(remark)
     told.pop(RemarkSubject.DISK, ())  # the snapshot shows what is wrong; it tells since when
     for remark in told.pop(RemarkSubject.LATE, ()):
@@ -341,7 +338,9 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
         yield _shared_identity(scene, node, remark)
     for topic, remarks in told.items():
         more = f" (and {len(remarks) - 1:,} more)" if len(remarks) > 1 else ""
-        report = scene.reports.get(name) if topic is RemarkSubject.RESTARTED else None
+        report = scene.reports.get(name)
+        advice = report.next if report and topic is RemarkSubject.STALLED else ""
+        report = report if topic is RemarkSubject.RESTARTED else None
         yield Sign(
             _CODES[topic],
             name,
@@ -349,9 +348,21 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
             remarks[0].last_ns or remarks[0].time_ns,
             (node.id,),
             why=report.failure if report else _WHY.get(topic, ""),
-            next=NO_FAILURE if report and not report.failure else "",
+            next=NO_FAILURE if report and not report.failure else advice,
             weight=len(remarks),
         )
+
+
+def _is_over(scene: Scene, node: Node, remark: Remark) -> bool:
+    """Return whether a remark is of a former run, does not hold any more, or is part of a loss of all."""
+    if remark.topic is RemarkSubject.RESTARTED:
+        return not remark.is_alone and scene.model.outages.ended_all(remark.last_ns)
+    if remark.topic is RemarkSubject.STALLED and scene.model.outages.has_stalled_all(node, remark.time_ns):
+        return True
+    is_of_version = remark.topic is RemarkSubject.UNSUPPORTED
+    return remark.time_ns < node.snapshot.started_ns or (
+        is_of_version and versions.is_over(scene, node, remark)
+    )
 
 
 def _restarted(scene: Scene, node: Node) -> Iterator[Sign]:
@@ -361,7 +372,8 @@ def _restarted(scene: Scene, node: Node) -> Iterator[Sign]:
     """
     name, snapshot, report = node.snapshot.name, node.snapshot, scene.reports.get(node.snapshot.name)
     told = scene.model.told.of(node.id, scene.now_ns)
-    if report is None or any(one.topic is RemarkSubject.RESTARTED for one in told):
+    again = [one for one in told if one.topic is RemarkSubject.RESTARTED]
+    if report is None or any(not _is_over(scene, node, one) for one in again):
         return
     is_of_this_run = 0 < report.failed_ns <= snapshot.started_ns and report.pid == snapshot.pid
     if scene.model.outages.was_of_all(node, report.failed_ns):
