@@ -6,10 +6,11 @@ A case and its files give the same result.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from ospltool.forensics.evidence import Evidence
     from ospltool.trace.reading.damage import FileDamage
 
+
+LINES_AT_ONCE: Final = 1_000
 
 Skew = Annotated[
     list[str] | None,
@@ -113,12 +116,13 @@ def conversation(
         from ospltool.trace.views import conversation as talks
 
         window = window_of(evidence, since, until, nodes or ())
-        talk = talks.conversation(evidence.records(window, evidence.skews(skew or ())), group, run)
+        talk = talks.conversation(evidence.alignments(window, evidence.skews(skew or ()), group), group, run)
     if as_json:
         streams.put(envelope.document("trace-conversation", talks.as_value(talk)))
     elif talk.exchanges:
         lines = talks.as_mermaid(talk) if output == "mermaid" else talks.as_text(talk)
-        streams.put("".join(f"{line}\n" for line in lines))
+        while some := "".join(f"{line}\n" for line in itertools.islice(lines, LINES_AT_ONCE)):
+            streams.put(some)
     say_damages()
     if talk.exchanges and not talk.is_named:
         what = "no line of these traces names this group; shown are the alignments of its name-space"

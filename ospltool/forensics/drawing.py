@@ -230,7 +230,7 @@ def _thinned(some: Sequence[SetSize]) -> Iterator[SetSize]:
 
 def sequence(talk: Conversation) -> str:
     """Draw an alignment between nodes, message by message; return an empty text if there is none."""
-    nodes, arrows = talk.nodes, talk.arrows()
+    nodes, arrows = talk.nodes, list(talk.arrows())
     if not nodes or not arrows:
         return ""
     shown, step = arrows[:MOST_ARROWS], 20

@@ -17,12 +17,21 @@ from typing import Final, Protocol, TextIO
 from ospltool.analytics.case import FILE_SUFFIXES, Case, is_case_directory
 from ospltool.analytics.engines import Engine
 from ospltool.forensics.attachments import Attachment, AttachmentKind, find_attachments, what_is
-from ospltool.output.progress import ProgressLine, counted, shown
-from ospltool.trace.case.reading_back import WantedRecords, first_time_of, nodes_of, records_of
+from ospltool.output.progress import ProgressLine, advance, counted, shown
+from ospltool.trace.case.reading_back import (
+    WantedRecords,
+    facts_of,
+    first_time_of,
+    nodes_of,
+    origins_of,
+    records_of,
+    records_with,
+)
+from ospltool.trace.meaning.catalogue import Product
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.reader import merged
-from ospltool.trace.reading.record import RecordKind, TraceRecord
+from ospltool.trace.reading.record import RecordKind, TraceRecord, no_collection
 from ospltool.trace.reading.sources import (
     MOST_AT_ONCE,
     SHRUNK,
@@ -31,6 +40,7 @@ from ospltool.trace.reading.sources import (
     find_sources,
     named_path,
 )
+from ospltool.trace.views.conversation import events_of
 from ospltool.trace.views.records import skew_of, skews_of
 from ospltool.trace.views.selection import first_time
 from ospltool.trace.views.times import parse_time
@@ -84,6 +94,9 @@ class Evidence(Protocol):
 
     def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[TraceRecord]:
         """Yield the records by time, those of a file in its order."""
+
+    def alignments(self, window: Window, skews: Mapping[str, int], group: str) -> Iterator[TraceRecord]:
+        """Yield the records that tell of alignments of a group by time; others may come, too."""
 
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records; where main threads waited only with `with_waits`."""
@@ -171,6 +184,14 @@ class RawEvidence:
             if window.has(record):
                 yield record
 
+    def alignments(self, window: Window, skews: Mapping[str, int], group: str) -> Iterator[TraceRecord]:
+        """Yield the records that tell of alignments of a group; for large files through a temporary case."""
+        if not is_worth_a_case(self.sources):
+            yield from self.records(window, skews)
+            return
+        with _case_of(self.sources, self._stream) as case:
+            yield from case.alignments(window, skews, group)
+
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records; for large files through a temporary case."""
         if is_worth_a_case(self.sources):
@@ -205,6 +226,17 @@ def facts_through_a_case(
     Raises:
         SourceError: a source cannot be read, or there is no room for the case.
     """
+    with _case_of(sources, stream) as case:
+        return case.facts(window, skews, with_waits=with_waits)
+
+
+@contextlib.contextmanager
+def _case_of(sources: Sequence[TraceFile], stream: TextIO) -> Iterator[CaseEvidence]:
+    """Make a case of files, and delete it afterwards.
+
+    Raises:
+        SourceError: a source cannot be read, or there is no room for the case.
+    """
     from ospltool.analytics.case import CaseError, open_case
     from ospltool.analytics.duck import DuckEngine
     from ospltool.trace.case.loading import load
@@ -217,7 +249,7 @@ def facts_through_a_case(
                 load(sources, pathlib.Path(scratch) / "case", progress=progress)
             case = open_case(pathlib.Path(scratch) / "case")
             with contextlib.closing(DuckEngine(case, is_frugal=True)) as engine:
-                return CaseEvidence(case, engine).facts(window, skews, with_waits=with_waits)
+                yield CaseEvidence(case, engine)
     except CaseError as cause:
         raise SourceError(str(cause)) from None
     except OSError as cause:
@@ -251,19 +283,26 @@ class CaseEvidence:
     def records(self, window: Window, skews: Mapping[str, int]) -> Iterator[TraceRecord]:
         """Yield the records by time."""
         with shown("reading the case", "records"):
-            yield from counted(self._records(_rows(window, skews)))
+            yield from counted(_noted(records_of(self._case, self._engine, _rows(window, skews))))
+
+    def alignments(self, window: Window, skews: Mapping[str, int], group: str) -> Iterator[TraceRecord]:
+        """Yield the records that tell of alignments of a group by time; others may come, too."""
+        events = events_of(is_own=Product.ENGINE in origins_of(self._engine))
+        found = records_with(self._case, self._engine, skews, events, group)
+        with shown("reading the case", "records"):
+            yield from filter(window.has, counted(_noted(found)))
 
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records that contain any."""
-        wanted = dataclasses.replace(_rows(window, skews), for_facts=True, with_waits=with_waits)
-        with shown("reading the case", "records"):
-            return TraceFacts.of(counted(self._records(wanted)), with_waits=with_waits)
-
-    def _records(self, wanted: WantedRecords) -> Iterator[TraceRecord]:
-        for record in records_of(self._case, self._engine, wanted):
-            if record.kind is RecordKind.DAMAGED:
-                damage.note(damage.FileDamage(record.file, record.offset, record.text.partition(": ")[2]))
-            yield record
+        facts = TraceFacts(with_waits=with_waits)
+        with shown("reading the case", "records"), no_collection():
+            for records, quiet in facts_of(
+                self._case, self._engine, _rows(window, skews), with_waits=with_waits
+            ):
+                facts.take(_noted(records), quiet)
+                advance(len(records))
+        facts.finish()
+        return facts
 
     def skews(self, wishes: Iterable[str]) -> dict[str, int]:
         """Parse corrections of clocks.
@@ -281,6 +320,14 @@ class CaseEvidence:
             node, add_ns = skew_of(wish, self.nodes)
             found[node] = add_ns
         return found
+
+
+def _noted(records: Iterable[TraceRecord]) -> Iterator[TraceRecord]:
+    """Pass records on, and note those that say where a file cannot be read."""
+    for record in records:
+        if record[0] is RecordKind.DAMAGED:
+            damage.note(damage.FileDamage(record.file, record.offset, record.text.partition(": ")[2]))
+        yield record
 
 
 def _rows(window: Window, skews: Mapping[str, int]) -> WantedRecords:

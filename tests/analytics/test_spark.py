@@ -28,7 +28,7 @@ from ospltool.analytics.engines import AnalyticsMissingError, Engine, QueryError
 from ospltool.analytics.show import named_queries
 from ospltool.analytics.spark import SparkEngine, package_archive, session
 from ospltool.trace.case.loading import load
-from ospltool.trace.case.reading_back import WantedRecords, records_of
+from ospltool.trace.case.reading_back import WantedRecords, facts_of, records_of, records_with
 from ospltool.trace.case.spark_load import load_with_spark
 from ospltool.trace.reading.sources import find_sources
 from tests.analytics.java_classes import java_classes
@@ -282,10 +282,8 @@ def test_what_is_shipped_to_workers_imports_without_the_checkout(tmp_path: pathl
         WantedRecords(nodes=("n1",)),
         WantedRecords(1795223310 * 10**9, 1795223312 * 10**9, always=("lifecycle.address",)),
         WantedRecords(skews={"n2": 10**9}),
-        WantedRecords(for_facts=True, with_waits=False),
-        WantedRecords(since_ns=1795223310 * 10**9, skews={"n2": 10**9}, for_facts=True),
     ],
-    ids=["all", "node", "span", "skew", "for facts", "for facts, of a span"],
+    ids=["all", "node", "span", "skew"],
 )
 def test_analyses_see_the_same_records_by_both_engines(
     wanted: WantedRecords, case: pathlib.Path, duck: DuckEngine, spark: SparkEngine
@@ -294,3 +292,27 @@ def test_analyses_see_the_same_records_by_both_engines(
     expected = list(records_of(opened, duck, wanted))
     assert expected
     assert list(records_of(opened, spark, wanted)) == expected
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [WantedRecords(), WantedRecords(skews={"n2": 10**9}), WantedRecords(since_ns=1795223310 * 10**9)],
+    ids=["marked", "marked, skew", "span"],
+)
+def test_facts_and_conversations_see_the_same_records_by_both_engines(
+    wanted: WantedRecords, case: pathlib.Path, duck: DuckEngine, spark: SparkEngine
+) -> None:
+    opened = open_case(case)
+    expected, found = (
+        (
+            [
+                pair
+                for some in facts_of(opened, one, wanted, with_waits=False)
+                for pair in zip(*some, strict=True)
+            ],
+            list(records_with(opened, one, wanted.skews, ["lifecycle.address"], "partA.T1")),
+        )
+        for one in (duck, spark)
+    )
+    assert all(expected)
+    assert found == expected

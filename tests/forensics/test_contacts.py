@@ -20,9 +20,9 @@ def test_alignments_between_two_times_are_found() -> None:
         for number in range(dice.randrange(8)):
             one = TracedAlignment(number, "p.T", "1", "2", "")
             begun = dice.randrange(20)
-            one.steps.append((AlignmentStep.REQUESTED, place(begun)))
+            one.note(AlignmentStep.REQUESTED, place(begun))
             if dice.random() < 0.7:  # aligners' clocks may be behind
-                one.steps.append((AlignmentStep.SENT, place(begun + dice.randrange(-3, 6))))
+                one.note(AlignmentStep.SENT, place(begun + dice.randrange(-3, 6)))
             some.append(one)
         own = tuple(one for one in some if dice.random() < 0.3)
         applied = Applied(("n1", 1), "p.T", "REPLACE", place(dice.randrange(25)), own)

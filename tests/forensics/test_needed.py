@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 import random
 from typing import Any
 
@@ -17,10 +18,13 @@ from collections.abc import Iterator
 from ospltool.analytics.case import open_case
 from ospltool.analytics.duck import DuckEngine
 from ospltool.forensics.evidence import CaseEvidence, Window
+from ospltool.trace.case import marked
 from ospltool.trace.case.loading import load
-from ospltool.trace.case.reading_back import WantedRecords, needed, records_of
+from ospltool.trace.case.reading_back import WantedRecords, _overlap, facts_of, records_of, records_with
 from ospltool.trace.meaning.trace_facts import TraceFacts
+from ospltool.trace.reading.record import TraceRecord
 from ospltool.trace.reading.sources import find_sources
+from ospltool.trace.views.conversation import conversation
 
 START_S = 1_795_223_000
 STATES = ("INIT", "DISCOVER_FELLOWS_GROUPS", "COMPLETE", "COMPLETE", "COMPLETE", "TERMINATING")
@@ -131,19 +135,63 @@ def test_facts_of_the_needed_records_are_those_of_all(evidence: CaseEvidence) ->
                 assert told(found, with_waits=with_waits) == told(expected, with_waits=with_waits), with_waits
 
 
+def _key(record: TraceRecord) -> tuple[str, int, int | None, int]:
+    return record.file, record.offset, record.time_ns, record.run
+
+
 @pytest.mark.parametrize("evidence", range(8), indirect=True)
 def test_marks_are_used_where_they_suffice(
     evidence: CaseEvidence, tmp_path: pathlib.Path, request: pytest.FixtureRequest
 ) -> None:
     """They do if the clocks of the case are calm and its files lie one after the other; see `edges`."""
     seed = request.node.callspec.params["evidence"]
-    with contextlib.closing(DuckEngine(open_case(tmp_path / "case"))) as opened:
-        query = needed(opened, "off", "time_ns", "", with_waits=False)
+    case = open_case(tmp_path / "case")
+    with contextlib.closing(DuckEngine(case)) as opened:
+        is_marked = not _overlap(opened) and marked.suits(opened)
+        for skews in SKEWS:
+            every = [_key(record) for record in records_of(case, opened, WantedRecords(skews=skews))]
+            batches = facts_of(case, opened, WantedRecords(skews=skews), with_waits=False)
+            of_facts = [_key(record) for records, _ in batches for record in records]
+            of_group = [
+                _key(record) for record in records_with(case, opened, skews, ["lifecycle.address"], "p.T")
+            ]
+            for found in (of_facts, of_group):
+                assert found == [one for one in every if one in set(found)], "another order, or another run"
     if is_calm(seed):
-        assert "edge or" in query
+        assert is_marked
     elif seed % 2:
-        assert "edge or" not in query
+        assert not is_marked
     del evidence
+
+
+@pytest.mark.parametrize("at_once", range(1, 6))
+def test_records_that_were_written_late_keep_their_place_and_run(at_once: int) -> None:
+    """Also those right after the beginning of a piece, which are not marked: the piece before ended later."""
+    rows = [  # file, offset, run (-1: that of the record before), milliseconds
+        ("f", 20, -1, 95),
+        ("f", 30, -1, 97),
+        ("e", 0, -1, 98),
+        ("f", 10, 2, 100),
+        ("f", 40, 3, 200),
+        ("f", 50, -1, 200),
+    ]
+    columns = [("n", file, offset, run, False, ms * 10**6) for file, offset, run, ms in rows]
+    places, found = marked.Places((0, 1, 2)), []
+    batches = [tuple(zip(*columns[at : at + at_once], strict=True)) for at in range(0, len(rows), at_once)]
+    for some, order in itertools.chain((places.add(one) for one in batches), places.rest()):
+        found += [(some[1][at], some[2][at], some[3][at]) for at in order]
+    assert found == [("e", 0, 0), ("f", 10, 2), ("f", 20, 2), ("f", 30, 2), ("f", 40, 3), ("f", 50, 3)]
+
+
+@pytest.mark.parametrize("evidence", range(4), indirect=True)
+def test_a_conversation_of_the_needed_records_is_that_of_all(evidence: CaseEvidence) -> None:
+    for window in WINDOWS:
+        for skews in SKEWS:
+            for run in (None, 1):
+                expected = conversation(evidence.records(window, skews), "p.T", run)
+                found = conversation(evidence.alignments(window, skews, "p.T"), "p.T", run)
+                assert found == expected
+                assert expected.exchanges or window != WINDOWS[0] or run
 
 
 def test_records_that_tell_nothing_are_not_made(tmp_path: pathlib.Path) -> None:
@@ -153,7 +201,8 @@ def test_records_that_tell_nothing_are_not_made(tmp_path: pathlib.Path) -> None:
     load(find_sources([str(tmp_path / "n1.log")]).sources, tmp_path / "case", processes=1)
     case = open_case(tmp_path / "case")
     with contextlib.closing(DuckEngine(case)) as opened:
-        made = list(records_of(case, opened, WantedRecords(for_facts=True, with_waits=False)))
+        found = facts_of(case, opened, WantedRecords(), with_waits=False)
+        made = [record for records, _ in found for record in records]
         assert len(list(records_of(case, opened, WantedRecords()))) == 5_001
     times = [record.time_ns for record in made]
     assert times == [(START_S + at) * 10**9 for at in (0, 1, 4_999, 9_000)], "first, last, and a new run"

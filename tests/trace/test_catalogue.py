@@ -140,7 +140,7 @@ def test_an_ambiguous_level_is_a_question_mark() -> None:
 def test_every_event_that_is_looked_for_exists_for_opensplice() -> None:
     events = {template.event for template in opensplice_templates()}
     wanted = {
-        *exchanges._HANDLERS,
+        *exchanges.FOLLOWERS,
         *trace_facts.CREATED,
         *trace_facts._LOSSES,
         *skew._SENT,

@@ -22,6 +22,8 @@ from typing import Any, Final
 from ospltool.analytics.case import Case
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import Engine
+from ospltool.trace.case import marked
+from ospltool.trace.case.marked import BEGINS_RUN, SO_FAR
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, Template, catalogue
 from ospltool.trace.meaning.matcher import matcher
 from ospltool.trace.meaning.trace_facts import EVENTS, JUMP_BACK_NS, MAIN_THREADS, REPORTED, STRAGGLER_NS
@@ -38,6 +40,7 @@ _COLUMNS: Final = (
     "kind", "node", "file", "off", "time_ns", "clock", "state", "thread", "text", "terminated", "stamp",
     "level", "template", *_OWN, "case when event is not null then fields end as fields",
 )  # fmt: skip
+_NAMES: Final = ", ".join(_COLUMNS)
 _IN_FILE: Final = "partition by node, file order by off asc nulls first"
 _IN_ORDER: Final = (
     "order by coalesce(place_ns, 0) asc nulls first, node asc nulls first, file asc nulls first, "
@@ -80,8 +83,6 @@ class WantedRecords:
         nodes: names of nodes; empty for all.
         always: events that are wanted at any time.
         skews: nanoseconds to add to the times of each node.
-        for_facts: only records that facts depend on, as the docstring of the module says.
-        with_waits: with `for_facts`, all records of the main threads, too.
     """
 
     since_ns: int | None = None
@@ -89,8 +90,6 @@ class WantedRecords:
     nodes: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
     skews: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    for_facts: bool = False
-    with_waits: bool = True
 
 
 def nodes_of(engine: Engine) -> list[str]:
@@ -114,12 +113,82 @@ def records_of(case: Case, engine: Engine, wanted: WantedRecords) -> Iterator[Tr
     The run of a record counts from the beginning of its file, with any selection. Messages without an event
     lack the fields that have no column of their own: no analysis uses them, and they take time.
     """
-    is_full = case.detail is Detail.FULL
-    make = _records if is_full else _Matcher(_origins(engine)).records
-    found = itertools.chain.from_iterable(map(make, engine.columns(_query(engine, wanted, is_full=is_full))))
-    if not any(wanted.skews.values()):
-        return found
-    return (corrected(record, wanted.skews.get(record.node, 0)) for record in found)
+    query = _all(wanted, _where(wanted))
+    return itertools.chain.from_iterable(_made(case, engine, query, wanted))
+
+
+def facts_of(
+    case: Case, engine: Engine, wanted: WantedRecords, *, with_waits: bool
+) -> Iterator[tuple[list[TraceRecord], list[bool]]]:
+    """Return the records that facts depend on, by time, some at a time, for `TraceFacts.take`.
+
+    Args:
+        case: the case.
+        engine: an engine that is open on it.
+        wanted: the records among which they are.
+        with_waits: return all records of the main threads, too.
+    """
+    time, where = _time(wanted.skews), _where(wanted)
+    is_overlapping = _overlap(engine)
+    if case.detail is Detail.FULL and not where and not is_overlapping and marked.suits(engine):
+        found = _marked(engine, marked.facts_query(_NAMES, time, with_waits=with_waits), wanted.skews)
+    else:
+        is_full = (
+            case.detail is Detail.FULL
+        )  # otherwise all rows are needed, since those that matter are unknown
+        query = needed(time, where, is_overlapping, with_waits=with_waits) if is_full else _all(wanted, where)
+        found = ((some, [False] * len(some)) for some in _made(case, engine, query, wanted))
+    return found
+
+
+def records_with(
+    case: Case, engine: Engine, skews: Mapping[str, int], events: Iterable[str], group: str
+) -> Iterator[TraceRecord]:
+    """Return the records of some events and of a group, and all reports, by time; others may come, too.
+
+    Args:
+        case: the case.
+        engine: an engine that is open on it.
+        skews: nanoseconds to add to the times of each node.
+        events: the events.
+        group: the group.
+    """
+    is_wanted = (
+        f"(event in ({_texts(events)}) or group_name = {_quoted(group)} or kind in ('report', 'damaged'))"
+    )
+    if case.detail is Detail.FULL and marked.suits(engine):
+        query = marked.query(_NAMES, _time(skews), f"edge or {is_wanted}")
+        return itertools.chain.from_iterable(records for records, _ in _marked(engine, query, skews))
+    wanted = WantedRecords(skews=skews)
+    query = _all(wanted, f" where {is_wanted}" if case.detail is Detail.FULL else "")
+    return itertools.chain.from_iterable(_made(case, engine, query, wanted))
+
+
+def origins_of(engine: Engine) -> set[Product]:
+    """Return the products that wrote the files of a case."""
+    return set(_origins(engine).values())
+
+
+def _made(case: Case, engine: Engine, query: str, wanted: WantedRecords) -> Iterator[list[TraceRecord]]:
+    make = _records if case.detail is Detail.FULL else _Matcher(_origins(engine)).records
+    return (_corrected(make(columns), wanted.skews) for columns in engine.columns(query))
+
+
+def _marked(
+    engine: Engine, query: str, skews: Mapping[str, int]
+) -> Iterator[tuple[list[TraceRecord], list[bool]]]:
+    places = marked.Places((_COLUMNS.index("node"), _COLUMNS.index("file"), _COLUMNS.index("off")))
+    batches = itertools.chain((places.add(columns) for columns in engine.columns(query)), places.rest())
+    for columns, order in batches:
+        *own, quiet, _ = columns
+        records = _corrected(_records(tuple(own)), skews)
+        yield [records[at] for at in order], [quiet[at] for at in order]
+
+
+def _corrected(records: Iterable[TraceRecord], skews: Mapping[str, int]) -> list[TraceRecord]:
+    if not any(skews.values()):
+        return list(records)
+    return [corrected(record, skews.get(record.node, 0)) for record in records]
 
 
 def _origins(engine: Engine) -> dict[str, Product]:
@@ -127,13 +196,15 @@ def _origins(engine: Engine) -> dict[str, Product]:
     return {str(file): Product(str(origin)) for file, origin in rows}
 
 
-def _query(engine: Engine, wanted: WantedRecords, *, is_full: bool) -> str:
-    """Return the query for rows in the order in which files are merged, with the runs of each file.
+def _time(skews: Mapping[str, int]) -> str:
+    """Return SQL for the corrected time of a record."""
+    skew = "".join(f" when node = {_quoted(node)} then {add}" for node, add in skews.items() if add)
+    return f"(time_ns + case{skew} else 0 end)" if skew else "time_ns"
 
-    Without templates all rows are needed, since those that matter are unknown.
-    """
-    skew = "".join(f" when node = {_quoted(node)} then {add}" for node, add in wanted.skews.items() if add)
-    time = f"(time_ns + case{skew} else 0 end)" if skew else "time_ns"
+
+def _where(wanted: WantedRecords) -> str:
+    """Return the SQL condition on records, with `where`; empty for all records."""
+    time = _time(wanted.skews)
     conditions = []
     if wanted.nodes:
         conditions.append(f"node in ({_texts(wanted.nodes)})")
@@ -145,13 +216,14 @@ def _query(engine: Engine, wanted: WantedRecords, *, is_full: bool) -> str:
     if within:
         always = _texts(wanted.always) or "''"
         conditions.append(f"(({' and '.join(within)}) or event in ({always}))")
-    where = f" where {' and '.join(conditions)}" if conditions else ""
-    names = ", ".join(_COLUMNS)
-    if is_full and wanted.for_facts:
-        return needed(engine, names, time, where, with_waits=wanted.with_waits)
+    return f" where {' and '.join(conditions)}" if conditions else ""
+
+
+def _all(wanted: WantedRecords, where: str) -> str:
+    """Return the query for rows in the order in which files are merged, with the runs of each file."""
     return _ALL.format(
-        time=time,
-        names=names,
+        time=_time(wanted.skews),
+        names=_NAMES,
         where=where,
         in_file=_IN_FILE,
         so_far=SO_FAR,
@@ -224,14 +296,10 @@ class _Matcher:
         return record._replace(template=match.template, fields=match.fields, level=level)
 
 
-_OF_FILE: Final = "partition by {0}node, {0}file order by {0}off asc nulls first"
 _IN_SOURCE: Final = "partition by source order by off asc nulls first"
 _IN_PLACES: Final = (
     "order by coalesce(place_ns, 0) asc nulls first, source asc nulls first, off asc nulls first"
 )
-SO_FAR: Final = "rows between unbounded preceding and current row"
-BEGINS_RUN: Final = "substr(text, 1, 14) = 'Configuration:'"
-"""Condition for the text of state INIT that only the beginning of a run has."""
 _SQL: Final = """
 with contexts as (
   select node as its_node, file as its_file, state as its_state, thread as its_thread,
@@ -318,43 +386,6 @@ from keys join records on key_node = node and key_file = file and key_off = off
 {in_order}
 """
 
-
-_TELLING: Final = """edge or template in ({templates}) or level in ({levels}) or stamp is not null
-    or kind in ('report', 'damaged'){threads}"""
-_MARKED: Final = """
-with picked as (
-  select node as key_node, file as key_file, off as key_off, {time} as at_ns,
-    case when state = '' then 0 when state = 'INIT' then 2 else 1 end as phase,
-    case when state = 'INIT' and {begins_run} then 1 else 0 end as is_head
-  from records
-  where {telling}
-),
-placed as (
-  select *, max(at_ns) over ({in_file} {so_far}) as place_ns,
-    lag(phase) over (partition by key_node, key_file, case when phase > 0 then 1 else 0 end
-      order by key_off asc nulls first) as before_phase
-  from picked
-),
-counted as (
-  select *, cast(sum(case when phase = 2 and (before_phase is null or before_phase <> 2 or is_head = 1)
-    then 1 else 0 end) over ({in_file} {so_far}) as bigint) as run
-  from placed
-)
-select {names}, run
-from counted join (select * from records where {telling}) as told
-  on key_node = node and key_file = file and key_off = off
-order by coalesce(place_ns, 0) asc nulls first, node asc nulls first, file asc nulls first,
-  off asc nulls first
-"""
-_UNSUITABLE: Final = """
-select count(*)
-from (
-  select time_ns, edge, max(time_ns) over ({in_file} {so_far}) as latest_ns
-  from records
-  where edge is null or edge
-) as marked
-where edge is null or time_ns < latest_ns - {straggler_ns}
-"""
 _SPANS: Final = """
 select node, min(time_ns), max(time_ns)
 from records
@@ -364,7 +395,7 @@ order by 1 asc nulls first, 2 asc nulls first, 3 asc nulls first
 """
 
 
-def needed(engine: Engine, names: str, time: str, where: str, *, with_waits: bool) -> str:
+def needed(time: str, where: str, is_overlapping: bool, *, with_waits: bool) -> str:
     """Return the query for the records that facts depend on, by time, with the run of each.
 
     A record that is left out changes nothing. It is as late as all before it in its file, so a clock that
@@ -373,31 +404,18 @@ def needed(engine: Engine, names: str, time: str, where: str, *, with_waits: boo
     kept wherever another run of the node follows.
 
     Args:
-        engine: an engine that is open on the case.
-        names: columns, separated by commas.
         time: SQL for the corrected time of a record.
         where: SQL condition on records, with `where`; runs are counted in whole files.
+        is_overlapping: whether files of one node overlap in time; otherwise each is examined alone.
         with_waits: keep every record of the main threads, too.
     """
     templates = [one.id for one in catalogue() if one.event in EVENTS]
     threads = f" or thread in ({_texts(sorted(MAIN_THREADS))})" if with_waits else ""
-    is_overlapping = _overlap(engine)
-    if not where and not is_overlapping and _is_marked(engine):
-        return _MARKED.format(
-            names=names,
-            time=time,
-            telling=_TELLING.format(
-                templates=_texts(templates), levels=_texts(sorted(REPORTED)), threads=threads
-            ),
-            in_file=_OF_FILE.format("key_"),
-            so_far=SO_FAR,
-            begins_run=BEGINS_RUN,
-        )
     lane, order = (
         ("node_number", _IN_PLACES) if is_overlapping else ("source", "order by off asc nulls first")
     )
     return _SQL.format(
-        names=names,
+        names=_NAMES,
         time=time,
         where=where,
         templates=_texts(templates),
@@ -421,12 +439,6 @@ def _overlap(engine: Engine) -> bool:
         one[0] == other[0] and int(str(other[1])) <= int(str(one[2]))
         for one, other in itertools.pairwise(spans)
     )
-
-
-def _is_marked(engine: Engine) -> bool:
-    """Return whether all records are marked, and no clock went back so far that marks do not suffice."""
-    query = _UNSUITABLE.format(in_file=_OF_FILE.format(""), so_far=SO_FAR, straggler_ns=STRAGGLER_NS)
-    return next(iter(engine.query(query).rows))[0] == 0
 
 
 def _texts(texts: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from ospltool.trace.meaning.names import NOBODY, Names
@@ -33,6 +33,9 @@ SOON_NS: Final = 1_000_000_000
 class AlignmentStep(enum.StrEnum):
     """Step of an alignment."""
 
+    bit: int
+    """A bit of `TracedAlignment.seen`."""
+
     REQUESTED = "requested"
     RECEIVED = "request received"
     COMBINED = "combined with another request"
@@ -43,6 +46,10 @@ class AlignmentStep(enum.StrEnum):
     BEADS = "set is whole"
     APPLIED = "merge policy applied"
     COMPLETE = "complete"
+
+
+for _number, _step in enumerate(AlignmentStep):
+    _step.bit = 1 << _number
 
 
 class AlignmentEnd(enum.StrEnum):
@@ -97,7 +104,9 @@ class TracedAlignment:
     source: str
     """Source triple."""
     steps: list[tuple[AlignmentStep, RecordPlace]] = dataclasses.field(default_factory=list)
-    """Steps with their lines, in order."""
+    """Steps with their lines, in order; `note` adds one."""
+    seen: int = 0
+    """The bits of its steps."""
     end: AlignmentEnd = AlignmentEnd.OPEN
     """Its end, or OPEN."""
     samples_sent: int | None = None
@@ -123,10 +132,17 @@ class TracedAlignment:
 
     def has(self, step: AlignmentStep) -> bool:
         """Return whether a step happened."""
-        for what, _ in self.steps:  # noqa: SIM110 - any() takes twice as long, for every step of every line
-            if what is step:
-                return True
-        return False
+        return self.seen & step.bit != 0
+
+    def note(self, step: AlignmentStep, where: RecordPlace) -> None:
+        """Add a step with its line."""
+        self.steps.append((step, where))
+        self.seen |= step.bit
+
+    def note_first(self, step: AlignmentStep, where: RecordPlace) -> None:
+        """Add a step before all others."""
+        self.steps.insert(0, (step, where))
+        self.seen |= step.bit
 
     @property
     def start_ns(self) -> int | None:
@@ -168,7 +184,7 @@ class ExchangeBook:
 
     def add(self, record: TraceRecord) -> None:
         """Take in a whole record; `Names` must have learned from it already."""
-        handler = _HANDLERS.get(record.event)
+        handler = FOLLOWERS.get(record.event)
         own = self._names.own.get(record.node)
         if handler is not None and own is not None:
             handler(self, record, own)
@@ -186,7 +202,7 @@ class ExchangeBook:
     def _requested(self, record: TraceRecord, own: str) -> None:
         """Note a request. It is printed after it was written, so aligners may have printed theirs before."""
         group, aligner = record.fields["group"], record.fields["fellow"]
-        step = (AlignmentStep.REQUESTED, place(record))
+        where = place(record)
         early = [
             one
             for one in [*self._late.get((group, aligner), ()), *self._open.get(group, ())]
@@ -198,12 +214,12 @@ class ExchangeBook:
         if aligner != NOBODY:
             exchange = early[0] if early else self._new(group, own, aligner, record.fields.get("source", ""))
             exchange.policy = self._merging.pop((own, aligner, group), exchange.policy)
-            exchange.steps.insert(0, step)
+            exchange.note_first(AlignmentStep.REQUESTED, where)
             return
         for one in early:
-            one.steps.insert(0, step)
+            one.note_first(AlignmentStep.REQUESTED, where)
         to_all = self._new(group, own, aligner, record.fields.get("source", ""))
-        to_all.steps.append(step)
+        to_all.note(AlignmentStep.REQUESTED, where)
         to_all.is_split = bool(early)
 
     def _link(self, record: TraceRecord, own: str) -> None:
@@ -213,24 +229,27 @@ class ExchangeBook:
         )
         exchange.samples = number(record.fields.get("samples"))
         exchange.is_equal = exchange.is_equal or "equal" in record.fields.get("equal", "")
-        exchange.steps.append((AlignmentStep.LINK, place(record)))
+        exchange.note(AlignmentStep.LINK, place(record))
 
     def _refused(self, record: TraceRecord, own: str) -> None:
         exchange = self._oldest(
             record.fields["group"], own, record.fields["fellow"], without=AlignmentStep.LINK
         )
         if exchange is not None:
-            exchange.steps.append((AlignmentStep.LINK, place(record)))
+            exchange.note(AlignmentStep.LINK, place(record))
             self._close(exchange, AlignmentEnd.REFUSED)
 
     def _alignee_step(self, record: TraceRecord, own: str) -> None:
         step = _ALIGNEE_STEPS[record.event]
-        taken = []
-        where = (step, place(record))
-        for exchange in list(self._open.get(record.fields["group"], ())):
-            if exchange.alignee == own and exchange.has(AlignmentStep.LINK) and not exchange.has(step):
-                taken.append(exchange)
-                exchange.steps.append(where)
+        taken = [
+            one
+            for one in self._open.get(record.fields["group"], ())
+            if one.alignee == own and one.seen & _LINK_BIT and not one.seen & step.bit
+        ]
+        if taken:
+            where = place(record)
+            for exchange in taken:
+                exchange.note(step, where)
                 if step is AlignmentStep.APPLIED:
                     exchange.policy = record.fields.get("policy", "")
                 if step is AlignmentStep.COMPLETE:
@@ -252,7 +271,7 @@ class ExchangeBook:
         if exchange is None:
             exchange = self._new(group, own, aligner, source)
         exchange.samples = number(fields.get("samples"))
-        exchange.steps.append((AlignmentStep.COMPLETE, place(record)))
+        exchange.note(AlignmentStep.COMPLETE, place(record))
         self._close(exchange, AlignmentEnd.COMPLETE)
 
     def _merge_started(self, record: TraceRecord, own: str) -> None:
@@ -263,7 +282,7 @@ class ExchangeBook:
     def _merge_finished(self, record: TraceRecord, own: str) -> None:
         for exchange in self._open.get(record.fields["namespace"], ()):
             if exchange.alignee == own and exchange.policy and not exchange.has(AlignmentStep.APPLIED):
-                exchange.steps.append((AlignmentStep.APPLIED, place(record)))
+                exchange.note(AlignmentStep.APPLIED, place(record))
                 return
 
     # ------------------------------------------------------------------ the aligner's side
@@ -276,7 +295,7 @@ class ExchangeBook:
             exchange = self._of_all(group, alignee, own)
         if exchange is None:
             exchange = self._new(group, alignee, own, source)
-        exchange.steps.append((AlignmentStep.RECEIVED, place(record)))
+        exchange.note(AlignmentStep.RECEIVED, place(record))
 
     def _of_all(self, group: str, alignee: str, own: str) -> TracedAlignment | None:
         """Split an alignment to this node off a request to all aligners."""
@@ -285,7 +304,8 @@ class ExchangeBook:
             return None
         to_all.is_split = True
         exchange = self._new(group, alignee, own, to_all.source)
-        exchange.steps.extend(to_all.steps[:1])
+        for step, where in to_all.steps[:1]:
+            exchange.note(step, where)
         return exchange
 
     def _combined(self, record: TraceRecord, own: str) -> None:
@@ -317,7 +337,7 @@ class ExchangeBook:
             exchange.set_size = number(record.fields.get("total"))
             exchange.samples_sent = 0 if step is AlignmentStep.EQUAL else samples
             exchange.is_equal = exchange.is_equal or step is AlignmentStep.EQUAL
-            exchange.steps.append((step, place(record)))
+            exchange.note(step, place(record))
 
     def _sent_kinds(self, record: TraceRecord, own: str) -> None:
         for exchange in self._just_sent.pop(own, ()):
@@ -339,17 +359,14 @@ class ExchangeBook:
         waiting = [
             one
             for one in [*self._late.get((group, own), ()), *self._open.get(group, ())]
-            if one.alignee == alignee
-            and one.aligner == own
-            and not one.has(AlignmentStep.SENT)
-            and not one.has(AlignmentStep.EQUAL)
+            if one.alignee == alignee and one.aligner == own and not one.seen & _ANSWERED_BITS
         ]
-        return sorted(waiting, key=lambda one: not one.has(AlignmentStep.SENDING))[:1]
+        return sorted(waiting, key=lambda one: not one.has(AlignmentStep.SENDING))[:1] if waiting else []
 
     def _aligner_step(self, record: TraceRecord, own: str, alignee: str, step: AlignmentStep) -> None:
         exchange = self._oldest(record.fields["group"], alignee, own, without=step)
         if exchange is not None:
-            exchange.steps.append((step, place(record)))
+            exchange.note(step, place(record))
 
     # ------------------------------------------------------------------ what ends them
 
@@ -415,37 +432,20 @@ class ExchangeBook:
         self, group: str, alignee: str, aligner: str, *, without: AlignmentStep, source: str = ""
     ) -> TracedAlignment | None:
         """Return the oldest alignment that waits for a step, one of the same source first."""
+        bit = without.bit
         waiting = [
             one
             for one in self._open.get(group, ())
-            if one.alignee == alignee and one.aligner == aligner and not one.has(without)
+            if one.alignee == alignee and one.aligner == aligner and not one.seen & bit
         ]
         return next((one for one in waiting if one.source == source), waiting[0] if waiting else None)
 
 
-def unanswered(exchanges: list[TracedAlignment], traced: set[str]) -> Iterator[TracedAlignment]:
-    """Yield alignments that were requested and not answered without an explanation.
-
-    Args:
-        exchanges: all alignments.
-        traced: addresses of the nodes with traces.
-    """
-    for one in exchanges:
-        if (
-            one.end is not AlignmentEnd.OPEN
-            or one.has(AlignmentStep.LINK)
-            or not one.has(AlignmentStep.REQUESTED)
-        ):
-            continue
-        if one.aligner == NOBODY and not traced - {one.alignee}:
-            continue  # no trace of a node that may have answered
-        yield one
-
-
 def _kinds(record: TraceRecord) -> KindCounts | None:
     """Return the counts of a line by kind."""
-    names = ("writes", "write_disposes", "disposes")
-    writes, both, disposes = (number(record.fields.get(name)) for name in names)
+    fields = record.fields
+    writes, both = number(fields.get("writes")), number(fields.get("write_disposes"))
+    disposes = number(fields.get("disposes"))
     return None if writes is None else KindCounts(writes + (both or 0), disposes or 0)
 
 
@@ -454,13 +454,16 @@ def _is_soon_after(exchange: TracedAlignment, record: TraceRecord) -> bool:
     return start is None or record.time_ns is None or record.time_ns - start < SOON_NS
 
 
+_LINK_BIT: Final = AlignmentStep.LINK.bit
+_ANSWERED_BITS: Final = AlignmentStep.SENT.bit | AlignmentStep.EQUAL.bit
+
 _ALIGNEE_STEPS: Final = {
     "align.received": AlignmentStep.BEADS,
     "merge.applying": AlignmentStep.APPLIED,
     "group.complete": AlignmentStep.COMPLETE,
 }
 
-_HANDLERS: Final = {
+FOLLOWERS: Final[Mapping[str, Callable[[ExchangeBook, TraceRecord, str], None]]] = {
     "align.request": ExchangeBook._requested,
     "align.request-filtered": ExchangeBook._requested,
     "align.request-delayed": ExchangeBook._requested,
@@ -486,8 +489,9 @@ _HANDLERS: Final = {
     "fellow.heartbeat-lost": ExchangeBook._fellow_lost,
     "lifecycle.address": ExchangeBook._restarted,
 }
+"""What takes in a record of an event, with the address of its node."""
 
-FOLLOWED: Final = frozenset(_HANDLERS)
+FOLLOWED: Final = frozenset(FOLLOWERS)
 """The events that are steps of an alignment, or end one."""
 
 Condition = Callable[[TracedAlignment], bool]

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from ospltool.trace.meaning.exchanges import FOLLOWED, ExchangeBook, RecordPlace, place
+from ospltool.trace.meaning.exchanges import FOLLOWED, FOLLOWERS, ExchangeBook, RecordPlace, place
 from ospltool.trace.meaning.fact_kinds import (
     TOLD_BY,
     Activity,
@@ -27,10 +27,10 @@ from ospltool.trace.meaning.fact_kinds import (
 from ospltool.trace.meaning.names import TAUGHT_BY, Names
 from ospltool.trace.reading.headers import disagrees
 from ospltool.trace.reading.record import (
+    NEEDED,
     RecordKind,
     TimeBase,
     TraceRecord,
-    is_whole,
     nanoseconds,
     no_collection,
     number,
@@ -123,6 +123,28 @@ class TraceFacts:
         facts.finish()
         return facts
 
+    def take(self, records: Iterable[TraceRecord], quiet: Iterable[bool]) -> None:
+        """Take in records.
+
+        Args:
+            records: the records.
+            quiet: which of them are of `EVENTS` and nothing else: they have a time, no level that is
+                reported, and are not marked as a possible beginning or end (`ospltool.trace.case.columnar`).
+        """
+        for record, is_quiet in zip(records, quiet, strict=True):
+            if not is_quiet:
+                self.add(record)
+                continue
+            template, run = record[11], self._run
+            assert template is not None
+            event = template.event
+            if event in TAUGHT_BY:
+                self.names.learn(record)
+            if run[1] != record[10] or run[0] != record[1]:
+                run = self._run = (record[1], record[10])
+                self._threads = self._threads_of[run]
+            self._tell(event, record, run)
+
     def add(self, record: TraceRecord) -> None:
         """Take in a record."""
         kind, node, _, _, time, _, state, _, _, _, number, template, _, level, _ = record
@@ -145,11 +167,22 @@ class TraceFacts:
             known = self._open_state.get(node)
             if known is None or known[1] != state or known[0] != run:
                 self._follow_state(record, run, time, known)
-        if event in EVENTS and is_whole(record):
-            self.book.add(record)
-            taker = _TAKERS.get(event)
-            if taker is not None:
-                taker(self, record, run)
+        if event in EVENTS:
+            self._tell(event, record, run)
+
+    def _tell(self, event: str, record: TraceRecord, run: Run) -> None:
+        """Take in the event of a record, if it is whole."""
+        needed, follower, taker = _PLANS[event]
+        fields = record[12]
+        for name in needed:
+            if name not in fields:
+                return
+        if follower is not None:
+            own = self.names.own.get(record[1])
+            if own is not None:
+                follower(self.book, record, own)
+        if taker is not None:
+            taker(self, record, run)
 
     def finish(self) -> None:
         """Close the states that are still open."""
@@ -414,6 +447,9 @@ _TAKERS: Final[Mapping[str, Callable[[TraceFacts, TraceRecord, Run], None]]] = {
 
 EVENTS: Final = frozenset(_TAKERS) | FOLLOWED | TAUGHT_BY
 """Events that are facts by themselves; of other records only time, state and thread matter."""
+
+_PLANS: Final = {event: (NEEDED.get(event, ()), FOLLOWERS.get(event), _TAKERS.get(event)) for event in EVENTS}
+"""The fields that each event needs, and what takes it in."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

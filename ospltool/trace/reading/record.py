@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import gc
 import re
 from collections.abc import Iterator, Mapping
@@ -155,7 +156,7 @@ _SECONDS: Final = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,9}))?")
 _LONGEST_NUMBER: Final = 18
 """Digits that always fit into 64 bits."""
 
-_NEEDED: Final[dict[str, tuple[str, ...]]] = {
+NEEDED: Final[dict[str, tuple[str, ...]]] = {
     "election.confirmed-self": ("namespace",),
     "election.confirmed-fellow": ("namespace", "fellow"),
     "merge.requests": ("namespace", "groups", "fellows"),
@@ -194,17 +195,19 @@ _NEEDED: Final[dict[str, tuple[str, ...]]] = {
         )
     },
 }
+"""The fields without which a record of an event is no evidence."""
 
 
 def is_whole(record: TraceRecord) -> bool:
     """Return whether a record has the fields that its event needs."""
     fields = record.fields
-    for name in _NEEDED.get(record.event, ()):  # noqa: SIM110 - all() takes twice as long, for every record
+    for name in NEEDED.get(record.event, ()):  # noqa: SIM110 - all() takes twice as long, for every record
         if name not in fields:
             return False
     return True
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def number(text: str | None) -> int | None:
     """Parse a number without a sign; return None for anything else, and for numbers beyond 64 bits."""
     if text and len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdecimal():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ospltool.output.text import plural
-from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep, TracedAlignment, unanswered
+from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.rules import Anomaly, finding, grouped, over_ns, rule, run_at
@@ -26,7 +26,7 @@ def no_answer(facts: TraceFacts) -> Iterator[Anomaly]:
     """
     waiting = [
         one
-        for one in unanswered(facts.book.all(), set(facts.names.node_of))
+        for one in _unanswered(facts.book.all(), set(facts.names.node_of))
         if _open_ns(facts, one) > ANSWERED_WITHIN_NS
     ]
     for (alignee, aligner), some in grouped(
@@ -53,6 +53,20 @@ def no_answer(facts: TraceFacts) -> Iterator[Anomaly]:
             received=received,
             requests=len(some),
         )
+
+
+def _unanswered(exchanges: list[TracedAlignment], traced: set[str]) -> Iterator[TracedAlignment]:
+    """Yield alignments that nobody answered, and nothing tells why; `traced` are addresses with traces."""
+    for one in exchanges:
+        if (
+            one.end is not AlignmentEnd.OPEN
+            or one.has(AlignmentStep.LINK)
+            or not one.has(AlignmentStep.REQUESTED)
+        ):
+            continue
+        if one.aligner == NOBODY and not traced - {one.alignee}:
+            continue  # no trace of a node that may have answered
+        yield one
 
 
 def _open_ns(facts: TraceFacts, one: TracedAlignment) -> int:

@@ -33,7 +33,7 @@ def emptied(facts: TraceFacts) -> Iterator[Anomaly]:
         moved = of_group.get(group, [])
         gone: dict[str, RecordPlace] = {}
         taken: dict[tuple[str, int], list[TracedAlignment]] = {}
-        for one in moved:
+        for one in moved if any(one.samples == 0 for one in moved) else ():
             for step, at in one.steps:
                 if step is AlignmentStep.APPLIED:
                     taken.setdefault((at.file, at.offset), []).append(one)
@@ -44,13 +44,14 @@ def emptied(facts: TraceFacts) -> Iterator[Anomaly]:
             else:
                 gone.pop(run[0], None)
         gone = {node: place for node, place in gone.items() if not _is_refilled(facts, moved, node, place)}
+        if not gone or group.startswith(BUILT_IN):
+            continue
         since = min((place.time_ns or 0 for place in gone.values()), default=0)
         most = max(
             (_size(one) for one in moved if (one.start_ns or 0) <= since + FOLLOWS_WITHIN_NS), default=0
         )
-        if not gone or not most or group.startswith(BUILT_IN):
-            continue  # the set is not known to have had samples
-        yield _emptied(facts, group, gone, most, moved)
+        if most:  # the set is known to have had samples
+            yield _emptied(facts, group, gone, most, moved)
 
 
 def _emptied(
@@ -102,7 +103,7 @@ def _is_refilled(facts: TraceFacts, moved: list[TracedAlignment], node: str, pla
         and one.policy != "DELETE"
         and (one.end_ns or 0) > (place.time_ns or 0)
         and _size(one) > 0
-        for one in moved
+        for one in reversed(moved)
     )
 
 

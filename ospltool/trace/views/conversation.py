@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ospltool.trace.meaning.exchanges import (
+    FOLLOWED,
     AlignmentEnd,
     AlignmentStep,
     ExchangeBook,
     RecordPlace,
     TracedAlignment,
 )
-from ospltool.trace.meaning.names import NOBODY, Names
+from ospltool.trace.meaning.names import NOBODY, TAUGHT_BY, Names
 from ospltool.trace.reading.record import TraceRecord, is_whole, one_line
 from ospltool.trace.views.times import clock, duration
 
@@ -65,31 +66,43 @@ class Conversation:
         """Name-spaces with the group that were aligned as a whole."""
         return sorted({one.group for one in self.exchanges} - {self.group})
 
-    def arrows(self) -> list[Arrow]:
-        """Return all arrows by time."""
-        found = [arrow for one in self.exchanges for arrow in self._arrows(one)]
-        return sorted(found, key=lambda arrow: (arrow.time_ns or 0, arrow.number))
+    def arrows(self) -> Iterator[Arrow]:
+        """Yield all arrows by time; they are made one by one, since there may be millions."""
+        steps = sorted(
+            (
+                (where.time_ns or 0, one.number, at, one)
+                for one in self.exchanges
+                for at, (_, where) in enumerate(one.steps)
+            ),
+            key=lambda each: each[:2],
+        )
+        for _, _, at, one in steps:
+            yield self._arrow(one, *one.steps[at])
 
-    def _arrows(self, one: TracedAlignment) -> Iterator[Arrow]:
+    def _arrow(self, one: TracedAlignment, step: AlignmentStep, where: RecordPlace) -> Arrow:
         alignee = self.names.node(one.alignee)
         aligner = ALL if one.aligner == NOBODY else self.names.node(one.aligner)
-        for step, where in one.steps:
-            source, target, text = alignee, alignee, f"{step} {one.number}"
-            match step:
-                case AlignmentStep.REQUESTED:
-                    target, text = aligner, f"request {one.number}"
-                case AlignmentStep.SENT:
-                    source, text = aligner, f"answer {one.number}: {one.samples_sent} samples"
-                case AlignmentStep.EQUAL:
-                    source, text = aligner, f"answer {one.number}: sets are equal"
-                case AlignmentStep.RECEIVED | AlignmentStep.COMBINED | AlignmentStep.SENDING:
-                    source = target = aligner
-                case AlignmentStep.LINK:
-                    text = f"end mark {one.number}: {one.samples} samples"
-                case AlignmentStep.APPLIED:
-                    text = f"{one.policy} applied {one.number}"
-            is_answer = step in {AlignmentStep.SENT, AlignmentStep.EQUAL}
-            yield Arrow(one.number, where.time_ns, source, target, text, is_answer, where)
+        source, target, text = alignee, alignee, f"{step} {one.number}"
+        match step:
+            case AlignmentStep.REQUESTED:
+                target, text = aligner, f"request {one.number}"
+            case AlignmentStep.SENT:
+                source, text = aligner, f"answer {one.number}: {one.samples_sent} samples"
+            case AlignmentStep.EQUAL:
+                source, text = aligner, f"answer {one.number}: sets are equal"
+            case AlignmentStep.RECEIVED | AlignmentStep.COMBINED | AlignmentStep.SENDING:
+                source = target = aligner
+            case AlignmentStep.LINK:
+                text = f"end mark {one.number}: {one.samples} samples"
+            case AlignmentStep.APPLIED:
+                text = f"{one.policy} applied {one.number}"
+        is_answer = step in {AlignmentStep.SENT, AlignmentStep.EQUAL}
+        return Arrow(one.number, where.time_ns, source, target, text, is_answer, where)
+
+
+_MERGES: Final = frozenset({"merge.started", "merge.finished"})
+_OF_FELLOWS: Final = ("fellow.", "lifecycle.")
+"""Beginnings of events that end alignments of all groups."""
 
 
 def conversation(records: Iterable[TraceRecord], group: str, run: int | None = None) -> Conversation:
@@ -109,21 +122,33 @@ def conversation(records: Iterable[TraceRecord], group: str, run: int | None = N
         is_named = is_named or record.fields.get("group") == group
         if is_whole(record) and _belongs(record, group, names):
             book.add(record)
-            if run is None or record.run == run:
+            if record.run == run:
                 wanted.add((record.file, record.offset))
     exchanges = [
-        one for one in book.all() if any((where.file, where.offset) in wanted for _, where in one.steps[:1])
+        one
+        for one in book.all()
+        if run is None or any((where.file, where.offset) in wanted for _, where in one.steps[:1])
     ]
     return Conversation(group, tuple(exchanges), names, is_named)
+
+
+def events_of(*, is_own: bool) -> frozenset[str]:
+    """Return the events that a conversation needs of all groups, beside every record of its own group.
+
+    Args:
+        is_own: whether there are traces of ospltool, which aligns whole name-spaces: then all steps count.
+    """
+    steps = FOLLOWED if is_own else {one for one in FOLLOWED if one.startswith(_OF_FELLOWS)} | _MERGES
+    return TAUGHT_BY | steps
 
 
 def _belongs(record: TraceRecord, group: str, names: Names) -> bool:
     """Return whether a record may concern the alignments of a group, or in ospltool its name-space."""
     found = record.fields.get("group")
-    if found is None and record.event in {"merge.started", "merge.finished"}:
+    if found is None and record.event in _MERGES:
         found = record.fields.get("namespace")
     if found is None:
-        return record.event.startswith(("fellow.", "lifecycle."))
+        return record.event.startswith(_OF_FELLOWS)
     return found == group or (bool(names.name_spaces) and found == names.name_space_of(record.node, group))
 
 
