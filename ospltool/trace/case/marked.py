@@ -8,13 +8,16 @@ takes a fraction of the time that SQL would take for it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Final
 
 from ospltool.analytics.engines import Engine
 from ospltool.trace.meaning.catalogue import catalogue
 from ospltool.trace.meaning.trace_facts import EVENTS, MAIN_THREADS, REPORTED, STRAGGLER_NS
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from engine.dataset.numpy_later import np
 
 SO_FAR: Final = "rows between unbounded preceding and current row"
 BEGINS_RUN: Final = "substr(text, 1, 14) = 'Configuration:'"
@@ -217,5 +220,5 @@ _SAME: Final = -1
 _RUN: Final = -3
 """The position of the run among the columns of `query`."""
 
-_LONG_AGO: Final = np.iinfo(np.int64).min
-_FOREVER: Final = np.iinfo(np.int64).max
+_LONG_AGO: Final = -(1 << 63)
+_FOREVER: Final = (1 << 63) - 1
