@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
-from ospltool.cli.exits import CommandError, Exit, not_installed
+from ospltool.cli.exits import CommandError, Exit, late_interrupt, not_installed
 from ospltool.output import streams
 
 if TYPE_CHECKING:
@@ -313,18 +313,22 @@ def listen(systems: Sequence[System]) -> None:
     What the systems tell then is of one moment, unless an incident comes and goes again and again.
     """
     began = time.monotonic()
-    while True:
-        elapsed = time.monotonic() - began
-        for one in systems:
-            one.update()
-        streams.wait_for("; ".join(map(_waits_for, systems)))
-        if elapsed >= LISTEN_S and all(one.is_settled() for one in systems):
-            break
-        is_of_one_moment = all(one.health.is_of_one_moment for one in systems)
-        if elapsed >= (MOST_S if is_of_one_moment else MOST_S + OVER_S):
-            break
-        time.sleep(POLL_S)
+    with late_interrupt() as check_interrupt:
+        while not _are_heard(systems, time.monotonic() - began):
+            check_interrupt()
+            time.sleep(POLL_S)
     streams.wait_for("")
+
+
+def _are_heard(systems: Sequence[System], elapsed: float) -> bool:
+    """Update the systems, tell for what they are listened to, and return whether that is over."""
+    for one in systems:
+        one.update()
+    streams.wait_for("; ".join(map(_waits_for, systems)))
+    if elapsed >= LISTEN_S and all(one.is_settled() for one in systems):
+        return True
+    is_of_one_moment = all(one.health.is_of_one_moment for one in systems)
+    return elapsed >= (MOST_S if is_of_one_moment else MOST_S + OVER_S)
 
 
 def _waits_for(one: System) -> str:

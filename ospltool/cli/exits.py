@@ -18,7 +18,7 @@ import contextlib
 import enum
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 
 class Exit(enum.IntEnum):
@@ -60,3 +60,20 @@ def interrupt_flag(*numbers: signal.Signals) -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def late_interrupt() -> Iterator[Callable[[], None]]:
+    """Let SIGINT interrupt only where the yielded function is called, and at the end of the context.
+
+    Raises:
+        KeyboardInterrupt: SIGINT came.
+    """
+    with interrupt_flag(signal.SIGINT) as over:
+
+        def check() -> None:
+            if over.is_set():
+                raise KeyboardInterrupt
+
+        yield check
+        check()

@@ -85,8 +85,10 @@ def health(
         raise typer.Exit(_read(recording, watch=watch, as_json=as_json))
     streams.wait_for("starting to listen")
     chosen = domains.watched(uri, domain)
-    systems = [_Domain(one.title, domains.opened(one, partition), time.monotonic) for one in chosen]
+    systems: list[_Domain] = []
     try:
+        with exits.late_interrupt():
+            systems += [_Domain(one.title, domains.opened(one, partition), time.monotonic) for one in chosen]
         with libraries.kept_for_the_end():
             domains.listen([one.system for one in systems])
             for one in systems:

@@ -50,7 +50,8 @@ def metrics(
         raise not_installed("metrics", error) from error
     systems: list[System] = []
     try:
-        systems.extend(domains.opened(one, partition) for one in domains.watched(uri, domain))
+        with exits.late_interrupt():
+            systems.extend(domains.opened(one, partition) for one in domains.watched(uri, domain))
         latest = _Latest(systems)
         if port is None:
             domains.listen(systems)

@@ -104,6 +104,7 @@ def wait_for(what: str) -> None:
 
 def finish(code: int) -> int:
     """Flush both streams at the end of a command; return `code`, or another exit code if that fails."""
+    wait_for("")
     try:
         sys.stdout.flush()
     except OSError as error:

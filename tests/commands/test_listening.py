@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
+import signal
 import types
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -215,3 +217,21 @@ def test_a_line_that_does_not_fit_or_is_no_text_cannot_spoil_the_terminal(
     streams.wait_for("")
     line = shown.getvalue().split("\r\x1b[2K")[1]
     assert (len(line), "\x1b" in line, "\n" in line) == (19, False, False)
+
+
+def test_an_interrupt_that_comes_within_a_call_is_not_lost(
+    listened: Callable[..., tuple[System, float]],
+) -> None:
+    """An exception of a signal handler does not leave a call into Cyclone DDS, whose callbacks it ends."""
+
+    looks: list[float] = []
+
+    def interrupted(elapsed_s: float) -> Iterable[NodeSnapshot]:
+        looks.append(elapsed_s)
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return nodes(1, 2, 3)
+
+    with pytest.raises(KeyboardInterrupt):
+        listened(interrupted)
+    assert len(looks) == 1
