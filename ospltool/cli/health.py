@@ -156,12 +156,12 @@ class _Domain:
         return word != self.word_told and self._clock() - self._word_s >= PASSING_S
 
     def exit_code(self) -> int:
-        """0, 1 or 2 by severity, 1 while nodes start; 3 when nobody was heard and nobody is expected."""
+        """0, 1 or 2 by severity, 1 while nodes start; 3 when the verdict is UNKNOWN."""
         from ospltool.health.codes import HealthSeverity
-        from ospltool.health.verdict import STARTING
+        from ospltool.health.verdict import STARTING, UNKNOWN
 
         worst = self.health.verdict.worst
-        if worst is None and self.health.model.is_empty:
+        if self.health.verdict.word == UNKNOWN:
             return Exit.UNREACHABLE
         if self.health.verdict.word == STARTING:
             return 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ospltool.health.causes import RootCause
 from ospltool.health.codes import NO_MASTER, joined
+from ospltool.health.hearings import fellows_of, has_heard_since
 from ospltool.health.redundancy import Redundancy
 from ospltool.health.scene import PERSISTENT, Scene
 from ospltool.live.nodes import Node, Presence
@@ -158,13 +159,23 @@ def _waiting(scene: Scene, nodes: list[Node], name: str) -> list[str]:
 
 
 def _masters(scene: Scene) -> dict[str, list[Node]]:
-    """Return the heard masters of each name-space."""
+    """Return the heard masters of each name-space; of one without any, that which only fellows hear."""
     found: dict[str, list[Node]] = {}
     for node in scene.heard:
         for name in scene.facts(node).mastered:
             if scene.model.is_master(node, name, scene.now_ns):
                 found.setdefault(name, []).append(node)
+    for node in scene.nodes:
+        followed = {} if scene.is_heard(node) else _followed(node, scene.heard)
+        found.update((name, [node]) for name in followed if name not in found)
     return found
+
+
+def _followed(node: Node, heard: Iterable[Node]) -> dict[str, None]:
+    """Return the name-spaces in which heard nodes follow one that only they hear."""
+    followers = [one for one in fellows_of(node, heard) if has_heard_since(one, node)]
+    views = [view for one in followers for view in one.name_spaces.values()]
+    return dict.fromkeys(view.name for view in views if view.confirmed and view.master == node.id)
 
 
 def _of_masters(nodes: list[Node], name: str) -> tuple[str, bool]:

@@ -267,23 +267,32 @@ def test_the_code_of_a_recording_is_that_of_its_end(shell: Shell) -> None:
     assert shell.run("health", "night.jsonl", "--watch")[0] == 2
 
 
-def test_the_last_line_of_a_recording_is_told(shell: Shell) -> None:
-    """All nodes were lost, and nothing was heard until the recorder ended."""
-    path = shell.root / "night.jsonl"
+def ended(path: Path, *, in_order: bool) -> None:
+    """Record two nodes that end at once, and nothing after that until the recorder ended."""
     recorder = Recorder(path, source="domain 3", made_by="test")
     for second in range(12):
         now_ns = fake.START_NS + second * fake.SECOND_NS
         shown = (dataclasses.replace(node(n, 3 - n), time_ns=now_ns) for n in (1, 2))
         recorder.write(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown)), now_ns)
     lost_ns = now_ns + 2 * fake.SECOND_NS
-    lost = [FeedNotice(NoticeKind.NODE_LOST, lost_ns, "", fake.node_id(n)) for n in (1, 2)]
-    recorder.write(Update(notices=(*lost, FeedNotice(NoticeKind.DOMAIN_LOST, lost_ns, ""))), lost_ns)
+    lost = [FeedNotice(NoticeKind.NODE_LOST, lost_ns, "", fake.node_id(n), in_order) for n in (1, 2)]
+    all_lost = [] if in_order else [FeedNotice(NoticeKind.DOMAIN_LOST, lost_ns, "")]
+    recorder.write(Update(notices=(*lost, *all_lost)), lost_ns)
     recorder.close()
-    code, out, _ = shell.run("health", "night.jsonl")
-    assert code == 2
-    assert "ERROR DUL-DOMAIN-LOST" in out
-    code, out, _ = shell.run("health", "night.jsonl", "--watch")
-    assert (code, "DUL-DOMAIN-LOST domain" in out) == (2, True)
+
+
+def test_the_last_line_of_a_recording_is_told(shell: Shell) -> None:
+    ended(shell.root / "night.jsonl", in_order=False)
+    for more in ((), ("--watch",)):
+        code, out, _ = shell.run("health", "night.jsonl", *more)
+        assert (code, "ERROR DUL-DOMAIN-LOST domain" in out) == (2, True)
+
+
+def test_a_recording_of_nodes_that_ended_in_order_is_unknown_at_its_end(shell: Shell) -> None:
+    ended(shell.root / "night.jsonl", in_order=True)
+    for more in ((), ("--watch",)):
+        code, out, _ = shell.run("health", "night.jsonl", *more)
+        assert (code, "UNKNOWN · no node heard" in out) == (3, True), out
 
 
 @pytest.mark.parametrize(("seconds", "is_told"), [(1, False), (4, True)])

@@ -38,8 +38,17 @@ class Ward:
         self.heard_s = dict.fromkeys(addresses, 0)
         self.run(5, *addresses)
 
-    def run(self, seconds: int, *heard: int, hearing: Mapping[int, tuple[int, ...]] | None = None) -> None:
-        """Hear these nodes; each of them has the heard ones and those in `hearing` as fellows."""
+    def run(
+        self,
+        seconds: int,
+        *heard: int,
+        hearing: Mapping[int, tuple[int, ...]] | None = None,
+        master: int | None = None,
+    ) -> None:
+        """Hear these nodes; each of them has the heard ones and those in `hearing` as fellows.
+
+        All follow the master; without one they follow the first of them.
+        """
         for _ in range(seconds):
             self.second += 1
             now_ns = START_NS + self.second * S
@@ -50,7 +59,7 @@ class Ward:
                 snapshots.append(
                     fake.snapshot(
                         one,
-                        fake.name_space("Orders", heard[0]),
+                        fake.name_space("Orders", master or heard[0]),
                         host="box",
                         addresses=(self.addresses[one],) * bool(self.addresses[one]),
                         time_ns=now_ns,
@@ -120,6 +129,15 @@ def test_a_node_that_others_hear_is_not_gone_but_out_of_reach() -> None:
     assert (found.code.id, found.what) == ("DUL-NODE-SILENT", "n2 is out of reach of this watch")
     assert found.why == "the network between it and this watch is cut: n3 heard it at 01:03:31 UTC"
     assert "watch from its host" in found.next
+
+
+@pytest.mark.parametrize(
+    ("hearing", "told"), [((1,), "n1 is master"), ((), "no master")], ids=["heard", "gone"]
+)
+def test_a_master_that_only_its_fellows_hear_is_still_master(hearing: tuple[int, ...], told: str) -> None:
+    ward = Ward({1: HERE, 2: THERE, 3: FAR})
+    ward.run(6, 2, 3, hearing={2: hearing, 3: hearing}, master=1)
+    assert told in ward.of("n1").effect
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from ospltool.live.conflicts import ReportedConflict
 from ospltool.live.nodes import Node
 from ospltool.live.remarks import RemarkSubject
 from ospltool.live.series import STALLED_NS
+from ospltool.output.text import plural
 
 PASSING_NS: Final = 3 * SECOND_NS
 """Shorter conflicts and merges are part of every start."""
@@ -256,5 +257,10 @@ def _lost(scene: Scene, node: Node) -> Iterator[Sign]:
     if lost:
         name = node.snapshot.name
         yield Sign(
-            "DUL-CAPTURE-LOSS", name, f"{name} lost {lost:,} samples", since_ns, (node.id,), weight=lost
+            "DUL-CAPTURE-LOSS",
+            name,
+            f"{name} lost {plural(lost, 'sample')}",
+            since_ns,
+            (node.id,),
+            weight=lost,
         )
