@@ -131,7 +131,12 @@ def _absence(scene: Scene, name: str, report: SupervisorReport | None, farewell:
         )
     since_ns = min(known_ns or scene.model.began_ns, scene.model.began_ns)
     is_unknown = not known_ns
-    return Sign(code, name, what, since_ns, why=why, next=advice, weight=2, began_before=is_unknown)
+    severity = (
+        HealthSeverity.WARNING if hearing and code == "DUL-NODE-ABSENT" else None
+    )  # as of one that was heard
+    return Sign(
+        code, name, what, since_ns, why=why, next=advice, severity=severity, weight=2, began_before=is_unknown
+    )  # fmt: skip
 
 
 _OUT_OF_REACH: Final = (
