@@ -9,8 +9,12 @@ The store does not say to which name-space a group belongs, unless there is only
 
 from __future__ import annotations
 
+import contextlib
 import mmap
+import os
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -33,6 +37,8 @@ from ospltool.stores.types import Undecodable, Value
 _META_SUFFIX: Final = "_meta.xml"
 _MAX_META_BYTES: Final = 8 << 20
 _MAX_FILES: Final = 1_000_000
+MOST_IN_MEMORY: Final = 16 << 20
+"""Bytes of a file of samples up to which all of it is read at once."""
 _NEWEST_VERSION: Final = b"6"
 _FIRST_LINE: Final = re.compile(rb'<TOPIC><message version="(\d+)">')
 _RECORD: Final = re.compile(rb"<key>(?:(?!\n<key>).)*?</key>\s*(<object>.*?</object>)", re.DOTALL)
@@ -158,13 +164,28 @@ def _samples(path: Path, facts: GroupFacts, topic: StoredTopic, damage: DamageLo
     """Yield the records of a file; a repeated record is yielded once and counted."""
     place = f"group {facts.name}, file {path.name}"
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            yield from _records(data, place, topic, damage)
-    except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
+        with contextlib.ExitStack() as stack:
+            yield from _records(_content(path, stack), place, topic, damage)
+    except (OSError, ValueError) as error:  # ValueError: it became empty, and nothing can be mapped
         damage.add(place, f"cannot be read: {error}")
 
 
-def _records(data: mmap.mmap, place: str, topic: StoredTopic, damage: DamageLog) -> Iterator[Sample]:
+def _content(path: Path, stack: contextlib.ExitStack) -> bytes | mmap.mmap:
+    """Return what a file has now.
+
+    Its service may write the file again meanwhile; to read a mapped file beyond its end kills the process.
+    So of a large one a copy without a name is mapped, which goes with `stack`.
+    """
+    file = stack.enter_context(path.open("rb"))
+    if os.fstat(file.fileno()).st_size <= MOST_IN_MEMORY:
+        return file.read()
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(file, copy)
+        copy.flush()
+        return stack.enter_context(mmap.mmap(copy.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _records(data: bytes | mmap.mmap, place: str, topic: StoredTopic, damage: DamageLog) -> Iterator[Sample]:
     first = _FIRST_LINE.match(data)
     if first is None or first[1] != _NEWEST_VERSION:
         version = first[1].decode() if first else "none"

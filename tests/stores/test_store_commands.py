@@ -431,7 +431,12 @@ def test_watch_of_an_opensplice_store_sees_new_records(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_xml(tmp_path, Version((Held(WRITES),)))
-    monkeypatch.setattr("time.sleep", lambda _: write_xml(path, Version((Held(MORE),))))
+
+    def writing(_: float) -> None:
+        if threading.current_thread() is threading.main_thread():
+            write_xml(path, Version((Held(MORE),)))
+
+    monkeypatch.setattr("time.sleep", writing)
     code, text, _ = run("watch", path, "--looks", 2)
     assert code == 0
     assert "changed  set 2: defaultNamespace current depot.Items  4 samples (+1)" in text
