@@ -107,6 +107,7 @@ class Health:
         self._hearings = Hearings()
         self._gathering = Gathering()
         self._ends: Mapping[str, SupervisorReport] = {}
+        self._stalled: Mapping[str, int] = {}
         self._redundancies = Redundancies()
         self._copies: dict[str, Redundancy] = {}
         self._presences: dict[str, Presence] = {}
@@ -176,7 +177,8 @@ class Health:
             self._era = self.model.era
             self._incidents = self._incidents.wound_to(now_ns)
             self._patience = Patience()
-            self._hearings, self._ends, self._gathering = Hearings(), {}, Gathering()
+            self._hearings, self._gathering = Hearings(), Gathering()
+            self._ends, self._stalled = {}, {}
             self._updated_ns = 0
         yield from self.looks(now_ns)
 
@@ -215,8 +217,9 @@ class Health:
             self._hearings,
             self._ends,
             self._gathering,
+            self._stalled,
         )
-        self._told, self._ends = scene.reports, scene.ends
+        self._told, self._ends, self._stalled = scene.reports, scene.ends, scene.stalled
         self._facts.keep(self.model.nodes)
         self._hearings.keep(self.model.nodes.keys())
         self._presences = {node.id: node.observed(now_ns) for node in self.model.nodes.values()}

@@ -275,6 +275,7 @@ class Scene:
         here: addresses of the watch.
         hearings: what fellows hear of lost nodes.
         ends: `ends` of the moment before.
+        stalled: `stalled` of the moment before.
         gathering: what is known of the start of the system.
 
     Attributes:
@@ -284,6 +285,7 @@ class Scene:
         missing: those of them that are not known to start or to be stopped.
         is_gathering: whether the system starts, or comes back after the loss of all: others may still come.
         ends: the last report on each dead node, by name, until the node is heard again.
+        stalled: the process of each node that was seen in trouble and alive, until the node is heard again.
         kept: what was found at the moment before, and need not be searched for again.
         awaited: names of nodes that should be there: the expected ones, and without a fleet file those of
             this machine that are in trouble.
@@ -300,6 +302,7 @@ class Scene:
         hearings: Hearings | None = None,
         ends: Mapping[str, SupervisorReport] | None = None,
         gathering: Gathering | None = None,
+        stalled: Mapping[str, int] | None = None,
     ) -> None:
         self.model = model
         self.now_ns = now_ns
@@ -328,6 +331,9 @@ class Scene:
         back = {node.snapshot.name for node in self.heard}
         self.ends = {name: report for name, report in (ends or {}).items() if name not in back}
         self.ends |= {name: report for name, report in self.reports.items() if report.is_dead}
+        self.stalled = {name: pid for name, pid in (stalled or {}).items() if name not in back}
+        stand = {name: one for name, one in self.reports.items() if one.is_trouble and not one.is_dead}
+        self.stalled |= {name: one.pid for name, one in stand.items() if one.pid}
         nodes = model.nodes.values() if self.awaited else ()
         known = {name for node in nodes for name in self.names_of(node)}
         self.unheard = {name: self.reports.get(name) for name in self.awaited if name not in known}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 
@@ -169,6 +170,21 @@ def test_a_node_is_gone_as_soon_as_its_host_or_its_fellows_know(
     watch.reports = {"n3": word} if word else {}
     watch.run(3, 1, 2)
     assert watch.open == [(code, "n3")]
+
+
+def test_a_node_that_stood_still_is_not_gone_between_its_return_and_its_first_word() -> None:
+    """Its supervisor finds it well before anybody has heard it, and its fellows have removed it."""
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.reports = {"n3": dataclasses.replace(HANGS, pid=7)}
+    watch.run(4, 1, 2)
+    assert watch.open == [("DUL-NODE-SILENT", "n3")]
+    watch.reports = {"n3": SupervisorReport("", pid=7)}
+    watch.run(1, 1, 2)
+    assert watch.open == [("DUL-NODE-SILENT", "n3")]
+    watch.reports = {"n3": SupervisorReport("", pid=8)}
+    watch.run(1, 1, 2)
+    assert watch.open == [("DUL-NODE-GONE", "n3")], "another process"
 
 
 def test_a_silent_node_that_its_fellows_have_is_not_gone() -> None:

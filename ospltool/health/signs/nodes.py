@@ -214,7 +214,8 @@ class NodeLoss(NamedTuple):
 
 def _loss(scene: Scene, node: Node) -> NodeLoss:
     name, report = node.snapshot.name, scene.reports.get(node.snapshot.name)
-    runs = bool(report and report.is_trouble and not report.is_dead)
+    stood = bool(report and report.pid and report.pid == scene.stalled.get(name))  # and was not heard since
+    runs = bool(report and (report.is_trouble or stood) and not report.is_dead)
     is_dead = bool(report and report.is_dead) or (not runs and _is_removed(scene, node))
     is_gone = scene.presence(node) is Presence.GONE or is_dead
     is_early = scene.now_ns - node.heard_ns < 2 * START_NS  # else it fails again and again
