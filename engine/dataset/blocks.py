@@ -59,7 +59,7 @@ def compiled(*, is_long: bool = False) -> ctypes.CDLL | None:
     """Return the compiled library, which gives up the interpreter lock if that is long; None without it."""
     if native.absence():
         return None
-    library = ctypes.CDLL(str(native.LIBRARY)) if is_long else native.library()
+    library = native.unlocked() if is_long else native.library()
     library.digests_of_block.restype = ctypes.c_int
     library.digests_of_block.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p]
     return library

@@ -240,9 +240,12 @@ class GroupSet(Instances):
 
         Nothing is lost if its own writer has replaced it, or another one whose clock is right.
         """
+        present = self._recent.present
+        if present.is_right(sample.writer, max(self.floor_ns, self._newest_ns)):
+            return  # as nearly always, and without a look at the instance
         newer = [item for item in self.instance(sample.key) if item > sample]
         newest_ns = max([self.floor_ns, *(item.source_time_ns for item in newer)])
-        if not self._recent.present.is_right(sample.writer, newest_ns):
+        if not present.is_right(sample.writer, newest_ns):
             self.lost += all(item.writer != sample.writer for item in newer)
 
     @property

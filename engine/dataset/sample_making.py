@@ -24,7 +24,7 @@ TOGETHER: Final = 4
 @functools.cache
 def _compiled() -> ctypes.CDLL | None:
     """The compiled library, whose function gives up the interpreter lock; None without it."""
-    return None if native.absence() else ctypes.CDLL(str(native.LIBRARY))
+    return None if native.absence() else native.unlocked()
 
 
 def _digests(heads: Sequence[bytes], payloads: Sequence[bytes]) -> list[bytes]:

@@ -36,7 +36,7 @@ def compiled() -> ctypes.CDLL | None:
     """Return the compiled library, whose calls give up the interpreter lock; None without it."""
     if native.absence():
         return None
-    library = ctypes.CDLL(str(native.LIBRARY))
+    library = native.unlocked()
     library.write_many.restype = ctypes.c_int64
     pointers = [ctypes.c_void_p] * 4
     library.write_many.argtypes = [ctypes.c_int32, *pointers, ctypes.c_int64, ctypes.c_void_p]

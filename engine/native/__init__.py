@@ -87,6 +87,18 @@ def library() -> ctypes.PyDLL:
     return found
 
 
+def unlocked() -> ctypes.CDLL:
+    """The library, opened again so that its calls give up the interpreter lock.
+
+    Each caller declares its own functions on what it gets.
+
+    Raises:
+        NoLibrary: it cannot be used here.
+    """
+    library()
+    return ctypes.CDLL(str(LIBRARY))
+
+
 def absence() -> str:
     """Why this process goes without the library; empty when it has it."""
     found = _found()

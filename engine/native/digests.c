@@ -58,6 +58,18 @@ static const uint64_t IV[8] = {
   ROUND(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);                                                 \
   ROUND(14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3)
 
+#define FOLD(h)                                                                                                \
+  do {                                                                                                         \
+    h[0] ^= v0 ^ v8;                                                                                           \
+    h[1] ^= v1 ^ v9;                                                                                           \
+    h[2] ^= v2 ^ v10;                                                                                          \
+    h[3] ^= v3 ^ v11;                                                                                          \
+    h[4] ^= v4 ^ v12;                                                                                          \
+    h[5] ^= v5 ^ v13;                                                                                          \
+    h[6] ^= v6 ^ v14;                                                                                          \
+    h[7] ^= v7 ^ v15;                                                                                          \
+  } while (0)
+
 /* Take in one chunk; `taken` bytes of the text, this chunk included, were taken in then. */
 static void take(uint64_t h[8], const uint8_t *chunk, uint64_t taken, uint64_t last)
 {
@@ -67,14 +79,7 @@ static void take(uint64_t h[8], const uint8_t *chunk, uint64_t taken, uint64_t l
   uint64_t v8 = IV[0], v9 = IV[1], v10 = IV[2], v11 = IV[3], v12 = IV[4] ^ taken, v13 = IV[5], v14 = IV[6] ^ last,
            v15 = IV[7];
   ALL_ROUNDS;
-  h[0] ^= v0 ^ v8;
-  h[1] ^= v1 ^ v9;
-  h[2] ^= v2 ^ v10;
-  h[3] ^= v3 ^ v11;
-  h[4] ^= v4 ^ v12;
-  h[5] ^= v5 ^ v13;
-  h[6] ^= v6 ^ v14;
-  h[7] ^= v7 ^ v15;
+  FOLD(h);
 }
 
 typedef uint64_t lanes __attribute__((vector_size(8 * LANES)));
@@ -96,14 +101,7 @@ static inline __attribute__((always_inline)) void take_lanes(lanes h[8], const u
   lanes v8 = none + IV[0], v9 = none + IV[1], v10 = none + IV[2], v11 = none + IV[3], v12 = none + (IV[4] ^ taken),
         v13 = none + IV[5], v14 = none + (IV[6] ^ last), v15 = none + IV[7];
   ALL_ROUNDS;
-  h[0] ^= v0 ^ v8;
-  h[1] ^= v1 ^ v9;
-  h[2] ^= v2 ^ v10;
-  h[3] ^= v3 ^ v11;
-  h[4] ^= v4 ^ v12;
-  h[5] ^= v5 ^ v13;
-  h[6] ^= v6 ^ v14;
-  h[7] ^= v7 ^ v15;
+  FOLD(h);
 }
 
 __attribute__((target("avx2"))) static void take_avx2(lanes h[8], const uint8_t *const *chunks, uint64_t taken,
@@ -133,6 +131,9 @@ static take_four *four_at_once(void)
 #else
 static take_four *four_at_once(void) { return NULL; }
 #endif
+
+static take_four *take_all;                   /* asked for once: the question is slow on a virtual machine */
+__attribute__((constructor)) static void choose(void) { take_all = four_at_once(); }
 
 struct text { uint64_t h[8], taken; size_t waiting; uint8_t chunk[CHUNK]; };
 
@@ -174,7 +175,7 @@ static size_t full_chunks(struct item *one)
 }
 
 /* Take in what four texts have in common, full chunks only. */
-static void take_common(struct item items[LANES], take_four *take_all)
+static void take_common(struct item items[LANES])
 {
   size_t common = SIZE_MAX;
   for (size_t lane = 0; lane < LANES; lane++) {
@@ -205,10 +206,10 @@ static void take_common(struct item items[LANES], take_four *take_all)
 }
 
 /* Write the digests of up to four texts. */
-static void finish(struct item *items, size_t count, take_four *take_all, uint8_t *digests)
+static void finish(struct item *items, size_t count, uint8_t *digests)
 {
   if (take_all && count == LANES)
-    take_common(items, take_all);
+    take_common(items);
   for (size_t i = 0; i < count; i++) {
     struct text *t = &items[i].text;
     add(t, items[i].at, items[i].size);
@@ -222,14 +223,13 @@ static void finish(struct item *items, size_t count, take_four *take_all, uint8_
 void digests_of_samples(uint64_t count, const uint8_t *const *heads, const uint64_t *head_sizes,
                         const uint8_t *const *payloads, const uint64_t *payload_sizes, uint8_t *digests)
 {
-  take_four *take_all = count < LANES ? NULL : four_at_once();
   struct item items[LANES];
   for (uint64_t i = 0; i < count; i++) {
     struct item *one = &items[i % LANES];
     begin(one, (struct column){payloads[i], payload_sizes[i]});
     add(&one->text, heads[i], head_sizes[i]);
     if (i % LANES == LANES - 1 || i + 1 == count)
-      finish(items, i % LANES + 1, take_all, digests + DIGEST_BYTES * (i - i % LANES));
+      finish(items, i % LANES + 1, digests + DIGEST_BYTES * (i - i % LANES));
   }
 }
 
@@ -238,7 +238,6 @@ void digests_of_samples(uint64_t count, const uint8_t *const *heads, const uint6
  */
 int digests_of_block(const uint8_t *data, const struct block *b, uint64_t writers, uint8_t *digests)
 {
-  take_four *take_all = b->count < LANES ? NULL : four_at_once();
   struct item items[LANES];
   for (size_t i = 0; i < b->count; i++) {
     struct column key = column_of(data, b->keys, b->key_size, b->key_ends, i);
@@ -262,7 +261,7 @@ int digests_of_block(const uint8_t *data, const struct block *b, uint64_t writer
     one->text.waiting = HEADER_BYTES + WRITER_BYTES;
     add(&one->text, key.at, key.size);
     if (i % LANES == LANES - 1 || i + 1 == b->count)
-      finish(items, i % LANES + 1, take_all, digests + DIGEST_BYTES * (i - i % LANES));
+      finish(items, i % LANES + 1, digests + DIGEST_BYTES * (i - i % LANES));
   }
   return 1;
 }

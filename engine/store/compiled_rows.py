@@ -70,7 +70,7 @@ def functions_of_sqlite() -> ctypes.Array[ctypes.c_void_p] | None:
 def _library() -> ctypes.CDLL | None:
     if native.absence() or functions_of_sqlite() is None:
         return None
-    library = ctypes.CDLL(str(native.LIBRARY))  # it gives up the interpreter lock while it waits
+    library = native.unlocked()  # it waits for the disk
     library.rows_open.restype = ctypes.c_void_p
     library.rows_open.argtypes = [
         *(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p),
