@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ospltool.analytics.case import Case, CaseError
 from ospltool.analytics.contract import PARTITIONS, SINCE, Table, selected
-from ospltool.analytics.engines import ROWS_AT_ONCE, QueryError, Result
+from ospltool.analytics.engines import ROWS_AT_ONCE, QueryError, Result, literal
 
 _SETTINGS: Final = {
     "autoinstall_known_extensions": "false",  # nothing is fetched from anywhere
@@ -119,10 +119,10 @@ def _opened(case: Case, scratch: str, *, is_frugal: bool) -> duckdb.DuckDBPyConn
             _make_views(connection, case)
         else:
             _check_tables(connection, case)
-        directory = _quoted(str(case.path.absolute()))
+        directory = literal(str(case.path.absolute()))
         connection.execute(NO_PROGRESS)
-        connection.execute(f"set temp_directory = {_quoted(scratch)}")
-        connection.execute(f"set allowed_directories = [{directory}, {_quoted(scratch)}]")
+        connection.execute(f"set temp_directory = {literal(scratch)}")
+        connection.execute(f"set allowed_directories = [{directory}, {literal(scratch)}]")
         connection.execute("set enable_external_access = false")
         connection.execute("set lock_configuration = true")
     except duckdb.Error as cause:
@@ -155,9 +155,9 @@ def _select(case: Case, table: Table) -> str:
     """Return SQL that reads a table of Parquet files; the values of its partitions are text."""
     if not any((case.path / table).rglob("*.parquet")):
         return _no_rows(table)
-    files = _quoted(case.files(table))
+    files = literal(case.files(table))
     parts = PARTITIONS.get(table, ())
-    types = ", ".join(f"{_quoted(name)}: 'VARCHAR'" for name in parts)
+    types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in parts)
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if parts else ", hive_partitioning = false"
     names = ", ".join(selected(table, case.has, SQL_TYPES))
     return f"select {names} from read_parquet({files}{hive})"  # noqa: S608 - made of our own names
@@ -199,10 +199,6 @@ def pack(case: Case, target: pathlib.Path) -> None:
                 connection.execute(f"create table {table} as {_select(case, table)}")
     except duckdb.Error as cause:
         raise CaseError(f"{target}: {_first_line(cause)}") from None
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _first_line(cause: Exception) -> str:

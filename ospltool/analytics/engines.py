@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 ROWS_AT_ONCE: Final = 5_000
@@ -52,6 +52,16 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Close the engine."""
+
+
+def literal(text: str) -> str:
+    """Return a text as SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def literals(texts: Iterable[str]) -> str:
+    """Return texts as a list in SQL, without brackets."""
+    return ", ".join(map(literal, texts))
 
 
 def need(module: str, extra: str) -> None:

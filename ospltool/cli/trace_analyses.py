@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ospltool.forensics.evidence import Evidence
     from ospltool.trace.reading.damage import FileDamage
 
-
 LINES_AT_ONCE: Final = 1_000
+"""Lines that are written together, since a conversation may have millions."""
 
 Skew = Annotated[
     list[str] | None,

@@ -166,16 +166,16 @@ def _masters(scene: Scene) -> dict[str, list[Node]]:
             if scene.model.is_master(node, name, scene.now_ns):
                 found.setdefault(name, []).append(node)
     for node in scene.nodes:
-        followed = {} if scene.is_heard(node) else _followed(node, scene.heard)
+        followed = set() if scene.is_heard(node) else _followed(node, scene.heard)
         found.update((name, [node]) for name in followed if name not in found)
     return found
 
 
-def _followed(node: Node, heard: Iterable[Node]) -> dict[str, None]:
+def _followed(node: Node, heard: Iterable[Node]) -> set[str]:
     """Return the name-spaces in which heard nodes follow one that only they hear."""
     followers = [one for one in fellows_of(node, heard) if has_heard_since(one, node)]
     views = [view for one in followers for view in one.name_spaces.values()]
-    return dict.fromkeys(view.name for view in views if view.confirmed and view.master == node.id)
+    return {view.name for view in views if view.confirmed and view.master == node.id}
 
 
 def _of_masters(nodes: list[Node], name: str) -> tuple[str, bool]:

@@ -131,9 +131,8 @@ def _absence(scene: Scene, name: str, report: SupervisorReport | None, farewell:
         )
     since_ns = min(known_ns or scene.model.began_ns, scene.model.began_ns)
     is_unknown = not known_ns
-    severity = (
-        HealthSeverity.WARNING if hearing and code == "DUL-NODE-ABSENT" else None
-    )  # as of one that was heard
+    is_out_of_reach = bool(hearing) and code == "DUL-NODE-ABSENT"
+    severity = HealthSeverity.WARNING if is_out_of_reach else None  # as of one that this watch has heard
     return Sign(
         code, name, what, since_ns, why=why, next=advice, severity=severity, weight=2, began_before=is_unknown
     )  # fmt: skip

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ospltool.analytics.duck import NO_PROGRESS
+from ospltool.analytics.engines import literal
 from ospltool.stores.diff import sql
 from ospltool.stores.diff.sides import DiffError, InstanceDifference, Limits, Side, Wanted
 from ospltool.stores.model import SAMPLES_FILE
@@ -117,8 +118,8 @@ class DuckDiff:
 
 def _file_of(side: Side) -> str:
     assert side.snapshot is not None
-    path = str(side.snapshot.absolute() / SAMPLES_FILE).replace("'", "''")
-    return f"read_parquet('{path}', hive_partitioning = false, file_row_number = true)"
+    path = literal(str(side.snapshot.absolute() / SAMPLES_FILE))
+    return f"read_parquet({path}, hive_partitioning = false, file_row_number = true)"
 
 
 def _ranges_to_compare(sides: Sequence[Side]) -> list[pa.Table] | None:

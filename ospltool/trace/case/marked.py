@@ -7,10 +7,10 @@ takes a fraction of the time that SQL would take for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ospltool.analytics.engines import Engine
+from ospltool.analytics.engines import Engine, literals
 from ospltool.trace.meaning.catalogue import catalogue
 from ospltool.trace.meaning.trace_facts import EVENTS, MAIN_THREADS, REPORTED, STRAGGLER_NS
 
@@ -23,6 +23,13 @@ SO_FAR: Final = "rows between unbounded preceding and current row"
 BEGINS_RUN: Final = "substr(text, 1, 14) = 'Configuration:'"
 """Condition for the text of state INIT that only the beginning of a run has."""
 
+PHASE: Final = "case when state = '' then 0 when state = 'INIT' then 2 else 1 end as phase"
+"""Column of a record: 0 without a state, 2 for INIT, 1 for others."""
+
+_RUN_IN: Final = """cast(sum(case
+    when phase = 2 and (before_phase is null or before_phase <> 2 or is_head = 1) then 1 else 0
+    end) over ({in_file} {so_far}) as bigint) as run"""
+
 _OF_FILE: Final = "partition by {0}node, {0}file order by {0}off asc nulls first"
 _TELLING: Final = """template in ({templates}) or level in ({levels}) or edge or stamp is not null
     or kind in ('report', 'damaged'){threads}"""
@@ -32,7 +39,7 @@ _QUIET: Final = """kind = 'trace' and time_ns is not null and not edge and stamp
 _MARKED: Final = """
 with turns as (
   select node as turn_node, file as turn_file, off as turn_off, {time} as turn_ns,
-    case when state = '' then 0 when state = 'INIT' then 2 else 1 end as phase,
+    {phase},
     case when state = 'INIT' and {begins_run} then 1 else 0 end as is_head
   from records
   where edge or kind <> 'trace' or time_ns is null
@@ -44,8 +51,7 @@ phased as (
   from turns
 ),
 counted as (
-  select *, cast(sum(case when phase = 2 and (before_phase is null or before_phase <> 2 or is_head = 1)
-    then 1 else 0 end) over ({in_file} {so_far}) as bigint) as run
+  select *, {run}
   from phased
 ),
 told as (
@@ -95,10 +101,10 @@ def facts_query(names: str, time: str, *, with_waits: bool) -> str:
         time: SQL for the corrected time of a record.
         with_waits: keep every record of the main threads, too.
     """
-    threads = _texts(sorted(MAIN_THREADS))
-    levels = _texts(sorted(REPORTED))
+    threads = literals(sorted(MAIN_THREADS))
+    levels = literals(sorted(REPORTED))
     telling = _TELLING.format(
-        templates=_texts(one.id for one in catalogue() if one.event in EVENTS),
+        templates=literals(one.id for one in catalogue() if one.event in EVENTS),
         levels=levels,
         threads=f" or thread in ({threads})" if with_waits else "",
     )
@@ -118,20 +124,24 @@ def query(names: str, time: str, telling: str, quiet: str = "true") -> str:
         telling: SQL condition on records; it holds for all marked ones.
         quiet: SQL that tells which of them are quiet.
     """
+    in_file = _OF_FILE.format("turn_")
     return _MARKED.format(
         names=names,
         time=time,
         telling=telling,
         quiet=quiet,
-        in_file=_OF_FILE.format("turn_"),
+        phase=PHASE,
+        run=run_in(in_file),
+        in_file=in_file,
         so_far=SO_FAR,
         begins_run=BEGINS_RUN,
         same=_SAME,
     )
 
 
-def _texts(texts: Iterable[str]) -> str:
-    return ", ".join(f"'{one}'" for one in texts)
+def run_in(in_file: str) -> str:
+    """Return SQL for the run of records with `phase`, `before_phase` and `is_head`; `in_file` is a window."""
+    return _RUN_IN.format(in_file=in_file, so_far=SO_FAR)
 
 
 Columns = tuple[Sequence[Any], ...]

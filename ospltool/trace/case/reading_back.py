@@ -16,14 +16,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from ospltool.analytics.case import Case
 from ospltool.analytics.contract import Detail
-from ospltool.analytics.engines import Engine
+from ospltool.analytics.engines import Engine, literal, literals
 from ospltool.trace.case import marked
-from ospltool.trace.case.marked import BEGINS_RUN, SO_FAR
+from ospltool.trace.case.marked import BEGINS_RUN, PHASE, SO_FAR, Columns, run_in
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, Template, catalogue
 from ospltool.trace.meaning.matcher import matcher
 from ospltool.trace.meaning.trace_facts import EVENTS, JUMP_BACK_NS, MAIN_THREADS, REPORTED, STRAGGLER_NS
@@ -68,9 +68,6 @@ _CLOCKS: Final = {clock.value: clock for clock in TimeBase}
 _TRACE: Final = RecordKind.TRACE.value
 _new: Final = tuple.__new__
 """Makes a record in half of the time of its class, which counts for millions."""
-
-Columns = tuple[Sequence[Any], ...]
-"""The values of each column, of some rows."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,15 +127,12 @@ def facts_of(
     """
     time, where = _time(wanted.skews), _where(wanted)
     is_overlapping = _overlap(engine)
-    if case.detail is Detail.FULL and not where and not is_overlapping and marked.suits(engine):
-        found = _marked(engine, marked.facts_query(_NAMES, time, with_waits=with_waits), wanted.skews)
-    else:
-        is_full = (
-            case.detail is Detail.FULL
-        )  # otherwise all rows are needed, since those that matter are unknown
-        query = needed(time, where, is_overlapping, with_waits=with_waits) if is_full else _all(wanted, where)
-        found = ((some, [False] * len(some)) for some in _made(case, engine, query, wanted))
-    return found
+    is_full = case.detail is Detail.FULL
+    if is_full and not where and not is_overlapping and marked.suits(engine):
+        return _marked(engine, marked.facts_query(_NAMES, time, with_waits=with_waits), wanted.skews)
+    # Without templates all rows are needed, since those that matter are unknown.
+    query = needed(time, where, is_overlapping, with_waits=with_waits) if is_full else _all(wanted, where)
+    return ((some, [False] * len(some)) for some in _made(case, engine, query, wanted))
 
 
 def records_with(
@@ -154,7 +148,7 @@ def records_with(
         group: the group.
     """
     is_wanted = (
-        f"(event in ({_texts(events)}) or group_name = {_quoted(group)} or kind in ('report', 'damaged'))"
+        f"(event in ({literals(events)}) or group_name = {literal(group)} or kind in ('report', 'damaged'))"
     )
     if case.detail is Detail.FULL and marked.suits(engine):
         query = marked.query(_NAMES, _time(skews), f"edge or {is_wanted}")
@@ -198,7 +192,7 @@ def _origins(engine: Engine) -> dict[str, Product]:
 
 def _time(skews: Mapping[str, int]) -> str:
     """Return SQL for the corrected time of a record."""
-    skew = "".join(f" when node = {_quoted(node)} then {add}" for node, add in skews.items() if add)
+    skew = "".join(f" when node = {literal(node)} then {add}" for node, add in skews.items() if add)
     return f"(time_ns + case{skew} else 0 end)" if skew else "time_ns"
 
 
@@ -207,14 +201,14 @@ def _where(wanted: WantedRecords) -> str:
     time = _time(wanted.skews)
     conditions = []
     if wanted.nodes:
-        conditions.append(f"node in ({_texts(wanted.nodes)})")
+        conditions.append(f"node in ({literals(wanted.nodes)})")
     within = []
     if wanted.since_ns is not None:
         within.append(f"{time} >= {wanted.since_ns}")
     if wanted.until_ns is not None:
         within.append(f"{time} <= {wanted.until_ns}")
     if within:
-        always = _texts(wanted.always) or "''"
+        always = literals(wanted.always) or "''"
         conditions.append(f"(({' and '.join(within)}) or event in ({always}))")
     return f" where {' and '.join(conditions)}" if conditions else ""
 
@@ -230,10 +224,6 @@ def _all(wanted: WantedRecords, where: str) -> str:
         in_order=_IN_ORDER,
         begins_run=BEGINS_RUN,
     )
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _records(columns: Columns) -> Iterator[TraceRecord]:
@@ -318,7 +308,7 @@ spoken as (
   select off, time_ns, event, node, source, node_number, state_number, thread_number,
     {time} as at_ns,
     case when kind = 'trace' and time_ns is not null then 1 else 0 end as is_timed,
-    case when state = '' then 0 when state = 'INIT' then 2 else 1 end as phase,
+    {phase},
     case when head_off is null then 0 else 1 end as is_head,
     case when template in ({templates}) or level in ({levels}) or stamp is not null
       or kind in ('report', 'damaged'){threads} then 1 else 0 end as is_telling
@@ -333,8 +323,7 @@ placed as (
   from spoken
 ),
 counted as (
-  select *, cast(sum(case when phase = 2 and (before_phase is null or before_phase <> 2 or is_head = 1)
-    then 1 else 0 end) over ({in_file} {so_far}) as bigint) as run
+  select *, {run}
   from placed
 ),
 seen as (
@@ -410,7 +399,7 @@ def needed(time: str, where: str, is_overlapping: bool, *, with_waits: bool) -> 
         with_waits: keep every record of the main threads, too.
     """
     templates = [one.id for one in catalogue() if one.event in EVENTS]
-    threads = f" or thread in ({_texts(sorted(MAIN_THREADS))})" if with_waits else ""
+    threads = f" or thread in ({literals(sorted(MAIN_THREADS))})" if with_waits else ""
     lane, order = (
         ("node_number", _IN_PLACES) if is_overlapping else ("source", "order by off asc nulls first")
     )
@@ -418,11 +407,13 @@ def needed(time: str, where: str, is_overlapping: bool, *, with_waits: bool) -> 
         names=_NAMES,
         time=time,
         where=where,
-        templates=_texts(templates),
-        levels=_texts(sorted(REPORTED)),
+        templates=literals(templates),
+        levels=literals(sorted(REPORTED)),
         threads=threads,
         jump_ns=JUMP_BACK_NS,
         straggler_ns=STRAGGLER_NS,
+        phase=PHASE,
+        run=run_in(_IN_SOURCE),
         lane=f"{lane} {order}",
         stated_lane=f"{lane}, is_stated {order}",
         in_file=_IN_SOURCE,
@@ -439,7 +430,3 @@ def _overlap(engine: Engine) -> bool:
         one[0] == other[0] and int(str(other[1])) <= int(str(one[2]))
         for one, other in itertools.pairwise(spans)
     )
-
-
-def _texts(texts: Iterable[str]) -> str:
-    return ", ".join(map(_quoted, texts))
