@@ -26,6 +26,7 @@ from ospltool.trace.reading.record import TraceRecord
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.views.conversation import conversation
 
+SAMPLES = pathlib.Path(__file__).parents[2] / "samples" / "traces"
 START_S = 1_795_223_000
 STATES = ("INIT", "DISCOVER_FELLOWS_GROUPS", "COMPLETE", "COMPLETE", "COMPLETE", "TERMINATING")
 THREADS = ("conflictResolver", "d_newGroup", "d_nameSpaces", "ospl_durability")
@@ -38,6 +39,7 @@ TELLING = (
     "Received link from fellow {other} for group p.T containing 7 samples. #links == 1",
     "Group p.T is now complete.",
     "Finished solving conflict 4",
+    "Removing confirmed fellow {other}, ignoring messages from this fellow for 10.000000000",
 )
 WINDOWS = (
     Window(),
@@ -192,6 +194,22 @@ def test_a_conversation_of_the_needed_records_is_that_of_all(evidence: CaseEvide
                 found = conversation(evidence.alignments(window, skews, "p.T"), "p.T", run)
                 assert found == expected
                 assert expected.exchanges or window != WINDOWS[0] or run
+
+
+@pytest.mark.parametrize("sample", ["master-livelock", "own-engine"])
+def test_a_conversation_of_a_case_is_that_of_its_files(sample: str, tmp_path: pathlib.Path) -> None:
+    """Other events than those of the group matter: lost fellows, and in ospltool whole name-spaces."""
+    sources = find_sources([str(SAMPLES / sample)]).sources
+    load(sources, tmp_path / "case", processes=1)
+    case = open_case(tmp_path / "case")
+    with contextlib.closing(DuckEngine(case)) as opened:
+        evidence = CaseEvidence(case, opened)
+        records = list(evidence.records(Window(), {}))
+        groups = sorted({record.fields["group"] for record in records if "group" in record.fields})
+        found = {one: conversation(evidence.alignments(Window(), {}, one), one) for one in groups}
+    assert any(each.exchanges for each in found.values())
+    for group, each in found.items():
+        assert each == conversation(records, group)
 
 
 def test_records_that_tell_nothing_are_not_made(tmp_path: pathlib.Path) -> None:
