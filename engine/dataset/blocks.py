@@ -243,7 +243,7 @@ class Block:
         times, sequences, statuses = self.times_ns(), self.sequences(), self.statuses()
         if self.count == 1:
             return self._computed_alone()
-        texts = self._writer_of(), self.keys(), self._texts()
+        texts = self._writer_of(), self.keys(), self.payloads()
         return b"".join(
             [
                 hashed(
@@ -291,7 +291,8 @@ class Block:
         """Return the keys."""
         return self.key_texts.all(self.data, self.count)
 
-    def _texts(self) -> list[bytes]:
+    def payloads(self) -> list[bytes]:
+        """Return the payloads."""
         return self.payload_texts.all(self.data, self.count)
 
     @property
@@ -331,7 +332,7 @@ class Block:
             [digests[at : at + size] for at in range(0, len(digests), size)],
             self.statuses(),
             self.keys(),
-            self._texts(),
+            self.payloads(),
         )
 
     def samples(self) -> list[Sample]:

@@ -11,7 +11,9 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
+from engine.dataset.blocks import Block
 from engine.dataset.sample import DATA, DISPOSE, KEY_HEADER, UNREGISTER, Sample
+from engine.dataset.sample_rows import Part, Partial, SampleRows
 
 _KEY: Final = operator.attrgetter("key")
 
@@ -20,6 +22,14 @@ class DeliveryStep(NamedTuple):
     """A sample to write into a reader's process, and whether its instance has a living writer."""
 
     sample: Sample
+    is_written: bool
+
+
+class DeliveryRun(NamedTuple):
+    """Plain writes in order, and whether all of their instances have a living writer."""
+
+    payloads: Sequence[bytes]
+    times_ns: Sequence[int]
     is_written: bool
 
 
@@ -91,6 +101,60 @@ def whole(
         if disposing and not written and is_written(history, disposing):
             payload = KEY_HEADER + history[-1].key
             yield DeliveryStep(history[-1]._replace(status=DISPOSE, payload=payload), is_written=False)
+
+
+class WholeSet:
+    """The steps of a whole set, as `whole` yields them, or many plain writes together.
+
+    Args:
+        rows: the samples, those of each instance together, and in one part if any of them is in a block.
+        living, disposing: as for `whole`.
+    """
+
+    def __init__(self, rows: SampleRows, living: Set[bytes], disposing: Set[bytes] = frozenset()) -> None:
+        self._rows = rows
+        self._living = living
+        self._disposing = disposing
+
+    def __iter__(self) -> Iterator[DeliveryStep]:
+        return whole(self._rows, self._living, self._disposing)
+
+    def in_runs(self) -> tuple[Iterator[DeliveryRun], Iterator[DeliveryStep]]:
+        """Return what can be told of whole parts, and the steps of all others."""
+        found = [(part, self._is_written(part)) for part in self._rows.parts]
+        others = [part for part, is_written in found if is_written is None]
+        is_written = self._are_written(others)
+        if is_written is not None:
+            found, others = [(part, is_written if one is None else one) for part, one in found], []
+        runs = (_run(part, one) for part, one in found if one is not None)
+        return runs, whole(SampleRows(others), self._living, self._disposing)
+
+    def _is_written(self, part: Part) -> bool | None:
+        """Tell whether the instances of a packed part are written if all are alike, and plain writes."""
+        block = part.block if isinstance(part, Partial) else part
+        return self._alike(block.writers) if isinstance(block, Block) and block.is_plain else None
+
+    def _are_written(self, parts: Sequence[Part]) -> bool | None:
+        """Tell the same of parts that have the samples of an instance together."""
+        writers = set[bytes]()
+        for part in parts:
+            samples = part.samples()
+            if any(sample.status != DATA for sample in samples):
+                return None
+            writers.update(sample.writer for sample in samples)
+        return self._alike(writers)
+
+    def _alike(self, writers: Iterable[bytes]) -> bool | None:
+        is_written = self._living >= {*writers}
+        return is_written if is_written or (self._living | self._disposing).isdisjoint(writers) else None
+
+
+def _run(part: Part, is_written: bool) -> DeliveryRun:
+    if isinstance(part, Block | Partial):
+        return DeliveryRun(part.payloads(), part.times_ns(), is_written)
+    samples = part.samples()
+    times_ns = [sample.source_time_ns for sample in samples]
+    return DeliveryRun([sample.payload for sample in samples], times_ns, is_written)
 
 
 def returning(samples: Iterable[Sample], writer: bytes, living: Set[bytes]) -> Iterator[DeliveryStep]:

@@ -28,7 +28,11 @@ class Partial:
     @property
     def payload_bytes(self) -> int:
         """Bytes of all payloads."""
-        return sum(map(len, self.columns().payloads))
+        return sum(map(len, self.payloads()))
+
+    def payloads(self) -> list[bytes]:
+        """Return the payloads."""
+        return list(itertools.compress(self.block.payloads(), self.alive))
 
     @property
     def digests(self) -> bytes:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from engine.core import expressions
 from engine.dataset.groups import KEEP_ALL
-from engine.dataset.living import DeliveryStep
+from engine.dataset.living import DeliveryStep, WholeSet
 from engine.dataset.sample import DATA, UNREGISTER, make_sample
 from engine.dds.errors import DdsError, DdsTimeout
 from engine.dds.qos import EndpointQos, incompatibilities
@@ -199,45 +199,92 @@ def write_all(
         frees: whether to unregister each instance after its samples.
     """
     sent = 0
-    goes, stays, *_ = writers
-    left = iter(_freeing(steps) if frees else steps)
-    while some := list(itertools.islice(left, _AT_ONCE)):
-        for (is_written, is_plain), run in itertools.groupby(some, _manner):
-            samples = [step.sample for step in run]
-            done = 0
-            while done < len(samples):
-                try:
-                    done += _write(stays if is_written else goes, samples[done:], is_plain=is_plain)
-                except DdsTimeout:
-                    if time.monotonic() >= deadline:
-                        sent += _counted(samples[:done], frees=frees)
-                        return sent, f"the target was behind for too long after {sent} samples"
-                except DdsError as error:
-                    sent += _counted(samples[:done], frees=frees)
-                    where = f"sample {sent + 1}, source time {samples[done].source_time_ns} ns"
-                    return sent, f"{error} ({where})"
-            sent += _counted(samples, frees=frees)
+    for burst in _bursts(steps, frees=frees):
+        done = 0
+        while done < burst.size:
+            try:
+                done += burst.write(writers[burst.is_written], done)
+            except DdsTimeout:
+                if time.monotonic() >= deadline:
+                    sent += done
+                    return sent, f"the target was behind for too long after {sent} samples"
+            except DdsError as error:
+                sent += done
+                where = f"sample {sent + 1}, source time {burst.times_ns[done]} ns"
+                return sent, f"{error} ({where})"
+        sent += burst.samples
     for writer in writers:
         writer.flush()
     return sent, ""
 
 
+class _Burst(NamedTuple):
+    """Plain writes for one writer."""
+
+    payloads: Sequence[bytes]
+    times_ns: Sequence[int]
+    is_written: bool
+
+    @property
+    def size(self) -> int:
+        return len(self.payloads)
+
+    @property
+    def samples(self) -> int:
+        return len(self.payloads)
+
+    def write(self, writer: RawWriter, done: int) -> int:
+        """Write the next ones, as many as possible; return how many."""
+        return writer.write_many(self.payloads[done:], self.times_ns[done:])
+
+
+class _Single(NamedTuple):
+    """A sample that is no plain write."""
+
+    sample: Sample
+    is_written: bool
+    samples: int
+    """0 if it only frees an instance."""
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    @property
+    def times_ns(self) -> Sequence[int]:
+        return (self.sample.source_time_ns,)
+
+    def write(self, writer: RawWriter, _: int) -> int:
+        sample = self.sample
+        writer.put(sample.status, sample.key, sample.payload, sample.source_time_ns)
+        return 1
+
+
+def _bursts(steps: Iterable[DeliveryStep], *, frees: bool) -> Iterator[_Burst | _Single]:
+    """Yield what is written with one call each."""
+    if isinstance(steps, WholeSet) and not frees:
+        runs, steps = steps.in_runs()
+        for payloads, times_ns, is_written in runs:
+            for begin in range(0, len(payloads), _AT_ONCE):
+                part = slice(begin, begin + _AT_ONCE)
+                yield _Burst(payloads[part], times_ns[part], is_written)
+    yield from _gathered(_freeing(steps) if frees else steps, frees=frees)
+
+
+def _gathered(steps: Iterable[DeliveryStep], *, frees: bool) -> Iterator[_Burst | _Single]:
+    left = iter(steps)
+    while some := list(itertools.islice(left, _AT_ONCE)):
+        for (is_written, is_plain), run in itertools.groupby(some, _manner):
+            samples = [step.sample for step in run]
+            if is_plain:
+                payloads = [sample.payload for sample in samples]
+                yield _Burst(payloads, [sample.source_time_ns for sample in samples], is_written)
+            else:
+                for sample in samples:
+                    is_freeing = frees and sample.status == UNREGISTER
+                    yield _Single(sample, is_written, 0 if is_freeing else 1)
+
+
 def _manner(step: DeliveryStep) -> tuple[bool, bool]:
     """Tell which writer a step is for, and whether it is a plain write."""
     return step.is_written, step.sample.status == DATA
-
-
-def _write(writer: RawWriter, samples: Sequence[Sample], *, is_plain: bool) -> int:
-    """Write the first of these samples, or as many as possible; return how many."""
-    if is_plain:
-        return writer.write_many(
-            [sample.payload for sample in samples], [sample.source_time_ns for sample in samples]
-        )
-    (first, *_) = samples
-    writer.put(first.status, first.key, first.payload, first.source_time_ns)
-    return 1
-
-
-def _counted(samples: Sequence[Sample], *, frees: bool) -> int:
-    """Return the number of samples, without those that only free an instance."""
-    return sum(sample.status != UNREGISTER for sample in samples) if frees else len(samples)

@@ -18,6 +18,7 @@ from engine.dataset.captured import CapturedRun
 from engine.dataset.groups import is_given
 from engine.dataset.living import (
     InstanceEnd,
+    WholeSet,
     ends,
     instances,
     is_written,
@@ -173,10 +174,13 @@ class Keeping:
     ) -> Portion:
         """Return the delivery of a group in a form that the readers have not received yet."""
         group = description.group
+        disposing = self._disposing(group)
+        if is_whole and how is None:
+            return Portion(description, WholeSet(rows, living, disposing), DeliveryPurpose.WHOLE)
         has_writer = None if is_whole else self._has_writer(group, rows, living)
-        steps = whole(rows, living, self._disposing(group), has_writer)
+        steps = whole(rows, living, disposing, has_writer)
         if how is None:
-            return Portion(description, steps, DeliveryPurpose.WHOLE if is_whole else DeliveryPurpose.PART)
+            return Portion(description, steps, DeliveryPurpose.PART)
         self._remember_later(group, how.times[group])
         return Portion(description, _not_before(how.times[group], steps), DeliveryPurpose.INSTEAD)
 
