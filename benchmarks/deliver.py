@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from benchmarks import newcomer
 from benchmarks import stage as stages
 from benchmarks.programs import Program
 from benchmarks.rows import Bar, Is, Row
@@ -50,6 +51,7 @@ def run(repeat: int) -> list[Row]:
             restart,
             bar=RESTARTED,
         ),
+        *newcomer.rows(AREA, repeat),
     ]
 
 
