@@ -1,8 +1,8 @@
 """What it costs to find and send the difference of two sets: bytes on the wire, messages, processor time.
 
 Both sides in one process, with nothing between them but the bytes; every difference is an instance that was
-written again on one side. Then what it takes without symbols, where those come to no result: range by range,
-held against the list of all identities.
+written again on one side, which makes two differences of the sets, or a new one. Then what it takes without
+symbols, where those come to no result: range by range, held against the list of all identities.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from engine.dataset.sample import DATA, Sample, make_sample
 
 AREA: Final = "reconcile"
 COUNT: Final = 1_000_000
-DIFFERENCES: Final = (0, 10, 1_000, 100_000)
+NEW: Final = 1_000
+DIFFERENCES: Final = (0, 10, NEW, 100_000)
 BARS: Final = {256: Bar(Is.AT_MOST, 1.11), 1024: Bar(Is.AT_MOST, 1.03)}
 GROUP: Final = Group("p", "T", "0")
 DESCRIPTION: Final = GroupDescription(
@@ -38,18 +39,28 @@ def run(repeat: int) -> list[Row]:
         old = _samples(0, COUNT, 1, size)
         for differing in DIFFERENCES:
             new = _samples(0, differing, 2, size)
-            runs = [_measure(old, new) for _ in range(min(repeat, 3))]
+            the_bar = bar if differing == NEW else None
             label = f"{differing:,} of {COUNT:,} of {size} B differ"
-            sent, messages, seconds = (tuple(column) for column in zip(*runs, strict=True))
-            rows.append(Row(AREA, f"{label}, bytes on the wire", "B", sent))
-            if differing:
-                truly = sum(len(s.payload) + len(s.key) + 8 for s in new)
-                ratios = tuple(each / truly for each in sent)
-                the_bar = bar if differing == 1_000 else None
-                rows.append(Row(AREA, f"{label}, bytes sent / differing", "", ratios, bar=the_bar))
-            rows.append(Row(AREA, f"{label}, messages", "", messages))
-            rows.append(Row(AREA, f"{label}, processor time of both", "s", seconds))
+            rows += _rows(label, [*new, *old[differing:]], old, new, repeat, the_bar)
+        new = _samples(COUNT, COUNT + NEW, 2, size)
+        rows += _rows(f"{NEW:,} new beside {COUNT:,} of {size} B", [*old, *new], old, new, repeat, bar)
     return [*rows, *_without_symbols()]
+
+
+def _rows(
+    label: str, ours: list[Sample], theirs: list[Sample], new: list[Sample], repeat: int, bar: Bar | None
+) -> list[Row]:
+    """What the aligner, which has `ours`, sends and gets, held against the `new` samples."""
+    runs = [_measure(ours, theirs) for _ in range(min(repeat, 3))]
+    sent, messages, seconds = (tuple(column) for column in zip(*runs, strict=True))
+    rows = [Row(AREA, f"{label}, bytes on the wire", "B", sent)]
+    if new:
+        truly = sum(len(s.payload) + len(s.key) + 8 for s in new)
+        ratios = tuple(each / truly for each in sent)
+        rows.append(Row(AREA, f"{label}, bytes sent / differing", "", ratios, bar=bar))
+    rows.append(Row(AREA, f"{label}, messages", "", messages))
+    rows.append(Row(AREA, f"{label}, processor time of both", "s", seconds))
+    return rows
 
 
 def _without_symbols() -> list[Row]:
@@ -97,8 +108,8 @@ def _data_set(samples: list[Sample]) -> DataSet:
     return made
 
 
-def _measure(old: list[Sample], new: list[Sample]) -> tuple[float, float, float]:
-    ours, theirs = _data_set([*new, *old[len(new) :]]), _data_set(old)
+def _measure(of_aligner: list[Sample], of_alignee: list[Sample]) -> tuple[float, float, float]:
+    ours, theirs = _data_set(of_aligner), _data_set(of_alignee)
     describe = {GROUP: DESCRIPTION}
     aligner, alignee = Side("a" * 32, ours, describe), Side("b" * 32, theirs, describe)
     began = time.process_time()
