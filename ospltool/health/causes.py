@@ -72,7 +72,8 @@ def _rule(root: str, brings: str, shared: str = "node") -> CausalRule:
 
 _RULES: Final = (
     _rule("node", "copies disk-copies", "unheard"),
-    _rule("node", "copies disk-copies conflict mesh align master set definition complete reader late"),
+    _rule("node", "copies disk-copies conflict align master set definition complete reader late"),
+    _rule("DUL-NODE-ABSENT DUL-NODE-GONE DUL-NODE-RESTARTED DUL-NODE-STALLED", "mesh"),
     _rule(
         "DUL-INCOMPATIBLE", "master conflict set complete mesh copies disk-copies align definition", "subject"
     ),
@@ -317,7 +318,8 @@ class Patience:
             since_ns = min(first_ns, told_ns or first_ns)
             lasts = now_ns - since_ns >= sign.patience_ns
             is_before = not told_ns and (first_ns <= began_ns + FIRST_LOOK_NS or is_of_pause)
-            began_before = sign.began_before or is_before
+            began_before = (sign.began_before or is_before) and not sign.told_ns
+            since_ns = min(since_ns, sign.told_ns or since_ns)
             dated = dataclasses.replace(sign, since_ns=since_ns, began_before=began_before)
             (found if lasts else young).append(dated)
         also = [one for one in young if any(_began_together(one, other) for other in found)]
