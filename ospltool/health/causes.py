@@ -140,11 +140,12 @@ def _with_limits(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
 
 def _with_stalls(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
     """Make one cause of several nodes that stood still until the same moment: something held all of them."""
-    stalled = _in_order([one for one in causes if one.root.code == "DUL-NODE-STALLED"])
-    found = [one for one in stalled if one.root.since_ns - stalled[0].root.since_ns < GAP_NS]
+    stalled = [one for one in causes if one.root.code == "DUL-NODE-STALLED"]
+    first_ns = min((one.root.occasion for one in stalled), default=())
+    found = [one for one in stalled if one.root.occasion[0] - first_ns[0] < GAP_NS]
     if len(found) < 2:
         return causes
-    return _as_one(scene, causes, found, f"{{}} stood still together; {found[0].root.what}")
+    return _as_one(scene, causes, found, f"{{}} stood still together; {_in_order(found)[0].root.what}")
 
 
 def _in_order(causes: list[RootCause]) -> list[RootCause]:

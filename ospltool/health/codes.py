@@ -111,7 +111,8 @@ class Sign:
     patience_ns: int = 0
     """Time that the sign must last before it counts."""
     occasion: tuple[int, ...] = ()
-    """What it must last within, such as the runs of two nodes; on another occasion the time begins again."""
+    """What it must last within, such as the runs of two nodes; on another occasion the time begins again. Of
+    a node that stood still, when that was over."""
     weight: int = 1
     """Gravity, comparable only with that of the same sign at another moment."""
     subjects: tuple[str, ...] = ()

@@ -90,6 +90,7 @@ def test_a_node_is_gone_since_its_fellows_heard_it_last(began: int, since: int, 
     if began > KILLED:
         told = ", at the latest since 01:03:42" if is_before else " since 01:03:40"
         assert found.what == f"n3 is gone{told} UTC according to n1 and n2"
+        assert found.next.startswith("Look at the host of n3 first, and at the link to it. If it answers, ")
 
 
 def test_a_node_that_its_fellows_heard_a_moment_ago_is_not_said_to_be_heard_now() -> None:
@@ -158,3 +159,20 @@ def test_two_nodes_that_do_not_hear_each_other_are_told_by_one_who_never_heard_t
     }
     mesh = found["n2 and n3"]
     assert (mesh.what, mesh.since_ns) == ("n3 does not hear n2, which n1 hears", START_NS + PARTED * S)
+
+
+def test_a_node_stood_still_since_the_beginning_of_that() -> None:
+    watcher = Watcher(30)
+    text = (
+        "This node stood still for 6.000000000 seconds; "
+        "the silence of its fellows in that time does not count."
+    )
+    stalled = fake.event(1, 3, START_NS + 29 * S, text, event="watch.stalled", level="WARNING")
+    for second in range(30, 33):
+        watcher.hear(second, all_hear(second, 1, 2, 3), stalled)
+    found = watcher.found
+    assert (found.code.id, found.since_ns, found.began_before) == (
+        "DUL-NODE-STALLED",
+        START_NS + 23 * S,
+        False,
+    )

@@ -39,6 +39,7 @@ class Ward:
         self.second = 0
         self.heard_s = dict.fromkeys(addresses, 0)
         self.restarted_s: dict[int, int] = {}
+        self.waiting: tuple[int, ...] = ()
         self.run(5, *addresses)
 
     def run(
@@ -66,7 +67,10 @@ class Ward:
                         host="box",
                         addresses=(self.addresses[one],) * bool(self.addresses[one]),
                         time_ns=now_ns,
-                        fellows=tuple(fake.fellow(n, now_ns) for n in sorted(fellows)),
+                        fellows=tuple(
+                            fake.fellow(n, now_ns, communication=self.communication(one, n))
+                            for n in sorted(fellows)
+                        ),
                         started_ns=START_NS + self.restarted_s.get(one, -600) * S,
                         pid=4000 + one + self.restarted_s.get(one, 0),
                     )
@@ -79,6 +83,10 @@ class Ward:
             received = tuple(ReceivedSnapshot(one, now_ns) for one in snapshots)
             self.model.apply(Update(received, notices=gone), now_ns)
             self.health.update(now_ns)
+
+    def communication(self, node: int, fellow: int) -> str:
+        """What a node says of a fellow; the waiting ones have not met those that the watch does not hear."""
+        return "waiting" if node in self.waiting and self.heard_s[fellow] < self.second - 1 else "approved"
 
     def of(self, who: str) -> Incident:
         (found,) = [one for one in self.health.open if one.who == who]
@@ -258,6 +266,9 @@ def test_two_nodes_that_do_not_hear_each_other_are_told_although_the_watch_hears
     assert ward.of("n2").what == "n2 is out of reach of this watch"
     mesh = ward.of("n2 and n3")
     assert (mesh.code.id, mesh.what) == ("DUL-PARTIAL-MESH", "n3 does not hear n2, which n1 hears")
+    ward.waiting = (3,)
+    ward.run(1, 1, 3, hearing={1: (2,), 3: (2,)})
+    assert ward.of("n2 and n3").what == mesh.what, "they are about to meet"
     ward.run(4, 1, 2, 3)
     assert ward.health.open == []
     ward.run(4, 1, 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ospltool.health.codes import CUT, UNANNOUNCED, joined
 from ospltool.health.hearings import fellows_of, has_heard_since, told_ns
@@ -54,7 +54,8 @@ def cause_of_loss(scene: Scene, node: Node, *, is_gone: bool) -> LossCause:
     if answer:
         return LossCause(guess=f"cause unknown: process stopped (SIGSTOP), starved, or killed; {answer}")
     where = place(node) if node.snapshot.addresses else "its host"
-    advice = _LOOK_AT_HOST.format(node.snapshot.host, where, node.snapshot.name)
+    pinged = f": `ping {where}` from here and from a host whose node is heard" * bool(node.snapshot.addresses)
+    advice = look_at_host(node.snapshot.name, f"the host {node.snapshot.host}", pinged)
     together = _lost_together(scene, node)
     if together:
         names = joined([node.snapshot.name, *together])
@@ -72,11 +73,15 @@ def cause_of_loss(scene: Scene, node: Node, *, is_gone: bool) -> LossCause:
     )
 
 
-_LOOK_AT_HOST: Final = (
-    "Look at the host {} first, and at the link to it: `ping {}` from here and from a host whose node is "
-    "heard. If it answers, run `ospltool status` there, and start {} again if it does not run."
-)
-"""Advice on a node that may be cut off as well as dead."""
+def look_at_host(name: str, called: str, pinged: str = "") -> str:
+    """Return the advice on a node that may be cut off as well as dead; `called` names its host.
+
+    `pinged` says how to see whether that answers.
+    """
+    return (
+        f"Look at {called} first, and at the link to it{pinged}. "
+        f"If it answers, run `ospltool status` there, and start {name} again if it does not run."
+    )
 
 
 def broken_link(scene: Scene, until_ns: int) -> str:

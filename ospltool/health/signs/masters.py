@@ -103,7 +103,9 @@ def _mesh(scene: Scene) -> Iterator[Sign]:
 def _out_of_reach(scene: Scene) -> Iterator[Sign]:
     """Yield a sign for each heard node that does not know one that its fellows hear, and not this watch."""
     hearing = {
-        node.id: [one.id for one in scene.heard if has_heard_since(one, node)]
+        node.id: [
+            one.id for one in scene.heard if node.id in scene.facts(one).met and has_heard_since(one, node)
+        ]
         for node in scene.nodes
         if scene.presence(node) not in (Presence.HEARD, Presence.STOPPED)
     }

@@ -11,7 +11,14 @@ from ospltool.health.gathering import SLOW_START_NS
 from ospltool.health.hearings import fellows_of
 from ospltool.health.scene import MAX_SKEW_NS, Scene
 from ospltool.health.signs import versions
-from ospltool.health.signs.losses import LossCause, broken_link, cause_of_domain_loss, cause_of_loss, own_link
+from ospltool.health.signs.losses import (
+    LossCause,
+    broken_link,
+    cause_of_domain_loss,
+    cause_of_loss,
+    look_at_host,
+    own_link,
+)
 from ospltool.health.signs.partings import Parting, partings
 from ospltool.live.feed import ENDING
 from ospltool.live.nodes import Node, Presence, natural
@@ -126,6 +133,7 @@ def _absence(
             latest = "" if known_ns else ", at the latest"
             what = f"{name} is gone{latest} since {at} according to {tellers}"
             why = why or f"{tellers} lost it at {clock(farewell.time_ns)} UTC: {farewell.reason}"
+            advice = advice or look_at_host(name, f"the host of {name}")
     elif hearing:
         what += f", but {joined(hearing)} {'hears' if len(hearing) == 1 else 'hear'} it"
         why = why or f"{joined(hearing)} heard it at {clock(last_ns)} UTC, and this watch did not reach it"
@@ -357,6 +365,7 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
             why=report.failure if report else _WHY.get(topic, ""),
             next=NO_FAILURE if report and not report.failure else advice,
             weight=len(remarks),
+            occasion=(remarks[0].time_ns,) if topic is RemarkSubject.STALLED else (),
         )
 
 
