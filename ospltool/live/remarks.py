@@ -89,10 +89,11 @@ class Remark:
     samples: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """RESTARTED: the samples of each name-space before the failure."""
     last_ns: int = 0
-    """RESTARTED: when the process that failed was heard last, by the feed's clock. STALLED: since when the
-    node stood still, by its clock."""
+    """RESTARTED: when the process that failed was heard last, by the feed's clock."""
     is_alone: bool = False
     """RESTARTED: whether the process that failed was told to be lost by itself."""
+    began_ns: int = 0
+    """STALLED: since when it stood still, by the node's clock."""
 
     def holds(self, now_ns: int) -> bool:
         """Return whether the remark is recent enough to matter."""
@@ -123,8 +124,8 @@ class Remarks:
             for key in [one for one in self._remarks if one == over or (one[:2] == over[:2] and not subject)]:
                 del self._remarks[key]
             return
-        stalled_ns = _seconds_ns(fields.get("elapsed_ns", "")) if topic is RemarkSubject.STALLED else 0
-        if topic is RemarkSubject.STALLED and stalled_ns < LEAST_STALL_NS:
+        lasted_ns = _seconds_ns(fields.get("elapsed_ns", "")) if topic is RemarkSubject.STALLED else 0
+        if topic is RemarkSubject.STALLED and lasted_ns < LEAST_STALL_NS:
             return
         self._note(
             Remark(
@@ -133,7 +134,7 @@ class Remarks:
                 subject,
                 event.time_ns,
                 _DIGITS.sub(lambda found: f"{float(found[0]):.1f}", event.text),
-                last_ns=event.time_ns - stalled_ns if stalled_ns else 0,
+                began_ns=event.time_ns - lasted_ns,
             )
         )
 

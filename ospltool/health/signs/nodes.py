@@ -360,7 +360,7 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
             _CODES[topic],
             name,
             f"{name} {_VERBS.get(topic, 'says')}: {remarks[-1].text}{more}",
-            remarks[0].last_ns or remarks[0].time_ns,
+            remarks[0].last_ns or remarks[0].began_ns or remarks[0].time_ns,
             (node.id,),
             why=report.failure if report else _WHY.get(topic, ""),
             next=NO_FAILURE if report and not report.failure else advice,
