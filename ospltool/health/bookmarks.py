@@ -8,8 +8,8 @@ import types
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
+from ospltool.health.acknowledgements import Acknowledgements
 from ospltool.health.health import Health
-from ospltool.health.incidents import Acknowledgements
 from ospltool.health.mutes import Mutes
 from ospltool.live.replay import Bookmark
 

@@ -72,7 +72,8 @@ def _rule(root: str, brings: str, shared: str = "node") -> CausalRule:
 
 _RULES: Final = (
     _rule("node", "copies disk-copies", "unheard"),
-    _rule("node", "copies disk-copies conflict mesh align master set definition complete reader late"),
+    _rule("node", "copies disk-copies conflict align master set definition complete reader late"),
+    _rule("DUL-NODE-ABSENT DUL-NODE-GONE DUL-NODE-RESTARTED DUL-NODE-STALLED", "mesh"),
     _rule(
         "DUL-INCOMPATIBLE", "master conflict set complete mesh copies disk-copies align definition", "subject"
     ),
@@ -139,11 +140,12 @@ def _with_limits(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
 
 def _with_stalls(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
     """Make one cause of several nodes that stood still until the same moment: something held all of them."""
-    stalled = _in_order([one for one in causes if one.root.code == "DUL-NODE-STALLED"])
-    found = [one for one in stalled if one.root.since_ns - stalled[0].root.since_ns < GAP_NS]
+    stalled = [one for one in causes if one.root.code == "DUL-NODE-STALLED"]
+    first_ns = min((one.root.occasion for one in stalled), default=())
+    found = [one for one in stalled if one.root.occasion[0] - first_ns[0] < GAP_NS]
     if len(found) < 2:
         return causes
-    return _as_one(scene, causes, found, f"{{}} stood still together; {found[0].root.what}")
+    return _as_one(scene, causes, found, f"{{}} stood still together; {_in_order(found)[0].root.what}")
 
 
 def _in_order(causes: list[RootCause]) -> list[RootCause]:
@@ -317,7 +319,8 @@ class Patience:
             since_ns = min(first_ns, told_ns or first_ns)
             lasts = now_ns - since_ns >= sign.patience_ns
             is_before = not told_ns and (first_ns <= began_ns + FIRST_LOOK_NS or is_of_pause)
-            began_before = sign.began_before or is_before
+            began_before = (sign.began_before or is_before) and not sign.told_ns
+            since_ns = min(since_ns, sign.told_ns or since_ns)
             dated = dataclasses.replace(sign, since_ns=since_ns, began_before=began_before)
             (found if lasts else young).append(dated)
         also = [one for one in young if any(_began_together(one, other) for other in found)]

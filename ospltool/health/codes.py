@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import functools
 import tomllib
+from collections.abc import Iterable
 from importlib import resources
 from typing import Final
 
@@ -110,13 +111,18 @@ class Sign:
     patience_ns: int = 0
     """Time that the sign must last before it counts."""
     occasion: tuple[int, ...] = ()
-    """What it must last within, such as the runs of two nodes; on another occasion the time begins again."""
+    """What it must last within, such as the runs of two nodes; on another occasion the time begins again. Of
+    a node that stood still, when that was over."""
     weight: int = 1
     """Gravity, comparable only with that of the same sign at another moment."""
     subjects: tuple[str, ...] = ()
     """Ids of the nodes that it is about; empty for all of `nodes`."""
     began_before: bool = False
     """Whether nobody tells the beginning: it began at `since_ns` or before."""
+    told_ns: int = 0
+    """When others say that it began, from which `patience_ns` does not count; 0 if nobody does."""
+    is_later: bool = False
+    """Whether it is the loss of a node that its fellows heard after this watch had lost it."""
     guess: str = ""
     """What is said of an unknown cause, without what the evidence excludes; empty for the code's causes."""
 
@@ -142,6 +148,11 @@ UNANNOUNCED: Final = "killed, crashed, or stopped by SIGSTOP: no end was announc
 
 STILL_STOPPED: Final = "What is still stopped, continue: `kill -CONT {}`."
 """Advice about processes that are stopped, which does not hold any more once they run."""
+
+
+def continue_them(processes: str, pids: Iterable[int]) -> str:
+    """Return the advice about stopped processes, which are called as in `its process`."""
+    return f"Find out who stopped {processes}. {STILL_STOPPED.format(' '.join(map(str, pids)))}"
 
 
 NO_MASTER: Final = "no master"

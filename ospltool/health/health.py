@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from engine.runtime.monitor import NodeEvent
+from ospltool.health.acknowledgements import Acknowledgements
 from ospltool.health.causes import Patience, RootCause, causes_of, unaccounted
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
 from ospltool.health.descriptions import described
 from ospltool.health.effects import effects
 from ospltool.health.gathering import Gathering
 from ospltool.health.hearings import Hearings
-from ospltool.health.incidents import Acknowledgements, Incident, Incidents
+from ospltool.health.incidents import Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.redundancy import Redundancies, Redundancy
 from ospltool.health.scene import FactBook, Scene
@@ -221,7 +222,7 @@ class Health:
         )
         self._told, self._ends, self._stalled = scene.reports, scene.ends, scene.stalled
         self._facts.keep(self.model.nodes)
-        self._hearings.keep(self.model.nodes.keys())
+        self._hearings.keep(self.model.nodes.keys(), scene.unheard.keys())
         self._presences = {node.id: node.observed(now_ns) for node in self.model.nodes.values()}
         self.awaited, self.unheard = scene.awaited, scene.unheard
         yield
@@ -246,7 +247,13 @@ class Health:
         self.model.conclude(conclusions(scene, losses), alone, is_lost=is_lost)
         self._examined_ns = now_ns
         told = effects(scene, causes, self._copies, self._is_muted)
-        self._incidents.update(causes, now_ns, lambda cause: described(scene, cause, told[cause.root.key]))
+        self._incidents.update(
+            causes,
+            now_ns,
+            lambda cause: described(scene, cause, told[cause.root.key]),
+            away={node.id: node.heard_ns for node in scene.nodes if _may_speak_again(losses.get(node.id))},
+            young={sign.key for sign in self._patience.young},
+        )
         self.mutes.settle(self._incidents.open, now_ns)
         self.conclude()
 
@@ -427,6 +434,11 @@ class Health:
             return ""
         least = min(known, key=lambda one: (bool(one.held), one.left, one.name))
         return f"{least.left_text} ({least.name}: {least.text})"
+
+
+def _may_speak_again(loss: NodeLoss | None) -> bool:
+    """Return whether a node is lost and not known to have ended."""
+    return loss is not None and not loss.has_ended
 
 
 def _signs(

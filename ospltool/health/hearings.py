@@ -15,18 +15,18 @@ ANSWER_NS: Final = SECOND_NS // 2
 """What a snapshot of a fellow may be late when it is to tell of a node that the watch has lost."""
 
 
-def told_ns(teller: Node, node: Node) -> int:
+def told_ns(teller: Node, node_id: str) -> int:
     """Return when a fellow heard a node last, by the feed's clock; 0 if it tells of no heartbeat.
 
     Differences of clocks cancel out: the teller's clock measures the age of the heartbeat.
     """
-    last_ns = teller.fellows.heartbeat_ns(node.id)
+    last_ns = teller.fellows.heartbeat_ns(node_id)
     return teller.heard_ns - max(0, teller.snapshot.time_ns - last_ns) if last_ns else 0
 
 
 def has_heard_since(teller: Node, node: Node) -> bool:
     """Return whether a fellow heard a node when it was silent for the watch already."""
-    return told_ns(teller, node) > node.heard_ns + node.stale_after_ns
+    return told_ns(teller, node.id) > node.heard_ns + node.stale_after_ns
 
 
 def fellows_of(node: Node, heard: Iterable[Node]) -> list[Node]:
@@ -38,18 +38,19 @@ def fellows_of(node: Node, heard: Iterable[Node]) -> list[Node]:
 def is_told(node: Node, heard: Iterable[Node], now_ns: int) -> bool:
     """Return whether fellows have told if they hear a node that left for the watch, or tell nothing in time.
 
-    What they told before the loss says nothing of it.
+    One that hears it decides; else all must miss it. What they told before the loss says nothing of it.
     """
     fellows = fellows_of(node, heard)
     until_ns = max(node.gone_ns, node.heard_ns + node.stale_after_ns) + node.due_ns + ANSWER_NS
-    return not fellows or now_ns >= until_ns or any(_does_tell(one, node) for one in fellows)
+    if not fellows or now_ns >= until_ns or any(has_heard_since(one, node) for one in fellows):
+        return True
+    return all(_does_miss(one, node) for one in fellows)
 
 
-def _does_tell(teller: Node, node: Node) -> bool:
-    """Return whether a fellow has removed the node, misses it, or has heard it since it was silent."""
-    last_ns = told_ns(teller, node)
-    is_missed = teller.heard_ns - last_ns >= max(SECOND_NS, 2 * node.due_ns)
-    return teller.heard_ns > node.heard_ns and (is_missed or has_heard_since(teller, node))
+def _does_miss(teller: Node, node: Node) -> bool:
+    """Return whether a fellow has removed the node, or misses it, since this watch heard that last."""
+    is_missed = teller.heard_ns - told_ns(teller, node.id) >= max(SECOND_NS, 2 * node.due_ns)
+    return teller.heard_ns > node.heard_ns and is_missed
 
 
 class _Heard(NamedTuple):
@@ -63,10 +64,25 @@ class Hearings:
 
     def __init__(self) -> None:
         self._known: dict[str, _Heard] = {}
+        self._strangers: dict[str, int] = {}
 
-    def keep(self, nodes: Collection[str]) -> None:
-        """Forget all other nodes."""
+    def keep(self, nodes: Collection[str], names: Collection[str]) -> None:
+        """Forget all but these nodes, and of those that this watch never heard all but these names."""
         self._known = {node: one for node, one in self._known.items() if node in nodes}
+        self._strangers = {name: ns for name, ns in self._strangers.items() if name in names}
+
+    def note(self, name: str, last_ns: int) -> None:
+        """Take in when a fellow heard a node last that this watch never heard."""
+        self._strangers[name] = max(last_ns, self._strangers.get(name, 0))
+
+    def last_of(self, name: str) -> int:
+        """Return when a fellow heard such a node last, by the feed's clock; 0 if that is not known."""
+        return self._strangers.get(name, 0)
+
+    def last_ns(self, node: Node) -> int:
+        """Return when this watch or a fellow heard a lost node last, by the feed's clock."""
+        known = self._known.get(node.id)
+        return known.last_ns if known is not None and known.lost_ns == node.heard_ns else node.heard_ns
 
     def since_ns(self, node: Node, last_ns: int, run_ns: int) -> int:
         """Return since when fellows hear a node without a break: when the watch lost it, or later.

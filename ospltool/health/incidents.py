@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from ospltool.health.causes import RootCause
 from ospltool.health.codes import CUT, SECOND_NS, STILL_STOPPED, UNANNOUNCED, Code, HealthSeverity, Sign
+from ospltool.live.remarks import clock
 from ospltool.output.text import age, lasted
 
 LINGER_NS: Final = 2 * SECOND_NS
@@ -17,8 +19,27 @@ LINGER_NS: Final = 2 * SECOND_NS
 AGAIN_NS: Final = 10 * SECOND_NS
 """An incident that begins within this time after the end of one like it counts as a return of it."""
 
-_TOLD_BY_NODE: Final = frozenset({"store", "pressure", "stuck"})
-"""Causes of which nobody but the node knows."""
+_TOLD_BY_NODE: Final = frozenset(
+    [
+        "clock",
+        "complete",
+        "damaged",
+        "definition",
+        "deviates",
+        "ignored",
+        "limits",
+        "loss",
+        "not-kept",
+        "pressure",
+        "reader",
+        "store",
+        "stuck",
+    ]
+)
+"""Causes of which nobody but the node knows, or of two nodes no third one."""
+
+_OF_PAIRS: Final = frozenset({"clock", "definition"})
+"""Those of them that are about two nodes: neither knows that it is over while it does not hear the other."""
 
 _OVER: Final = "DUL-NODE-RESTARTED"
 """The form of a loss that is over; any other loss within that time is a new one, with a cause of its own."""
@@ -91,7 +112,7 @@ class Incident:
     worse: str = ""
     """The observation by which it last got a worse severity than it had; empty if it never did."""
     is_part: bool = False
-    """Whether the trouble goes on as part of the loss of the domain: it has no end of its own."""
+    """Whether the trouble goes on as part of another one, as of a lost domain: it has no end of its own."""
 
     @property
     def is_open(self) -> bool:
@@ -150,7 +171,9 @@ class _Open:
         most: the most subjects so far.
         brought: the worst severity of consequences so far; it lasts as long as the code does.
         after_ns: end of the incident that it returns after, before which it did not begin; 0 without one.
-        is_assumed: whether it was seen last before the watch stood still until `seen_ns`.
+        is_assumed: whether it was seen last before the watch stood still, or its nodes were not heard any
+            more, until `seen_ns`.
+        known_ns: while its nodes are not heard, when they were heard last; else 0.
     """
 
     incident: Incident
@@ -162,47 +185,29 @@ class _Open:
     brought: HealthSeverity
     after_ns: int = 0
     is_assumed: bool = False
+    known_ns: int = 0
 
+    @property
+    def shown(self) -> Incident:
+        """The incident, which says so if nobody knows whether it goes on."""
+        if not self.known_ns:
+            return self.incident
+        what = f"{self.incident.what} (last known at {clock(self.known_ns)} UTC)"
+        return dataclasses.replace(self.incident, what=what, effect=self.incident.code.effect)
 
-MAX_ACKNOWLEDGED: Final = 1_000
-
-SOONER_NS: Final = 5 * SECOND_NS
-"""Time by which another reader of the same system may have seen an incident sooner."""
-
-
-class Acknowledgements:
-    """The incidents that an operator knows, and how grave they were when the operator said so.
-
-    They are the operator's, and belong to no moment of a recording: an incident that was acknowledged is
-    known at each of its moments at which it is not worse.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[Incident, int]] = {}
-
-    def add(self, incident: Incident, now_ns: int) -> None:
-        """Note that an operator knows the incident as it is now."""
-        self._known.pop(incident.origin, None)
-        self._known[incident.origin] = incident, now_ns
-        if len(self._known) > MAX_ACKNOWLEDGED:
-            del self._known[next(iter(self._known))]
-
-    def at_ns(self, incident: Incident) -> int:
-        """Return when the incident was acknowledged; 0 if it was not, or became worse."""
-        known = self._known.get(incident.origin) or next(
-            (one for one in self._known.values() if _is_same_later(*one, incident)), None
-        )
-        if known is None:
-            return 0
-        before, now_ns = known
-        is_worse = (incident.severity, -incident.weight) < (before.severity, -before.weight)
-        return 0 if is_worse else now_ns
-
-
-def _is_same_later(before: Incident, acknowledged_ns: int, incident: Incident) -> bool:
-    """Return whether an incident is the acknowledged one, seen by a reader who began within it."""
-    is_alike = (before.code.cause, before.who) == (incident.code.cause, incident.who)
-    return is_alike and before.since_ns - SOONER_NS <= incident.since_ns <= acknowledged_ns
+    def may_last(self, now_ns: int, away: Mapping[str, int], young: Collection[str]) -> bool:
+        """Return whether nobody knows that it is over, of which there is no sign; the rest as in `update`."""
+        nodes = self.incident.subjects or self.incident.nodes
+        heard_ns = [away[node] for node in nodes if node in away]
+        is_unknown = len(heard_ns) == len(nodes) or self.incident.code.cause in _OF_PAIRS
+        if self.incident.code.cause in _TOLD_BY_NODE and heard_ns and is_unknown:
+            self.known_ns = max(heard_ns)
+        elif self.is_assumed and self.root in young:
+            self.known_ns = 0
+        else:
+            return False
+        self.seen_ns, self.is_assumed = now_ns, True
+        return True
 
 
 class Incidents:
@@ -233,7 +238,7 @@ class Incidents:
     @property
     def open(self) -> list[Incident]:
         """Open incidents, most urgent and then oldest first."""
-        found = (one.incident for one in self._open.values())
+        found = (one.shown for one in self._open.values())
         return sorted(found, key=lambda one: (one.severity, one.since_ns, one.key))
 
     @property
@@ -250,6 +255,8 @@ class Incidents:
         causes: Sequence[RootCause],
         now_ns: int,
         describe: Callable[[RootCause], Incident],
+        away: Mapping[str, int] = types.MappingProxyType({}),
+        young: Collection[str] = (),
     ) -> None:
         """Take in the causes present at `now_ns`.
 
@@ -257,13 +264,19 @@ class Incidents:
             causes: all causes, most urgent first.
             now_ns: not earlier than in the last update.
             describe: returns an incident with the words for a cause, which begins with its first sign.
+            away: when each node (id) was heard last that is not heard, nor known to have ended: what it told
+                stays.
+            young: keys of the signs that do not count yet.
         """
         seen: set[str] = set()
         self.left_out = 0
         for cause in causes:
             key = self._place(cause, seen)
-            if key is None:
-                seen.add(self._begin(cause, now_ns, describe))
+            is_later = key is not None and _is_later(self._open[key].incident, cause.root)
+            if key is not None and is_later:
+                self._part(key, cause.root.since_ns, "then gone")
+            if key is None or is_later:
+                seen.add(self._begin(cause, now_ns, describe, is_new=is_later))
                 continue
             seen.add(key)
             self._go_on(key, cause, now_ns, describe)
@@ -276,8 +289,10 @@ class Incidents:
         for one in causes:
             if one.root.kind.cause == "domain":
                 self._merge(seen, one)
-        for key in [key for key, one in self._open.items() if key not in seen]:
-            self._end(key, now_ns, taken={key for cause in causes for key in cause.keys}, lost=lost)
+        taken = {key for cause in causes for key in cause.keys}
+        for key, known in [item for item in self._open.items() if item[0] not in seen]:
+            if known.root in taken or not known.may_last(now_ns, away, young):
+                self._end(key, now_ns, taken=taken, lost=lost)
 
     def _place(self, cause: RootCause, taken: set[str]) -> str | None:
         """Return the key of the open incident that this cause continues, by root, signs, or nodes.
@@ -301,12 +316,16 @@ class Incidents:
                 return key
         return None
 
-    def _begin(self, cause: RootCause, now_ns: int, describe: Callable[[RootCause], Incident]) -> str:
+    def _begin(
+        self, cause: RootCause, now_ns: int, describe: Callable[[RootCause], Incident], *, is_new: bool
+    ) -> str:
+        """Open an incident and return its key; unless it `is_new`, it may be the return of a closed one."""
         if len(self._open) >= MAX_OPEN:
             self.left_out += 1
             return ""
         told = describe(cause)
-        again = next((one for one in self.closed if _is_again(one, told, now_ns)), None)
+        before = () if is_new else self.closed
+        again = next((one for one in before if _is_again(one, told, now_ns)), None)
         after_ns = again.until_ns if again is not None else 0
         since_ns = max(after_ns, min(cause.root.since_ns, now_ns))
         key, worst, most = f"{cause.root.key}@{since_ns}", told.severity, len(told.subjects)
@@ -345,7 +364,7 @@ class Incidents:
             worse=urgent if severity < before.severity else before.worse,
         )
         known.root, known.seen_ns, known.keys = cause.root.key, now_ns, cause.keys
-        known.is_assumed = False
+        known.is_assumed, known.known_ns = False, 0
         known.worst, known.most = min(known.worst, told.severity), max(known.most, len(told.subjects))
 
     def _merge(self, seen: set[str], domain: RootCause) -> None:
@@ -353,12 +372,15 @@ class Incidents:
         for key, one in [item for item in self._open.items() if item[0] not in seen]:
             until_ns = domain.root.since_ns
             if one.root in domain.keys and one.incident.since_ns <= until_ns - APART_NS:
-                del self._open[key]
-                what = f"{one.incident.what}, then part of the loss of the domain"
-                told = dataclasses.replace(
-                    one.incident, what=what, until_ns=until_ns, severity=one.worst, is_part=True
-                )
-                self._closed.append(told)
+                self._part(key, until_ns, "then part of the loss of the domain")
+
+    def _part(self, key: str, until_ns: int, how: str) -> None:
+        """Close an incident that goes on as part of another one; `how` says so."""
+        one = self._open.pop(key)
+        what = f"{one.incident.what}, {how}"
+        self._closed.append(
+            dataclasses.replace(one.incident, what=what, until_ns=until_ns, severity=one.worst, is_part=True)
+        )
 
     def _end(self, key: str, now_ns: int, taken: set[str], lost: set[str]) -> None:
         """End an incident that is not seen any more, after a while; drop it if another one contains it.
@@ -387,9 +409,17 @@ def _beginning(before: Incident, root: Sign) -> int:
     """Return when an incident began: not before a cause of another kind that came long after it.
 
     Consequences are seen a moment sooner than some causes; what lasted longer had another cause till then.
+    That a node runs again tells only when this watch lost it, and fellows may have lost it later.
     """
+    if root.code == _OVER and before.code.cause == root.kind.cause:
+        return before.since_ns
     is_other = root.kind.cause != before.code.cause and root.since_ns - before.since_ns > AGAIN_NS
     return root.since_ns if is_other else min(before.since_ns, root.since_ns)
+
+
+def _is_later(before: Incident, root: Sign) -> bool:
+    """Return whether a node is lost for its fellows that only the watch had lost before."""
+    return root.is_later and before.code != root.kind and before.since_ns < root.since_ns
 
 
 def _is_kin(before: Incident, root: Sign) -> bool:

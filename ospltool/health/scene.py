@@ -16,7 +16,7 @@ from engine.core.name_spaces import MAX_PRIORITY, Durability
 from engine.runtime.monitor import FellowView, GroupView, NameSpaceView, NodeSnapshot
 from ospltool.health.codes import SECOND_NS, Sign
 from ospltool.health.gathering import Gathering
-from ospltool.health.hearings import Hearings, is_told
+from ospltool.health.hearings import Hearings, is_told, told_ns
 from ospltool.health.signs.snapshots import of_snapshot
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.model import SystemModel
@@ -422,6 +422,21 @@ class Scene:
         for node in self.heard:
             for name, view in self.facts(node).unusual.items():
                 found.setdefault(name, []).append((node, view))
+        return found
+
+    @functools.cached_property
+    def strangers(self) -> Mapping[tuple[str, str], Mapping[str, FellowView]]:
+        """What heard nodes (ids) tell of awaited ones (name, id) that they met and this watch never heard.
+
+        When they heard them last is noted.
+        """
+        found: dict[tuple[str, str], dict[str, FellowView]] = {}
+        for node in self.heard if self.missing else ():
+            for one in sorted((node.fellows.places.keys() - self.model.nodes.keys()) & self.facts(node).met):
+                view = node.snapshot.fellows[node.fellows.places[one]]
+                if view.name in self.missing:
+                    found.setdefault((view.name, one), {})[node.id] = view
+                    self.hearings.note(view.name, told_ns(node, one))
         return found
 
     def names_of(self, node: Node) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Final
 from engine.supervisor.node_status import Condition, NodeStatus, status_of
 from engine.supervisor.policy import NodePhase
 from engine.supervisor.rundir import RunDirectory, RunDirectoryError, location
-from ospltool.health.codes import STILL_STOPPED
+from ospltool.health.codes import continue_them
 from ospltool.live.remarks import clock
 from ospltool.live.supervision import SupervisorReport
 
@@ -32,8 +32,6 @@ _NEXT: Final = {
     Condition.DIED: "Start it again on its host: `ospltool start` with its configuration.",
 }
 """Advice for conditions of which the supervisor, or its absence, tells what happens next."""
-
-CONTINUE: Final = f"Find out who stopped {{}}. {STILL_STOPPED}"
 
 ORPHAN: Final = (
     "It ends by itself, as its supervisor does not run; then start it again with `ospltool start`."
@@ -107,6 +105,7 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
         is_coming=status.condition is Condition.RESTARTING,
         store=record.store,
         pid=record.node.pid if record.node is not None and runs else 0,
+        stopped=tuple(_stopped(status).values()),
         ended_ns=_ended_ns(status) if is_dead or _is_ended(status) else 0,
         started_ns=record.started_ns,
         failed_ns=record.failed_ns,
@@ -116,16 +115,22 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
     )
 
 
+def _stopped(status: NodeStatus) -> dict[str, int]:
+    """Return the stopped processes of a node that does not respond for that reason, by what they are."""
+    if status.condition is not Condition.UNRESPONSIVE:
+        return {}
+    processes = {"its process": status.record.node, "its supervisor": status.record.supervisor}
+    return {name: one.pid for name, one in processes.items() if one is not None and one.is_stopped()}
+
+
 def _next(status: NodeStatus) -> str:
     """Return the advice that fits what is wrong with the node; empty for that of the code."""
     record = status.record
     if status.is_orphan:
         return ORPHAN
-    if status.condition is Condition.UNRESPONSIVE:
-        processes = {"its process": record.node, "its supervisor": record.supervisor}
-        stopped = {name: one.pid for name, one in processes.items() if one is not None and one.is_stopped()}
-        if stopped:
-            return CONTINUE.format(" and ".join(stopped), " ".join(map(str, stopped.values())))
+    stopped = _stopped(status)
+    if stopped:
+        return continue_them(" and ".join(stopped), stopped.values())
     if status.waits_for_room:
         return f"Make room on the disk of {record.store}. The node goes on by itself."
     return _NEXT.get(status.condition, "")

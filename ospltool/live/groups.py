@@ -125,12 +125,13 @@ class Loss:
     """The samples of one group that one node lost: `count` in all, the last at `since_ns` or before.
 
     `is_repaired`: after the last loss the node's set was equal to the set of a node that lost none, or
-    to the sets of all other nodes that have the group.
+    to the sets of all other nodes that have the group. `is_older`: the first snapshot that was heard told it.
     """
 
     count: int
     since_ns: int
     is_repaired: bool = False
+    is_older: bool = False
 
 
 class Losses:
@@ -139,6 +140,12 @@ class Losses:
     def __init__(self) -> None:
         self._known: dict[GroupKey, dict[str, Loss]] = {}
         self._count = 0
+        self._told_ns: dict[str, int] = {}
+
+    def tell(self, node: str, time_ns: int) -> None:
+        """Take in that a node told at a moment, by its clock, of losses a moment or at most a minute ago."""
+        if node in self._told_ns or len(self._told_ns) < MAX_LOSSES:
+            self._told_ns[node] = max(time_ns, self._told_ns.get(node, 0))
 
     def apply(
         self,
@@ -146,6 +153,8 @@ class Losses:
         heard_ns: int,
         groups: GroupIndex,
         was_heard: Callable[[str, int], bool],
+        *,
+        is_first: bool = False,
     ) -> None:
         """Take in a snapshot whose groups have been added to `groups`.
 
@@ -154,6 +163,7 @@ class Losses:
             heard_ns: when it was heard.
             groups: the groups of all nodes.
             was_heard: tells whether a node (id) was heard at a moment (ns) or later.
+            is_first: whether no other snapshot of the node was heard before.
         """
         if not self._known and not any(map(_LOST, snapshot.groups)):  # nearly always
             return
@@ -162,32 +172,38 @@ class Losses:
                 continue
             key = GroupKey.of(view)
             if view.lost:
-                self._note(key, snapshot.id, view.lost, heard_ns)
+                self._note(key, snapshot.id, Loss(view.lost, heard_ns, is_older=is_first))
             for node, loss in self._known.get(key, {}).items():
                 if not loss.is_repaired:
                     loss.is_repaired = self._is_repaired(node, loss, groups.views(key), was_heard)
 
-    def of(self, snapshot: NodeSnapshot) -> tuple[int, int]:
-        """Return (samples, since when in ns) of a node's losses that are not known to be repaired."""
+    def of(self, snapshot: NodeSnapshot) -> tuple[int, int, bool]:
+        """Return (samples, since when in ns, whether before that) of losses not known to be repaired.
+
+        Those from before the watch are dated by what the node remembers, which may be late itself.
+        """
         lost = 0
         since_ns = 0
+        is_older = False
         for view in snapshot.groups:
             if not view.lost:
                 continue
             known = self._known.get(GroupKey.of(view), {}).get(snapshot.id)
             if known is None or not known.is_repaired:
                 lost += view.lost
-                since_ns = max(since_ns, known.since_ns if known else 0)
-        return lost, since_ns
+                if known is not None and known.since_ns > since_ns:
+                    since_ns, is_older = known.since_ns, known.is_older
+        told_ns = self._told_ns.get(snapshot.id, 0) if is_older else 0
+        return lost, min(since_ns, told_ns) if told_ns >= snapshot.started_ns else since_ns, is_older
 
-    def _note(self, key: GroupKey, node: str, count: int, heard_ns: int) -> None:
+    def _note(self, key: GroupKey, node: str, loss: Loss) -> None:
         losses = self._known.get(key, {})
         known = losses.get(node)
         if known is None and self._count >= MAX_LOSSES:
             return
-        if known is None or known.count != count:
+        if known is None or known.count != loss.count:
             self._count += known is None
-            losses[node] = Loss(count, heard_ns)
+            losses[node] = loss
             self._known[key] = losses
 
     @staticmethod

@@ -33,6 +33,7 @@ STEP: Final = 10
 """Snapshots that are taken in at once."""
 
 _ORPHANED: Final = "lifecycle.daemon-lost"
+_LOST: Final = "capture.lost"
 
 
 _TIME: Final = operator.attrgetter("time_ns")
@@ -344,7 +345,8 @@ class SystemModel:
         self._series_of(snapshot.id).add(snapshot, heard.heard_ns)
         self.groups.apply(snapshot)
         self._trackers.apply(snapshot.id, aligning, heard.heard_ns)
-        self.losses.apply(snapshot, heard.heard_ns, self.groups, self._heard_since)
+        heard_since = self._heard_since
+        self.losses.apply(snapshot, heard.heard_ns, self.groups, heard_since, is_first=before is None)
         self.conflicts.settle(snapshot)
         self._note_run(before, heard)
         if before is None:
@@ -422,6 +424,8 @@ class SystemModel:
             self.conflicts.apply(event)
             if node is None or event.time_ns >= node.snapshot.started_ns:  # not of a former run
                 self.told.apply(event)
+            if event.event == _LOST:
+                self.losses.tell(event.node, event.time_ns)
             if event.event == _ORPHANED:
                 self._note_orphan(event)
             elif event.state in ENDING and node is not None and event.time_ns >= node.snapshot.time_ns:

@@ -31,6 +31,8 @@ class SupervisorReport:
     """Its store directory; empty without persistency."""
     pid: int = 0
     """Its process, if that exists; else 0."""
+    stopped: tuple[int, ...] = ()
+    """Those of its process and of its supervisor that are stopped (SIGSTOP, or a debugger)."""
     ended_ns: int = 0
     """When it ended or failed, if its supervisor saw it; else 0."""
     started_ns: int = 0

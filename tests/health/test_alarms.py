@@ -249,9 +249,18 @@ OVERDUE = "its heartbeat is overdue"
 @pytest.mark.parametrize(
     ("told", "what"),
     [
-        ([(1, 100, OVERDUE), (2, 99, OVERDUE)], "n3 is gone since 01:01:40 UTC according to n1 and n2"),
-        ([(1, 500, OVERDUE), (2, 100, OVERDUE)], "n3 is gone since 01:01:40 UTC according to n2"),
-        ([(2, 90, OVERDUE), (2, 500, "it is terminating")], "n3 is gone since 01:01:50 UTC according to n2"),
+        (
+            [(1, 100, OVERDUE), (2, 99, OVERDUE)],
+            "n3 is gone, at the latest since 01:01:40 UTC according to n1 and n2",
+        ),
+        (
+            [(1, 500, OVERDUE), (2, 100, OVERDUE)],
+            "n3 is gone, at the latest since 01:01:40 UTC according to n2",
+        ),
+        (
+            [(2, 90, OVERDUE), (2, 500, "it is terminating")],
+            "n3 is gone, at the latest since 01:01:50 UTC according to n2",
+        ),
     ],
     ids=["both", "one missed the last end", "it came back after a stop"],
 )
@@ -261,7 +270,7 @@ def test_fellows_that_lost_a_node_before_the_watch_are_named_with_the_time(
     found = lost_by(*told)
     assert (found.code.id, found.what) == ("DUL-NODE-GONE", what)
     assert found.why.endswith(f"UTC: {OVERDUE}")
-    assert not found.began_before
+    assert found.began_before, "they waited for its heartbeat before"
 
 
 def test_a_node_that_its_fellows_lost_once_and_hear_now_is_not_gone() -> None:

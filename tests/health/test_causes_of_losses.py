@@ -8,8 +8,10 @@ from collections.abc import Mapping
 import pytest
 
 from engine.runtime import monitor
+from ospltool.health.codes import HealthSeverity
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
+from ospltool.health.news import IncidentNews
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
@@ -36,6 +38,8 @@ class Ward:
         self.health = Health(self.model, here=here)
         self.second = 0
         self.heard_s = dict.fromkeys(addresses, 0)
+        self.restarted_s: dict[int, int] = {}
+        self.waiting: tuple[int, ...] = ()
         self.run(5, *addresses)
 
     def run(
@@ -63,7 +67,12 @@ class Ward:
                         host="box",
                         addresses=(self.addresses[one],) * bool(self.addresses[one]),
                         time_ns=now_ns,
-                        fellows=tuple(fake.fellow(n, now_ns) for n in sorted(fellows)),
+                        fellows=tuple(
+                            fake.fellow(n, now_ns, communication=self.communication(one, n))
+                            for n in sorted(fellows)
+                        ),
+                        started_ns=START_NS + self.restarted_s.get(one, -600) * S,
+                        pid=4000 + one + self.restarted_s.get(one, 0),
                     )
                 )
             gone = tuple(
@@ -74,6 +83,10 @@ class Ward:
             received = tuple(ReceivedSnapshot(one, now_ns) for one in snapshots)
             self.model.apply(Update(received, notices=gone), now_ns)
             self.health.update(now_ns)
+
+    def communication(self, node: int, fellow: int) -> str:
+        """What a node says of a fellow; the waiting ones have not met those that the watch does not hear."""
+        return "waiting" if node in self.waiting and self.heard_s[fellow] < self.second - 1 else "approved"
 
     def of(self, who: str) -> Incident:
         (found,) = [one for one in self.health.open if one.who == who]
@@ -194,3 +207,69 @@ def test_a_loss_soon_after_another_one_has_a_cause_of_its_own() -> None:
     ward.run(5, 1)
     assert ward.of("n2").times == 2
     assert ward.of("n2").why.startswith(f"cause unknown: link to {FAR} cut")
+
+
+def test_the_next_step_about_a_host_that_may_be_cut_off_names_it_and_its_link_first() -> None:
+    ward = Ward({1: HERE, 2: THERE, 3: FAR})
+    ward.run(5, 1, 3)
+    assert ward.of("n2").next.startswith(
+        f"Look at the host box first, and at the link to it: `ping {THERE}` from here and "
+    )
+    ward = Ward({1: HERE, 2: THERE, 3: THERE, 4: THERE})
+    ward.run(5, 1, 3, 4)
+    assert "Run `ospltool status` on its host" in ward.of("n2").next, "that host answers"
+
+
+def cut_off(ward: Ward, seconds: int) -> None:
+    """Only the watch has lost n2."""
+    ward.run(seconds, 1, 3, hearing={1: (2,), 3: (2,)})
+
+
+def test_a_node_that_is_killed_behind_a_cut_link_is_gone_from_then_on() -> None:
+    ward = Ward({1: HERE, 2: THERE, 3: FAR})
+    news = IncidentNews(5.0)
+    cut_off(ward, 10)
+    news.take(ward.health, 0.0)
+    cut = ward.of("n2")
+    assert (cut.code.id, cut.since_ns) == ("DUL-NODE-SILENT", START_NS + 5 * S)
+    ward.run(3, 1, 3)
+    gone = ward.of("n2")
+    assert (gone.code.id, gone.what, gone.since_ns) == ("DUL-NODE-GONE", "n2 is gone", START_NS + 15 * S)
+    assert (gone.times, gone.severity) == (1, HealthSeverity.ERROR)
+    assert gone.why == (
+        f"cause unknown: link to {THERE} cut, host down, or process killed or stopped; "
+        "n1 and n3 lost it, too, and heard it last at 01:03:35 UTC"
+    )
+    (before,) = ward.health.closed
+    assert (before.key, before.until_ns) == (cut.key, gone.since_ns)
+    assert before.what == "n2 is out of reach of this watch, then gone"
+    told = [(how, one.code.id) for how, one in news.take(ward.health, 1.0)]
+    assert told == [("began", "DUL-NODE-GONE"), ("joined", "DUL-NODE-SILENT")]
+    ward.run(9, 1, 3)
+    assert ward.of("n2").key == gone.key
+    ward.restarted_s[2] = ward.second
+    ward.run(1, 1, 2, 3)
+    back = ward.of("n2")
+    assert (back.key, back.code.id, back.since_ns) == (gone.key, "DUL-NODE-RESTARTED", gone.since_ns)
+
+
+def test_a_node_that_is_killed_behind_a_cut_link_was_killed_if_its_host_answers() -> None:
+    ward = Ward({1: HERE, 2: HERE, 3: FAR})
+    cut_off(ward, 10)
+    ward.run(3, 1, 3)
+    assert ward.of("n2").why == f"{KILLED}; its host is that of this watch"
+
+
+def test_two_nodes_that_do_not_hear_each_other_are_told_although_the_watch_hears_only_one_of_them() -> None:
+    ward = Ward({1: HERE, 2: THERE, 3: FAR})
+    ward.run(9, 1, 3, hearing={1: (2,)})
+    assert ward.of("n2").what == "n2 is out of reach of this watch"
+    mesh = ward.of("n2 and n3")
+    assert (mesh.code.id, mesh.what) == ("DUL-PARTIAL-MESH", "n3 does not hear n2, which n1 hears")
+    ward.waiting = (3,)
+    ward.run(1, 1, 3, hearing={1: (2,), 3: (2,)})
+    assert ward.of("n2 and n3").what == mesh.what, "they are about to meet"
+    ward.run(4, 1, 2, 3)
+    assert ward.health.open == []
+    ward.run(4, 1, 3)
+    assert [one.who for one in ward.health.open] == ["n2"], "nobody hears it"

@@ -373,7 +373,7 @@ FOUND_STOPPED = "Find out who stopped its process."
 CONTINUED = f"{FOUND_STOPPED} {STILL_STOPPED.format('77')}"
 
 
-def watched_until_silent(second_s: int, silent: range, *, stalled_s: int = -1, queued: int = 0) -> Health:
+def watched_until_silent(second_s: int, silent: range, *, stalled_s: int = -1) -> Health:
     """The health at `second_s` of a node that its supervisor knows to be stopped while it is silent."""
     model = SystemModel()
     words: dict[str, SupervisorReport] = {}
@@ -390,7 +390,7 @@ def watched_until_silent(second_s: int, silent: range, *, stalled_s: int = -1, q
             else {}
         )
         told = fake.event(1, 1, now_ns, text, event="watch.stalled", level="WARNING")
-        heard = fake.snapshot(1, time_ns=now_ns, counters={"queued": queued})
+        heard = fake.snapshot(1, time_ns=now_ns)
         alive = (ReceivedSnapshot(heard, now_ns),) if second not in silent else ()
         model.apply(Update(alive, (told,) if second == stalled_s else ()), now_ns)
         health.update(now_ns)
@@ -410,15 +410,6 @@ def test_a_node_that_was_silent_and_stood_still_is_one_incident_with_the_known_c
     for second in (9, 10):
         (found,) = watched_until_silent(second, range(5, 10)).open
         assert found.next == (CONTINUED if second == 9 else FOUND_STOPPED), "it runs, and has not told more"
-
-
-def test_what_only_a_node_can_tell_ends_when_it_is_not_heard() -> None:
-    assert [one.code.id for one in watched_until_silent(8, range(0), queued=5000).open] == [
-        "DUL-STORE-BEHIND"
-    ]
-    health = watched_until_silent(11, range(9, 12), queued=5000)
-    assert [one.code.id for one in health.open] == ["DUL-NODE-SILENT"]
-    assert [one.code.id for one in health.closed] == ["DUL-STORE-BEHIND"]
 
 
 def test_the_known_causes_of_its_nodes_are_those_of_a_lost_domain() -> None:

@@ -124,3 +124,25 @@ def test_a_domain_lost_before_the_watch_dates_from_the_last_end_if_all_are_known
     (found,) = health.open
     assert found.what == "none of 2 expected nodes was heard since this watch began: n1 and n2"
     assert found.since_ns == START_NS - since_s * SECOND_NS
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "late caller"])
+@pytest.mark.parametrize(
+    ("stopped", "advice"),
+    [
+        (
+            (1, 2, 3),
+            "the processes of n1, n2 and n3. What is still stopped, continue: `kill -CONT 11 12 13`.",
+        ),
+        ((2,), "the process of n2. What is still stopped, continue: `kill -CONT 12`."),
+    ],
+)
+def test_the_next_step_about_nodes_that_are_stopped_is_to_continue_all_of_them(
+    stopped: tuple[int, ...], advice: str, *, is_watched: bool
+) -> None:
+    reports = {f"n{one}": dataclasses.replace(HANGS, stopped=(10 + one,)) for one in stopped}
+    if is_watched:
+        found = lost(*map(snapshot, (1, 2, 3)), reports=reports)
+    else:
+        (found,) = looked(SystemModel(), START_NS, Expectation(("n1", "n2", "n3")), reports).open
+    assert (found.code, found.next) == (CODE, f"Find out who stopped {advice}")

@@ -63,7 +63,7 @@ def test_a_split_that_heals_leaves_no_incident_of_copies() -> None:
 
 
 def test_what_is_missing_for_another_reason_than_lost_nodes_begins_when_they_are_heard() -> None:
-    """The link is still cut when the watch hears both sides: what was missing before was another trouble."""
+    """The link is still cut when the watch hears both sides, which tell when they parted."""
     ward = DeafWard()
     ward.start()
     ward.unheard = ("n3",)
@@ -77,7 +77,7 @@ def test_what_is_missing_for_another_reason_than_lost_nodes_begins_when_they_are
     ward.run(15)
     (found,) = ward.health.open
     assert found.code.id == "DUL-PARTIAL-MESH"
-    assert found.since_ns >= heard_ns
+    assert found.since_ns < heard_ns - 30 * S
     assert not [one for one in ward.told.values() if "COPIES" in one.code.id]
 
 

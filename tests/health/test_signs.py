@@ -227,8 +227,10 @@ def test_a_node_that_does_not_start_for_long_is_left_alone_within_a_minute() -> 
     check_signs([node(state="FETCH_INITIAL", started_ns=START_NS - 50 * S)], [])
 
 
-def test_a_silent_node_hides_what_it_said_before() -> None:
-    check_signs([CASES["store full"][0]], [("DUL-NODE-SILENT", "n1", "n1 is silent")], after_s=3)
+def test_what_a_silent_node_said_before_is_last_known() -> None:
+    said = "n1 store: no space left on device (last known at 01:03:20 UTC)"
+    silent = ("DUL-NODE-SILENT", "n1", "n1 is silent")
+    check_signs([CASES["store full"][0]], [("DUL-STORE-FULL", "n1", said), silent], after_s=3)
 
 
 def test_a_lost_domain_takes_in_the_lost_nodes() -> None:

@@ -225,6 +225,7 @@ def test_the_next_step_about_a_process_that_is_stopped_is_to_continue_it(which: 
             node.kill()
             supervisor.kill()
     assert f"`kill -CONT {' '.join(str(one.pid) for one in stopped)}`" in found.next
+    assert found.stopped == tuple(one.pid for one in stopped)
     assert f"who stopped its {which}" in found.next
     assert f"{which.removeprefix('process and ')} {'are' if len(stopped) > 1 else 'is'} stopped" in found.text
     unwatched = "UTC: its supervisor was stopped (SIGSTOP, or a debugger)"

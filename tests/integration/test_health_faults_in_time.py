@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,6 +150,60 @@ def test_a_watcher_whose_own_link_is_cut_blames_nobody(tmp_path: Path, how: str)
             report(f"the watcher is cut off: {how}", told_s, clinic.check_well())
             print([(one.code, one.who) for one in clinic.told.values()])
             assert clinic.errors == [("DUL-DOMAIN-LOST", "domain")]
+
+
+def of_node(clinic: Clinic, name: str) -> list[dict[str, Any]]:
+    """The documents of the incidents of the loss of a node, open and closed, oldest first."""
+    return [
+        one.document for one in clinic.told.values() if one.who == name and one.code.startswith("DUL-NODE-")
+    ]
+
+
+@pytest.mark.netns
+def test_a_node_behind_a_cut_link_is_out_of_reach_and_gone_only_once_it_is_killed(tmp_path: Path) -> None:
+    """A part of its fellows may not hear it, either; who looks late tells the same beginnings."""
+    with hosts_lab(tmp_path, "abcd", multicast="spdp") as hosts:
+        for name, priority in zip(NAMES, (200, 100, 50), strict=True):
+            hosts.lab.configure(name, Settings().with_priority(priority))
+        hosts.start_seen(*NAMES)
+        lab, network = hosts.lab, hosts.network
+        with watched(Clinic(lab, NAMES, copies=3, prefix=network.on("d"))) as clinic:
+            clinic.check_well()
+            for other in ("c", "d"):
+                network.part("b", other)
+
+            def is_told(*told: tuple[str, str]) -> bool:
+                return {*told} == {(one.code, one.who) for one in clinic.open}
+
+            cut, mesh = ("DUL-NODE-SILENT", "n2"), ("DUL-PARTIAL-MESH", "n2 and n3")
+            told_s = clinic.wait("both are told", lambda: is_told(cut, mesh), TOLD_S + BUSY_S)
+            assert {form for forms in clinic.forms.values() for form in forms} == {cut, mesh}
+            with watched(Clinic(lab, NAMES, copies=3, prefix=network.on("d"))) as late:
+                late.wait("it is told late", lambda: mesh in [(one.code, one.who) for one in late.open], 15.0)
+                since_ns = [
+                    one.document["since_ns"]
+                    for each in (clinic, late)
+                    for one in each.open
+                    if one.code == mesh[0]
+                ]
+                assert since_ns[0] == since_ns[1]
+            killed_ns = time.time_ns()
+            lab.kill("n2")
+            clinic.wait(
+                "it is gone", lambda: ("DUL-NODE-GONE", "n2") in [(one.code, one.who) for one in clinic.open],
+                TOLD_S + BUSY_S,
+            )  # fmt: skip
+            before, gone = of_node(clinic, "n2")
+            assert before["what"] == "n2 is out of reach of this watch, then gone"
+            assert abs(gone["since_ns"] - killed_ns) < 1e9
+            assert gone["why"].startswith(
+                "cause unknown: link to 10.77.0.2 cut, host down, or process killed"
+            )
+            assert "`ping 10.77.0.2`" in gone["next"]
+            for other in ("c", "d"):
+                network.reunite("b", other)
+            lab.start("n2")
+            report("killed behind a cut link", told_s, clinic.check_well(30.0))
 
 
 EXPIRY_S = 5.0

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 
 import pytest
@@ -46,9 +47,19 @@ def test_samples_that_come_too_late_to_a_node_that_nobody_can_be_compared_with(l
             behind.tell(steps=[{"count": KEYS, "time": now_ns - HOUR_NS}])
             behind.answer("done")
 
-        check_fault(
-            clinic, "samples come too late", "DUL-CAPTURE-LOSS", "n1", write_late, lambda: lab.start("n2")
-        )
+        def told() -> list[str]:
+            return [one.document["what"] for one in clinic.open if one.code == "DUL-CAPTURE-LOSS"]
+
+        write_late()
+        told_s = clinic.check("DUL-CAPTURE-LOSS", "n1")
+        os.kill(lab.pid("n1"), signal.SIGSTOP)
+        clinic.wait("it is last known", lambda: "last known at" in str(told()), TOLD_S + BUSY_S)
+        os.kill(lab.pid("n1"), signal.SIGCONT)
+        clinic.wait("the node is back", lambda: len(clinic.open) == len(told()), ENDS_S + BUSY_S)
+        assert "last known at" not in str(told())
+        lab.start("n2")
+        report("samples come too late", told_s, clinic.check_well())
+        assert clinic.times("DUL-CAPTURE-LOSS") == 1
 
 
 def test_writers_that_write_the_same_instances_at_the_same_time_lose_nothing(lab: Lab) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ospltool.health.codes import CUT, UNANNOUNCED, joined
-from ospltool.health.hearings import has_heard_since, told_ns
+from ospltool.health.hearings import fellows_of, has_heard_since, told_ns
 from ospltool.health.scene import MEETING_NS, Scene
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.remarks import clock
@@ -14,12 +14,14 @@ from ospltool.live.remarks import clock
 class LossCause(NamedTuple):
     """The cause of a loss in words: `why` if it is known, else `guess` with every cause that is left.
 
-    `is_hearing`: fellows may hear the node, because it is only this watch that has lost it.
+    `is_hearing`: fellows may hear the node, because it is only this watch that has lost it. `next`: what to
+    look at first; empty for the advice of the code.
     """
 
     why: str = ""
     guess: str = ""
     is_hearing: bool = False
+    next: str = ""
 
 
 def cause_of_loss(scene: Scene, node: Node, *, is_gone: bool) -> LossCause:
@@ -52,15 +54,33 @@ def cause_of_loss(scene: Scene, node: Node, *, is_gone: bool) -> LossCause:
     if answer:
         return LossCause(guess=f"cause unknown: process stopped (SIGSTOP), starved, or killed; {answer}")
     where = place(node) if node.snapshot.addresses else "its host"
+    pinged = f": `ping {where}` from here and from a host whose node is heard" * bool(node.snapshot.addresses)
+    advice = look_at_host(node.snapshot.name, f"the host {node.snapshot.host}", pinged)
     together = _lost_together(scene, node)
     if together:
         names = joined([node.snapshot.name, *together])
         return LossCause(
-            guess=f"cause unknown: link to {where} cut, or host down; {names} were lost together"
+            guess=f"cause unknown: link to {where} cut, or host down; {names} were lost together", next=advice
         )
     known = "no other node there is heard" if node.snapshot.addresses else "the node tells no address"
+    last_ns = scene.hearings.last_ns(node)
+    if last_ns > node.heard_ns + node.stale_after_ns:
+        names = joined([one.snapshot.name for one in fellows_of(node, scene.heard)])
+        known = f"{names} lost it, too, and heard it last at {clock(last_ns)} UTC"
     return LossCause(
-        guess=f"cause unknown: link to {where} cut, host down, or process killed or stopped; {known}"
+        guess=f"cause unknown: link to {where} cut, host down, or process killed or stopped; {known}",
+        next=advice,
+    )
+
+
+def look_at_host(name: str, called: str, pinged: str = "") -> str:
+    """Return the advice on a node that may be cut off as well as dead; `called` names its host.
+
+    `pinged` says how to see whether that answers.
+    """
+    return (
+        f"Look at {called} first, and at the link to it{pinged}. "
+        f"If it answers, run `ospltool status` there, and start {name} again if it does not run."
     )
 
 
@@ -107,7 +127,7 @@ def _hearing(scene: Scene, node: Node) -> list[tuple[str, int]]:
 
     Fellows that hear it again, as after a restart, do not count until this watch had the time to meet it too.
     """
-    told = [(one, moment_ns) for one in scene.heard if (moment_ns := told_ns(one, node))]
+    told = [(one, moment_ns) for one in scene.heard if (moment_ns := told_ns(one, node.id))]
     newest_ns, run_ns = max((moment_ns for _, moment_ns in told), default=0), _newer_run_ns(scene, node)
     begin_ns = scene.hearings.since_ns(node, newest_ns, run_ns)
     is_anew = begin_ns > node.heard_ns and scene.now_ns - begin_ns <= MEETING_NS

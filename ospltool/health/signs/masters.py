@@ -9,14 +9,19 @@ from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.core.name_spaces import Alignee
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.codes import SECOND_NS, Sign, joined
+from ospltool.health.hearings import has_heard_since
 from ospltool.health.scene import MEETING_NS, Scene
-from ospltool.live.nodes import Node
+from ospltool.health.signs.partings import parted_ns
+from ospltool.live.nodes import Node, Presence
 
 ELECTION_NS: Final = 3 * SECOND_NS
 """Longest normal election."""
 
 STARTING_NS: Final = 10 * SECOND_NS
 """Longest normal time until a node that starts on a busy machine knows the others."""
+
+LATE_NS: Final = 4 * SECOND_NS
+"""Time after its last heartbeat from which a node that this watch never heard may be dead."""
 
 MOST_PAIRS: Final = 1_000
 """Most pairs of nodes that are examined."""
@@ -28,6 +33,7 @@ def of_masters(scene: Scene) -> tuple[Iterator[Sign], ...]:
         _without(scene),
         _contested(scene),
         _mesh(scene),
+        _out_of_reach(scene),
         _incompatible(scene),
         _definitions(scene),
         _priorities(scene),
@@ -83,27 +89,80 @@ def _mesh(scene: Scene) -> Iterator[Sign]:
     """Yield a sign for each pair of which at least one node does not know the other."""
     met = {node.id: scene.facts(node).met for node in scene.heard}
     deaf = scene.kept.deaf.of(tuple(met), met.values(), lambda: _deaf(met))
-    if not deaf:
-        return
-    names = {node.id: node.snapshot.name for node in scene.heard}
-    runs = {node.id: node.snapshot.started_ns for node in scene.heard}
+    told_ns = parted_ns(scene.model) if deaf else {}
     starting = {node.id for node in scene.heard if node.snapshot.state != "COMPLETE"}
     for pair, tellers in sorted(deaf.items())[:MOST_PAIRS]:
-        first, second = sorted(names[node] for node in pair)
-        what = f"{first} and {second} do not hear each other"
+        names = [scene.model.name_of(node) for node in pair]
+        what = f"{joined(sorted(names))} do not hear each other"
         if len(tellers) == 1:
-            other = pair[1] if tellers[0] == pair[0] else pair[0]
-            what = f"{names[tellers[0]]} does not hear {names[other]}, which hears it"
-        patience_ns = MEETING_NS if starting.isdisjoint(pair) else STARTING_NS
-        yield Sign(
-            "DUL-PARTIAL-MESH",
-            f"{first} and {second}",
-            what,
-            0,
-            pair,
-            patience_ns=patience_ns,
-            occasion=(runs[pair[0]], runs[pair[1]]),
-        )
+            mine, other = names if tellers[0] == pair[0] else reversed(names)
+            what = f"{mine} does not hear {other}, which hears it"
+        yield _parted(scene, pair, tellers, what, told_ns, are_complete=starting.isdisjoint(pair))
+
+
+def _out_of_reach(scene: Scene) -> Iterator[Sign]:
+    """Yield a sign for each heard node that does not know one that its fellows hear, and not this watch."""
+    hearing = {
+        node.id: [
+            one.id for one in scene.heard if node.id in scene.facts(one).met and has_heard_since(one, node)
+        ]
+        for node in scene.nodes
+        if scene.presence(node) not in (Presence.HEARD, Presence.STOPPED)
+    }
+    starting = {node.id for node in scene.heard if node.snapshot.state != "COMPLETE"}
+    for (name, node_id), told in scene.strangers.items():
+        if scene.now_ns - scene.hearings.last_of(name) < LATE_NS:
+            hearing[node_id] = list(told)
+            starting |= {node_id} if any(one.state != "COMPLETE" for one in told.values()) else set()
+    pairs = [
+        (one.id, node_id)
+        for node_id, tellers in hearing.items()
+        for one in (scene.heard if tellers else ())
+        if node_id not in scene.facts(one).met
+    ]
+    told_ns = parted_ns(scene.model) if pairs else {}
+    for one_id, node_id in pairs[:MOST_PAIRS]:
+        tellers = hearing[node_id]
+        name_of = scene.model.name_of
+        names, verb = joined(list(map(name_of, tellers))), "hears" if len(tellers) == 1 else "hear"
+        what = f"{name_of(one_id)} does not hear {name_of(node_id)}, which {names} {verb}"
+        pair = (min(one_id, node_id), max(one_id, node_id))
+        yield _parted(scene, pair, [one_id], what, told_ns, are_complete=starting.isdisjoint(pair))
+
+
+def _parted(
+    scene: Scene,
+    pair: tuple[str, str],
+    tellers: list[str],
+    what: str,
+    told_ns: Mapping[tuple[str, str], int],
+    *,
+    are_complete: bool,
+) -> Sign:
+    """Return the sign of two nodes that do not hear each other.
+
+    Args:
+        scene: the system now.
+        pair: ids of the two.
+        tellers: those of them that are heard, and do not hear the other.
+        what: the observation.
+        told_ns: when each node (id) told last that it lost a fellow (name).
+        are_complete: whether both have started.
+    """
+    names = {node: scene.model.name_of(node) for node in pair}
+    known = [scene.model.nodes.get(node) for node in pair]
+    runs = tuple(node.snapshot.started_ns if node else 0 for node in known)
+    moments = [told_ns.get((mine, names[other]), 0) for mine in tellers for other in pair if other != mine]
+    return Sign(
+        "DUL-PARTIAL-MESH",
+        " and ".join(sorted(names.values())),
+        what,
+        0,
+        pair,
+        patience_ns=MEETING_NS if are_complete else STARTING_NS,
+        occasion=runs,
+        told_ns=max((one for one in moments if one >= max(runs)), default=0),
+    )
 
 
 def _deaf(met: Mapping[str, frozenset[str]]) -> dict[tuple[str, str], list[str]]:

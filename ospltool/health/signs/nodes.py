@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from engine.runtime.monitor import FellowView, NodeEvent
-from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, joined
+from engine.runtime.monitor import FellowView
+from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, continue_them, joined
 from ospltool.health.gathering import SLOW_START_NS
 from ospltool.health.hearings import fellows_of
 from ospltool.health.scene import MAX_SKEW_NS, Scene
 from ospltool.health.signs import versions
-from ospltool.health.signs.losses import LossCause, broken_link, cause_of_domain_loss, cause_of_loss, own_link
+from ospltool.health.signs.losses import (
+    LossCause,
+    broken_link,
+    cause_of_domain_loss,
+    cause_of_loss,
+    look_at_host,
+    own_link,
+)
+from ospltool.health.signs.partings import Parting, partings
 from ospltool.live.feed import ENDING
 from ospltool.live.nodes import Node, Presence, natural
 from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject, clock
@@ -74,14 +82,17 @@ def conclusions(scene: Scene, losses: Mapping[str, NodeLoss]) -> dict[str, Prese
 
 def _absent(scene: Scene) -> Iterator[Sign]:
     """Yield signs of awaited nodes that were never heard; of no expected one, also one of the domain."""
-    model = scene.model
+    model, strangers = scene.model, scene.strangers
     if scene.now_ns - model.began_ns < ABSENT_NS:
         return
     absent = scene.missing
     farewells = _farewells(scene) if absent else {}
     for name, report in absent.items():
         if not scene.is_gathering or (report and report.is_trouble):
-            yield _absence(scene, name, report, farewells.get(name))
+            hearing = [
+                model.name_of(node) for one, told in strangers.items() if one[0] == name for node in told
+            ]
+            yield _absence(scene, name, report, farewells.get(name), hearing)
     if len(scene.expected.nodes) > 1 and set(scene.expected.nodes) <= absent.keys():
         names = joined(list(absent))
         what = f"none of {len(absent)} expected nodes was heard since this watch began: {names}"
@@ -89,14 +100,16 @@ def _absent(scene: Scene) -> Iterator[Sign]:
         since_ns = min(max(ends), model.began_ns) if all(ends) else model.began_ns
         link = broken_link(scene, scene.now_ns)
         yield Sign(
-            "DUL-DOMAIN-LOST", "domain", what, since_ns, why=link, next=OWN_LINK if link else "",
-            began_before=not all(ends),
+            "DUL-DOMAIN-LOST", "domain", what, since_ns, why=link,
+            next=OWN_LINK if link else _stopped_processes(scene, absent), began_before=not all(ends),
         )  # fmt: skip
 
 
-def _absence(scene: Scene, name: str, report: SupervisorReport | None, farewell: Farewell | None) -> Sign:
-    """Return the sign of an awaited node that was never heard, with what is known of it."""
-    code, why, advice = "DUL-NODE-ABSENT", "", ""
+def _absence(
+    scene: Scene, name: str, report: SupervisorReport | None, farewell: Farewell | None, hearing: list[str]
+) -> Sign:
+    """Return the sign of an awaited node that was never heard; `hearing` are the nodes that do hear it."""
+    began_ns, code, why, advice = scene.model.began_ns, "DUL-NODE-ABSENT", "", ""
     what = f"{name} is expected and was not heard since this watch began"
     if name not in scene.expected.nodes:
         what = f"{name} was started on this machine and is not heard"
@@ -104,37 +117,38 @@ def _absence(scene: Scene, name: str, report: SupervisorReport | None, farewell:
         what = f"{name} runs, waits for room to open its store, and was not heard since this watch began"
     if report:
         why, advice = report.cause_since(scene.now_ns - START_NS), report.next
-    hearing = _hearing(scene, name)
+    last_ns = scene.hearings.last_of(name)
     known_ns = report.ended_ns if report else 0
-    if report and report.is_dead and farewell and farewell.time_ns >= report.started_ns:
-        known_ns = known_ns or farewell.time_ns
+    bound_ns = began_ns
     if report and report.restarts(scene.now_ns):
         what = (_STARTED if report.pid else _RESTARTS).format(name)
         code, known_ns = "DUL-NODE-SILENT", report.failed_ns
     elif (report and report.is_dead) or (farewell and not farewell.is_orderly and not hearing):
         code, what = "DUL-NODE-GONE", f"{name} is gone, and was not heard since this watch began"
+        if farewell and farewell.time_ns >= (report.started_ns if report and report.is_dead else 0):
+            bound_ns = farewell.time_ns
         if farewell and not farewell.is_orderly:
-            known_ns = farewell.time_ns
-            tellers, at = joined(farewell.tellers), f"{clock(known_ns)} UTC"
-            what = f"{name} is gone since {at} according to {tellers}"
-            why = why or f"{tellers} lost it at {at}: {farewell.reason}"
+            known_ns = known_ns or last_ns
+            tellers, at = joined(farewell.tellers), f"{clock(known_ns or bound_ns)} UTC"
+            latest = "" if known_ns else ", at the latest"
+            what = f"{name} is gone{latest} since {at} according to {tellers}"
+            why = why or f"{tellers} lost it at {clock(farewell.time_ns)} UTC: {farewell.reason}"
+            advice = advice or look_at_host(name, f"the host of {name}")
     elif hearing:
         what += f", but {joined(hearing)} {'hears' if len(hearing) == 1 else 'hear'} it"
-        why = (
-            why or f"{joined(hearing)} heard it at {clock(scene.now_ns)} UTC, and this watch did not reach it"
-        )
+        why = why or f"{joined(hearing)} heard it at {clock(last_ns)} UTC, and this watch did not reach it"
         advice = advice or _OUT_OF_REACH.format(name)
     elif farewell:
         say = "says" if len(farewell.tellers) == 1 else "say"
         why = (
             why or f"it ended in order at {clock(farewell.time_ns)} UTC, as {joined(farewell.tellers)} {say}"
         )
-    since_ns = min(known_ns or scene.model.began_ns, scene.model.began_ns)
-    is_unknown = not known_ns
+    is_later = code == "DUL-NODE-GONE" and known_ns == last_ns > began_ns
     is_out_of_reach = bool(hearing) and code == "DUL-NODE-ABSENT"
     severity = HealthSeverity.WARNING if is_out_of_reach else None  # as of one that this watch has heard
     return Sign(
-        code, name, what, since_ns, why=why, next=advice, severity=severity, weight=2, began_before=is_unknown
+        code, name, what, known_ns if is_later else min(known_ns or bound_ns, began_ns), why=why, next=advice,
+        severity=severity, weight=2, began_before=not known_ns, is_later=is_later,
     )  # fmt: skip
 
 
@@ -161,28 +175,17 @@ def _farewells(scene: Scene) -> dict[str, Farewell]:
 
     What a fellow told long before the others is of another end: it did not see this one.
     """
-    told: dict[str, dict[str, NodeEvent]] = {}
-    for one in reversed(scene.model.events):
-        if one.event == "fellow.disconnected":
-            name = one.text.removeprefix("Removing confirmed fellow ").partition(". Reason: ")[0]
-            told.setdefault(name, {}).setdefault(one.node, one)
+    told: dict[str, dict[str, Parting]] = {}
+    for one in partings(scene.model):
+        told.setdefault(one.fellow, {}).setdefault(one.event.node, one)
     found = {}
     for name, by_teller in told.items():
         newest, *others = by_teller.values()
-        same = [newest, *(one for one in others if newest.time_ns - one.time_ns <= TOGETHER_NS)]
+        same = [newest.event]
+        same += [one.event for one in others if newest.event.time_ns - one.event.time_ns <= TOGETHER_NS]
         tellers = tuple(sorted({one.node_name for one in same}, key=natural))
-        reason = newest.text.partition(". Reason: ")[2].removesuffix(".")
-        found[name] = Farewell(tellers, min(one.time_ns for one in same), reason)
+        found[name] = Farewell(tellers, min(one.time_ns for one in same), newest.reason)
     return found
-
-
-def _hearing(scene: Scene, name: str) -> list[str]:
-    """Return the names of the heard nodes that have a node of this name as a fellow."""
-    return [
-        node.snapshot.name
-        for node in scene.heard
-        if any(one.name == name and one.id in scene.facts(node).met for one in node.snapshot.fellows)
-    ]
 
 
 _RESTARTS: Final = "{} failed, and its supervisor starts it again"
@@ -197,12 +200,16 @@ class NodeLoss(NamedTuple):
         cause: the cause as it is concluded without that.
         is_gone: whether its lease ended, or its process or all of its fellows say that it is dead.
         restarts: whether its supervisor starts it again.
+        has_ended: whether it is known that its process ended, and that nothing starts it again.
+        since_ns: its last sign of life; if its fellows hear it, the last one that this watch heard.
     """
 
     why: str
     cause: LossCause
     is_gone: bool
     restarts: bool
+    has_ended: bool
+    since_ns: int
 
     @property
     def presence(self) -> Presence:
@@ -226,7 +233,9 @@ def _loss(scene: Scene, node: Node) -> NodeLoss:
         why = scene.ends[name].cause_since(node.heard_ns - SECOND_NS)
         cause = LossCause(is_hearing=cause.is_hearing) if why else cause
     restarts = is_early and bool(report and report.restarts(scene.now_ns))
-    return NodeLoss(why, cause, is_gone, restarts)
+    has_ended = (name in scene.ends and not restarts) or (is_gone and node.lost_supervisor)
+    since_ns = node.heard_ns if cause.is_hearing else scene.hearings.last_ns(node)
+    return NodeLoss(why, cause, is_gone, restarts, has_ended, since_ns)
 
 
 def _unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
@@ -243,15 +252,16 @@ def _unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
         is_urgent = not scene.heard and scene.now_ns - node.heard_ns > 2 * node.stale_after_ns
         severity = HealthSeverity.ERROR if is_urgent else None
         return Sign(
-            "DUL-NODE-SILENT", name, what, node.heard_ns, (node.id,), why=why or told.why, guess=told.guess,
-            next=advice, severity=severity,
+            "DUL-NODE-SILENT", name, what, loss.since_ns, (node.id,), why=why or told.why, guess=told.guess,
+            next=advice or told.next, severity=severity,
         )  # fmt: skip
     if node.lost_supervisor and not why:
         why = "its supervisor was killed, and the node ended by itself"
         advice = "Start it again on its host: `ospltool start` with its configuration."
     return Sign(
-        "DUL-NODE-GONE", name, f"{name} is gone", node.heard_ns, (node.id,), why=why or told.why,
-        guess=told.guess, next=advice, weight=2,
+        "DUL-NODE-GONE", name, f"{name} is gone", loss.since_ns, (node.id,), why=why or told.why,
+        guess=told.guess, next=advice or told.next, weight=2,
+        is_later=loss.since_ns > node.heard_ns + node.stale_after_ns,
     )  # fmt: skip
 
 
@@ -350,11 +360,12 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
             _CODES[topic],
             name,
             f"{name} {_VERBS.get(topic, 'says')}: {remarks[-1].text}{more}",
-            remarks[0].last_ns or remarks[0].time_ns,
+            remarks[0].last_ns or remarks[0].began_ns or remarks[0].time_ns,
             (node.id,),
             why=report.failure if report else _WHY.get(topic, ""),
             next=NO_FAILURE if report and not report.failure else advice,
             weight=len(remarks),
+            occasion=(remarks[0].time_ns,) if topic is RemarkSubject.STALLED else (),
         )
 
 
@@ -405,6 +416,18 @@ def _shared_identity(scene: Scene, node: Node, remark: Remark) -> Sign:
     return Sign("DUL-IDENTITY-SHARED", who, what, remark.time_ns, (node.id,), why=why)
 
 
+def _stopped_processes(scene: Scene, names: Iterable[str]) -> str:
+    """Return the advice about the stopped processes of nodes on this machine; empty without any."""
+    reports = {name: scene.reports.get(name) for name in names}
+    stopped = {name: report.stopped for name, report in reports.items() if report and report.stopped}
+    if not stopped:
+        return ""
+    them = "the process" if len(stopped) == 1 else "the processes"
+    return continue_them(
+        f"{them} of {joined(list(stopped))}", [pid for each in stopped.values() for pid in each]
+    )
+
+
 OWN_LINK: Final = (
     "Bring the network of this watch back, or run `ospltool health` on another host; `ospltool status` on "
     "the host of a node says whether that runs."
@@ -428,7 +451,8 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
         are_dead = bool(lost) and all(one.snapshot.name in scene.ends for one in lost)
         yield Sign(
             "DUL-DOMAIN-LOST", "domain", "this watch hears no node any more", since_ns, nodes,
-            why="" if are_dead else link, guess=cause_of_domain_loss(scene), next=OWN_LINK if link else "",
+            why="" if are_dead else link, guess=cause_of_domain_loss(scene),
+            next=OWN_LINK if link else _stopped_processes(scene, [one.snapshot.name for one in lost]),
         )  # fmt: skip
     if model.left_out_ns and scene.now_ns - model.left_out_ns < LEFT_OUT_NS:
         what = f"{plural(model.messages_left_out, 'message')} not shown: no room, or unreadable"

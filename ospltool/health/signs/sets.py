@@ -188,7 +188,10 @@ def _difference(scene: Scene, node: Node, name: str, since_ns: int) -> Sign:
     if not view.aligner:
         why = f"{node.snapshot.name} is not an aligner, so samples that only it holds stay there"
         advice = f"make {node.snapshot.name} an aligner to give its samples to all"
-    return Sign("DUL-SET-DIFFERS", name, what + counts, since_ns, (node.id, master.id), name, why, advice)
+    return Sign(
+        "DUL-SET-DIFFERS", name, what + counts, since_ns, (node.id, master.id), name, why, advice,
+        began_before=since_ns <= max(node.came_ns, master.came_ns),
+    )  # fmt: skip
 
 
 def _standing(scene: Scene, node: Node) -> Iterator[Sign]:
@@ -253,7 +256,7 @@ def _unkept(scene: Scene) -> Iterator[Sign]:
 
 
 def _lost(scene: Scene, node: Node) -> Iterator[Sign]:
-    lost, since_ns = scene.model.losses.of(node.snapshot)
+    lost, since_ns, is_older = scene.model.losses.of(node.snapshot)
     if lost:
         name = node.snapshot.name
         yield Sign(
@@ -263,4 +266,5 @@ def _lost(scene: Scene, node: Node) -> Iterator[Sign]:
             since_ns,
             (node.id,),
             weight=lost,
+            began_before=is_older,
         )

@@ -1,0 +1,33 @@
+"""What nodes told of the fellows that they lost, which those who come late learn from their pasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from engine.runtime.monitor import NodeEvent
+from ospltool.live.model import SystemModel
+
+
+class Parting(NamedTuple):
+    """The event of a node that lost a fellow, with the name of that and the reason."""
+
+    event: NodeEvent
+    fellow: str
+    reason: str
+
+
+def partings(model: SystemModel) -> Iterator[Parting]:
+    """Yield the partings that nodes told, newest first."""
+    for one in reversed(model.events):
+        if one.event == "fellow.disconnected":
+            name, _, reason = one.text.removeprefix("Removing confirmed fellow ").partition(". Reason: ")
+            yield Parting(one, name, reason.removesuffix("."))
+
+
+def parted_ns(model: SystemModel) -> dict[tuple[str, str], int]:
+    """Return when a node (id) told last that it lost a fellow (name), by the node's clock."""
+    found: dict[tuple[str, str], int] = {}
+    for one in partings(model):
+        found.setdefault((one.event.node, one.fellow), one.event.time_ns)
+    return found
