@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol, Self
 
-from engine.dds import abi
+from engine.dds import abi, printing
 from engine.dds.errors import (
     OUT_OF_RESOURCES,
     PRECONDITION_NOT_MET,
@@ -118,6 +118,7 @@ class _Domains:
                 return
             if abi.OTHER and asks_for_security(uri):
                 raise SecurityNotAvailable(domain_id, "what hands over history has no identity of its own")
+            printing.bound()
             entity = abi.create_domain(domain_id, uri.encode())
             if entity == PRECONDITION_NOT_MET:  # the application created it and stays its owner
                 self._known[domain_id] = [_NOT_OURS, 1]
