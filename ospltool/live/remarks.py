@@ -92,6 +92,8 @@ class Remark:
     """RESTARTED: when the process that failed was heard last, by the feed's clock."""
     is_alone: bool = False
     """RESTARTED: whether the process that failed was told to be lost by itself."""
+    began_ns: int = 0
+    """STALLED: since when it stood still, by the node's clock."""
 
     def holds(self, now_ns: int) -> bool:
         """Return whether the remark is recent enough to matter."""
@@ -122,7 +124,8 @@ class Remarks:
             for key in [one for one in self._remarks if one == over or (one[:2] == over[:2] and not subject)]:
                 del self._remarks[key]
             return
-        if topic is RemarkSubject.STALLED and _seconds_ns(fields.get("elapsed_ns", "")) < LEAST_STALL_NS:
+        lasted_ns = _seconds_ns(fields.get("elapsed_ns", "")) if topic is RemarkSubject.STALLED else 0
+        if topic is RemarkSubject.STALLED and lasted_ns < LEAST_STALL_NS:
             return
         self._note(
             Remark(
@@ -131,6 +134,7 @@ class Remarks:
                 subject,
                 event.time_ns,
                 _DIGITS.sub(lambda found: f"{float(found[0]):.1f}", event.text),
+                began_ns=event.time_ns - lasted_ns,
             )
         )
 
