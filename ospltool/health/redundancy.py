@@ -7,7 +7,9 @@ from collections.abc import Generator, Mapping
 
 from engine.core.name_spaces import Alignee
 from ospltool.health.codes import LAST_COPY
+from ospltool.health.hearings import fellows_of, has_heard_since, is_told
 from ospltool.health.scene import STEP, Scene
+from ospltool.health.signs.losses import own_link
 from ospltool.live.nodes import Node, Presence
 
 
@@ -132,11 +134,19 @@ def _reasons(scene: Scene, ended: list[str]) -> object:
             scene.may_come_back(node),
             scene.facts(node).off_disk if scene.is_heard(node) else None,
             scene.facts(node).refused if scene.is_heard(node) else None,
-            scene.may_run(node),
+            _may_run(scene, node),
         )
         for node in scene.nodes
     ]
     return scene.expected, scene.model.name_space_names(), nodes, ended, _contested_sets(scene)
+
+
+def _may_run(scene: Scene, node: Node) -> bool:
+    """Return whether a node that is lost may run: the watch is cut off, a fellow hears it, or none could tell."""
+    if scene.presence(node) in (Presence.HEARD, Presence.STOPPED) or node.snapshot.name in scene.ends:
+        return False
+    is_heard = any(has_heard_since(one, node) for one in fellows_of(node, scene.heard))
+    return is_heard or not is_told(node, scene.heard, scene.now_ns) or bool(own_link(scene, node))
 
 
 def _contested_sets(scene: Scene) -> list[tuple[str, str, str]]:
@@ -241,7 +251,7 @@ def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
     """Add a node to the places of every name-space."""
     presence = scene.presence(node)
     if presence is not Presence.HEARD:
-        is_coming, may_run = scene.may_come_back(node), scene.may_run(node)
+        is_coming, may_run = scene.may_come_back(node), _may_run(scene, node)
         for name in node.name_spaces:
             place = places[name]
             absent = place.stopped if presence is Presence.STOPPED else place.lost

@@ -16,7 +16,7 @@ from engine.core.name_spaces import MAX_PRIORITY, Durability
 from engine.runtime.monitor import FellowView, GroupView, NameSpaceView, NodeSnapshot
 from ospltool.health.codes import SECOND_NS, Sign
 from ospltool.health.gathering import Gathering
-from ospltool.health.hearings import Hearings, fellows_of, has_heard_since, is_told
+from ospltool.health.hearings import Hearings, is_told
 from ospltool.health.signs.snapshots import of_snapshot
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.model import SystemModel
@@ -409,13 +409,6 @@ class Scene:
         if outages.were_out_of_reach:
             return outages.may_be_reached(node, self.now_ns)
         return bool(self.heard) and self.is_gathering
-
-    def may_run(self, node: Node) -> bool:
-        """Return whether a node that this watch has lost may run: a fellow hears it, or none could tell yet."""
-        if self.presence(node) in (Presence.HEARD, Presence.STOPPED) or node.snapshot.name in self.ends:
-            return False
-        is_heard = any(has_heard_since(one, node) for one in fellows_of(node, self.heard))
-        return is_heard or not is_told(node, self.heard, self.now_ns)
 
     @functools.cached_property
     def contested(self) -> list[tuple[str, str, dict[str, str]]]:

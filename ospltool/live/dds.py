@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from engine.dds.channel import CONSOLE_TOPICS, PARTITION, PAST_TOPICS, Channel, ReceivedMessage
 from engine.dds.discovery import Discovery, ParticipantGone, ParticipantSeen
 from engine.dds.errors import DdsError
-from engine.dds.interfaces import broken_links, interface_of, links_of
+from engine.dds.interfaces import broken_links, broken_routes, interface_of, known_addresses, links_of
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
@@ -150,6 +150,7 @@ class LiveFeed:
         self._known = SeenEvents()
         self._arrivals = ArrivalTimes()
         self._shown_by: dict[bytes, set[Shown]] = {}
+        self._addresses: dict[Shown, tuple[str, ...]] = {}
         self._present: set[Shown] = set()
         self._had_any = False
         self._stopping = threading.Event()
@@ -239,6 +240,8 @@ class LiveFeed:
         if not isinstance(message, NodeSnapshot):
             return message
         self._is_there((SenderKind.NODE, message.id), message.name, received.participant, now_ns)
+        if len(self._addresses) < MAX_KNOWN:
+            self._addresses[SenderKind.NODE, message.id] = message.addresses
         return ReceivedSnapshot(message, self._arrivals.heard_ns(message, now_ns))
 
     def _replica(self, received: ReceivedMessage, now_ns: int) -> HeardReplica | FeedNotice:
@@ -278,11 +281,16 @@ class LiveFeed:
         self._must_move = not self._present and used != self._interface
         if self._must_move:
             self._interface, self._links = used, links_of(self._where[2])
-        before, self._broken = self._broken, broken_links(self._links)
+        before, self._broken = self._broken, broken_links(self._links) or self._broken_routes()
         if self._broken != before:
             kind = NoticeKind.LINK_LOST if self._broken else NoticeKind.LINK_FOUND
             self._must_move |= not self._broken and not self._present
             yield FeedNotice(kind, self._clock(), self._broken)
+
+    def _broken_routes(self) -> str:
+        """Return what is wrong if no node on another host can be reached from here; else nothing."""
+        known = {address for each in self._addresses.values() for address in each}
+        return broken_routes(known.difference(known_addresses(self._where[2])) if known else ())
 
     def _lose_all(self, reason: str) -> None:
         now_ns = self._clock()

@@ -55,7 +55,7 @@ class FeedNotice:
 
     `node` is the id of its subject: a node, or with REPLICA_LOST a replica of a persistence
     service. `in_order` (NODE_LOST) means that the node had announced its end. LINK_LOST: no interface of the
-    feed carries anything, as its text says.
+    feed carries anything, or no route leads to any other host, as its text says.
     """
 
     kind: NoticeKind

@@ -98,3 +98,20 @@ def test_a_loopback_address_says_nothing_beside_another(monkeypatch: pytest.Monk
     monkeypatch.setattr(interfaces, "address_towards", lambda address, _: address)
     assert interfaces.reachable(["127.0.0.1:7410", "10.0.0.2:7410"]) == "10.0.0.2:7410"
     assert interfaces.reachable(["127.0.0.1:7410"]) == "127.0.0.1:7410"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "reached", "told"),
+    [
+        (("10.0.0.1", "10.0.0.2"), (), "no route leads to 10.0.0.1, 10.0.0.2"),
+        (("10.0.0.1", "10.0.0.2"), ("10.0.0.2:9",), ""),
+        (("fd00::1",), ("[fd00::1]:9",), ""),
+        (("127.0.0.1", "::1"), (), ""),
+        (tuple(f"10.0.0.{n}" for n in range(1, 6)), (), "no route leads to 10.0.0.1, 10.0.0.2, 10.0.0.3 and 2 more"),
+    ],
+)
+def test_routes_are_broken_if_none_of_the_addresses_can_be_sent_to(
+    addresses: tuple[str, ...], reached: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interfaces, "address_towards", lambda one, otherwise: one if one in reached else otherwise)
+    assert interfaces.broken_routes(addresses) == told
