@@ -251,3 +251,26 @@ def on_one_host(update: Update) -> Update:
             for one in update.snapshots
         ),
     )
+
+
+@pytest.mark.parametrize(("here", "is_known"), [("10.0.0.1", True), ("10.0.0.9", False)])
+def test_nodes_that_do_not_hear_one_of_the_host_of_the_watch_do_so_because_of_its_network(
+    here: str, *, is_known: bool
+) -> None:
+    """Multicast still comes to that host, and nothing leaves it."""
+    model = SystemModel()
+    health = Health(model, here=(here,))
+    text = "no route leads to 10.0.0.2, 10.0.0.3"
+    model.apply(Update(notices=(FeedNotice(NoticeKind.LINK_LOST, START_NS, text),)), START_NS)
+    for second in range(12):
+        now_ns = START_NS + second * S
+        met = {1: (2, 3), 2: (3,), 3: (2,)}
+        shown = tuple(
+            fake.snapshot(n, fake.name_space("ns1", 1), fellows=tuple(map(fake.fellow, met[n])), time_ns=now_ns)
+            for n in met
+        )
+        model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown)), now_ns)
+        health.update(now_ns)
+    (found,) = [one for one in health.open if one.code.id == "DUL-PARTIAL-MESH"]
+    assert found.who == "n1"
+    assert (found.is_cause_known, text in found.why) == (is_known, is_known)

@@ -10,6 +10,7 @@ from engine.core.name_spaces import Alignee
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.codes import SECOND_NS, Sign, joined
 from ospltool.health.scene import MEETING_NS, Scene
+from ospltool.health.signs.losses import broken_link
 from ospltool.live.nodes import Node
 
 ELECTION_NS: Final = 3 * SECOND_NS
@@ -101,9 +102,17 @@ def _mesh(scene: Scene) -> Iterator[Sign]:
             what,
             0,
             pair,
+            why=_cause_of_gap(scene, pair),
             patience_ns=patience_ns,
             occasion=(runs[pair[0]], runs[pair[1]]),
         )
+
+
+def _cause_of_gap(scene: Scene, pair: tuple[str, str]) -> str:
+    """Return what is wrong with the network of this host if one node of a pair runs on it; else nothing."""
+    nodes = [scene.model.nodes[one] for one in pair]
+    is_of_this_host = [not scene.here.isdisjoint(one.snapshot.addresses) for one in nodes]
+    return broken_link(scene, scene.now_ns) if sum(is_of_this_host) == 1 else ""
 
 
 def _deaf(met: Mapping[str, frozenset[str]]) -> dict[tuple[str, str], list[str]]:
