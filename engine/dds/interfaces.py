@@ -20,7 +20,6 @@ _GET_FLAGS: Final = 0x8913
 _UP, _LOOPBACK, _RUNNING, _MULTICAST = 1, 8, 0x40, 0x1000
 _DISCARD: Final = 9
 """A port (RFC 863) to ask for a route; nothing is sent to it."""
-_MOST_NAMED: Final = 3
 _LOCALHOST: Final = "127.0.0.1"
 _LOOPBACK_NAME: Final = "lo"
 _NO_CARRIER: Final = "has no carrier"
@@ -80,16 +79,13 @@ def broken_links(links: Sequence[str]) -> str:
     return " and ".join(f"interface {_name(link) or link} {why}" for link, why in problems)
 
 
-def broken_routes(addresses: Iterable[str]) -> str:
-    """Return what is wrong if this machine refuses to send to any of these addresses; else nothing.
+def without_route(addresses: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the addresses to which this machine refuses to send, in order; loopback does not count.
 
-    A route may be missing, or refuse (blackhole, prohibit). Loopback addresses do not count.
+    A route may be missing, or refuse (blackhole, prohibit).
     """
     others = beyond_loopback(sorted(set(addresses)))
-    if not others or any(address_towards(f"{_bracketed(one)}:{_DISCARD}", "") for one in others):
-        return ""
-    more = f" and {len(others) - _MOST_NAMED:,} more" if len(others) > _MOST_NAMED else ""
-    return f"no route leads to {', '.join(others[:_MOST_NAMED])}{more}"
+    return tuple(one for one in others if not address_towards(f"{_bracketed(one)}:{_DISCARD}", ""))
 
 
 def _bracketed(address: str) -> str:

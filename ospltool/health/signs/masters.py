@@ -10,7 +10,7 @@ from engine.core.name_spaces import Alignee
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.codes import SECOND_NS, Sign, joined
 from ospltool.health.scene import MEETING_NS, Scene
-from ospltool.health.signs.losses import broken_link
+from ospltool.health.signs.losses import broken_link, broken_route
 from ospltool.live.nodes import Node
 
 ELECTION_NS: Final = 3 * SECOND_NS
@@ -112,7 +112,10 @@ def _cause_of_gap(scene: Scene, pair: tuple[str, str]) -> str:
     """Return what is wrong with the network of this host if one node of a pair runs on it; else nothing."""
     nodes = [scene.model.nodes[one] for one in pair]
     is_of_this_host = [not scene.here.isdisjoint(one.snapshot.addresses) for one in nodes]
-    return broken_link(scene, scene.now_ns) if sum(is_of_this_host) == 1 else ""
+    if sum(is_of_this_host) != 1:
+        return ""
+    other = nodes[is_of_this_host.index(False)]
+    return broken_link(scene, scene.now_ns) or broken_route(scene, other, scene.now_ns)
 
 
 def _deaf(met: Mapping[str, frozenset[str]]) -> dict[tuple[str, str], list[str]]:

@@ -101,17 +101,19 @@ def test_a_loopback_address_says_nothing_beside_another(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("addresses", "reached", "told"),
+    ("addresses", "reached", "refused"),
     [
-        (("10.0.0.1", "10.0.0.2"), (), "no route leads to 10.0.0.1, 10.0.0.2"),
-        (("10.0.0.1", "10.0.0.2"), ("10.0.0.2:9",), ""),
-        (("fd00::1",), ("[fd00::1]:9",), ""),
-        (("127.0.0.1", "::1"), (), ""),
-        (tuple(f"10.0.0.{n}" for n in range(1, 6)), (), "no route leads to 10.0.0.1, 10.0.0.2, 10.0.0.3 and 2 more"),
+        (("10.0.0.2", "10.0.0.1"), (), ("10.0.0.1", "10.0.0.2")),
+        (("10.0.0.1", "10.0.0.2"), ("10.0.0.2:9",), ("10.0.0.1",)),
+        (("fd00::1",), ("[fd00::1]:9",), ()),
+        (("127.0.0.1", "::1"), (), ()),
     ],
 )
-def test_routes_are_broken_if_none_of_the_addresses_can_be_sent_to(
-    addresses: tuple[str, ...], reached: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch
+def test_no_route_leads_to_an_address_that_cannot_be_sent_to(
+    addresses: tuple[str, ...],
+    reached: tuple[str, ...],
+    refused: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(interfaces, "address_towards", lambda one, otherwise: one if one in reached else otherwise)
-    assert interfaces.broken_routes(addresses) == told
+    monkeypatch.setattr(interfaces, "address_towards", lambda one, other: one if one in reached else other)
+    assert interfaces.without_route(addresses) == refused
