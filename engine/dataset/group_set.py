@@ -238,8 +238,8 @@ class GroupSet(Instances):
     def came_late(self, sample: Sample, wall_ns: int) -> None:
         """Count a captured sample that is too old to be kept as lost if a clock, or the way, was to blame.
 
-        Nothing is lost if its own writer has replaced it, or another one whose clock is right. `wall_ns` is the
-        present of this node's clock.
+        Nothing is lost if its own writer has replaced it, or another one whose clock is right. `wall_ns` is
+        the present of this node's clock.
         """
         present = self._recent.present
         if present.is_right(sample.writer, max(self.floor_ns, self._newest_ns), wall_ns):

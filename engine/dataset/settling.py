@@ -95,8 +95,8 @@ class Present:
     def is_right(self, writer: bytes, newest_ns: int, wall_ns: int) -> bool:
         """Whether a writer's clock is right, and a sample with this source time is not of the future.
 
-        `wall_ns` is the present of this node's clock; `now_ns` is as old as the last heartbeat, or as the time
-        for which this node was stopped.
+        `wall_ns` is the present of this node's clock; `now_ns` is as old as the last heartbeat, or as the
+        time for which this node was stopped.
         """
         return writer not in self.skews and newest_ns <= wall_ns + self.offset_ns + EARLY_NS
 

@@ -418,7 +418,9 @@ def _with_all_of(before: Incident, told: Incident) -> Incident:
 
 def _with_cause_of(before: Incident, told: Incident) -> Incident:
     """Keep the known cause of an incident whose present form does not tell it, as of a node that is back."""
-    is_new = before.code.id == _STALLED != told.code.id  # it went on: what it is lost by now is something else
+    is_new = (
+        before.code.id == _STALLED != told.code.id
+    )  # it went on: what it is lost by now is something else
     if not before.is_cause_known or is_new or told.code.cause != before.code.cause:
         return told
     is_cut = told.why.startswith(CUT) and not before.why.startswith((UNANNOUNCED, CUT))

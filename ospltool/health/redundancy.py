@@ -142,7 +142,7 @@ def _reasons(scene: Scene, ended: list[str]) -> object:
 
 
 def _may_run(scene: Scene, node: Node) -> bool:
-    """Return whether a node that is lost may run: the watch is cut off, a fellow hears it, or none could tell."""
+    """Return whether a lost node may run: the watch is cut off, a fellow hears it, or none could tell."""
     if scene.presence(node) in (Presence.HEARD, Presence.STOPPED) or node.snapshot.name in scene.ends:
         return False
     is_heard = any(has_heard_since(one, node) for one in fellows_of(node, scene.heard))

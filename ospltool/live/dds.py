@@ -12,7 +12,14 @@ from typing import Final, TypeVar
 from engine.dds.channel import CONSOLE_TOPICS, PARTITION, PAST_TOPICS, Channel, ReceivedMessage
 from engine.dds.discovery import Discovery, ParticipantGone, ParticipantSeen
 from engine.dds.errors import DdsError
-from engine.dds.interfaces import beyond_loopback, broken_links, interface_of, known_addresses, links_of, without_route
+from engine.dds.interfaces import (
+    beyond_loopback,
+    broken_links,
+    interface_of,
+    known_addresses,
+    links_of,
+    without_route,
+)
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri

@@ -71,9 +71,9 @@ class SystemModel:
     """Everything known about all nodes and persistence services.
 
     Every collection in it is bounded; `…_left_out` counts the rest. `era` counts how often everything was
-    forgotten. `link_lost` says that no interface of the watch carries anything, None if one does; `route_lost`
-    has the addresses to which no route leads, None for none; `local`
-    is what the recorder of a recording knew beside what it heard.
+    forgotten. `link_lost` says that no interface of the watch carries anything, None if one does;
+    `route_lost` has the addresses to which no route leads, None for none; `local` is what the recorder of a
+    recording knew beside what it heard.
     """
 
     def __init__(self) -> None:

@@ -95,7 +95,7 @@ class Outages:
     def has_stalled_all(self, node: Node, began_ns: int, until_ns: int) -> bool:
         """Return whether a node stood still until a moment within a loss of all, or later.
 
-        One that went on later than others is part of it, too, if it was not told to be lost by itself meanwhile.
+        One that went on later than others is part of it, too, unless it was told to be lost by itself.
         """
         is_late = began_ns > self.found_ns or node.id in self._were_alone
         is_in_time = until_ns <= self.found_ns + REACH_NS + node.due_ns

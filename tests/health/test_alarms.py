@@ -50,7 +50,7 @@ class Watch:
         fellows: tuple[int, ...] = (),
         missed: tuple[int, ...] = (),
     ) -> None:
-        """Hear these nodes, which started at a second of the watch; `lost` ones leave, fellows miss others."""
+        """Hear these nodes, which started at a second of the watch; `lost` ones leave, others are missed."""
         for step in range(seconds):
             self.second += 1
             self.heard_ns.update(dict.fromkeys(fellows or nodes, self.now_ns))

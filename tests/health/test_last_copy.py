@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from ospltool.health.news import IncidentNews
 from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.supervision import SupervisorReport
-from tests.fake import SECOND_NS as S
 from tests.health.test_alarms import THREE, Watch
 
 TWO = Expectation(("n1", "n2"), (ExpectedSpace("Orders", copies=2, on_disk=2),))
@@ -34,7 +32,9 @@ class Heard(Watch):
             ]
 
 
-@pytest.mark.parametrize(("expected", "away"), [(THREE, (2, 3)), (TWO, (2,))], ids=["two of three", "one of two"])
+@pytest.mark.parametrize(
+    ("expected", "away"), [(THREE, (2, 3)), (TWO, (2,))], ids=["two of three", "one of two"]
+)
 def test_the_last_copy_is_told_as_an_error_at_once(expected: Expectation, away: tuple[int, ...]) -> None:
     """Their leases last, so they are silent and not gone; their fellow does not hear them either."""
     watch = Heard(expected)
@@ -43,7 +43,9 @@ def test_the_last_copy_is_told_as_an_error_at_once(expected: Expectation, away: 
     assert [one.code.id for one in watch.health.open] == ["DUL-NODE-SILENT"] * len(away)
     assert {severity for *_, severity, effect in watch.lines if "the last copy, " in effect} == {"error"}
     seconds = {severity: second for second, severity, _ in reversed(watch.lines)}
-    assert seconds["error"] <= min(seconds.values()) + 1, "a fellow tells a moment later that it misses them, too"
+    assert seconds["error"] <= min(seconds.values()) + 1, (
+        "a fellow tells a moment later that it misses them, too"
+    )
 
 
 def test_copies_that_only_the_fellows_of_a_watch_reach_are_no_error() -> None:
@@ -60,7 +62,9 @@ def test_a_node_that_its_supervisor_starts_again_at_once_is_no_error() -> None:
     watch = Heard(TWO)
     watch.run(20, 1, 2)
     watch.reports = {
-        "n2": SupervisorReport("killed", is_trouble=True, is_dead=True, is_coming=True, failed_ns=watch.now_ns)
+        "n2": SupervisorReport(
+            "killed", is_trouble=True, is_dead=True, is_coming=True, failed_ns=watch.now_ns
+        )
     }
     watch.run(3, 1, lost=(2,))
     watch.run(5, 1, 2, started_s=22)

@@ -273,7 +273,9 @@ def test_nodes_that_do_not_hear_one_of_the_host_of_the_watch_do_so_because_of_it
         now_ns = START_NS + second * S
         met = {1: {2, 3}, 2: {1, 3} if 2 not in lost else {3}, 3: {1, 2} if 3 not in lost else {2}}
         shown = tuple(
-            fake.snapshot(n, fake.name_space("ns1", 1), fellows=tuple(map(fake.fellow, met[n])), time_ns=now_ns)
+            fake.snapshot(
+                n, fake.name_space("ns1", 1), fellows=tuple(map(fake.fellow, met[n])), time_ns=now_ns
+            )
             for n in met
         )
         model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown)), now_ns)

@@ -314,7 +314,7 @@ _CODES: Final = {
 
 
 _WHY: Final = {
-    RemarkSubject.STALLED: "the process was stopped (SIGSTOP, a debugger), or its machine stood still or was busy",
+    RemarkSubject.STALLED: "the process was stopped (SIGSTOP, a debugger), or its machine stood still",
     RemarkSubject.FILTER: "a content filter of its configuration does not fit the type of the topic",
     RemarkSubject.IGNORED: "its configuration has settings without effect here",
 }

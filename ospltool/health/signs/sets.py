@@ -72,8 +72,8 @@ def _copies(scene: Scene, one: Redundancy, unheard: tuple[str, ...]) -> Iterator
         yield Sign(
             "DUL-DISK-COPIES-LOW", one.name, what, 0, (*without, *one.lost, *one.apart, *others), one.name,
             why, advice, severity=None if one.on_disk or one.unsure else HealthSeverity.ERROR,
-            patience_ns=0 if is_known else WRITING_NS, occasion=_occasion(one.lacks_on_disk, one.on_disk_apart, one.lost),
-            weight=one.lacks_on_disk,
+            patience_ns=0 if is_known else WRITING_NS,
+            occasion=_occasion(one.lacks_on_disk, one.on_disk_apart, one.lost), weight=one.lacks_on_disk,
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What Cyclone DDS prints is bounded: each kind of line once, the others counted, and nothing else touched."""
+"""What Cyclone DDS prints is bounded: each kind of line once, the others counted, nothing else touched."""
 
 from __future__ import annotations
 
