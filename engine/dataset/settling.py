@@ -93,7 +93,7 @@ class Present:
         return writer in self._late_since_ns
 
     def is_right(self, writer: bytes, newest_ns: int, wall_ns: int) -> bool:
-        """Whether a writer's clock is right, and a sample with this source time is not of the future.
+        """Whether a writer's clock is right, and a sample of the time `newest_ns` is not of the future.
 
         `wall_ns` is the present of this node's clock; `now_ns` is as old as the last heartbeat, or as the
         time for which this node was stopped.

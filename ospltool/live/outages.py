@@ -93,7 +93,7 @@ class Outages:
         return last_ns <= self._last_lost_ns and not self._has_survivor
 
     def has_stalled_all(self, node: Node, began_ns: int, until_ns: int) -> bool:
-        """Return whether a node stood still until a moment within a loss of all, or later.
+        """Return whether a node stood still from `began_ns` until a moment within a loss of all, or later.
 
         One that went on later than others is part of it, too, unless it was told to be lost by itself.
         """
