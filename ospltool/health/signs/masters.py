@@ -110,7 +110,9 @@ def _mesh(scene: Scene) -> Iterator[Sign]:
 
 def _cause_of_gap(scene: Scene, pair: tuple[str, str]) -> str:
     """Return what is wrong with the network of this host if one node of a pair runs on it; else nothing."""
-    nodes = [scene.model.nodes[one] for one in pair]
+    nodes = [scene.model.nodes[one] for one in pair if one in scene.model.nodes]
+    if len(nodes) < len(pair):
+        return ""
     is_of_this_host = [not scene.here.isdisjoint(one.snapshot.addresses) for one in nodes]
     if sum(is_of_this_host) != 1:
         return ""
