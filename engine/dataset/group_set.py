@@ -235,17 +235,18 @@ class GroupSet(Instances):
         self._count_in_rows(SampleRows((block,)))
         return True
 
-    def came_late(self, sample: Sample) -> None:
+    def came_late(self, sample: Sample, wall_ns: int) -> None:
         """Count a captured sample that is too old to be kept as lost if a clock, or the way, was to blame.
 
-        Nothing is lost if its own writer has replaced it, or another one whose clock is right.
+        Nothing is lost if its own writer has replaced it, or another one whose clock is right. `wall_ns` is
+        the present of this node's clock.
         """
         present = self._recent.present
-        if present.is_right(sample.writer, max(self.floor_ns, self._newest_ns)):
+        if present.is_right(sample.writer, max(self.floor_ns, self._newest_ns), wall_ns):
             return  # as nearly always, and without a look at the instance
         newer = [item for item in self.instance(sample.key) if item > sample]
         newest_ns = max([self.floor_ns, *(item.source_time_ns for item in newer)])
-        if not present.is_right(sample.writer, newest_ns):
+        if not present.is_right(sample.writer, newest_ns, wall_ns):
             self.lost += all(item.writer != sample.writer for item in newer)
 
     @property

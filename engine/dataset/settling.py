@@ -92,9 +92,13 @@ class Present:
         """Whether `saw` has judged a writer's clock."""
         return writer in self._late_since_ns
 
-    def is_right(self, writer: bytes, newest_ns: int) -> bool:
-        """Whether a writer's clock is right, and a sample with this source time is not of the future."""
-        return writer not in self.skews and newest_ns <= self.now_ns + EARLY_NS
+    def is_right(self, writer: bytes, newest_ns: int, wall_ns: int) -> bool:
+        """Whether a writer's clock is right, and a sample of the time `newest_ns` is not of the future.
+
+        `wall_ns` is the present of this node's clock; `now_ns` is as old as the last heartbeat, or as the
+        time for which this node was stopped.
+        """
+        return writer not in self.skews and newest_ns <= wall_ns + self.offset_ns + EARLY_NS
 
     def _remember(self, writer: bytes, skew_ns: int) -> None:
         if len(self._late_since_ns) >= MAX_WRITERS:

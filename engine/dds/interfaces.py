@@ -18,6 +18,8 @@ _GET_ADDRESS: Final = 0x8915
 _GET_FLAGS: Final = 0x8913
 """SIOCGIFFLAGS: the flags of an interface."""
 _UP, _LOOPBACK, _RUNNING, _MULTICAST = 1, 8, 0x40, 0x1000
+_DISCARD: Final = 9
+"""A port (RFC 863) to ask for a route; nothing is sent to it."""
 _LOCALHOST: Final = "127.0.0.1"
 _LOOPBACK_NAME: Final = "lo"
 _NO_CARRIER: Final = "has no carrier"
@@ -75,6 +77,19 @@ def broken_links(links: Sequence[str]) -> str:
     if not all(why for _, why in problems):
         return ""
     return " and ".join(f"interface {_name(link) or link} {why}" for link, why in problems)
+
+
+def without_route(addresses: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the addresses to which this machine refuses to send, in order; loopback does not count.
+
+    A route may be missing, or refuse (blackhole, prohibit).
+    """
+    others = beyond_loopback(sorted(set(addresses)))
+    return tuple(one for one in others if not address_towards(f"{_bracketed(one)}:{_DISCARD}", ""))
+
+
+def _bracketed(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
 
 
 def _named(uri: str) -> tuple[str, ...]:

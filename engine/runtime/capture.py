@@ -148,6 +148,7 @@ class _Batch:
         self._changes: dict[str, list[GroupChange]] = {}
         self._unrouted: list[CapturedSample] = []
         self._captured = 0
+        self._now_ns = shared.steady_ns()
         self._max_bytes = shared.settings.max_sample_bytes
 
     def take(self, records: Iterable[CapturedSample | CapturedRun]) -> list[CapturedSample]:
@@ -264,7 +265,7 @@ class _Batch:
         if outcome is ApplyOutcome.OLDER:
             sink.passed_over(key, writer)
             if writer not in self._strangers:
-                sink.group_set.came_late(sample)
+                sink.group_set.came_late(sample, self._now_ns)
         elif evicted:
             sink.pushed_out(sample, evicted)
         if status & UNREGISTER and sink.registered is not None:

@@ -158,6 +158,9 @@ def continue_them(processes: str, pids: Iterable[int]) -> str:
 NO_MASTER: Final = "no master"
 """What an effect says of a name-space whose nodes have not elected a master."""
 
+LAST_COPY: Final = "the last copy"
+"""What an effect says of a name-space without further copies."""
+
 CUT: Final = "the network between it and this watch is cut"
 """Beginning of a cause that is concluded from what fellows hear: it takes the place of no told one either."""
 

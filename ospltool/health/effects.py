@@ -209,10 +209,9 @@ def _lost(scene: Scene, copies: Redundancy, away: list[str]) -> str:
     """Tell whether the remaining copies, if any, have all samples of the lost nodes' last snapshots."""
     left = [_node(scene, node).name_spaces[copies.name] for node in copies.held]
     missing = 0
-    for node in away:
-        view = _node(scene, node).name_spaces[copies.name]
-        best = max((other.count for other in left), default=0)
-        missing = max(missing, view.count - best)
+    for one in map(scene.model.nodes.__getitem__, away):
+        best = scene.kept.best(one, copies.name, max((other.count for other in left), default=0))
+        missing = max(missing, one.name_spaces[copies.name].count - best)
     if not left:
         return ""
     return f"it had {missing:,} sample{'s' if missing > 1 else ''} more" if missing > 0 else "nothing lost"

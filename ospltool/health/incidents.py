@@ -448,10 +448,14 @@ def _with_all_of(before: Incident, told: Incident) -> Incident:
 
 def _with_cause_of(before: Incident, told: Incident) -> Incident:
     """Keep the known cause of an incident whose present form does not tell it, as of a node that is back."""
-    if not before.is_cause_known or told.code.cause != before.code.cause:
+    is_new = (
+        before.code.id == _STALLED != told.code.id
+    )  # it went on: what it is lost by now is something else
+    if not before.is_cause_known or is_new or told.code.cause != before.code.cause:
         return told
     is_cut = told.why.startswith(CUT) and not before.why.startswith((UNANNOUNCED, CUT))
-    is_guess = is_cut or told.why.startswith(UNANNOUNCED)
+    is_own = told.code.id == _STALLED and not before.why.startswith((UNANNOUNCED, CUT))
+    is_guess = is_cut or is_own or told.why.startswith(UNANNOUNCED)
     if not told.is_cause_known or is_guess or told.why in before.why:
         is_for_why = told.code.id == _STALLED and told.next == told.code.next
         is_of_before = is_for_why and before.next != before.code.next

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from typing import Final, NamedTuple
 
-from ospltool.health.codes import NO_MASTER, HealthSeverity
+from ospltool.health.codes import LAST_COPY, NO_MASTER, HealthSeverity
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
 
@@ -14,7 +14,10 @@ SLOWER: Final = 2
 """Factor by which an effect that was told again must stand longer until it is told once more."""
 
 RELIEF_S: Final = 1.0
-"""Time in seconds for which a master must stand until it is told where the effect told none."""
+"""Time in seconds for which a relief must stand until it is told."""
+
+_WARNINGS: Final = (NO_MASTER, LAST_COPY)
+"""What effects tell of no longer once there is a relief."""
 
 _COPIES: Final = re.compile(r"\d+(?: of \d+)? cop(?:y|ies)")
 """What effects tell of copies in memory."""
@@ -55,11 +58,21 @@ class _ToldIncident:
         if effect != self.seen:
             self.seen, self.since = effect, now
         patience_s = min(RELIEF_S, self.patience_s) if self.is_relief(effect) else self.patience_s
-        return effect != self.effect and now - self.since >= patience_s
+        return effect != self.effect and (self.is_loss(effect) or now - self.since >= patience_s)
 
     def is_relief(self, effect: str) -> bool:
-        """Return whether an effect tells a master where none was told."""
-        return NO_MASTER in self.effect and NO_MASTER not in effect
+        """Return whether an effect tells a master where none was told, or further copies beside the last."""
+        return any(one in self.effect and one not in effect for one in _WARNINGS)
+
+    def is_loss(self, effect: str) -> bool:
+        """Return whether an effect tells fewer copies of a name-space than were told."""
+        before, now = _copies(self.effect), _copies(effect)
+        return bool(before and now) and min(now) < min(before)
+
+
+def _copies(effect: str) -> list[int]:
+    """Return the numbers of copies that an effect tells."""
+    return [int(one.split()[0]) for one in _COPIES.findall(effect)]
 
 
 def _is_true(effect: str, health: Health) -> bool:
@@ -73,7 +86,8 @@ class IncidentNews:
 
     An effect changes with elections and counts while the trouble stays the same. It is told again once it
     has stood for `settled_s`, and before the end of its incident if it is still true; each time it is, the
-    next one must stand twice as long. Only a master where there was none is told sooner.
+    next one must stand twice as long. A master where there was none is told sooner, and so are further copies
+    beside the last one; fewer copies than were told are told at once.
 
     Args:
         settled_s: time in seconds, above 0.
@@ -101,7 +115,7 @@ class IncidentNews:
             told.last = one
             is_settled = told.is_effect_untold(one.effect, now) and not one.muted_until_ns
             is_settled = is_settled and _is_true(one.effect, health)
-            if is_settled and not told.is_relief(one.effect):
+            if is_settled and not (told.is_relief(one.effect) or told.is_loss(one.effect)):
                 told.patience_s *= SLOWER
             if told.form != form or is_settled:
                 found.append(("worse" if one.severity < told.form.severity else "changed", one))

@@ -6,7 +6,10 @@ import dataclasses
 from collections.abc import Generator, Mapping
 
 from engine.core.name_spaces import Alignee
+from ospltool.health.codes import LAST_COPY
+from ospltool.health.hearings import fellows_of, has_heard_since, is_told
 from ospltool.health.scene import STEP, Scene
+from ospltool.health.signs.losses import own_link
 from ospltool.live.nodes import Node, Presence
 
 
@@ -30,6 +33,8 @@ class Redundancy:
     """Nodes that ended in order; names of those that were never heard."""
     lost: tuple[str, ...]
     """Nodes that are silent or gone, and not coming back."""
+    unsure: tuple[str, ...] = ()
+    """Nodes among them that may run: a fellow hears them, or none could tell yet."""
     filtered: tuple[str, ...] = ()
     """Nodes beside `held` that hold it without the samples that their content filters withhold."""
     apart: tuple[str, ...] = ()
@@ -49,7 +54,9 @@ class Redundancy:
         """What `left` 0 means, in words; empty if a copy may fail."""
         if not self.held:
             return "no copy in reach"
-        return "" if self.left else "the last copy of one side" if self.sides else "the last copy"
+        if self.left:
+            return ""
+        return f"{LAST_COPY}{' of one side' if self.sides else ' in reach' if self.unsure else ''}"
 
     @property
     def left_text(self) -> str:
@@ -127,10 +134,19 @@ def _reasons(scene: Scene, ended: list[str]) -> object:
             scene.may_come_back(node),
             scene.facts(node).off_disk if scene.is_heard(node) else None,
             scene.facts(node).refused if scene.is_heard(node) else None,
+            _may_run(scene, node),
         )
         for node in scene.nodes
     ]
     return scene.expected, scene.model.name_space_names(), nodes, ended, _contested_sets(scene)
+
+
+def _may_run(scene: Scene, node: Node) -> bool:
+    """Return whether a lost node may run: the watch is cut off, a fellow hears it, or none could tell."""
+    if scene.presence(node) in (Presence.HEARD, Presence.STOPPED) or node.snapshot.name in scene.ends:
+        return False
+    is_heard = any(has_heard_since(one, node) for one in fellows_of(node, scene.heard))
+    return is_heard or not is_told(node, scene.heard, scene.now_ns) or bool(own_link(scene, node))
 
 
 def _contested_sets(scene: Scene) -> list[tuple[str, str, str]]:
@@ -177,6 +193,7 @@ class _Places:
     coming: list[str] = dataclasses.field(default_factory=list)
     stopped: list[str] = dataclasses.field(default_factory=list)
     lost: list[str] = dataclasses.field(default_factory=list)
+    unsure: list[str] = dataclasses.field(default_factory=list)
     filtered: set[str] = dataclasses.field(default_factory=set)
     apart: list[str] = dataclasses.field(default_factory=list)
     sides: list[list[str]] = dataclasses.field(default_factory=list)
@@ -234,11 +251,13 @@ def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
     """Add a node to the places of every name-space."""
     presence = scene.presence(node)
     if presence is not Presence.HEARD:
-        is_coming = scene.may_come_back(node)
+        is_coming, may_run = scene.may_come_back(node), _may_run(scene, node)
         for name in node.name_spaces:
             place = places[name]
             absent = place.stopped if presence is Presence.STOPPED else place.lost
             (place.coming if is_coming else absent).append(node.id)
+            if may_run and not is_coming:
+                place.unsure.append(node.id)
         return
     off_disk, me = scene.facts(node).off_disk, node.id
     for name, view in node.name_spaces.items():
@@ -271,6 +290,7 @@ def _redundancy(scene: Scene, name: str, places: _Places, ended: list[str]) -> R
         coming=tuple(places.coming),
         stopped=(*places.stopped, *(ended if expected.copies or expected.on_disk else ())),
         lost=tuple(places.lost),
+        unsure=tuple(places.unsure),
         filtered=tuple([node for node in places.held if node not in counted]),
         apart=tuple(places.apart),
         sides=tuple(map(tuple, places.sides)),

@@ -134,6 +134,22 @@ class KeptSigns:
     def __init__(self) -> None:
         self.deaf: Kept[dict[tuple[str, str], list[str]]] = Kept({})
         self.doubtful: Kept[set[tuple[str, str]]] = Kept(set())
+        self._best: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def best(self, node: Node, name_space: str, count: int) -> int:
+        """Return the most samples of a name-space that others had at once since a node was lost.
+
+        What applications dispose and nodes purge after that was not lost with it. `count` is the most now.
+        """
+        lost_ns, before = self._best.get((node.id, name_space), (0, 0))
+        best = max(count, before) if lost_ns == node.heard_ns else count
+        self._best[node.id, name_space] = node.heard_ns, best
+        return best
+
+    def keep(self, nodes: Iterable[str]) -> None:
+        """Forget all other nodes."""
+        known = set(nodes)
+        self._best = {key: one for key, one in self._best.items() if key[0] in known}
 
 
 class _Known(NamedTuple):
@@ -168,6 +184,7 @@ class FactBook:
     def keep(self, nodes: Iterable[str]) -> None:
         """Forget all other nodes."""
         self._known = {node: self._known[node] for node in nodes if node in self._known}
+        self.kept.keep(self._known)
 
 
 def _met(node: Node, known: _Known | None) -> frozenset[str]:

@@ -12,7 +12,14 @@ from typing import Final, TypeVar
 from engine.dds.channel import CONSOLE_TOPICS, PARTITION, PAST_TOPICS, Channel, ReceivedMessage
 from engine.dds.discovery import Discovery, ParticipantGone, ParticipantSeen
 from engine.dds.errors import DdsError
-from engine.dds.interfaces import broken_links, interface_of, links_of
+from engine.dds.interfaces import (
+    beyond_loopback,
+    broken_links,
+    interface_of,
+    known_addresses,
+    links_of,
+    without_route,
+)
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
 from engine.dds.subscription_endpoints import PARTITION as PERSISTENCE_PARTITION
 from engine.dds.uri import cyclone_uri
@@ -24,7 +31,7 @@ from engine.runtime import monitor
 from engine.runtime.monitor import NodeEvent, NodePast, NodeSnapshot
 from engine.tracing.levels import Level
 from ospltool.live.arrival_times import ArrivalTimes
-from ospltool.live.feed import FeedNotice, HeardReplica, Inbox, NoticeKind, ReceivedSnapshot, Update
+from ospltool.live.feed import FeedNotice, HeardReplica, Inbox, NoticeKind, ReceivedSnapshot, Update, no_route
 from ospltool.live.record_file import SenderKind, Shown
 
 MAX_KNOWN: Final = 1_000
@@ -66,6 +73,8 @@ class SeenEvents:
 
 _LONGEST_WAIT_S: Final = 0.5
 _RETRY_S: Final = 2.0
+_ROUTES_S: Final = 1.0
+"""Time between two looks at the routes, of which there may be hundreds."""
 
 
 _LOST: Final = {SenderKind.NODE: NoticeKind.NODE_LOST, SenderKind.REPLICA: NoticeKind.REPLICA_LOST}
@@ -150,6 +159,9 @@ class LiveFeed:
         self._known = SeenEvents()
         self._arrivals = ArrivalTimes()
         self._shown_by: dict[bytes, set[Shown]] = {}
+        self._addresses: dict[Shown, tuple[str, ...]] = {}
+        self._refusing: tuple[str, ...] = ()
+        self._routes_s = 0.0
         self._present: set[Shown] = set()
         self._had_any = False
         self._stopping = threading.Event()
@@ -239,6 +251,8 @@ class LiveFeed:
         if not isinstance(message, NodeSnapshot):
             return message
         self._is_there((SenderKind.NODE, message.id), message.name, received.participant, now_ns)
+        if len(self._addresses) < MAX_KNOWN:
+            self._addresses[SenderKind.NODE, message.id] = message.addresses
         return ReceivedSnapshot(message, self._arrivals.heard_ns(message, now_ns))
 
     def _replica(self, received: ReceivedMessage, now_ns: int) -> HeardReplica | FeedNotice:
@@ -278,11 +292,24 @@ class LiveFeed:
         self._must_move = not self._present and used != self._interface
         if self._must_move:
             self._interface, self._links = used, links_of(self._where[2])
-        before, self._broken = self._broken, broken_links(self._links)
+        known, refusing = self._hosts(), self._refusing
+        if self._links_s - self._routes_s >= _ROUTES_S:
+            self._routes_s, refusing = self._links_s, without_route(known)
+        told = no_route(refusing) if len(refusing) == len(known) else ""
+        before, self._broken = self._broken, broken_links(self._links) or told
         if self._broken != before:
             kind = NoticeKind.LINK_LOST if self._broken else NoticeKind.LINK_FOUND
             self._must_move |= not self._broken and not self._present
             yield FeedNotice(kind, self._clock(), self._broken)
+        if refusing != self._refusing:
+            self._refusing = refusing
+            kind = NoticeKind.ROUTE_LOST if refusing else NoticeKind.ROUTE_FOUND
+            yield FeedNotice(kind, self._clock(), " ".join(refusing))
+
+    def _hosts(self) -> set[str]:
+        """Return the addresses of the nodes on other hosts."""
+        known = {address for each in self._addresses.values() for address in each}
+        return set(beyond_loopback(known)).difference(known_addresses(self._where[2])) if known else known
 
     def _lose_all(self, reason: str) -> None:
         now_ns = self._clock()

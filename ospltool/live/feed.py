@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+from collections.abc import Sequence
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from engine.persistence.service.replica_view import ReplicaView
@@ -23,6 +24,9 @@ MAX_PENDING_NODES: Final = 1_000
 dropped and counted."""
 
 MAX_PENDING_NOTICES: Final = 200
+
+_MOST_NAMED: Final = 3
+"""Addresses that a message names; the others are counted."""
 
 ENDING: Final = ("TERMINATING", "TERMINATED")
 """States of a node that shuts down in an orderly way."""
@@ -40,6 +44,8 @@ class NoticeKind(enum.StrEnum):
     DOMAIN_FOUND = "domain found"
     LINK_LOST = "link lost"
     LINK_FOUND = "link found"
+    ROUTE_LOST = "route lost"
+    ROUTE_FOUND = "route found"
     FAULT = "fault"
     END = "end"
 
@@ -49,13 +55,20 @@ class NoticeKind(enum.StrEnum):
         return cls.REPLICA_LOST if value == "instance lost" else None
 
 
+def no_route(addresses: Sequence[str]) -> str:
+    """Say that no route leads to these addresses; empty without any."""
+    more = f" and {len(addresses) - _MOST_NAMED:,} more" if len(addresses) > _MOST_NAMED else ""
+    return f"no route leads to {', '.join(addresses[:_MOST_NAMED])}{more}" if addresses else ""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class FeedNotice:
     """One message from the feed itself.
 
     `node` is the id of its subject: a node, or with REPLICA_LOST a replica of a persistence
     service. `in_order` (NODE_LOST) means that the node had announced its end. LINK_LOST: no interface of the
-    feed carries anything, as its text says.
+    feed carries anything, or no route leads to any other host, as its text says. ROUTE_LOST: its text has the
+    addresses, with spaces between, to which no route leads.
     """
 
     kind: NoticeKind

@@ -72,8 +72,9 @@ class SystemModel:
     """Everything known about all nodes and persistence services.
 
     Every collection in it is bounded; `…_left_out` counts the rest. `era` counts how often everything was
-    forgotten. `link_lost` says that no interface of the watch carries anything, None if one does; `local`
-    is what the recorder of a recording knew beside what it heard.
+    forgotten. `link_lost` says that no interface of the watch carries anything, None if one does;
+    `route_lost` has the addresses to which no route leads, None for none; `local` is what the recorder of a
+    recording knew beside what it heard.
     """
 
     def __init__(self) -> None:
@@ -95,6 +96,7 @@ class SystemModel:
         self.caption = ""
         self.domain_lost_ns = 0
         self.link_lost: FeedNotice | None = None
+        self.route_lost: FeedNotice | None = None
         self.local = LocalView()
         self.outages = Outages()
         self.ended_ns = 0
@@ -465,6 +467,10 @@ class SystemModel:
         elif notice.kind is NoticeKind.DOMAIN_FOUND:
             self.domain_lost_ns = 0
             self.outages.find(notice.time_ns)
+        elif notice.kind is NoticeKind.ROUTE_LOST:
+            self.route_lost = notice
+        elif notice.kind is NoticeKind.ROUTE_FOUND:
+            self.route_lost = None
         elif notice.kind is NoticeKind.LINK_LOST:
             self.link_lost = notice
         elif notice.kind is NoticeKind.LINK_FOUND and self.link_lost:

@@ -33,6 +33,7 @@ class Outages:
         self._lost_ns = self._last_lost_ns = -1
         self._is_lost = self._is_link = self._has_survivor = False
         self._alone: Collection[str] = ()
+        self._were_alone: set[str] = set()
         self._newest_ns = 0
 
     @property
@@ -62,6 +63,7 @@ class Outages:
             is_lost: whether all are.
         """
         self._is_lost, self._alone = is_lost, alone
+        self._were_alone.update(alone)
 
     def lose(self, last_ns: int, nodes: Iterable[Node] = (), *, is_link: bool = False) -> None:
         """Take in that all nodes were lost by the moment `last_ns`, perhaps with a link of the watch.
@@ -69,6 +71,7 @@ class Outages:
         That may be told together with the first snapshots after it, which are those of `nodes` then.
         """
         self._is_lost = False
+        self._were_alone.clear()
         self._lost_ns, self._last_lost_ns = min(self._newest_ns, last_ns), last_ns
         self._is_link = is_link
         self._has_survivor = any(one.came_ns <= last_ns < one.heard_ns for one in nodes)
@@ -89,9 +92,14 @@ class Outages:
         """Return whether a run that was heard last at a moment ended in a loss of all that none survived."""
         return last_ns <= self._last_lost_ns and not self._has_survivor
 
-    def has_stalled_all(self, node: Node, until_ns: int) -> bool:
-        """Return whether a node stood still until a moment within or at the end of a loss of all."""
-        return self._lost_ns < until_ns <= self.found_ns + REACH_NS + node.due_ns
+    def has_stalled_all(self, node: Node, began_ns: int, until_ns: int) -> bool:
+        """Return whether a node stood still from `began_ns` until a moment within a loss of all, or later.
+
+        One that went on later than others is part of it, too, unless it was told to be lost by itself.
+        """
+        is_late = began_ns > self.found_ns or node.id in self._were_alone
+        is_in_time = until_ns <= self.found_ns + REACH_NS + node.due_ns
+        return self._lost_ns < until_ns and (is_in_time or not is_late)
 
     def was_lost_with_all(self, node: Node) -> bool:
         """Return whether the node was lost together with all others, and has not been heard since."""

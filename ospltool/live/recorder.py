@@ -41,6 +41,7 @@ RETRY_NS: Final = 10_000_000_000
 _ENDED_BY: Final = {
     NoticeKind.DOMAIN_LOST: NoticeKind.DOMAIN_FOUND,
     NoticeKind.LINK_LOST: NoticeKind.LINK_FOUND,
+    NoticeKind.ROUTE_LOST: NoticeKind.ROUTE_FOUND,
 }
 """Notices that a key repeats until another one ends what they say."""
 

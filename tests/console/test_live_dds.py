@@ -319,6 +319,7 @@ def test_a_link_that_carries_again_is_opened_again_unless_somebody_is_heard(
     """Cyclone DDS forgets unicast peers that did not answer: a watch was deaf for 25 s, or for ever."""
     problem, opened = ["interface e0 has no carrier"], []
     monkeypatch.setattr("ospltool.live.dds.broken_links", lambda _: problem[0])
+    monkeypatch.setattr("ospltool.live.dds.without_route", lambda _: ())
 
     class Counted(_Link):
         def __init__(self, *where: Any) -> None:
@@ -350,3 +351,23 @@ def test_a_link_that_carries_again_is_opened_again_unless_somebody_is_heard(
     finally:
         feed.close()
     assert len(opened) == 2
+
+
+def test_a_watch_that_no_route_leads_away_from_is_cut_off(
+    uri: str, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuses = [True]
+    monkeypatch.setattr("ospltool.live.dds.without_route", lambda each: tuple(each) if refuses[0] else ())
+    feed = LiveFeed(DOMAIN, uri=uri)
+    try:
+        model = SystemModel()
+        node.show()
+        follow(feed, model, has_notice(NoticeKind.LINK_LOST))
+        assert model.link_lost is not None
+        assert model.link_lost.text == "no route leads to 10.0.0.1"
+        assert model.route_lost is not None
+        refuses.clear()
+        refuses.append(False)
+        follow(feed, model, lambda _: not (model.link_lost or model.route_lost))
+    finally:
+        feed.close()

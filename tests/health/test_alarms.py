@@ -33,6 +33,7 @@ class Watch:
         self.reports = dict(reports or {})
         self.health = Health(self.model, expected, reports=lambda: self.reports)
         self.second = 0
+        self.heard_ns: dict[int, int] = {}
         self.told: dict[str, Incident] = {}
         self.rung: dict[str, tuple[str, ...]] = {}
 
@@ -47,12 +48,15 @@ class Watch:
         started_s: int = -600,
         lost: tuple[int, ...] = (),
         fellows: tuple[int, ...] = (),
+        missed: tuple[int, ...] = (),
     ) -> None:
-        """Hear these nodes, which started at a second of the watch; `lost` ones leave."""
+        """Hear these nodes, which started at a second of the watch; `lost` ones leave, others are missed."""
         for step in range(seconds):
             self.second += 1
+            self.heard_ns.update(dict.fromkeys(fellows or nodes, self.now_ns))
             others = {
-                one: [fake.fellow(n, self.now_ns) for n in fellows or nodes if n != one] for one in nodes
+                one: [fake.fellow(n, self.heard_ns[n]) for n in (*(fellows or nodes), *missed) if n != one]
+                for one in nodes
             }
             heard = [
                 fake.snapshot(

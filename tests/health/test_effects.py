@@ -17,9 +17,16 @@ from tests.simulation.scenarios import node
 
 
 def lost(
-    *lost_at: tuple[int, int], names: int = 1, changed: int = 0, events: tuple[NodeEvent, ...] = ()
+    *lost_at: tuple[int, int],
+    names: int = 1,
+    changed: int = 0,
+    events: tuple[NodeEvent, ...] = (),
+    purged_s: int = 20,
 ) -> Health:
-    """Four nodes with name-spaces, of which (node, second) leave; of one name-space they had more samples."""
+    """Four nodes with name-spaces, of which (node, second) leave; of one name-space they had more samples.
+
+    From `purged_s` on the others have fewer, as applications have disposed of them.
+    """
     model = SystemModel()
     health = Health(model)
     spaces = [f"space-{number:02d}" for number in range(1, names + 1)]
@@ -30,7 +37,11 @@ def lost(
             fake.snapshot(
                 number,
                 *(
-                    fake.name_space(name, 1, count=1003 if index < changed and number > 1 else 1000)
+                    fake.name_space(
+                        name,
+                        1,
+                        count=(1003 if index < changed and number > 1 else 1000) - 400 * (second >= purged_s),
+                    )
                     for index, name in enumerate(spaces)
                 ),
                 time_ns=now_ns,
@@ -78,6 +89,12 @@ def test_what_differs_is_told_of_its_name_space() -> None:
     assert told["n2"] == (f"space-01: {last}, it had 3 samples more; 11 name-spaces: {last}, nothing lost")
     rest = "copies and masters as in DUL-NODE-GONE n2"
     assert told["n4"] == f"space-01: it had 3 samples more; 11 name-spaces: nothing lost; {rest}"
+
+
+@pytest.mark.parametrize(("changed", "told"), [(0, "nothing lost"), (1, "it had 3 samples more")])
+def test_what_is_purged_after_a_loss_was_not_lost_with_the_node(changed: int, told: str) -> None:
+    found = effects(lost((2, 5), (3, 5), (4, 5), changed=changed, purged_s=12))["n2"]
+    assert found.endswith(told)
 
 
 def test_the_first_of_a_list_of_losses_tells_the_copies_that_are_left() -> None:

@@ -251,3 +251,48 @@ def on_one_host(update: Update) -> Update:
             for one in update.snapshots
         ),
     )
+
+
+@pytest.mark.parametrize(
+    ("here", "lost", "known"),
+    [
+        ("10.0.0.1", (2, 3), {"n1"}),
+        ("10.0.0.1", (2,), {"n1 and n2"}),
+        ("10.0.0.9", (2, 3), set()),
+    ],
+)
+def test_nodes_that_do_not_hear_one_of_the_host_of_the_watch_do_so_because_of_its_routes(
+    here: str, lost: tuple[int, ...], known: set[str]
+) -> None:
+    """Multicast still comes to that host, and nothing leaves it to those."""
+    model = SystemModel()
+    health = Health(model, here=(here,))
+    text = " ".join(f"10.0.0.{n}" for n in lost)
+    model.apply(Update(notices=(FeedNotice(NoticeKind.ROUTE_LOST, START_NS, text),)), START_NS)
+    for second in range(12):
+        now_ns = START_NS + second * S
+        met = {1: {2, 3}, 2: {1, 3} if 2 not in lost else {3}, 3: {1, 2} if 3 not in lost else {2}}
+        shown = tuple(
+            fake.snapshot(
+                n, fake.name_space("ns1", 1), fellows=tuple(map(fake.fellow, met[n])), time_ns=now_ns
+            )
+            for n in met
+        )
+        model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown)), now_ns)
+        health.update(now_ns)
+    gaps = [one for one in health.open if one.code.id == "DUL-PARTIAL-MESH"]
+    assert {one.who for one in gaps if "no route leads to 10.0.0.2 on the host" in one.why} == known
+
+
+def test_a_node_to_which_no_route_leads_is_out_of_reach() -> None:
+    """Others are heard, on the same host as the watch, and have lost it, too."""
+    case = OwnLink(1, here=1, is_known=False, expected=THREE_COPIES)
+    case.moment_s = 0.0
+    case.tell(NoticeKind.ROUTE_LOST, "10.0.0.2 10.0.0.3")
+    case.moment_s = -5.0
+    case.run(9.0)
+    assert {one.who: one.severity.label for one in case.health.open} == {"n2": "warning", "n3": "warning"}
+    assert all(one.why.startswith("no route leads to 10.0.0.") for one in case.health.open)
+    assert "the last copy in reach" in case.health.open[0].effect
+    case.tell(NoticeKind.ROUTE_FOUND)
+    assert case.model.route_lost is None

@@ -165,35 +165,38 @@ def test_a_late_heartbeat_is_about_the_fellow_and_part_of_its_loss() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stopped_s", "codes"), [(3, {"DUL-NODE-STALLED"}), (8, {"DUL-DOMAIN-LOST"})], ids=["short", "long"]
+    ("stopped_s", "apart", "codes"),
+    [(3, 1, {"DUL-NODE-STALLED"}), (8, 1, {"DUL-DOMAIN-LOST"}), (8, 6, {"DUL-DOMAIN-LOST"})],
+    ids=["short", "long", "long, continued one after the other"],
 )
 def test_nodes_that_stood_still_together_did_so_once_and_it_was_the_loss_of_all_if_long(
-    stopped_s: int, codes: set[str]
+    stopped_s: int, apart: int, codes: set[str]
 ) -> None:
-    """All were stopped and continued; each tells that it stood still, one after the other."""
-    text = (
-        f"This node stood still for {stopped_s}.4 seconds; "
+    """All were stopped and continued, `apart` quarters of a second; each tells that it stood still."""
+    texts = [
+        f"This node stood still for {stopped_s + 0.4 + number * apart / 4:.2f} seconds; "
         "the silence of its fellows in that time does not count."
-    )
+        for number in range(3)
+    ]
     model = SystemModel()
     health = Health(model)
     for quarter in range(100):
         now_ns = START_NS + quarter * S // 4
         since = quarter - 20 - 4 * stopped_s
-        numbers = (1, 2, 3) if quarter <= 20 or since > 2 else range(1, since + 1)
+        numbers = [n for n in (1, 2, 3) if quarter <= 20 or since > (n - 1) * apart]
         others = {n: tuple(fake.fellow(o, now_ns) for o in (1, 2, 3) if o != n) for n in numbers}
         shown = tuple(ReceivedSnapshot(node(n, time_ns=now_ns, fellows=others[n]), now_ns) for n in numbers)
-        told = (
-            (fake.event(quarter, since, now_ns, text, event="watch.stalled", level="WARNING"),)
-            if 1 <= since <= 3
-            else ()
+        told = tuple(
+            fake.event(quarter, n, now_ns, texts[n - 1], event="watch.stalled", level="WARNING")
+            for n in numbers
+            if since == 1 + (n - 1) * apart
         )
         model.apply(Update(shown, told), now_ns)
         health.update(now_ns)
     assert ({one.code.id for one in health.every}, health.open) == (codes, [])
     assert len(health.closed) == 1
     if stopped_s == 3:
-        assert health.closed[0].what == f"n1, n2 and n3 stood still together; n1 says: {text}"
+        assert health.closed[0].what == f"n1, n2 and n3 stood still together; n1 says: {texts[0]}"
 
 
 def test_a_short_stall_is_none_and_a_long_one_is_over_seconds_after_it() -> None:

@@ -105,9 +105,10 @@ class Stub:
 
     def __init__(self, wall_ns: int) -> None:
         self._wall_ns = wall_ns
+        self.now_s = 100.0
 
     def monotonic(self) -> float:
-        return 100.0
+        return self.now_s
 
     def wall_ns(self) -> int:
         return self._wall_ns
@@ -120,7 +121,8 @@ class Run:
     """A node that is complete, alone, and stores in memory."""
 
     def __init__(self, depth: int, limits: GroupLimits = NO_LIMITS, wall_ns: int = 100) -> None:
-        stub: Any = Stub(wall_ns)
+        self.clock = Stub(wall_ns)
+        stub: Any = self.clock
         space = NameSpace("all", (Element("*", "*"),))
         policy = Policy("*", merges=(MergeRule(MergeType.MERGE, "*"),))
         settings = CoreSettings("1" * 32, 1, "n", "r", "h", (space,), (policy,), initial_discovery_s=0.0)

@@ -50,3 +50,14 @@ def test_what_is_older_than_a_deletion_is_lost_only_if_a_clock_is_wrong(clock_s:
     part.raise_floor(NOW_NS - SECOND_NS // 10)
     run.capture([write(ONE, -clock_s + 0.2)])
     assert part.lost == lost
+
+
+@pytest.mark.parametrize("stopped_s", [5.0, 60.0])
+def test_what_waited_while_this_node_was_stopped_is_not_lost(stopped_s: float) -> None:
+    """Two writers wrote one instance all the time; the last heartbeat is as old as the stop."""
+    run = Run(1, wall_ns=NOW_NS)
+    run.capture([write(OTHER, 0.0), write(ONE, 0.0, b"other")])
+    run.clock.now_s += stopped_s
+    run.capture([write(OTHER, -stopped_s), write(ONE, 0.01 - stopped_s)])
+    assert run.runtime.counters["too_old"] == 1
+    assert run.runtime.spaces["all"].working.groups[GROUPS[0]].lost == 0

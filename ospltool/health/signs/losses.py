@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ospltool.health.codes import CUT, UNANNOUNCED, joined
 from ospltool.health.hearings import fellows_of, has_heard_since, told_ns
 from ospltool.health.scene import MEETING_NS, Scene
+from ospltool.live.feed import no_route
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.remarks import clock
 
@@ -92,12 +93,23 @@ def broken_link(scene: Scene, until_ns: int) -> str:
     return f"{link.text} on the host of this watch, since {clock(link.time_ns)} UTC"
 
 
+def broken_route(scene: Scene, node: Node, until_ns: int) -> str:
+    """Return that no route leads to a node, if it was so before a moment; else nothing."""
+    lost = scene.model.route_lost
+    addresses = set(node.snapshot.addresses)
+    if lost is None or lost.time_ns > until_ns or not addresses or not addresses <= {*lost.text.split()}:
+        return ""
+    text = no_route(sorted(addresses))
+    return f"{text} on the host of this watch, since {clock(lost.time_ns)} UTC"
+
+
 def own_link(scene: Scene, node: Node) -> str:
     """Return what was wrong with the interfaces of this watch when it lost a node; else nothing.
 
     A node of the same host needs none, as long as others of that host are heard.
     """
-    link = broken_link(scene, node.heard_ns + node.stale_after_ns)
+    until_ns = node.heard_ns + node.stale_after_ns
+    link = broken_link(scene, until_ns) or broken_route(scene, node, until_ns)
     if link and not scene.here.isdisjoint(node.snapshot.addresses):
         return "" if any(is_on_one_host(one, node) for one in scene.heard) else link
     return link

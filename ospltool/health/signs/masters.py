@@ -11,6 +11,7 @@ from engine.runtime.monitor import NameSpaceView
 from ospltool.health.codes import SECOND_NS, Sign, joined
 from ospltool.health.hearings import has_heard_since
 from ospltool.health.scene import MEETING_NS, Scene
+from ospltool.health.signs.losses import broken_link, broken_route
 from ospltool.health.signs.partings import parted_ns
 from ospltool.live.nodes import Node, Presence
 
@@ -159,10 +160,23 @@ def _parted(
         what,
         0,
         pair,
+        why=_cause_of_gap(scene, pair),
         patience_ns=MEETING_NS if are_complete else STARTING_NS,
         occasion=runs,
         told_ns=max((one for one in moments if one >= max(runs)), default=0),
     )
+
+
+def _cause_of_gap(scene: Scene, pair: tuple[str, str]) -> str:
+    """Return what is wrong with the network of this host if one node of a pair runs on it; else nothing."""
+    nodes = [scene.model.nodes[one] for one in pair if one in scene.model.nodes]
+    if len(nodes) < len(pair):
+        return ""
+    is_of_this_host = [not scene.here.isdisjoint(one.snapshot.addresses) for one in nodes]
+    if sum(is_of_this_host) != 1:
+        return ""
+    other = nodes[is_of_this_host.index(False)]
+    return broken_link(scene, scene.now_ns) or broken_route(scene, other, scene.now_ns)
 
 
 def _deaf(met: Mapping[str, frozenset[str]]) -> dict[tuple[str, str], list[str]]:

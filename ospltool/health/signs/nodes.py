@@ -324,6 +324,7 @@ _CODES: Final = {
 
 
 _WHY: Final = {
+    RemarkSubject.STALLED: "the process was stopped (SIGSTOP, a debugger), or its machine stood still",
     RemarkSubject.FILTER: "a content filter of its configuration does not fit the type of the topic",
     RemarkSubject.IGNORED: "its configuration has settings without effect here",
 }
@@ -373,7 +374,9 @@ def _is_over(scene: Scene, node: Node, remark: Remark) -> bool:
     """Return whether a remark is of a former run, does not hold any more, or is part of a loss of all."""
     if remark.topic is RemarkSubject.RESTARTED:
         return not remark.is_alone and scene.model.outages.ended_all(remark.last_ns)
-    if remark.topic is RemarkSubject.STALLED and scene.model.outages.has_stalled_all(node, remark.time_ns):
+    if remark.topic is RemarkSubject.STALLED and scene.model.outages.has_stalled_all(
+        node, remark.began_ns, remark.time_ns
+    ):
         return True
     is_of_version = remark.topic is RemarkSubject.UNSUPPORTED
     return remark.time_ns < node.snapshot.started_ns or (

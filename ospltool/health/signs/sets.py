@@ -54,12 +54,12 @@ def _copies(scene: Scene, one: Redundancy, unheard: tuple[str, ...]) -> Iterator
     if one.lacks:
         warning = f", {one.warning}" if one.warning else ""
         what = f"{one.name}: {one.text}{warning}" + (f"; missing: {absent}" if absent else "")
-        severity = HealthSeverity.ERROR if len(one.held) <= 1 else None
+        severity = HealthSeverity.ERROR if len(one.held) + len(one.unsure) <= 1 else None
         why = reasons or f"no further node has {one.name} in its configuration"
         yield Sign(
             "DUL-COPIES-LOW", one.name, what, 0, (*one.lost, *one.apart, *others), one.name,
-            why, severity=severity, patience_ns=COPYING_NS, occasion=_occasion(one.lacks, others, one.lost),
-            weight=one.lacks,
+            why, severity=severity, patience_ns=0 if _is_of_lost(scene, one, one.lacks) else COPYING_NS,
+            occasion=_occasion(one.lacks, others, one.lost), weight=one.lacks,
         )  # fmt: skip
     if one.lacks_on_disk:
         without = tuple(node for node in one.held if node not in one.on_disk)
@@ -67,12 +67,24 @@ def _copies(scene: Scene, one: Redundancy, unheard: tuple[str, ...]) -> Iterator
         what = f"{one.name}: {one.text}" + (f"; not on the disk of {names}" if names else "")
         why = _off_disk(scene, one.name, without) or reasons
         advice = f"Bring {joined(missing)} back." if absent and not without else ""
+        is_waiting = any(one.name in scene.facts(scene.model.nodes[node]).waiting for node in without)
+        is_known = not is_waiting and _is_of_lost(scene, one, one.lacks_on_disk)
         yield Sign(
             "DUL-DISK-COPIES-LOW", one.name, what, 0, (*without, *one.lost, *one.apart, *others), one.name,
-            why, advice, severity=None if one.on_disk else HealthSeverity.ERROR,
-            patience_ns=WRITING_NS, occasion=_occasion(one.lacks_on_disk, one.on_disk_apart, one.lost),
-            weight=one.lacks_on_disk,
+            why, advice, severity=None if one.on_disk or one.unsure else HealthSeverity.ERROR,
+            patience_ns=0 if is_known else WRITING_NS,
+            occasion=_occasion(one.lacks_on_disk, one.on_disk_apart, one.lost), weight=one.lacks_on_disk,
         )  # fmt: skip
+
+
+def _is_of_lost(scene: Scene, one: Redundancy, lacks: int) -> bool:
+    """Return whether lost nodes account for what is missing, and nobody is known to bring it back soon.
+
+    Then it is known as soon as their loss is, of which it is a part.
+    """
+    reports = [scene.reports.get(name) for name in scene.names(one.lost)]
+    is_coming = any(report and report.restarts(scene.now_ns) for report in reports)
+    return lacks <= len(one.lost) and not is_coming and not scene.model.link_lost
 
 
 def _occasion(lacks: int, apart: Sequence[str], lost: Sequence[str]) -> tuple[int, ...]:

@@ -98,3 +98,22 @@ def test_a_loopback_address_says_nothing_beside_another(monkeypatch: pytest.Monk
     monkeypatch.setattr(interfaces, "address_towards", lambda address, _: address)
     assert interfaces.reachable(["127.0.0.1:7410", "10.0.0.2:7410"]) == "10.0.0.2:7410"
     assert interfaces.reachable(["127.0.0.1:7410"]) == "127.0.0.1:7410"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "reached", "refused"),
+    [
+        (("10.0.0.2", "10.0.0.1"), (), ("10.0.0.1", "10.0.0.2")),
+        (("10.0.0.1", "10.0.0.2"), ("10.0.0.2:9",), ("10.0.0.1",)),
+        (("fd00::1",), ("[fd00::1]:9",), ()),
+        (("127.0.0.1", "::1"), (), ()),
+    ],
+)
+def test_no_route_leads_to_an_address_that_cannot_be_sent_to(
+    addresses: tuple[str, ...],
+    reached: tuple[str, ...],
+    refused: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(interfaces, "address_towards", lambda one, other: one if one in reached else other)
+    assert interfaces.without_route(addresses) == refused
