@@ -346,7 +346,7 @@ class ClientService:
         """
         queue = self._runtime.store_queue
         if one.barrier is None:
-            one.barrier = queue.hurry()
+            one.barrier = self._runtime.hurry()
         is_stored = queue.carried_out >= one.barrier and not queue.is_overflowed
         if not is_stored and now < one.deadline_s:
             return False

@@ -253,7 +253,7 @@ class Storage:
             return False
         if question.barrier is None and (is_late or self.tally(question.writer)[0] >= question.count):
             question.content = self._content(question.writer, places)
-            question.barrier = self._runtime.store_queue.hurry()
+            question.barrier = self._runtime.hurry()
         return self._is_past(question.barrier) or now > deadline_s + DISK_S
 
     def _look(self, question: StorageQuestion, places: Sequence[_Place]) -> None:
@@ -268,7 +268,7 @@ class Storage:
                 question.verdicts[at] = found
                 has_found = has_found or found is not SampleVerdict.MISSING
         if has_found:
-            question.barrier = self._runtime.store_queue.hurry()
+            question.barrier = self._runtime.hurry()
 
     def verdicts(
         self, question: StorageQuestion, states: Sequence[NameSpaceState], places: Sequence[_Place]

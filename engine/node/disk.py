@@ -28,6 +28,12 @@ GATHER_S: Final = 0.02
 """Time that a change may wait for others to share its transaction, if nobody waits for it."""
 STEADY_S: Final = 0.2
 """Time from one such transaction to the next while changes keep coming: each writes whole pages."""
+HEAVY_BYTES: Final = 4 << 20
+"""Bytes of payloads that are waiting from which on a transaction takes long."""
+HEAVY_S: Final = 1.0
+REST: Final = 9
+"""Then the store rests for so many times the last transaction, `HEAVY_S` at most: what is replaced meanwhile
+is not written, and the processor is free for capture."""
 CHECK_S: Final = 2.0
 """Seconds after which an idle store looks whether its file is still there."""
 MEASURE_S: Final = 1.0
@@ -107,7 +113,7 @@ class Disk:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._is_gathering = False
-        self._written_s = 0.0
+        self._written_s = self._took_s = 0.0
         self._told: tuple[int, int] | None = None
         self._work = activities.work("persistentDataListener")
         self.fault: Exception | None = None
@@ -216,15 +222,21 @@ class Disk:
 
     def _gather(self) -> None:
         """Wait for more changes: a transaction costs far more than a change."""
-        until_s = max(time.monotonic() + GATHER_S, self._written_s + STEADY_S)
+        soonest_s = time.monotonic() + GATHER_S
         self._is_gathering = True  # before the first look, so that `wake` misses no urgent change
         while self.store_queue.may_gather and not self._stopping.is_set():
-            left_s = until_s - time.monotonic()
+            left_s = max(soonest_s, self._written_s + self._pause_s) - time.monotonic()
             if left_s <= 0:
                 break
             self._wake.wait(left_s)
             self._wake.clear()
         self._is_gathering = False
+
+    @property
+    def _pause_s(self) -> float:
+        """Least time from one transaction to the next."""
+        is_heavy = self.store_queue.queued_bytes >= HEAVY_BYTES
+        return max(STEADY_S, min(HEAVY_S, REST * self._took_s)) if is_heavy else STEADY_S
 
     def _optimize(self, store: Store) -> None:
         """Let the store free space once `optimize_interval` samples were written."""
@@ -249,9 +261,11 @@ class Disk:
     def _one_job(self) -> bool:
         if self.store_queue.is_idle:
             return False
+        began_s = time.monotonic()
         with self._work:
             has_worked = self.store_queue.work()
         self._written_s = time.monotonic()
+        self._took_s = self._written_s - began_s
         return has_worked
 
 

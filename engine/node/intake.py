@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.capture.matching import MatchWatch
@@ -10,6 +11,7 @@ from engine.capture.tap_registry import Orphans
 from engine.capture.unkept import UnkeptReason
 from engine.dds.interfaces import beyond_loopback
 from engine.dds.typeinfo import ATTEMPTS, LOOK_UP_S, resolve_type
+from engine.runtime.capture import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -120,6 +122,8 @@ class CaptureDrain:
         """
         if self._bell.is_armed or now < max(self._look_s, self._due_s) or self._taps.is_moving:
             return False
+        if self._runtime.has_waiting:
+            return False
         return self._room > 0 and self._bell.arm(self._taps.has_news)
 
     def urged(self) -> None:
@@ -129,10 +133,14 @@ class CaptureDrain:
     def turn(self) -> None:
         """Drain the taps, unless it is too early for that."""
         if self._clock.monotonic() >= self._due_s:
-            self.drain()
+            self._drain(waits=True)
 
     def drain(self) -> None:
         """Take from every tap what it has, up to a bound, unless too much waits for the disk."""
+        self._drain(waits=False)
+
+    def _drain(self, *, waits: bool) -> None:
+        """Drain the taps; with `waits`, large samples of busy ones may wait for newer ones."""
         tracer = self._runtime.shared.tracer
         room = self._room
         if self._store_queue.problem:
@@ -149,14 +157,17 @@ class CaptureDrain:
         most = min(DRAIN, room)
         routes = self._neighbourhood.routes
         count, fill, is_behind = 0, 0.0, False
+        is_followed = bool(self._runtime.serving.tails)
+        waits = waits and not is_followed
         self._bell.forget()
         for tap in self._taps:
-            fill = max(fill, tap.fill)
+            is_busy = (tap_fill := tap.fill) >= ROOMY or self._runtime.has_waiting
+            fill = max(fill, tap_fill)
             some, drained = tap.drain_runs(most)
             count += some
             is_behind = is_behind or some >= most
             taken = self._orphans.before(drained)
-            unrouted = self._runtime.capture(taken, routes) if taken else []
+            unrouted = self._runtime.capture(taken, routes, waits=waits and is_busy) if taken else []
             self._keeping.unregistered(taken)
             if self._clients:
                 self._clients.captured(taken, unrouted, routes)
@@ -164,15 +175,15 @@ class CaptureDrain:
             if dropped := self._orphans.drop_surplus():
                 self._runtime.count_unrouted(dropped)
         self._runtime.shared.is_behind = is_behind or bool(self._orphans)
+        self._runtime.settle_captured(WAIT_S if waits and count else -math.inf)
         is_hurried, haste = count >= BUSY, max(1.0, fill / ROOMY)
-        is_followed = bool(self._runtime.serving.tails)
         now = self._clock.monotonic()
         self._due_s = now + (DRAIN_PAUSE_S / haste if is_hurried and not is_followed else 0.0)
         if count:
             is_calm = fill <= CALM and not (is_hurried or is_followed)
             self._look_s = now + (CALM_S if is_calm else GATHER_S / haste)
             is_lone, self._taken_s = now - self._taken_s >= LONE_S, now
-            if is_lone and not self._taps.is_moving:
+            if is_lone and not self._taps.is_moving and not self._runtime.has_waiting:
                 self._bell.arm(self._taps.has_news)
 
 

@@ -54,7 +54,7 @@ class Agreement:
         if self._shared.is_behind:
             return roll_up
         until_ns = border_before(data.present.now_ns - SETTLING_NS)
-        return dataclasses.replace(roll_up, settled=Settled(until_ns, *data.working.settled(until_ns)))
+        return dataclasses.replace(roll_up, settled=Settled(until_ns, *data.settled(until_ns)))
 
     def _advance(self, data: NameSpaceData) -> None:
         """Advance the time of a name-space, and settle the samples that are old enough by then.
@@ -66,7 +66,7 @@ class Agreement:
         master = self._shared.core.fellow(following.node) if following is not None else None
         data.present.follow(master.skew_ns if master is not None else 0)
         data.present.advance(self._shared.steady_ns())
-        data.working.settle_with(data.present)
+        data.applied.settle_with(data.present)
 
     def heard(self, message: Message, sender: str) -> bool:
         """Queue a received heartbeat for comparison; True if it differs from the sets here.
@@ -80,7 +80,7 @@ class Agreement:
 
     def _is_news(self, theirs: RollUp) -> bool:
         data = self._shared.spaces.get(theirs.name_space)
-        ours = data.working.summary() if data is not None else None
+        ours = data.applied.summary() if data is not None else None
         return ours is not None and (theirs.count, theirs.digest) != (ours.count, ours.digest)
 
     def work(self, now: float) -> None:
@@ -101,7 +101,7 @@ class Agreement:
                 continue
             settled = theirs.settled
             if settled is not None and settled.until_ns > data.present.kept_ns:
-                is_equal = data.working.settled(settled.until_ns) == (settled.count, settled.digest)
+                is_equal = data.settled(settled.until_ns) == (settled.count, settled.digest)
                 core.compared(theirs.name_space, fellow.node, settled.until_ns, now, is_equal=is_equal)
             elif settled is None and not fellow.can(JOINS):  # a node of the first release
                 ours = data.working.summary()

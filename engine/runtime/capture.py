@@ -3,11 +3,18 @@
 In a KEEP_LAST 1 group only the newest sample of an instance in a batch can stay; the others would be stored
 and pushed out at once. They are counted and passed over, which saves most of the time and gives the same set.
 Samples of a run that are passed over never become objects.
+
+While a tap is busy, large samples wait for further batches as they would in the tap, because their digests
+cost more than all the rest: one that is replaced meanwhile gets none. They are applied before anybody looks
+at the set (`NameSpaceData.working`), and after `WAIT_S` at the latest. None replaces one of an earlier
+interval of `engine.dataset.settling` there, because fellows compare their sets as of its border.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -17,6 +24,7 @@ from engine.dataset.group_set import NO_FLOOR, ApplyOutcome, GroupSet
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_making import make_samples
+from engine.dataset.settling import WIDTH_NS, border_before
 from engine.runtime.housekeeping import INFINITE, Registered
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.serving import Serving
@@ -25,6 +33,14 @@ from engine.store.interface import GroupChange
 
 FUTURE_NS: Final = 10_000_000_000
 """Distance in the future from which on source times are reported."""
+WAIT_S: Final = 0.3
+"""Time that large samples may wait for newer ones of their instances."""
+WAITS_FROM: Final = 4_096
+WAITS_TO: Final = 1 << 20
+"""Least and largest payload of samples that wait."""
+MAX_WAITING_BYTES: Final = 64 << 20
+"""Bytes of all payloads that wait."""
+_NEVER_NS: Final = 1 << 63
 _SAMPLE: Final = DATA | DISPOSE | UNREGISTER
 _PLACE_BITS: Final = 32
 _PLACE: Final = (1 << _PLACE_BITS) - 1
@@ -43,6 +59,9 @@ class _Sink:
         "newest_ns",
         "on_disk",
         "registered",
+        "since_s",
+        "size",
+        "until_ns",
     )
 
     def __init__(self, description: GroupDescription, data: NameSpaceData, registered: Registered) -> None:
@@ -53,7 +72,7 @@ class _Sink:
         self.description = description
         self.data = data
         """Name-space of the group."""
-        self.group_set: GroupSet = data.open_group(description)
+        self.group_set: GroupSet = data.applied.open_described(description)
         self.on_disk = data.is_switched and data.is_on_disk(description)
         """Changes go to the store."""
         self.newest: dict[bytes, CapturedSample | int] = {}
@@ -61,6 +80,37 @@ class _Sink:
         self.newest_ns = NO_FLOOR
         """Source time that no waiting sample exceeds."""
         self._runs: list[CapturedRun] = []
+        self.since_s = 0.0
+        """Monotonic time since which samples wait for further batches; 0 if none do."""
+        self.size = 0
+        """Bytes of their payloads."""
+        self.until_ns = _NEVER_NS
+        """Source time from which on samples must not replace them."""
+
+    def waits(self, now: float, room: int) -> bool:
+        """Let all samples wait for further batches, if they are large and at most `room` bytes together.
+
+        Not those of a wrong clock: what is known of it when they come decides how they are dated.
+        """
+        sizes = [0 if isinstance(waiting, int) else len(waiting[4]) for waiting in self.newest.values()]
+        size = sum(sizes)
+        if not sizes or min(sizes) < WAITS_FROM or max(sizes) > WAITS_TO or size > room:
+            return False
+        if not self._waiting.isdisjoint(self.data.present.skews):
+            return False
+        self.size, self.since_s = size, self.since_s or now
+        oldest_ns = min([self.record(waiting)[0] for waiting in self.newest.values()])
+        self.until_ns = border_before(oldest_ns) + WIDTH_NS
+        return True
+
+    def take(self) -> list[CapturedSample]:
+        """Take the samples that wait, each the newest of its instance."""
+        taken = [*map(self.record, self.newest.values())]
+        self.newest.clear()
+        self._waiting.clear()
+        self._runs.clear()
+        self.since_s, self.size, self.until_ns = 0.0, 0, _NEVER_NS
+        return taken
 
     def wait(self, key: bytes, record: CapturedSample) -> None:
         """Queue the first sample of an instance."""
@@ -115,15 +165,53 @@ class CapturePath:
         self._shared = shared
         self._serving = serving
         self._registered = registered
+        self._late: dict[Group, _Sink] = {}
+        """Those with samples that wait for further batches."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether captured samples wait for newer ones."""
+        return bool(self._late)
 
     def take(
-        self, records: Iterable[CapturedSample | CapturedRun], routes: Mapping[bytes, tuple[Group, ...]]
+        self,
+        records: Iterable[CapturedSample | CapturedRun],
+        routes: Mapping[bytes, tuple[Group, ...]],
+        *,
+        waits: bool = False,
     ) -> list[CapturedSample]:
         """Apply records of taps; return the samples whose writer is not in `routes` yet.
 
-        `routes` has the groups of each writer, () for a writer to ignore.
+        Args:
+            records: the records.
+            routes: the groups of each writer, () for a writer to ignore.
+            waits: large samples may wait for newer ones of their instances, until `settle`.
         """
-        return _Batch(self._shared, self._serving, self._registered, routes).take(records)
+        batch = _Batch(self._shared, self._serving, self._registered, routes, self._late)
+        unrouted = batch.take(records)
+        now = self._shared.clock.monotonic()
+        for group, sink in batch.sinks() if waits else ():
+            if sink.waits(now, MAX_WAITING_BYTES - sum([each.size for each in self._late.values()])):
+                self._late[group] = sink
+                sink.data.wait(functools.partial(self.settle, sink.data), sink.until_ns - WIDTH_NS)
+        batch.end(sink for group, sink in batch.sinks() if group not in self._late)
+        return unrouted
+
+    def settle(self, data: NameSpaceData | None = None, until_s: float = math.inf) -> None:
+        """Apply the samples that wait.
+
+        Args:
+            data: only those of this name-space.
+            until_s: only those of groups where some have waited since before this monotonic time.
+        """
+        due = [
+            group
+            for group, sink in self._late.items()
+            if (data is None or sink.data is data) and sink.since_s < until_s
+        ]
+        if due:
+            batch = _Batch(self._shared, self._serving, self._registered, {}, self._late)
+            batch.end([self._late.pop(group) for group in due])
 
 
 class _Batch:
@@ -135,11 +223,14 @@ class _Batch:
         serving: Serving,
         registered: Registered,
         routes: Mapping[bytes, tuple[Group, ...]],
+        waiting: dict[Group, _Sink],
     ) -> None:
         self._shared = shared
         self._serving = serving
         self._registered = registered
         self._routes = routes
+        self._late = waiting
+        """Those with samples of earlier batches, which this one takes."""
         self._by_group: dict[Group, _Sink] = {}
         self._by_writer: dict[bytes, tuple[_Sink, ...]] = {}
         self._single: dict[bytes, _Sink] = {}
@@ -152,16 +243,24 @@ class _Batch:
         self._max_bytes = shared.settings.max_sample_bytes
 
     def take(self, records: Iterable[CapturedSample | CapturedRun]) -> list[CapturedSample]:
+        """Take records, and leave the newest writes waiting in the sinks; return those without a route."""
         self._take_all(records)
+        return self._unrouted
+
+    def sinks(self) -> list[tuple[Group, _Sink]]:
+        """Return the groups of the records."""
+        return [*self._by_group.items()]
+
+    def end(self, sinks: Iterable[_Sink]) -> None:
+        """Apply what waits in these sinks, and hand all changes to the store."""
         # KEEP_LAST 1 (DDS 1.4, 2.2.3.18): what waits is the newest of each instance, all that is kept.
-        for sink in self._by_group.values():
+        for sink in sinks:
             self._apply_waiting(sink)
         counters = self._shared.counters
         counters["captured"] += self._captured
         # Persistent groups (guide, 5.2.3.2): the changes of a batch go to the store together.
         for name, changes in self._changes.items():
             self._shared.store_queue.append(name, changes)
-        return self._unrouted
 
     def _take_all(self, records: Iterable[CapturedSample | CapturedRun]) -> None:
         single, passed = self._single, 0
@@ -171,9 +270,14 @@ class _Batch:
                 continue
             time_ns, writer, status, key, _ = record
             sink = single.get(writer)
+            if sink is None and status == DATA and writer not in self._by_writer:
+                self._sinks_of(writer, time_ns)
+                sink = single.get(writer)
             # A plain write into one KEEP_LAST 1 group: only the newest of the instance waits, by source
             # timestamp and then by writer (DDS 1.4, 2.2.3.17 DESTINATION_ORDER).
             if sink is not None and status == DATA:
+                if time_ns >= sink.until_ns:
+                    self._apply_waiting(sink)
                 before = sink.newest.get(key)
                 if isinstance(before, int):
                     before = sink.record(before)
@@ -197,6 +301,8 @@ class _Batch:
         """Take a run, whole if it is newer than all known samples, else record by record."""
         self._sinks_of(run.writer, run.times_ns[0])
         sink = self._single.get(run.writer)
+        if sink is not None and run.times_ns[-1] >= sink.until_ns:
+            self._apply_waiting(sink)
         passed = sink.add_run(run) if sink is not None else None
         if passed is None:
             self._take_all(run.records())
@@ -238,8 +344,7 @@ class _Batch:
                 description = self._shared.descriptions.get(group)
                 if state is None or description is None or not state.keeps(group):
                     continue
-                data = self._shared.spaces[state.name]
-                self._by_group[group] = _Sink(description, data, self._registered)
+                self._by_group[group] = self._sink(description, self._shared.spaces[state.name])
             sinks.append(self._by_group[group])
         self._by_writer[writer] = tuple(sinks)
         # Samples may be passed over only if no reader that is being served needs each of them (5.4.7), and no
@@ -249,6 +354,15 @@ class _Batch:
         if is_plain and not self._serving.tails.wants(writer):
             self._single[writer] = sinks[0]
         return self._by_writer[writer]
+
+    def _sink(self, description: GroupDescription, data: NameSpaceData) -> _Sink:
+        """Return the sink of a group, with what waits from earlier batches."""
+        waiting = self._late.pop(description.group, None)
+        if waiting is not None:
+            if waiting.description is description:
+                return waiting
+            self._apply_waiting(waiting)
+        return _Sink(description, data, self._registered)
 
     def _apply(self, sink: _Sink, record: CapturedSample) -> None:
         time_ns, writer, status, key, payload = record
@@ -298,7 +412,7 @@ class _Batch:
             self._changes.setdefault(sink.data.state.name, []).extend(changes)
 
     def _fitting(self, sink: _Sink) -> Iterator[CapturedSample]:
-        for record in map(sink.record, sink.newest.values()):
+        for record in sink.take():
             if len(record[4]) > self._max_bytes:
                 self._refuse(sink, len(record[4]))
             else:

@@ -220,7 +220,7 @@ class Housekeeping:
         return {
             group: group_set
             for data in self._shared.spaces.values()
-            for group, group_set in data.working.groups.items()
+            for group, group_set in data.applied.groups.items()
             if group in self._shared.descriptions
             and self._shared.descriptions[group].qos.cleanup_delay_ns != INFINITE
         }
@@ -228,7 +228,7 @@ class Housekeeping:
     def _tell_rejected(self, now: float) -> None:
         """Count the samples that resource limits rejected, and trace them from time to time."""
         for data in self._shared.spaces.values():
-            for group, group_set in data.working.groups.items():
+            for group, group_set in data.applied.groups.items():
                 count = group_set.rejected.total() if group_set.rejected else 0
                 known, counted, said, due_s = self._rejected.get(group, (group_set, 0, 0, now))
                 if known is not group_set:  # another set took its place
@@ -255,7 +255,7 @@ class Housekeeping:
         if now < self._tell_lost_s:
             return
         for data in self._shared.spaces.values():
-            for group, group_set in data.working.groups.items():
+            for group, group_set in data.applied.groups.items():
                 if not group_set.lost:
                     continue
                 said = self._lost.get(group, 0)

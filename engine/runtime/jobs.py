@@ -30,6 +30,8 @@ class AppendJob:
     name_space: str
     changes: list[GroupChange]
     marks: dict[str, str] = dataclasses.field(default_factory=dict)
+    large: int = 0
+    """Number of changes that add, or added, a payload of `LET_GO_BYTES` or more."""
     _done: int = 0
     _large: dict[tuple[Group, bytes], int] = dataclasses.field(default_factory=dict)
 
@@ -55,6 +57,7 @@ class AppendJob:
         at, left = self._done + len(self.changes), 0
         if added is not None and len(added.payload) >= LET_GO_BYTES:
             self._large[description.group, added.digest] = at
+            self.large += 1
         self.changes.append(GroupChange(description, added, [_without_payload(sample) for sample in evicted]))
         for sample in evicted:
             place = self._large.pop((description.group, sample.digest), -1)
@@ -74,6 +77,7 @@ class AppendJob:
         del self.changes[:count]
         self.marks.clear()
         self._done += count
+        self.large = max(0, self.large - count)
 
 
 def _without_payload(sample: Sample) -> Sample:

@@ -14,7 +14,7 @@ from engine.dataset.groups import DurabilityKind, GroupDescription
 from engine.dataset.living import by_instance
 from engine.dataset.sample import DISPOSE, NO_WRITER, UNREGISTER, Sample, make_sample
 from engine.dataset.sample_rows import SampleRows
-from engine.dataset.settling import Present
+from engine.dataset.settling import Content, Present
 from engine.runtime.jobs import Conversion
 from engine.store.interface import GroupChange, roll_up
 
@@ -72,8 +72,11 @@ class NameSpaceData:
 
     state: NameSpaceState
     """The core's state of the name-space."""
-    working: DataSet = dataclasses.field(default_factory=DataSet)
-    """Samples captured in this run and, once complete, the whole set."""
+    applied: DataSet = dataclasses.field(default_factory=DataSet)
+    """`working` without the captured samples that wait for newer ones (`engine.runtime.capture`)."""
+    waiting_ns: int = NO_FLOOR
+    """Least source time of those that wait, or less."""
+    _settle: Callable[[], None] | None = dataclasses.field(default=None, init=False)
     staging: DataSet | None = None
     """The set that is being loaded, collected or aligned; it becomes `working` when complete."""
     conversion: Conversion | None = None
@@ -94,6 +97,33 @@ class NameSpaceData:
     """Why the stored set stays as a back-up when the staged one replaces it; empty if it does not."""
     replaced: int = 0
     """Times that another set replaced `working`, so that samples may be gone."""
+
+    @property
+    def working(self) -> DataSet:
+        """Samples captured in this run and, once complete, the whole set; none wait after this."""
+        if self._settle is not None:
+            settle, self._settle = self._settle, None
+            settle()
+        return self.applied
+
+    @working.setter
+    def working(self, data: DataSet) -> None:
+        self.applied = data
+
+    def wait(self, settle: Callable[[], None], oldest_ns: int) -> None:
+        """Note that captured samples wait.
+
+        Args:
+            settle: puts them into `applied`.
+            oldest_ns: their least source time, or less.
+        """
+        self.waiting_ns = min(self.waiting_ns, oldest_ns) if self._settle is not None else oldest_ns
+        self._settle = settle
+
+    def settled(self, until_ns: int) -> Content:
+        """Return the content as of a source time (`DataSet.settled`), without applying later samples."""
+        is_part = self._settle is not None and (until_ns > self.waiting_ns or self.present.skews)
+        return (self.working if is_part else self.applied).settled(until_ns)
 
     def is_kept(self, description: GroupDescription) -> bool:
         """Whether this node keeps the group; policies only weaken durability (deployment guide 5.2.3.2)."""

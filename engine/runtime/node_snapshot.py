@@ -140,7 +140,7 @@ def _fellow(name: str, fellow: Fellow, now: float, wall_ns: int) -> FellowView:
 
 def _name_space(runtime: Runtime, data: NameSpaceData, now: float, wall_ns: int) -> NameSpaceView:
     state = data.state
-    policy, summary = state.policy, data.working.summary()
+    policy, summary = state.policy, data.applied.summary()
     following = state.following or NO_EPOCH
     return NameSpaceView(
         name=state.name,
@@ -160,7 +160,7 @@ def _name_space(runtime: Runtime, data: NameSpaceData, now: float, wall_ns: int)
         quality_ns=max(0, state.quality_ns),
         count=summary.count,
         digest=f"{summary.digest:032x}",
-        groups=len(data.working.groups),
+        groups=len(data.applied.groups),
         alignments=tuple(_alignments(runtime, data)),
         master_since_ns=wall_ns - int((now - state.followed_s) * 1e9) if state.following else 0,
         from_parts=state.from_parts,
@@ -199,7 +199,7 @@ def unstored(runtime: Runtime) -> int:
     return sum(
         summary.count - _on_disk(data.stored.get(group), summary)
         for data in runtime.spaces.values()
-        for group, group_set in data.working.groups.items()
+        for group, group_set in data.applied.groups.items()
         if (description := runtime.descriptions.get(group)) and data.is_on_disk(description)
         for summary in (group_set.summary(),)
     )
@@ -236,7 +236,7 @@ def refused_groups(runtime: Runtime) -> str:
 
 def _groups(runtime: Runtime, data: NameSpaceData, identity: Identity) -> list[GroupView]:
     views: list[GroupView] = []
-    for group, group_set in sorted(data.working.groups.items()):
+    for group, group_set in sorted(data.applied.groups.items()):
         description = runtime.descriptions.get(group)
         if description is None:
             continue

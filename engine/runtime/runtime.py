@@ -6,6 +6,7 @@ class; output leaves by the ports.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -160,13 +161,34 @@ class Runtime:
         )
 
     def capture(
-        self, records: Iterable[CapturedSample | CapturedRun], routes: Mapping[bytes, tuple[Group, ...]]
+        self,
+        records: Iterable[CapturedSample | CapturedRun],
+        routes: Mapping[bytes, tuple[Group, ...]],
+        *,
+        waits: bool = False,
     ) -> list[CapturedSample]:
         """Apply records of taps; return the samples whose writer is not in `routes` yet.
 
-        `routes` has the groups of each writer, () for a writer to ignore.
+        Args:
+            records: the records.
+            routes: the groups of each writer, () for a writer to ignore.
+            waits: large samples may wait for newer ones of their instances, until `settle_captured`.
         """
-        return self._capture.take(records, routes)
+        return self._capture.take(records, routes, waits=waits)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether captured samples wait for newer ones of their instances."""
+        return self._capture.is_waiting
+
+    def settle_captured(self, waiting_s: float = -math.inf) -> None:
+        """Apply captured samples that wait, in groups where some have waited for longer than `waiting_s`."""
+        self._capture.settle(until_s=self._clock.monotonic() - waiting_s)
+
+    def hurry(self) -> int:
+        """Make everything captured so far urgent for the store; return what `StoreQueue.hurry` returns."""
+        self.settle_captured()
+        return self.store_queue.hurry()
 
     def stop(self, *, finished: bool = False) -> None:
         """Announce that this node terminates, or with `finished` has terminated."""

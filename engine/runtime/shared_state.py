@@ -346,7 +346,7 @@ class SharedState:
         for name, data in self.spaces.items():
             if data.has_changed:
                 data.has_changed = False
-                summary = data.working.summary()
+                summary = data.applied.summary()  # others may be told later of samples that wait
                 self.core.roll_up(name, summary.count, summary.digest)
 
     def write_set(

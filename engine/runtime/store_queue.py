@@ -49,7 +49,9 @@ from engine.store.interface import (
 
 MAX_QUEUED_CHANGES: Final = 500_000
 MAX_GATHERED: Final = 1_000
-"""Queued changes from which on the store does not wait for more."""
+"""Queued changes of small samples from which on the store does not wait for more."""
+MAX_GATHERED_BYTES: Final = 64 << 20
+"""Bytes of payloads from which on it does not: half of what may wait for it."""
 
 
 class StoreQueue:
@@ -124,9 +126,14 @@ class StoreQueue:
     def may_gather(self) -> bool:
         """Whether the queue is short and not urgent, so that more changes may join the transaction."""
         with self._lock:
-            is_little = bool(self._jobs) and self._queued < MAX_GATHERED
-            only_changes = all(isinstance(job, AppendJob) for job in self._jobs)
-            return is_little and only_changes and self._carried_out >= self._urgent and not self._problem
+            large = 0  # one that is replaced while it waits need not be written
+            for job in self._jobs:
+                if not isinstance(job, AppendJob):
+                    return False
+                large += job.large
+            is_little = self._queued - large < MAX_GATHERED and self._queued_bytes < MAX_GATHERED_BYTES
+            is_asked_for = self._carried_out < self._urgent or bool(self._problem)
+            return bool(self._jobs) and is_little and not is_asked_for
 
     def hurry(self) -> int:
         """Make everything handed over so far urgent, and return `handed_over`."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import types
 from typing import Any
 
 import pytest
 
 from engine.node.intake import BUSY, CALM, CALM_S, GATHER_S, LONE_S, MAX_BACKLOG, ROOMY, CaptureDrain
+from engine.runtime.capture import WAIT_S
 from engine.tracing.tracer import Tracer
 
 
@@ -26,7 +28,9 @@ class Clock:
 def test_writers_that_are_held_back_are_said_once_with_how_long_it_took() -> None:
     tracer, clock = Tracer(lambda: 0), Clock()
     shared = types.SimpleNamespace(tracer=tracer, is_behind=False)
-    runtime: Any = types.SimpleNamespace(shared=shared, serving=types.SimpleNamespace(tails={}))
+    runtime: Any = types.SimpleNamespace(
+        shared=shared, serving=types.SimpleNamespace(tails={}), settle_captured=lambda _: None
+    )
     persistence: Any = types.SimpleNamespace(queued_changes=MAX_BACKLOG + 1, queued_bytes=0, problem="")
     nobody: Any = types.SimpleNamespace(routes={})
     taps: Any = []
@@ -56,10 +60,16 @@ def draining(clock: Clock, armed: list[float], count: int, fill: float, tails: o
     """A drain of one tap with `count` samples at each look; it notes in `armed` when it arms the bell."""
     shared = types.SimpleNamespace(tracer=Tracer(lambda: 0), is_behind=False)
     serving = types.SimpleNamespace(tails=tails)
-    runtime: Any = types.SimpleNamespace(shared=shared, serving=serving, capture=lambda *_: [])
+    runtime: Any = types.SimpleNamespace(
+        shared=shared,
+        serving=serving,
+        has_waiting=False,
+        capture=lambda *_, **__: [],
+        settle_captured=lambda _: None,
+    )
     persistence: Any = types.SimpleNamespace(queued_changes=0, queued_bytes=0, problem="")
     others: Any = types.SimpleNamespace(routes={}, unregistered=lambda _: None)
-    taps: Any = Taps([types.SimpleNamespace(fill=fill, drain_runs=lambda _: (count, []))])
+    taps: Any = Taps([types.SimpleNamespace(fill=fill, drain_runs=lambda _: (count, [None] * count))])
     bell: Any = types.SimpleNamespace(
         is_armed=False, forget=lambda: None, arm=lambda _: armed.append(clock.now_s)
     )
@@ -94,3 +104,48 @@ def test_taps_are_left_alone_for_longer_while_few_samples_come(
     assert capture.patience_s(clock.now_s) == pytest.approx(wanted_s)
     capture.urged()
     assert capture.patience_s(clock.now_s) == 0.0
+
+
+class Late:
+    """A runtime that notes which samples may wait, and for how long; `has_waiting` says whether some do."""
+
+    def __init__(self) -> None:
+        self.shared = types.SimpleNamespace(tracer=Tracer(lambda: 0), is_behind=False)
+        self.serving = types.SimpleNamespace(tails={})
+        self.has_waiting = False
+        self.told: list[object] = []
+
+    def capture(self, _records: object, _routes: object, *, waits: bool) -> list[object]:
+        self.told.append(waits)
+        return []
+
+    def settle_captured(self, waiting_s: float) -> None:
+        self.told.append(waiting_s)
+
+
+@pytest.mark.parametrize(
+    ("fill", "has_waiting", "tails", "count", "wanted"),
+    [
+        pytest.param(ROOMY, False, {}, 1, [True, WAIT_S], id="a busy tap"),
+        pytest.param(0.0, True, {}, 1, [True, WAIT_S], id="samples of it wait already"),
+        pytest.param(0.9 * ROOMY, False, {}, 1, [False, WAIT_S], id="a tap with few samples"),
+        pytest.param(0.0, True, {}, 0, [-math.inf], id="nothing came"),
+        pytest.param(1.0, True, {"a reader": "waits"}, 1, [False, -math.inf], id="somebody follows"),
+    ],
+)
+def test_samples_wait_for_newer_ones_only_while_their_tap_is_busy(
+    fill: float, has_waiting: bool, tails: dict[str, str], count: int, wanted: list[object]
+) -> None:
+    clock, armed, runtime = Clock(), list[float](), Late()
+    capture = draining(clock, armed, count, fill, tails)
+    runtime.serving.tails, runtime.has_waiting = tails, has_waiting
+    capture._runtime = runtime  # type: ignore[assignment]  # the part of it that a drain uses
+    capture.turn()
+    assert runtime.told == wanted
+    assert armed == ([] if has_waiting else [0.0] * count), "the bell does not ring for those that wait"
+    runtime.told.clear()
+    capture.drain()
+    assert runtime.told == [False] * count + [-math.inf], "a look out of turn takes everything"
+    clock.now_s += 1.0
+    capture.found_nothing(clock.now_s)
+    assert (clock.now_s in armed) is not has_waiting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from engine.dataset.groups import DurabilityKind, GroupDescription, GroupQos, Ty
 from engine.dataset.sample import DATA, make_sample
 from engine.dds.activity import ThreadActivities
 from engine.node.disk import Disk, trace_found
+from engine.runtime import jobs
 from engine.runtime.store_queue import MAX_GATHERED, StoreQueue
 from engine.store.interface import REPLACED_MARK, GroupChange
 from engine.store.sqlite import SqliteStore
@@ -200,6 +202,53 @@ def test_changes_that_keep_coming_are_written_less_often(
 def test_many_changes_do_not_wait(patient: Writing) -> None:
     patient.append(MAX_GATHERED)
     patient.await_transactions(1)
+
+
+def test_large_samples_wait_until_they_are_many_bytes(
+    monkeypatch: pytest.MonkeyPatch, patient: Writing
+) -> None:
+    """One that is replaced while it waits need not be written, so their number does not count."""
+    size = jobs.LET_GO_BYTES
+    monkeypatch.setattr("engine.runtime.store_queue.MAX_GATHERED", 3)
+    monkeypatch.setattr("engine.runtime.store_queue.MAX_GATHERED_BYTES", 3 * size)
+    queue = patient.disk.store_queue
+    samples = [make_sample(number, b"w" * 16, DATA, b"key", b"x" * size) for number in range(1, 10)]
+    for before, after in itertools.pairwise([None, *samples]):
+        assert after is not None
+        queue.append("a", [GroupChange(GROUP, after, [before] if before else [])])
+    assert queue.may_gather
+    for number in range(1, 4):
+        queue.append("a", [GroupChange(GROUP, make_sample(number, b"w" * 16, DATA, b"small", b"x"))])
+        assert queue.may_gather is (number < 3)
+    patient.disk.wake()
+    patient.await_transactions(1)
+    for number in range(1, 4):
+        queue.append(
+            "a", [GroupChange(GROUP, make_sample(number, b"w" * 16, DATA, b"%d" % number, b"x" * size))]
+        )
+        assert queue.may_gather is (number < 3)
+    patient.disk.wake()
+    patient.await_transactions(2)
+
+
+def test_after_a_long_transaction_the_store_rests_if_many_bytes_wait(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("engine.node.disk.HEAVY_BYTES", 100)
+    monkeypatch.setattr("engine.node.disk.HEAVY_S", 600.0)
+    monkeypatch.setattr("engine.node.disk.REST", 1e9)
+    monkeypatch.setattr("engine.node.disk.STEADY_S", 0.0)
+    writing = Writing(monkeypatch, tmp_path, gather_s=0.0)
+    for count in (1, 2):
+        writing.append(1)
+        writing.await_transactions(count)
+    change = GroupChange(GROUP, make_sample(9, b"w" * 16, DATA, b"key", b"x" * 100))
+    writing.disk.store_queue.append("a", [change])
+    writing.disk.wake()
+    assert not writing.has_come_to(3, within_s=0.3)
+    writing.hurry()
+    writing.await_transactions(3)
+    writing.disk.close(30)
 
 
 def test_a_node_that_ends_writes_what_waits(patient: Writing) -> None:
