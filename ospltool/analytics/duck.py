@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import glob
 import itertools
 import pathlib
 import re
@@ -16,7 +17,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ospltool.analytics.case import Case, CaseError
+from ospltool.analytics.case import Case, CaseError, files_of, leftovers
 from ospltool.analytics.contract import PARTITIONS, SINCE, Table, selected
 from ospltool.analytics.engines import ROWS_AT_ONCE, QueryError, Result, literal
 
@@ -172,9 +173,14 @@ def _make_views(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
 
 def _select(case: Case, table: Table) -> str:
     """Return SQL that reads a table of Parquet files; the values of its partitions are text."""
-    if not any((case.path / table).rglob("*.parquet")):
+    there = set((case.path / table).rglob("*.parquet"))
+    known = files_of(case) if table is Table.RECORDS else {}
+    left = leftovers(case.path, known) if known else []
+    if there <= set(left):
         return _no_rows(table)
     files = literal(case.files(table))
+    if left:
+        files = f"[{', '.join(literal(glob.escape(str(path))) for path in sorted(there - set(left)))}]"
     parts = PARTITIONS.get(table, ())
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in parts)
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if parts else ", hive_partitioning = false"

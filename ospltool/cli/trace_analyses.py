@@ -127,7 +127,10 @@ def conversation(
         streams.put(document)
     elif talk.exchanges:
         lines = talks.as_mermaid(talk) if output == "mermaid" else talks.as_text(talk)
-        with contextlib.closing(progress.awaited(_pieces(lines), _DRAWING, "lines")) as pieces:
+        with (
+            contextlib.closing(progress.awaited(_pieces(lines), _DRAWING, "lines")) as pieces,
+            no_collection(),
+        ):
             for piece in pieces:
                 streams.put(piece)
     say_damages()
