@@ -215,9 +215,10 @@ def test_a_killed_load_leaves_the_case_as_it_was(
     trace.write_bytes(whole)
     shutil.rmtree(logs / "store-n1")
     shutil.copytree(samples / "stores" / "after-restart" / "n1", logs / "store-n1")
-    with monkeypatch.context() as patch, pytest.raises(KilledError):
+    with monkeypatch.context() as patch:
         patch.setattr(f"{place}.{name}", killed)
-        main(["trace", "load", str(logs), "-o", str(case)])
+        with pytest.raises(KilledError):
+            main(["trace", "load", str(logs), "-o", str(case)])
     capfd.readouterr()
     after = [(main(list(each)), capfd.readouterr().out) for each in queried]
     if name == "write_meta":

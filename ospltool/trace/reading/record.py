@@ -149,7 +149,7 @@ def no_collection() -> Iterator[None]:
         yield
     finally:
         if enabled:
-            gc.freeze()  # with `unfreeze`, all is old; else the next object lets the collector traverse it now
+            gc.freeze()  # with `unfreeze`, all is old; else the collector would traverse it now
             gc.unfreeze()
             gc.enable()
 
