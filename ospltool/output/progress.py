@@ -151,6 +151,11 @@ def awaited(items: Iterable[_Item], title: str, unit: str = "samples") -> Iterat
     """Pass items on to be written to standard output, and show progress while each of them is made.
 
     If standard output is no terminal, progress is shown to the end.
+
+    Args:
+        items: what is made.
+        title: the work.
+        unit: what is counted.
     """
     if not sys.stdout.isatty():
         with shown(title, unit):
