@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 from ospltool.output import streams
@@ -147,7 +147,7 @@ def shown(title: str, unit: str = "samples") -> Iterator[None]:
         _current = None
 
 
-def awaited(items: Iterable[_Item], title: str, unit: str = "samples") -> Iterator[_Item]:
+def awaited(items: Iterable[_Item], title: str, unit: str = "samples") -> Generator[_Item]:
     """Pass items on to be written to standard output, and show progress while each of them is made.
 
     If standard output is no terminal, progress is shown to the end.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ospltool.cli.app import main
-from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep, RecordPlace
+from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep, RecordPlace, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import StateSpan
 from ospltool.trace.meaning.line_explanation import explain
 from ospltool.trace.meaning.trace_facts import TraceFacts
@@ -333,9 +333,14 @@ def test_a_timeline_of_many_runs_walks_through_the_facts_once(monkeypatch: pytes
     lists = {name: CountedList(getattr(facts, name)) for name in ("states", "waits", "conflicts", "readers")}
     for name, one in lists.items():
         setattr(facts, name, one)
-    books: list[int] = []
+    books: list[str] = []
     usual = facts.book.all
-    monkeypatch.setattr(facts.book, "all", lambda: books.append(1) or usual())
+
+    def noted() -> list[TracedAlignment]:
+        books.append("all")
+        return usual()
+
+    monkeypatch.setattr(facts.book, "all", noted)
     assert len(timeline(facts).runs) == 50
     assert [one.walks for one in lists.values()] == [1, 1, 1, 1]
     assert len(books) == 2
