@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -21,6 +22,8 @@ from ospltool.analytics.contract import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -131,9 +134,47 @@ def write_meta(directory: pathlib.Path, detail: Detail, files: dict[str, Any] | 
     """
     data = {"detail": detail.value, "files": files or {}}
     described = {"format_version": FORMAT_VERSION, "kind": "case", "data": data}
-    written = directory / f".{META_FILE}"
-    written.write_text(json.dumps(described) + "\n", encoding="utf-8")
-    written.replace(directory / META_FILE)
+    with replacing(directory / META_FILE) as written:
+        written.write_text(json.dumps(described) + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Give a place to write a file; at the end it takes the place of `path` whole."""
+    written = path.with_name(f".{path.name}.new")
+    written.unlink(missing_ok=True)
+    yield written
+    written.replace(path)
+
+
+def refuse_links(directory: pathlib.Path) -> None:
+    """Refuse to write into a case with symbolic links, which lead elsewhere.
+
+    Raises:
+        CaseError: there is one.
+    """
+    for path in directory.rglob("*"):
+        if path.is_symlink():
+            raise CaseError(f"{path}: a symbolic link in a case, through which nothing is written")
+
+
+def leftovers(directory: pathlib.Path, known: Mapping[str, Any]) -> list[pathlib.Path]:
+    """Return the files of records that a case does not name: replaced ones, and those of a killed command.
+
+    Args:
+        directory: the case.
+        known: entries of its files (see `files_of`).
+    """
+    try:
+        names = {part["name"] for entry in known.values() for part in entry["parts"]}
+    except (KeyError, TypeError):  # of another release, or damaged
+        return []
+    return [
+        path
+        for path in (directory / Table.RECORDS).rglob("part-*.parquet")
+        if (name := path.name.rpartition("-")[0]).count("-") == 1  # Spark's own names have more
+        and name not in names
+    ]
 
 
 def files_of(case: Case) -> dict[str, Any]:
@@ -252,4 +293,5 @@ def write_table(directory: pathlib.Path, table: Table, rows: pa.Table) -> None:
 
     target = directory / table
     target.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, target / "part-0.parquet", compression=COMPRESSION, store_schema=False)
+    with replacing(target / "part-0.parquet") as written:
+        pq.write_table(rows, written, compression=COMPRESSION, store_schema=False)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import glob
 import itertools
 import pathlib
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -14,7 +17,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ospltool.analytics.case import Case, CaseError
+from ospltool.analytics.case import Case, CaseError, files_of, leftovers
 from ospltool.analytics.contract import PARTITIONS, SINCE, Table, selected
 from ospltool.analytics.engines import ROWS_AT_ONCE, QueryError, Result, literal
 
@@ -40,7 +43,10 @@ COLUMNS_AT_ONCE: Final = 20_000
 """Rows."""
 _SAMPLE: Final = 256
 """Texts that tell whether those of a column are often equal."""
-_READING: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+_EXPLAIN: Final = re.compile(r"\s*explain(?:\s+analyze)?(?:\s*\([\w\s,]*\))?(?=\s)", re.IGNORECASE)
+"""What begins a statement that is explained; comments would hide where it ends."""
+_SPECIAL: Final = re.compile(r"[*?\[=]")
+"""Characters of a path that are a pattern, or name a partition."""
 
 
 class DuckEngine:
@@ -93,9 +99,13 @@ class DuckEngine:
             raise QueryError(str(cause)) from None
 
     def _one(self, sql: str) -> duckdb.Statement:
-        """Return the statement of a text that is one query."""
+        """Return the statement of a text that is one query, or explains one: `explain analyze` runs it."""
         statements = self._connection.extract_statements(sql)
-        if len(statements) != 1 or statements[0].type not in _READING:
+        read = statements
+        if len(read) == 1 and read[0].type is duckdb.StatementType.EXPLAIN:
+            told = _EXPLAIN.match(sql)
+            read = self._connection.extract_statements(sql[told.end() :]) if told else []
+        if len(read) != 1 or read[0].type is not duckdb.StatementType.SELECT:
             raise QueryError("one query at a time, and only what reads: a case is not changed")
         return statements[0]
 
@@ -116,6 +126,7 @@ def _opened(case: Case, scratch: str, *, is_frugal: bool) -> duckdb.DuckDBPyConn
         raise CaseError(f"{case.path}: {_first_line(cause)}") from None
     try:
         if case.is_directory:
+            case = _plainly_named(case, scratch)
             _make_views(connection, case)
         else:
             _check_tables(connection, case)
@@ -132,6 +143,15 @@ def _opened(case: Case, scratch: str, *, is_frugal: bool) -> duckdb.DuckDBPyConn
         connection.close()
         raise
     return connection
+
+
+def _plainly_named(case: Case, scratch: str) -> Case:
+    """Return a case under a name that is no pattern and has no partitions, such as `hour=5`."""
+    if not _SPECIAL.search(str(case.path)):
+        return case
+    link = pathlib.Path(scratch, "case")
+    link.symlink_to(case.path.absolute())
+    return dataclasses.replace(case, path=link)
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
@@ -153,9 +173,14 @@ def _make_views(connection: duckdb.DuckDBPyConnection, case: Case) -> None:
 
 def _select(case: Case, table: Table) -> str:
     """Return SQL that reads a table of Parquet files; the values of its partitions are text."""
-    if not any((case.path / table).rglob("*.parquet")):
+    there = set((case.path / table).rglob("*.parquet"))
+    known = files_of(case) if table is Table.RECORDS else {}
+    left = leftovers(case.path, known) if known else []
+    if there <= set(left):
         return _no_rows(table)
     files = literal(case.files(table))
+    if left:
+        files = f"[{', '.join(literal(glob.escape(str(path))) for path in sorted(there - set(left)))}]"
     parts = PARTITIONS.get(table, ())
     types = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in parts)
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if parts else ", hive_partitioning = false"

@@ -56,7 +56,8 @@ def _about(sql: str) -> str:
 
 
 ROWS_FOR_WIDTHS: Final = 1_000
-"""Columns of a table are as wide as the first rows need; the rows after them may be wider."""
+"""Columns of a table are as wide as the first rows need; the rows after them may be wider. As many rows are
+written together."""
 
 Row = tuple[object, ...]
 
@@ -83,11 +84,16 @@ def limited(rows: Iterator[Row], limit: int | None) -> Limited:
     return Limited(rows, limit)
 
 
+def _blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    rest = iter(rows)
+    while block := list(itertools.islice(rest, ROWS_FOR_WIDTHS)):
+        yield block
+
+
 def as_table(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterator[str]:
     """Render a table with aligned columns, in blocks."""
-    rest = iter(rows)
     first = True
-    while block := list(itertools.islice(rest, ROWS_FOR_WIDTHS)):
+    for block in _blocks(rows):
         text = table(columns, [[_cell(value) for value in row] for row in block])
         yield text if first else text.partition("\n")[2]
         first = False
@@ -96,19 +102,21 @@ def as_table(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterator[str]:
 
 
 def as_csv(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterator[str]:
-    """Render CSV with a line of names."""
-    for row in itertools.chain([columns], rows):
+    """Render CSV with a line of names, in blocks."""
+    for block in _blocks(itertools.chain([columns], rows)):
         buffer = io.StringIO()
-        csv.writer(buffer, lineterminator="\n").writerow(
-            ["" if value is None else _cell(value) for value in row]
+        csv.writer(buffer, lineterminator="\n").writerows(
+            ["" if value is None else _cell(value) for value in row] for row in block
         )
         yield buffer.getvalue()
 
 
 def as_jsonl(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterator[str]:
-    """Render a line of JSON for each row."""
-    for row in rows:
-        yield envelope.line("sql-row", dict(zip(columns, map(_plain, row), strict=True)))
+    """Render a line of JSON for each row, in blocks."""
+    for block in _blocks(rows):
+        yield "".join(
+            envelope.line("sql-row", dict(zip(columns, map(_plain, row), strict=True))) for row in block
+        )
 
 
 def as_json(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterator[str]:

@@ -41,7 +41,7 @@ def report(
     Exit codes: 0 nothing found, 1 anomalies or a damaged file, 2 wrong usage or unreadable input.
     """
     from ospltool.cli.trace_analyses import evidence_of
-    from ospltool.output import envelope, streams
+    from ospltool.output import envelope, progress, streams
 
     with evidence_of(names, engine, master) as evidence:
         from ospltool.forensics import text
@@ -50,7 +50,8 @@ def report(
 
         window = window_of(evidence, since, until, nodes or ())
         found = investigate(evidence, window, evidence.skews(skew or ()))
-        configurations, problems = configured(evidence.attachments)
+        with progress.shown("checking the configurations", unit=""):
+            configurations, problems = configured(evidence.attachments)
         if problems:
             unknown = (*found.verdict.unknown, *problems)
             found = dataclasses.replace(found, verdict=dataclasses.replace(found.verdict, unknown=unknown))
@@ -65,9 +66,11 @@ def report(
             tuple(names or ()), evidence.nodes, evidence.attachments, configurations,
             f"ospltool {product_version()}, {' '.join(['ospltool', *sys.argv[1:]])}",
         )  # fmt: skip
+        with progress.shown("drawing the report", unit=""):
+            text_of_page = page(found, about)
         try:
             with new_text(output, force=force) as stream:
-                stream.write(page(found, about))
+                stream.write(text_of_page)
         except OSError as error:
             raise CommandError(f"{output}: {error.strerror}", Exit.USAGE) from error
         streams.say(f"{output}: {found.verdict.headline}")

@@ -64,11 +64,15 @@ def sql(
         raise CommandError(f"--engine {engine!r}: choose duckdb or spark", Exit.USAGE)
     if output not in OUTPUTS:
         raise CommandError(f"--output {output!r}: choose {', '.join(OUTPUTS)}", Exit.USAGE)
+    streams.wait_for(f"opening {case}")
     with needs_analytics():
         from ospltool.analytics.case import open_case
+        from ospltool.output import progress
 
         with contextlib.closing(open_engine(open_case(pathlib.Path(case)), engine, master)) as opened:
-            _put_result(opened.query(text), "json" if as_json else output, limit)
+            with progress.shown("querying", unit=""):
+                result = opened.query(text)
+            _put_result(result, "json" if as_json else output, limit)
 
 
 def _put_list(as_json: bool) -> None:
@@ -96,10 +100,12 @@ def _put_list(as_json: bool) -> None:
 
 def _put_result(result: Result, output: str, limit: int | None) -> None:
     from ospltool.analytics import show
-    from ospltool.output import streams
+    from ospltool.output import progress, streams
 
     rows = show.limited(result.rows, limit)
-    for piece in show.FORMATS[output](result.columns, rows):
-        streams.put(piece)
+    pieces = show.FORMATS[output](result.columns, progress.counted(rows))
+    with contextlib.closing(progress.awaited(pieces, "querying", "rows")) as awaited:
+        for piece in awaited:
+            streams.put(piece)
     if rows.left_out:
         streams.say(f"--limit {limit} left out the other rows")

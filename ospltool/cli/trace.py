@@ -405,9 +405,10 @@ def _keep(target: pathlib.Path, attachments: Sequence[Attachment]) -> str:
     if not target.is_dir():
         return f"; {len(attachments)} stores, configurations and recordings need a case that is a directory"
     from ospltool.forensics.attachments import keep
-    from ospltool.output import streams
+    from ospltool.output import progress, streams
 
-    kept = keep(target, attachments)
+    with progress.shown(f"adding {len(attachments)} stores, configurations and recordings"):
+        kept = keep(target, attachments)
     for problem in kept.problems:
         streams.say(f"not kept: {problem}")
     return f"; {kept.added} stores, configurations and recordings added, {kept.unchanged} unchanged"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LINES_AT_ONCE: Final = 1_000
 """Lines that are written together, since a conversation may have millions."""
+_DRAWING: Final = "drawing the alignments"
 
 Skew = Annotated[
     list[str] | None,
@@ -106,29 +107,47 @@ def conversation(
 
     Exit codes: 0 success, 1 no alignment of this group, 2 wrong usage or unreadable input.
     """
-    from ospltool.output import envelope, streams
+    from ospltool.output import envelope, progress, streams
     from ospltool.output.text import visible
 
     if output not in {"text", "mermaid"}:
         raise CommandError(f"--output {output!r}: choose text or mermaid", Exit.USAGE)
     with evidence_of(names, engine, master) as evidence:
         from ospltool.forensics.evidence import window_of
+        from ospltool.trace.reading.record import no_collection
         from ospltool.trace.views import conversation as talks
 
         window = window_of(evidence, since, until, nodes or ())
-        talk = talks.conversation(evidence.alignments(window, evidence.skews(skew or ()), group), group, run)
+        found = evidence.alignments(window, evidence.skews(skew or ()), group)
+        with no_collection():
+            talk = talks.conversation(found, group, run)
     if as_json:
-        streams.put(envelope.document("trace-conversation", talks.as_value(talk)))
+        with progress.shown(_DRAWING, unit=""):
+            document = envelope.document("trace-conversation", talks.as_value(talk))
+        streams.put(document)
     elif talk.exchanges:
         lines = talks.as_mermaid(talk) if output == "mermaid" else talks.as_text(talk)
-        while some := "".join(f"{line}\n" for line in itertools.islice(lines, LINES_AT_ONCE)):
-            streams.put(some)
+        with (
+            contextlib.closing(progress.awaited(_pieces(lines), _DRAWING, "lines")) as pieces,
+            no_collection(),
+        ):
+            for piece in pieces:
+                streams.put(piece)
     say_damages()
     if talk.exchanges and not talk.is_named:
         what = "no line of these traces names this group; shown are the alignments of its name-space"
         streams.say(f"ospltool: {visible(group)}: {what}")
     if not talk.exchanges:
         raise CommandError(f"{group}: no alignment of this group in these traces", Exit.FINDINGS)
+
+
+def _pieces(lines: Iterator[str]) -> Iterator[str]:
+    """Join lines to pieces that are written together, and count them as progress."""
+    from ospltool.output.progress import counted
+
+    lines = counted(lines)
+    while piece := "".join(f"{line}\n" for line in itertools.islice(lines, LINES_AT_ONCE)):
+        yield piece
 
 
 def timeline(
@@ -145,14 +164,16 @@ def timeline(
 
     Exit codes: 0 success, 1 a damaged file was read in part, 2 wrong usage or unreadable input.
     """
-    from ospltool.output import envelope, streams
+    from ospltool.output import envelope, progress, streams
 
     with evidence_of(names, engine, master) as evidence:
         from ospltool.forensics.evidence import window_of
         from ospltool.trace.views import timeline as times
 
         window = window_of(evidence, since, until, nodes or ())
-        answer = times.timeline(evidence.facts(window, evidence.skews(skew or ()), with_waits=True))
+        facts = evidence.facts(window, evidence.skews(skew or ()), with_waits=True)
+        with progress.shown("adding up the times", unit=""):
+            answer = times.timeline(facts)
     if as_json:
         streams.put(envelope.document("trace-timeline", times.as_value(answer)))
     else:
@@ -219,6 +240,9 @@ def evidence_of(names: list[str] | None, engine: str, master: str) -> Iterator[E
 
     `names` are those of a case or of files; Spark runs on `master`.
     """
+    from ospltool.output import streams
+
+    streams.wait_for("opening the evidence")  # the libraries alone take seconds on a busy machine
     from ospltool.trace.reading import damage
 
     damage.take()  # what another command of this process has noted

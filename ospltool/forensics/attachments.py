@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.core import plain
-from ospltool.analytics.case import CaseError, is_case_directory, write_table
+from ospltool.analytics.case import CaseError, is_case_directory, replacing, write_table
 from ospltool.analytics.contract import Table, schema
 from ospltool.output import envelope
 from ospltool.output.progress import advance
@@ -187,7 +187,8 @@ def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
                 unchanged += 1
                 continue
             directory.mkdir(mode=0o700, exist_ok=True)
-            place = directory / f"{one.what}-{hashlib.blake2b(key.encode(), digest_size=6).hexdigest()}"
+            named = hashlib.blake2b(f"{key} {json.dumps(state)}".encode(), digest_size=6).hexdigest()
+            place = directory / f"{one.what}-{named}"  # another one: the list names the former one still
             try:
                 entry = _kept(one, place)
             except StoreUnreadable as cause:
@@ -196,12 +197,24 @@ def keep(case: Path, attachments: Sequence[Attachment]) -> KeptAttachments:
             listed[key] = {**entry, "state": state}
             added += 1
         if added:
-            (directory / LIST_FILE).write_text(envelope.line("attached", listed), encoding="utf-8")
+            with replacing(directory / LIST_FILE) as written:
+                written.write_text(envelope.line("attached", listed), encoding="utf-8")
+            _drop_others(directory, {LIST_FILE, *(str(each.get("place")) for each in listed.values())})
         rows = [row for _, entry in sorted(listed.items()) for row in entry.get("rows", ())]
         write_table(case, Table.STORED, _table(rows))
     except OSError as cause:
         raise CaseError(f"{cause.filename or case}: {cause.strerror or cause}") from None
     return KeptAttachments(added, unchanged, tuple(problems))
+
+
+def _drop_others(directory: Path, listed: set[str]) -> None:
+    """Remove what the list does not name: former states, and what a killed command began."""
+    for path in directory.iterdir():
+        if path.name not in listed:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
 
 def kept_in(case: Path) -> tuple[Attachment, ...]:

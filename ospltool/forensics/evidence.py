@@ -287,9 +287,9 @@ class CaseEvidence:
 
     def alignments(self, window: Window, skews: Mapping[str, int], group: str) -> Iterator[TraceRecord]:
         """Yield the records that tell of alignments of a group by time; others may come, too."""
-        events = events_of(is_own=Product.ENGINE in origins_of(self._engine))
-        found = records_with(self._case, self._engine, skews, events, group)
         with shown("reading the case", "records"):
+            events = events_of(is_own=Product.ENGINE in origins_of(self._engine))
+            found = records_with(self._case, self._engine, skews, events, group)
             yield from filter(window.has, counted(_noted(found)))
 
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:

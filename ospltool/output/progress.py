@@ -10,9 +10,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
+from ospltool.output import streams
 from ospltool.output.text import visible
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class ProgressLine:
                 return
             if self._drawn is None:
                 self._drawn = self._made()
+                streams.wait_for("")
                 self._drawn.start()
             self._drawn.refresh()
             self._refresh_ns = time.monotonic_ns() + 1_000_000_000 // _REFRESHES_PER_S
@@ -145,11 +147,23 @@ def shown(title: str, unit: str = "samples") -> Iterator[None]:
         _current = None
 
 
-def awaited(items: Iterable[_Item], title: str) -> Iterator[_Item]:
-    """Pass items on, and show progress while each of them is made."""
+def awaited(items: Iterable[_Item], title: str, unit: str = "samples") -> Generator[_Item]:
+    """Pass items on to be written to standard output, and show progress while each of them is made.
+
+    If standard output is no terminal, progress is shown to the end.
+
+    Args:
+        items: what is made.
+        title: the work.
+        unit: what is counted.
+    """
+    if not sys.stdout.isatty():
+        with shown(title, unit):
+            yield from items
+        return
     iterator = iter(items)
     while True:
-        with shown(title):
+        with shown(title, unit):
             try:
                 item = next(iterator)
             except StopIteration:

@@ -185,7 +185,8 @@ def matching(
     facts = reader.facts
     chosen = [facts.set_of(number) for number in choice.sets] if choice.sets else facts.current()
     for one in chosen:
-        for group, samples in reader.read(one.number, damage):
+        for group, every in reader.read(one.number, damage):
+            samples = progress.counted(every)
             if choice.group and not fnmatch.fnmatchcase(str(group.name), choice.group):
                 for _ in samples:
                     pass  # the reader yields the next group only then

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import shutil
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 from ospltool.analytics.case import Case, CaseError, open_case
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.duck import DuckEngine, _texts, pack
-from ospltool.analytics.engines import AnalyticsMissingError, QueryError, need
+from ospltool.analytics.engines import AnalyticsMissingError, QueryError, literal, need
 from ospltool.analytics.show import named_queries
 from ospltool.cli.app import main
 
@@ -143,16 +143,49 @@ def test_a_case_may_be_one_file(case: pathlib.Path, engine: DuckEngine, tmp_path
     packed.close()
 
 
-def test_a_path_with_quotes_is_a_path(case: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    target = tmp_path / "o'hara's [case]"
+@pytest.mark.parametrize("name", ["o'hara's [case]", "*", "a?", "hour=5/node=n9/case"])
+def test_any_path_is_a_path(
+    name: str, case: pathlib.Path, engine: DuckEngine, tmp_path: pathlib.Path
+) -> None:
+    """Brackets were a pattern; below `node=n9` all records were of n9."""
+    target = tmp_path / name
     shutil.copytree(case, target)
-    try:
-        opened = DuckEngine(Case(target, Detail.FULL))
-    except CaseError:  # a pattern in a path cannot be escaped for DuckDB
-        target = target.rename(tmp_path / "o'hara's case")
-        opened = DuckEngine(Case(target, Detail.FULL))
-    assert ask(opened, "select count(*) as n from records")[0]["n"] > 0
+    opened = DuckEngine(Case(target, Detail.FULL))
+    counted = "select node, hour, count(*) as n from records group by node, hour order by node, hour"
+    assert ask(opened, counted) == ask(engine, counted)
+    with pytest.raises(QueryError):
+        opened.query(f"select * from read_text({literal(str(tmp_path / '**'))})")
     opened.close()
+
+
+EXPLAINED: Final = (
+    "explain analyze copy (select 42 as x) to {}",
+    "explain\n analyze copy (select 42 as x) to {}",
+    "explain(analyze) copy (select 42 as x) to {}",
+    "explain (analyze, format json) copy (select 42 as x) to {}",
+    "explain (analyze /* ) select 1 -- */ ) copy (select 42 as x) to {}",
+    "/* */ explain analyze copy (select 42 as x) to {}",
+    "explain analyze create table t as select 1",
+)
+
+
+@pytest.mark.parametrize("sql", EXPLAINED)
+def test_what_is_explained_only_reads(sql: str, case: pathlib.Path, engine: DuckEngine) -> None:
+    """`explain analyze` runs its statement: it wrote a file into the case, which then could not be read."""
+    target = case / "records" / "foreign.parquet"
+    try:
+        with pytest.raises(QueryError):
+            list(engine.query(sql.format(literal(str(target)))).rows)
+        assert not target.exists()
+    finally:
+        target.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    "sql", ["explain select 1", " EXPLAIN ANALYZE\nselect 1", "explain (format json) from records"]
+)
+def test_a_query_can_be_explained(sql: str, engine: DuckEngine) -> None:
+    assert ask(engine, sql)
 
 
 def test_another_file_is_no_case(tmp_path: pathlib.Path) -> None:

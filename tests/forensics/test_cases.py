@@ -182,6 +182,72 @@ def test_what_a_killed_load_left_goes(tmp_path: pathlib.Path, capfd: pytest.Capt
     assert list(case.glob(".partial-*")) == []
 
 
+class KilledError(BaseException):
+    """Stands for SIGKILL: nothing catches it."""
+
+
+def killed(*_: object, **__: object) -> None:
+    raise KilledError
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("ospltool.trace.case.growing", "write_meta"),
+        ("ospltool.forensics.attachments", "write_table"),
+        ("ospltool.stores.snapshot", "write_snapshot"),
+    ],
+)
+def test_a_killed_load_leaves_the_case_as_it_was(
+    place: str, name: str, samples: pathlib.Path, tmp_path: pathlib.Path,
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Rows of a killed load counted until the next one, and a store that had changed could not be read."""
+    logs, case = tmp_path / "logs", tmp_path / "case"
+    shutil.copytree(samples / "traces" / "late-joiner", logs)
+    shutil.copytree(samples / "stores" / "after-merge" / "n1", logs / "store-n1")
+    trace = next(logs.rglob("durability*.log"))
+    whole = cut(trace, 0.6)
+    load(capfd, case, str(logs))
+    count = "select node, count(*) as n from records group by node order by node"
+    queried = ("sql", str(case), count, "--json"), ("store", "verify", str(case), "--json")
+    before = [(main(list(each)), capfd.readouterr().out) for each in queried]
+    trace.write_bytes(whole)
+    shutil.rmtree(logs / "store-n1")
+    shutil.copytree(samples / "stores" / "after-restart" / "n1", logs / "store-n1")
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{place}.{name}", killed)
+        with pytest.raises(KilledError):
+            main(["trace", "load", str(logs), "-o", str(case)])
+    capfd.readouterr()
+    after = [(main(list(each)), capfd.readouterr().out) for each in queried]
+    if name == "write_meta":
+        assert after == before
+    assert [code for code, _ in after] == [code for code, _ in before]
+    load(capfd, case, str(logs))
+    load(capfd, tmp_path / "again", str(logs))
+    assert records(case) == records(tmp_path / "again")
+    assert len(list((case / "attached").iterdir())) == 2, "the store and the list"
+
+
+@pytest.mark.parametrize(
+    "name", [".lock", ".case.json.new", "sources/part-0.parquet", "attached", "records/x"]
+)
+def test_nothing_is_written_through_a_link_in_a_case(
+    name: str, samples: pathlib.Path, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A case may come from others, and lead anywhere."""
+    outside, case = tmp_path / "outside", tmp_path / "case"
+    load(capfd, case, str(samples / "traces" / "late-joiner" / "n1"))
+    place = case / name
+    place.unlink(missing_ok=True)
+    place.symlink_to(outside)
+    names = [str(samples / "traces" / "late-joiner"), str(samples / "stores" / "after-merge" / "n1")]
+    assert main(["trace", "load", *names, "-o", str(case)]) == 2
+    assert f"{place}: a symbolic link" in capfd.readouterr().err
+    assert not outside.exists()
+
+
 def as_version_1(case: pathlib.Path) -> None:
     """Makes a case what the release before made."""
     import pyarrow.parquet as pq

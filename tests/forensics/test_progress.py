@@ -4,48 +4,61 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import pathlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 pytest.importorskip("duckdb", reason="SQL needs the extra `sql`")
 
 from ospltool.analytics.duck import DuckEngine
-from ospltool.forensics import attachments, investigation
+from ospltool.forensics import attachments, evidence, investigation, page
 from ospltool.output import progress
+from ospltool.stores import describe, opening
 from ospltool.trace.case import loading, local_load
 from ospltool.trace.reading import sources
+from ospltool.trace.views import conversation, timeline
+from ospltool.trace.views.conversation import Conversation
 
 PATIENCE_S = 60.0
 
 
-class Terminal(io.StringIO):
-    """A terminal that tells when a word is written to it."""
+class Terminal(io.TextIOWrapper):
+    """A pseudo-terminal that tells when a word is written to it."""
 
     def __init__(self, word: str) -> None:
-        super().__init__()
-        self._word = word
+        self._master, slave = os.openpty()
+        super().__init__(io.FileIO(slave, "w"), "utf-8", write_through=True)
+        self._word = word.encode()
+        self.seen = b""
         self.has_it = threading.Event()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
 
-    def isatty(self) -> bool:
-        return True
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):  # the end of what was written
+            while data := os.read(self._master, 4096):
+                self.seen += data
+                if self._word in self.seen:
+                    self.has_it.set()
 
-    def write(self, text: str) -> int:
-        count = super().write(text)
-        if self._word in self.getvalue():
-            self.has_it.set()
-        return count
+    def end(self) -> bytes:
+        """Close it, and return all that was written."""
+        self.close()
+        self._reader.join(PATIENCE_S)
+        os.close(self._master)
+        return self.seen
 
 
 def waiting(terminal: Terminal, do: Callable[..., Any]) -> Callable[..., Any]:
     """Let a step last until its word is on the terminal."""
 
     def step(*args: Any, **kwargs: Any) -> Any:
-        assert terminal.has_it.wait(PATIENCE_S), terminal.getvalue()
+        assert terminal.has_it.wait(PATIENCE_S), terminal.seen
         return do(*args, **kwargs)
 
     return step
@@ -60,35 +73,65 @@ def on(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+TRACES: Final = ("trace", "load", "TRACES", "-o", "NEW")
+ANOMALIES: Final = ("trace", "anomalies", "CASE")
+CONVERSATION: Final = ("trace", "conversation", "partA.T1", "CASE")
+REPORT: Final = ("report", "CASE", "-o", "NEW")
+
+
+@pytest.fixture(scope="module")
+def case(samples: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    target = tmp_path_factory.mktemp("shown") / "case"
+    loading.load(sources.find_sources([str(samples / "traces" / "late-joiner")]).sources, target)
+    return target
+
+
 @pytest.mark.parametrize(
-    ("word", "place", "name"),
+    ("command", "word", "place", "name"),
     [
-        ("looking at files", sources, "sniff"),
-        ("looking at files", attachments, "what_is"),
-        ("loading", local_load, "read_bundle"),
-        ("reading the case", DuckEngine, "columns"),
-        ("drawing conclusions", investigation, "stories"),
+        (TRACES, "looking at files", sources, "sniff"),
+        (TRACES, "looking at files", attachments, "what_is"),
+        (TRACES, "loading", local_load, "read_bundle"),
+        (ANOMALIES, "opening the evidence", evidence, "is_case"),
+        (ANOMALIES, "reading the case", DuckEngine, "columns"),
+        (ANOMALIES, "drawing conclusions", investigation, "stories"),
+        (CONVERSATION, "reading the case", evidence, "origins_of"),
+        (CONVERSATION, "drawing the alignments", Conversation, "arrows"),
+        ((*CONVERSATION, "--json"), "drawing the alignments", conversation, "as_value"),
+        (("trace", "timeline", "CASE"), "adding up the times", timeline, "timeline"),
+        (("sql", "CASE", "select 7"), "querying", DuckEngine, "query"),
+        (REPORT, "checking the configurations", investigation, "configured"),
+        (REPORT, "drawing the report", page, "page"),
+        (("store", "verify", "STORE"), "opening", opening, "open_reader"),
+        (("store", "ls", "STORE"), "reading", describe, "instances"),
+        (("store", "show", "STORE"), "reading", describe, "show"),
     ],
 )
-def test_each_long_step_of_an_analysis_shows_a_line(
+def test_each_long_step_shows_a_line(
+    command: tuple[str, ...],
     word: str,
     place: Any,
     name: str,
     samples: pathlib.Path,
+    case: pathlib.Path,
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from ospltool.cli.app import main
 
-    case = tmp_path / "case"
-    traces = str(samples / "traces" / "late-joiner")
-    if word in {"reading the case", "drawing conclusions"}:
-        loading.load(sources.find_sources([traces]).sources, case)
-        command = ["trace", "anomalies", str(case)]
-    else:
-        command = ["trace", "load", traces, "-o", str(case)]
+    names = {
+        "TRACES": samples / "traces" / "late-joiner",
+        "STORE": samples / "stores" / "after-merge" / "n1",
+        "CASE": case,
+        "NEW": tmp_path / "new",
+    }
     terminal = Terminal(word)
-    with on(terminal, monkeypatch), monkeypatch.context() as patched:
-        patched.setattr(place, name, waiting(terminal, getattr(place, name)))
-        main(command)
-    assert terminal.has_it.is_set()
+    try:
+        with on(terminal, monkeypatch), monkeypatch.context() as patched:
+            patched.setattr(place, name, waiting(terminal, getattr(place, name)))
+            code = main([str(names.get(each, each)) for each in command])
+    finally:
+        seen = terminal.end()
+    assert code in {None, 0, 1}, seen
+    assert word.encode() in seen
+    assert b"\x1b[2K" in seen, "the line is removed"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from ospltool.cli.app import main
-from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep
+from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep, RecordPlace, TracedAlignment
+from ospltool.trace.meaning.fact_kinds import StateSpan
 from ospltool.trace.meaning.line_explanation import explain
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.reader import merged
@@ -306,3 +309,38 @@ def test_a_node_of_our_engine_that_starts_anew_gives_up_its_requests(traces: Tra
     our_node(traces, "a")
     found = TraceFacts.of(merged(find_sources([traces.write()]).sources)).book.all()
     assert [one.end for one in found] == [AlignmentEnd.RESTARTED]
+
+
+class CountedList(list[Any]):
+    """A list that counts how often it was walked through."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_a_timeline_of_many_runs_walks_through_the_facts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 120 runs in 400 MB, each walked through all alignments and waits: half a minute of silence."""
+    facts = TraceFacts()
+    place = RecordPlace("n1", "f", 0, 5, "text")
+    for number in range(50):
+        run = ("n1", number)
+        facts.first_ns[run], facts.last_ns[run] = number * 100, number * 100 + 99
+        facts.states.append(StateSpan(run, "COMPLETE", number * 100, number * 100 + 99, place))
+        facts.applied.append((run, "MERGE", "ns", place))
+    lists = {name: CountedList(getattr(facts, name)) for name in ("states", "waits", "conflicts", "readers")}
+    for name, one in lists.items():
+        setattr(facts, name, one)
+    books: list[str] = []
+    usual = facts.book.all
+
+    def noted() -> list[TracedAlignment]:
+        books.append("all")
+        return usual()
+
+    monkeypatch.setattr(facts.book, "all", noted)
+    assert len(timeline(facts).runs) == 50
+    assert [one.walks for one in lists.values()] == [1, 1, 1, 1]
+    assert len(books) == 2

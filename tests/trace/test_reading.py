@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import gzip
 import itertools
 import pathlib
@@ -16,7 +17,7 @@ from ospltool.trace.reading import damage
 from ospltool.trace.reading.headers import headers
 from ospltool.trace.reading.ranges import Range, _count, count_in_range, pieces, ranges, record_spans
 from ospltool.trace.reading.reader import TraceParser, read_records
-from ospltool.trace.reading.record import RecordKind, TimeBase
+from ospltool.trace.reading.record import RecordKind, TimeBase, no_collection
 from ospltool.trace.reading.sources import TraceFile, TraceFormat, sniff
 from ospltool.trace.reading.splitter import NO_TIME, split
 from tests.trace.both_ways import without_library
@@ -355,3 +356,22 @@ def test_our_own_trace_in_json_is_read(tmp_path: pathlib.Path) -> None:
     assert (record.event, record.fields, record.level) == ("group.complete", {"group": "partA.T1"}, "FINER")
     assert {broken.kind, wrong.kind} == {RecordKind.UNPARSED}
     assert record.length + broken.length + wrong.length == path.stat().st_size
+
+
+def test_what_was_made_without_collection_is_not_traversed_at_once() -> None:
+    """The collector stopped a command for many seconds after it had read a large case."""
+    traversed: list[int] = []
+
+    def note(phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            traversed.append(len(gc.get_objects(generation=0)))
+
+    gc.callbacks.append(note)
+    try:
+        with no_collection():
+            kept = [[number] for number in range(100_000)]
+        more = [[number] for number in range(10_000)]
+    finally:
+        gc.callbacks.remove(note)
+    assert traversed
+    assert max(traversed) < len(kept) / 10, len(more)

@@ -109,7 +109,8 @@ def ls(
     damage = DamageLog()
     with opened(store) as reader:
         choice = SampleSelection(tuple(sets or ()), group, hexadecimal(key, "--key"))
-        found, total = instances(reader, choice, limit, damage)
+        with progress.shown(f"reading {store}"):
+            found, total = instances(reader, choice, limit, damage)
     if as_json:
         values = [instance_value(one) for one in found]
         streams.put(
@@ -148,7 +149,8 @@ def show(
         choice = SampleSelection(
             tuple(sets or ()), group, hexadecimal(key, "--key"), hexadecimal(digest, "DIGEST")
         )
-        found = shown(reader, choice, limit, damage)
+        with progress.shown(f"reading {store}"):
+            found = shown(reader, choice, limit, damage)
     if as_json:
         streams.put(envelope.document("store-samples", {"samples": [shown_value(one) for one in found]}))
     else:

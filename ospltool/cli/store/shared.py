@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ospltool.cli.exits import CommandError, Exit
-from ospltool.output import streams
+from ospltool.output import progress, streams
 
 if TYPE_CHECKING:
     from engine.store.interface import DamageLog
@@ -52,7 +52,8 @@ def opened(name: str) -> Iterator[StoreReader]:
     with reading():
         from ospltool.stores.opening import open_reader
 
-        reader = open_reader(pathlib.Path(name))
+        with progress.shown(f"opening {name}", unit=""):  # a copy of a large store takes its time
+            reader = open_reader(pathlib.Path(name))
         try:
             yield reader
         finally:

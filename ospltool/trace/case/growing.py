@@ -23,7 +23,9 @@ from ospltool.analytics.case import (
     files_of,
     is_case_directory,
     keep_private,
+    leftovers,
     open_case,
+    refuse_links,
     write_meta,
     write_table,
 )
@@ -210,11 +212,8 @@ def _separate(
 
 def drop_leftovers(target: pathlib.Path, known: dict[str, Any]) -> None:
     """Remove parts that the case does not name: replaced ones, and those of a command that was killed."""
-    names = _files_by_name(known)
-    for path in (target / Table.RECORDS).rglob("part-*.parquet"):
-        name = path.name.rpartition("-")[0]
-        if name.count("-") == 1 and name not in names:  # Spark's own names have more
-            path.unlink()
+    for path in leftovers(target, known):
+        path.unlink()
 
 
 def _put_in_place(scratch: pathlib.Path, target: pathlib.Path) -> None:
@@ -227,7 +226,12 @@ def _put_in_place(scratch: pathlib.Path, target: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def locked(target: pathlib.Path) -> Iterator[None]:
-    """Lock the case against other commands."""
+    """Lock the case against other commands.
+
+    Raises:
+        CaseError: another command has locked it, or it has symbolic links.
+    """
+    refuse_links(target)
     descriptor = os.open(target / LOCK_FILE, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         try:

@@ -149,6 +149,8 @@ def no_collection() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            gc.freeze()  # with `unfreeze`, all is old; else the collector would traverse it now
+            gc.unfreeze()
             gc.enable()
 
 

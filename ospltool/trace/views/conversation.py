@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ospltool.trace.meaning.exchanges import (
     FOLLOWED,
@@ -18,7 +18,13 @@ from ospltool.trace.meaning.names import NOBODY, TAUGHT_BY, Names
 from ospltool.trace.reading.record import TraceRecord, is_whole, one_line
 from ospltool.trace.views.times import clock, duration
 
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    from engine.dataset.numpy_later import np
+
 LEAST_WIDTH: Final = 34
+_ARROWS_AT_ONCE: Final = 10_000
 ALL: Final = "all"
 
 
@@ -68,16 +74,20 @@ class Conversation:
 
     def arrows(self) -> Iterator[Arrow]:
         """Yield all arrows by time; they are made one by one, since there may be millions."""
-        steps = sorted(
-            (
-                (where.time_ns or 0, one.number, at, one)
-                for one in self.exchanges
-                for at, (_, where) in enumerate(one.steps)
-            ),
-            key=lambda each: each[:2],
+        steps = [len(one.steps) for one in self.exchanges]
+        owners = np.repeat(np.arange(len(steps)), steps)
+        firsts = np.cumsum(np.array([0, *steps]))
+        times = np.fromiter(
+            (where.time_ns or 0 for one in self.exchanges for _, where in one.steps), np.int64, owners.size
         )
-        for _, _, at, one in steps:
-            yield self._arrow(one, *one.steps[at])
+        numbers = np.array([one.number for one in self.exchanges], np.int64)[owners]
+        order = np.lexsort((numbers, times))
+        for start in range(0, order.size, _ARROWS_AT_ONCE):
+            some = order[start : start + _ARROWS_AT_ONCE]
+            places = some - firsts[owners[some]]
+            for owner, at in zip(owners[some].tolist(), places.tolist(), strict=True):
+                one = self.exchanges[owner]
+                yield self._arrow(one, *one.steps[at])
 
     def _arrow(self, one: TracedAlignment, step: AlignmentStep, where: RecordPlace) -> Arrow:
         alignee = self.names.node(one.alignee)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
+import collections
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ospltool.trace.meaning.exchanges import AlignmentEnd, RecordPlace, TracedAlignment
@@ -11,6 +13,7 @@ from ospltool.trace.meaning.fact_kinds import Run, StateSpan, Wait
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import one_line
+from ospltool.trace.rules import grouped
 from ospltool.trace.views.times import clock, duration
 
 START_STATES: Final = (
@@ -94,56 +97,68 @@ class TraceTimeline:
 
 def timeline(facts: TraceFacts) -> TraceTimeline:
     """Compute the use of time."""
+    spans = dict(grouped(facts.states, lambda span: span.run))
+    waits = dict(grouped(facts.waits, lambda wait: (wait.run, wait.state)))
+    begun = collections.Counter(one.run for one in facts.merges)
+    merging = _merging(facts)
+    reading: dict[Run, list[int]] = {}
+    for run, _, start, end in facts.readers:
+        if end:
+            reading.setdefault(run, []).append((end.time_ns or 0) - (start.time_ns or 0))
     runs = []
     for run in sorted(facts.first_ns):
-        spans = [span for span in facts.states if span.run == run]
-        phases = tuple(_RunState(span, _longest(facts, span)) for span in spans)
-        own_merges = {
-            (facts.names.own.get(run[0]), namespace)
-            for of_run, _, namespace, _ in facts.applied
-            if of_run == run
-        }
-        complete = next((span.start_ns for span in spans if span.state == "COMPLETE"), None)
-        merging = [
-            (one.stopped.time_ns or 0) - (one.started.time_ns or 0)
-            for one in facts.conflicts
-            if one.run == run and one.started and one.stopped
-        ]
-        merging += [  # of ospltool, whose conflicts have no numbers
-            (one.end_ns or 0) - (one.start_ns or 0)
-            for one in facts.book.all()
-            if (one.alignee, one.group) in own_merges
-            and one.policy
-            and facts.first_ns[run] <= (one.start_ns or 0) <= facts.last_ns[run]
-        ]
-        waits = [
-            (end.time_ns or 0) - (start.time_ns or 0)
-            for of_run, _, start, end in facts.readers
-            if of_run == run and end
-        ]
+        own = spans.get(run, [])
+        complete = next((span.start_ns for span in own if span.state == "COMPLETE"), None)
+        readers = reading.get(run, [])
         runs.append(
             RunTimes(
                 run,
-                phases,
+                tuple(_RunState(span, _longest(waits.get((run, span.state), ()), span)) for span in own),
                 facts.first_ns[run],
                 None if complete is None else complete - facts.first_ns[run],
-                sum(one.run == run for one in facts.merges),
-                sum(merging),
-                len(waits),
-                max(waits, default=0),
+                begun[run],
+                merging[run],
+                len(readers),
+                max(readers, default=0),
             )
         )
     return TraceTimeline(tuple(runs), tuple(_alignments(facts)))
 
 
-def _longest(facts: TraceFacts, span: StateSpan) -> tuple[Wait, ...]:
-    """Return the longest waits within a state."""
+def _merging(facts: TraceFacts) -> collections.Counter[Run]:
+    """Return the time of the merges of each run, in nanoseconds."""
+    took: collections.Counter[Run] = collections.Counter()
+    for conflict in facts.conflicts:
+        if conflict.started and conflict.stopped:
+            took[conflict.run] += (conflict.stopped.time_ns or 0) - (conflict.started.time_ns or 0)
+    # Conflicts of ospltool have no numbers: their time is that of the alignments.
+    merges = {
+        key: sorted(some, key=_start)
+        for key, some in grouped(
+            (one for one in facts.book.all() if one.policy), lambda one: (one.alignee, one.group)
+        )
+    }
+    for run, namespace in {(run, namespace) for run, _, namespace, _ in facts.applied}:
+        own = facts.names.own.get(run[0])
+        if own is None or run not in facts.first_ns:
+            continue
+        some = merges.get((own, namespace), [])
+        first = bisect.bisect_left(some, facts.first_ns[run], key=_start)
+        last = bisect.bisect_right(some, facts.last_ns[run], key=_start)
+        took[run] += sum((one.end_ns or 0) - _start(one) for one in some[first:last])
+    return took
+
+
+def _start(one: TracedAlignment) -> int:
+    return one.start_ns or 0
+
+
+def _longest(waits: Iterable[Wait], span: StateSpan) -> tuple[Wait, ...]:
+    """Return the longest waits within a state, of those of its run in states of its name."""
     inside = [
         wait
-        for wait in facts.waits
-        if wait.run == span.run
-        and wait.state == span.state
-        and span.start_ns <= (wait.before.time_ns or 0)
+        for wait in waits
+        if span.start_ns <= (wait.before.time_ns or 0)
         and (wait.after.time_ns or 0) <= max(span.end_ns, span.start_ns + wait.length_ns)
         and wait.length_ns <= span.end_ns - span.start_ns + 1_000_000
     ]
