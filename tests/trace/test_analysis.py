@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 from ospltool.cli.app import main
-from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep
+from ospltool.trace.meaning.alignments import AlignmentEnd, AlignmentStep
 from ospltool.trace.meaning.line_explanation import explain
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.reader import merged

@@ -6,14 +6,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ospltool.trace.meaning.exchanges import (
-    FOLLOWED,
-    AlignmentEnd,
-    AlignmentStep,
-    ExchangeBook,
-    RecordPlace,
-    TracedAlignment,
-)
+from ospltool.trace.meaning.alignments import STEPS, AlignmentEnd, AlignmentStep, TracedAlignment
+from ospltool.trace.meaning.exchanges import FOLLOWED, ExchangeBook
+from ospltool.trace.meaning.lines import Lines, RecordPlace
 from ospltool.trace.meaning.names import NOBODY, TAUGHT_BY, Names
 from ospltool.trace.reading.record import TraceRecord, is_whole, one_line
 from ospltool.trace.views.times import clock, duration
@@ -70,14 +65,14 @@ class Conversation:
         """Yield all arrows by time; they are made one by one, since there may be millions."""
         steps = sorted(
             (
-                (where.time_ns or 0, one.number, at, one)
+                (one.lines.times[noted >> 4] or 0, one.number, noted, one)
                 for one in self.exchanges
-                for at, (_, where) in enumerate(one.steps)
+                for noted in one.noted
             ),
             key=lambda each: each[:2],
         )
-        for _, _, at, one in steps:
-            yield self._arrow(one, *one.steps[at])
+        for _, _, noted, one in steps:
+            yield self._arrow(one, STEPS[noted & 15], one.lines.place(noted >> 4))
 
     def _arrow(self, one: TracedAlignment, step: AlignmentStep, where: RecordPlace) -> Arrow:
         alignee = self.names.node(one.alignee)
@@ -114,7 +109,7 @@ def conversation(records: Iterable[TraceRecord], group: str, run: int | None = N
         run: number of the run of the node that asked, in which alignments began; None for all.
     """
     names = Names()
-    book = ExchangeBook(names)
+    book = ExchangeBook(names, Lines())
     wanted: set[tuple[str, int]] = set()
     is_named = False
     for record in records:
