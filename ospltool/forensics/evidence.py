@@ -303,6 +303,7 @@ class CaseEvidence:
                     facts.take(_noted(records), quiet)
                 else:
                     facts.take_rows(steps.rows(facts.lines), _noted(records), quiet)
+                    steps.forget(facts.names.own)
                 advance(len(records) if steps is None else len(steps))
         facts.finish()
         return facts

@@ -297,7 +297,8 @@ def test_analyses_see_the_same_records_by_both_engines(
 
 def _seen(case: Case, engine: Engine, wanted: WantedRecords) -> list[tuple[object, ...]]:
     """What facts are made of, in order: records, and what steps of alignments tell, with their places."""
-    lines, seen = Lines(), []
+    lines = Lines()
+    seen: list[tuple[object, ...]] = []
     for records, quiet, steps in facts_of(case, engine, wanted, with_waits=False):
         others: Iterator[tuple[object, ...]] = zip(records, quiet, strict=True)
         if steps is None:

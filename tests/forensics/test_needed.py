@@ -165,11 +165,9 @@ def _keys(
         return
     lines, others = Lines(), map(_key, records)
     rows = steps.rows(lines)
-    for number, (follower, run) in enumerate(zip(rows.followers, rows.runs, strict=True)):
-        where = lines.place(number)
-        key = (where.file, where.offset, where.time_ns, run)
-        assert follower is not None or next(others) == key
-        yield key
+    for follower, said, run in zip(rows.followers, rows.told, rows.runs, strict=True):
+        where = lines.place(said[0]) if follower else None
+        yield next(others) if where is None else (where.file, where.offset, where.time_ns, run)
     assert not list(others)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -79,6 +79,7 @@ class StepColumns:
 
     def __init__(self, rows: pa.RecordBatch, skews: Mapping[str, int]) -> None:
         self._rows, self._codes, self._skews = rows, _codes_of(rows), skews
+        self._lines: CaseLines | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -88,14 +89,16 @@ class StepColumns:
         return self._rows.take(pa.array(np.flatnonzero(self._codes == 0)))
 
     def rows(self, lines: Lines) -> StepRows:
-        """Return the rows for `TraceFacts.take_rows`, and give `lines` their lines."""
+        """Return the rows for `TraceFacts.take_rows`, and give `lines` those of steps."""
         rows, codes = self._rows, self._codes
         nodes = texts_of(rows.column("node"))
-        first = lines.extend(CaseLines(rows), nodes, _times(rows, nodes, self._skews))
+        steps = rows.select(["node", "file", "off", "time_ns", "text"]).take(pa.array(np.flatnonzero(codes)))
+        self._lines = CaseLines(steps, codes[codes > 0])
+        first = lines.extend(self._lines, _times(steps, self._skews))
         words, kinds = _words_and_kinds(rows, codes)
         samples = rows.column("samples").fill_null(-1).to_numpy().tolist()
         told = zip(
-            range(first, first + len(nodes)),
+            (np.cumsum(codes > 0) + (first - 1)).tolist(),
             _texts(rows.column("group_name")),
             _texts(rows.column("fellow")),
             [None if one < 0 else one for one in samples],
@@ -105,6 +108,11 @@ class StepColumns:
         )
         followers = [_FOLLOWERS[code] for code in codes.tolist()]
         return StepRows(followers, nodes, told, rows.column("run").to_numpy().tolist())
+
+    def forget(self, known: Collection[str]) -> None:
+        """Forget lines of steps that no alignment has: their node has no address, so it is not in `known`."""
+        if self._lines is not None:
+            self._lines.forget(known)
 
 
 def _texts(column: pa.Array) -> list[str]:
@@ -153,20 +161,46 @@ def _truth(column: pa.Array) -> npt.NDArray[np.bool_]:
 class CaseLines:
     """Lines of a case; see `LinePart`."""
 
-    def __init__(self, rows: pa.RecordBatch) -> None:
-        self._rows = [rows.column(name) for name in ("node", "file", "off", "text")]
+    def __init__(self, rows: pa.RecordBatch, codes: Numbers) -> None:
+        self._codes = codes
+        self._kept: Numbers | None = None
+        """The positions of the lines that are kept; None for all."""
+        self._node, self._file = (rows.column(name).dictionary_encode() for name in ("node", "file"))
+        self._offset, self._text = rows.column("off"), rows.column("text")
+
+    def forget(self, known: Collection[str]) -> None:
+        """Forget lines of nodes that are not known, except for those about applied merge policies."""
+        names = self._node.dictionary.to_pylist()
+        unknown = [at for at, name in enumerate(names) if name not in known]
+        if not unknown or self._kept is not None:
+            return
+        is_known = ~np.isin(self._node.indices.to_numpy(), unknown)
+        self._kept = np.flatnonzero(is_known | (self._codes == _CODES["merge.applying"]))
+        kept = pa.array(self._kept)
+        self._node, self._file, self._offset, self._text = (
+            column.take(kept) for column in (self._node, self._file, self._offset, self._text)
+        )
+
+    def _position(self, at: int) -> int:
+        return at if self._kept is None else int(np.searchsorted(self._kept, at))
+
+    def node(self, at: int) -> str:
+        """Return the node of a line."""
+        return str(self._node[self._position(at)].as_py())
 
     def place(self, at: int, time_ns: int | None) -> RecordPlace:
         """Return the place of a line."""
-        node, file, offset, text = (column[at].as_py() for column in self._rows)
+        position = self._position(at)
+        node, file, offset, text = (
+            column[position].as_py() for column in (self._node, self._file, self._offset, self._text)
+        )
         return RecordPlace(node, file, offset, time_ns, beginning(text))
 
 
-def _times(rows: pa.RecordBatch, nodes: list[str], skews: Mapping[str, int]) -> list[int | None]:
+def _times(rows: pa.RecordBatch, skews: Mapping[str, int]) -> list[int]:
     """Return the corrected times of rows."""
-    times: list[int | None] = values_of(rows.column("time_ns"))
+    times: list[int] = values_of(rows.column("time_ns"))
     if not any(skews.values()):
         return times
-    return [
-        None if time is None else time + skews.get(node, 0) for time, node in zip(times, nodes, strict=True)
-    ]
+    nodes = texts_of(rows.column("node"))
+    return [time + skews.get(node, 0) for time, node in zip(times, nodes, strict=True)]

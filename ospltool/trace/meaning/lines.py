@@ -43,6 +43,9 @@ def beginning(text: str) -> str:
 class LinePart(Protocol):
     """Lines that were read together."""
 
+    def node(self, at: int) -> str:
+        """Return the node of the line at a position."""
+
     def place(self, at: int, time_ns: int | None) -> RecordPlace:
         """Return the place of the line at a position; its time is given."""
 
@@ -54,9 +57,6 @@ class Lines:
         self.times: list[int | None] = []
         """The time of each line; None without one."""
 
-        self.nodes: list[str] = []
-        """The node of each line."""
-
         self._single: dict[int, RecordPlace] = {}
         self._firsts: list[int] = []
         self._parts: list[LinePart] = []
@@ -65,15 +65,13 @@ class Lines:
         """Take in a line; return its number."""
         number = len(self.times)
         self.times.append(where.time_ns)
-        self.nodes.append(where.node)
         self._single[number] = where
         return number
 
-    def extend(self, part: LinePart, nodes: Iterable[str], times: Iterable[int | None]) -> int:
+    def extend(self, part: LinePart, times: Iterable[int | None]) -> int:
         """Take in lines that were read together; return the number of the first."""
         first = len(self.times)
         self.times.extend(times)
-        self.nodes.extend(nodes)
         self._firsts.append(first)
         self._parts.append(part)
         return first
@@ -83,5 +81,18 @@ class Lines:
         found = self._single.get(number)
         if found is not None:
             return found
+        part, first = self._part(number)
+        return part.place(number - first, self.times[number])
+
+    def node(self, number: int) -> str:
+        """Return the node of a line."""
+        found = self._single.get(number)
+        if found is not None:
+            return found.node
+        part, first = self._part(number)
+        return part.node(number - first)
+
+    def _part(self, number: int) -> tuple[LinePart, int]:
+        """Return the part with a line, and the number of its first line."""
         at = bisect.bisect_right(self._firsts, number) - 1
-        return self._parts[at].place(number - self._firsts[at], self.times[number])
+        return self._parts[at], self._firsts[at]

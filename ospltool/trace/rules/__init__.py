@@ -155,7 +155,7 @@ def finding_of_lines(
     shown = list(numbers)
     times = [time for one in shown if (time := lines.times[one]) is not None]
     return Anomaly(
-        name, title, explanation, tuple(sorted({lines.nodes[one] for one in shown})),
+        name, title, explanation, tuple(sorted({lines.node(one) for one in shown})),
         tuple(lines.place(one) for one in shown[:EVIDENCE]), len(shown),
         min(times, default=None), max(times, default=None), dict(facts),
     )  # fmt: skip
