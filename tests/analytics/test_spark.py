@@ -30,7 +30,7 @@ from ospltool.analytics.spark import SparkEngine, package_archive, session
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.reading_back import WantedRecords, facts_of, records_of, records_with
 from ospltool.trace.case.spark_load import load_with_spark
-from ospltool.trace.meaning.lines import Lines
+from ospltool.trace.meaning.lines import NumberedLines
 from ospltool.trace.reading.sources import find_sources
 from tests.analytics.java_classes import java_classes
 
@@ -297,7 +297,7 @@ def test_analyses_see_the_same_records_by_both_engines(
 
 def _seen(case: Case, engine: Engine, wanted: WantedRecords) -> list[tuple[object, ...]]:
     """What facts are made of, in order: records, and what steps of alignments tell, with their places."""
-    lines = Lines()
+    lines = NumberedLines()
     seen: list[tuple[object, ...]] = []
     for records, quiet, steps in facts_of(case, engine, wanted, with_waits=False):
         others: Iterator[tuple[object, ...]] = zip(records, quiet, strict=True)

@@ -6,10 +6,10 @@ import random
 
 from ospltool.forensics.set_changes import Applied, _ByStart, _given_ns
 from ospltool.trace.meaning.alignments import AlignmentStep, TracedAlignment
-from ospltool.trace.meaning.lines import Lines, RecordPlace
+from ospltool.trace.meaning.lines import NumberedLines, RecordPlace
 
 
-def line(lines: Lines, time_ns: int) -> int:
+def line(lines: NumberedLines, time_ns: int) -> int:
     return lines.add(RecordPlace("n1", "file", time_ns, time_ns, "text"))
 
 
@@ -17,7 +17,7 @@ def test_alignments_between_two_times_are_found() -> None:
     dice = random.Random(18)
     answers = {True: 0, False: 0}
     for _ in range(2_000):
-        some, lines = [], Lines()
+        some, lines = [], NumberedLines()
         for number in range(dice.randrange(8)):
             one = TracedAlignment(number, "p.T", "1", "2", "", lines)
             begun = dice.randrange(20)

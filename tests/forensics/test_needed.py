@@ -25,7 +25,7 @@ from ospltool.trace.case.loading import load
 from ospltool.trace.case.places import Places
 from ospltool.trace.case.reading_back import WantedRecords, _overlap, facts_of, records_of, records_with
 from ospltool.trace.case.step_columns import StepColumns
-from ospltool.trace.meaning.lines import Lines
+from ospltool.trace.meaning.lines import NumberedLines
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import TraceRecord
 from ospltool.trace.reading.sources import find_sources
@@ -163,7 +163,7 @@ def _keys(
     if steps is None:
         yield from map(_key, records)
         return
-    lines, others = Lines(), map(_key, records)
+    lines, others = NumberedLines(), map(_key, records)
     rows = steps.rows(lines)
     for follower, said, run in zip(rows.followers, rows.told, rows.runs, strict=True):
         where = lines.place(said[0]) if follower else None

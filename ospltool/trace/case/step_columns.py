@@ -13,7 +13,7 @@ import pyarrow as pa
 from ospltool.analytics.columns import texts_of, values_of
 from ospltool.trace.meaning.catalogue import catalogue
 from ospltool.trace.meaning.exchanges import FOLLOWERS, KINDS, WORDS, StepRows, kind_counts
-from ospltool.trace.meaning.lines import Lines, RecordPlace, beginning
+from ospltool.trace.meaning.lines import NumberedLines, RecordPlace, beginning
 from ospltool.trace.reading.record import NEEDED
 
 Numbers = npt.NDArray[np.int64]
@@ -88,7 +88,7 @@ class StepColumns:
         """Return the rows that are no steps."""
         return self._rows.take(pa.array(np.flatnonzero(self._codes == 0)))
 
-    def rows(self, lines: Lines) -> StepRows:
+    def rows(self, lines: NumberedLines) -> StepRows:
         """Return the rows for `TraceFacts.take_rows`, and give `lines` those of steps."""
         rows, codes = self._rows, self._codes
         nodes = texts_of(rows.column("node"))

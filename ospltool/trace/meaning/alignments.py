@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from typing import Final, NamedTuple
 
-from ospltool.trace.meaning.lines import Lines, RecordPlace
+from ospltool.trace.meaning.lines import NumberedLines, RecordPlace
 
 
 class AlignmentStep(enum.StrEnum):
@@ -67,7 +67,7 @@ class TracedAlignment:
     """Address of the node that answers; `0` while the request is to all."""
     source: str
     """Source triple."""
-    lines: Lines = dataclasses.field(repr=False)
+    lines: NumberedLines = dataclasses.field(repr=False)
     """What `noted` refers to."""
     noted: list[int] = dataclasses.field(default_factory=list)
     """Its steps in order: 16 times the number of the line, and the number of the step."""

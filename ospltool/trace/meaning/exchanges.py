@@ -20,7 +20,7 @@ from ospltool.trace.meaning.alignments import (
     KindCounts,
     TracedAlignment,
 )
-from ospltool.trace.meaning.lines import Lines, place
+from ospltool.trace.meaning.lines import NumberedLines, place
 from ospltool.trace.meaning.names import NOBODY, Names
 from ospltool.trace.reading.record import TraceRecord, number
 
@@ -78,7 +78,7 @@ def told_by(record: TraceRecord, line: int) -> Told:
 class ExchangeBook:
     """Follows all alignments. Records must come by time, those of a node in the order of its file."""
 
-    def __init__(self, names: Names, lines: Lines) -> None:
+    def __init__(self, names: Names, lines: NumberedLines) -> None:
         self._names = names
         self._lines = lines
         self._open: dict[str, list[TracedAlignment]] = {}

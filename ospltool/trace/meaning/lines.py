@@ -50,7 +50,7 @@ class LinePart(Protocol):
         """Return the place of the line at a position; its time is given."""
 
 
-class Lines:
+class NumberedLines:
     """Lines by number, from 0."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from ospltool.trace.meaning.fact_kinds import (
     Wait,
     told,
 )
-from ospltool.trace.meaning.lines import Lines, RecordPlace, place
+from ospltool.trace.meaning.lines import NumberedLines, RecordPlace, place
 from ospltool.trace.meaning.names import TAUGHT_BY, Names
 from ospltool.trace.reading.headers import disagrees
 from ospltool.trace.reading.record import (
@@ -62,7 +62,7 @@ class TraceFacts:
     def __init__(self, *, with_waits: bool = True) -> None:
         self._with_waits = with_waits
         self.names = Names()
-        self.lines = Lines()
+        self.lines = NumberedLines()
         """The lines about steps of alignments."""
 
         self.book = ExchangeBook(self.names, self.lines)

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from ospltool.trace.meaning.alignments import AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import Run
-from ospltool.trace.meaning.lines import Lines, RecordPlace
+from ospltool.trace.meaning.lines import NumberedLines, RecordPlace
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.views.times import duration
 
@@ -140,7 +140,7 @@ def finding(
 
 
 def finding_of_lines(
-    name: str, title: str, explanation: str, lines: Lines, numbers: Iterable[int], **facts: object
+    name: str, title: str, explanation: str, lines: NumberedLines, numbers: Iterable[int], **facts: object
 ) -> Anomaly:
     """Make a finding of a rule from many lines that show it, of which only those that are shown are read.
 

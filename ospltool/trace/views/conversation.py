@@ -8,7 +8,7 @@ from typing import Final
 
 from ospltool.trace.meaning.alignments import STEPS, AlignmentEnd, AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.exchanges import FOLLOWED, ExchangeBook
-from ospltool.trace.meaning.lines import Lines, RecordPlace
+from ospltool.trace.meaning.lines import NumberedLines, RecordPlace
 from ospltool.trace.meaning.names import NOBODY, TAUGHT_BY, Names
 from ospltool.trace.reading.record import TraceRecord, is_whole, one_line
 from ospltool.trace.views.times import clock, duration
@@ -109,7 +109,7 @@ def conversation(records: Iterable[TraceRecord], group: str, run: int | None = N
         run: number of the run of the node that asked, in which alignments began; None for all.
     """
     names = Names()
-    book = ExchangeBook(names, Lines())
+    book = ExchangeBook(names, NumberedLines())
     wanted: set[tuple[str, int]] = set()
     is_named = False
     for record in records:
