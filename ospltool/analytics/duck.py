@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import glob
-import itertools
 import pathlib
 import re
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 
 from ospltool.analytics.case import Case, CaseError, files_of, leftovers
+from ospltool.analytics.columns import values_of
 from ospltool.analytics.contract import PARTITIONS, SINCE, Table, selected
 from ospltool.analytics.engines import ROWS_AT_ONCE, QueryError, Result, literal
 
@@ -41,8 +39,6 @@ NO_PROGRESS: Final = "set enable_progress_bar = false"
 
 COLUMNS_AT_ONCE: Final = 20_000
 """Rows."""
-_SAMPLE: Final = 256
-"""Texts that tell whether those of a column are often equal."""
 _EXPLAIN: Final = re.compile(r"\s*explain(?:\s+analyze)?(?:\s*\([\w\s,]*\))?(?=\s)", re.IGNORECASE)
 """What begins a statement that is explained; comments would hide where it ends."""
 _SPECIAL: Final = re.compile(r"[*?\[=]")
@@ -89,12 +85,20 @@ class DuckEngine:
         Raises:
             QueryError: DuckDB refused it.
         """
+        for rows in self.batches(sql):
+            yield tuple(values_of(column) for column in rows.columns)
+
+    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """Run a query and return its rows as columns of Arrow, some at a time.
+
+        Raises:
+            QueryError: DuckDB refused it.
+        """
         try:
             with contextlib.closing(
                 self._connection.sql(self._one(sql)).to_arrow_reader(COLUMNS_AT_ONCE)
             ) as batches:
-                for batch in batches:
-                    yield tuple(_values_of(column) for column in batch.columns)
+                yield from batches
         except duckdb.Error as cause:
             raise QueryError(str(cause)) from None
 
@@ -228,43 +232,3 @@ def pack(case: Case, target: pathlib.Path) -> None:
 
 def _first_line(cause: Exception) -> str:
     return str(cause).partition("\n")[0]
-
-
-def _values_of(column: Any) -> list[Any]:
-    """Convert a column of texts, integers, truth values or maps at once; a missing value becomes None.
-
-    One by one, its values would take ten times as long.
-    """
-    kind = column.type
-    if pa.types.is_map(kind):
-        return _maps(column)
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        if not column.null_count:
-            return list(column.to_numpy(zero_copy_only=False).tolist())
-        filled = column.fill_null(0 if pa.types.is_integer(kind) else False)
-        there = column.is_valid().to_numpy(zero_copy_only=False).tolist()
-        values = filled.to_numpy(zero_copy_only=False).tolist()
-        return [value if known else None for value, known in zip(values, there, strict=True)]
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _texts(column)
-    return list(column.to_pylist())
-
-
-def _texts(column: Any) -> list[Any]:
-    """Return texts; those that are often equal are one object, which takes less time and memory."""
-    few = column.slice(0, _SAMPLE).dictionary_encode()
-    if 2 * len(few.dictionary) > len(few):
-        return list(column.to_numpy(zero_copy_only=False).tolist())
-    coded = column.dictionary_encode()
-    texts = np.array([*map(sys.intern, coded.dictionary.to_pylist()), None], object)
-    return list(texts[coded.indices.fill_null(len(texts) - 1).to_numpy()].tolist())
-
-
-def _maps(column: Any) -> list[dict[str, Any] | None]:
-    offsets = column.offsets.to_numpy().tolist()
-    keys, items = _values_of(column.keys), _values_of(column.items)
-    there = column.is_valid().to_numpy(zero_copy_only=False).tolist()
-    return [
-        (dict(zip(keys[start:end], items[start:end], strict=True)) if end > start else {}) if known else None
-        for (start, end), known in zip(itertools.pairwise(offsets), there, strict=True)
-    ]

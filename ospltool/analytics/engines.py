@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ROWS_AT_ONCE: Final = 5_000
 
@@ -45,6 +48,13 @@ class Engine(Protocol):
         """Run a query of texts, integers, truth values and maps; fast for many rows.
 
         It returns some rows at a time, as the values of each column.
+
+        Raises:
+            QueryError: the engine refused it.
+        """
+
+    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """Run such a query; return some rows at a time as columns of Arrow, at least one.
 
         Raises:
             QueryError: the engine refused it.

@@ -18,6 +18,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # a part of pyspark without types
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -232,6 +233,11 @@ class SparkEngine:
         Raises:
             QueryError: it may do more than read the case (see `check_reading`), or Spark refused it.
         """
+        frame = self._frame(sql)
+        return Result(tuple(frame.columns), _rows(frame))
+
+    def _frame(self, sql: str) -> Any:
+        """Return what a query finds; raise `QueryError` as `query`."""
         text = sql.strip().rstrip(";")
         check_reading(text, frozenset(table.value for table in Table))
         try:
@@ -241,8 +247,7 @@ class SparkEngine:
                 self._session.sql(why)
                 raise QueryError("not run: Spark cannot say what it would read")
             check_plan(plan, self._places)
-            frame = self._session.sql(text)
-            return Result(tuple(frame.columns), _rows(frame))
+            return self._session.sql(text)
         except PySparkException as cause:
             raise QueryError(_first_lines(cause)) from None
 
@@ -260,10 +265,40 @@ class SparkEngine:
         while some := list(itertools.islice(rows, ROWS_AT_ONCE)):
             yield tuple(zip(*some, strict=True))
 
+    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """Run a query and return its rows as columns of Arrow, some at a time.
+
+        Raises:
+            QueryError: as `query`.
+        """
+        frame = self._frame(sql)
+        fields = pa.schema([(one.name, _ARROW[one.dataType.simpleString()]) for one in frame.schema])
+        rows = _rows(frame)
+        while some := list(itertools.islice(rows, ROWS_AT_ONCE)):
+            columns = zip(*some, strict=True)
+            yield pa.record_batch(
+                [_column(list(one), kind) for one, kind in zip(columns, fields.types, strict=True)], fields
+            )
+
     def close(self) -> None:
         """End the session if this engine opened it."""
         if self._is_ours:
             self._session.stop()
+
+
+_ARROW: Final = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "int": pa.int64(),
+    "boolean": pa.bool_(),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+}
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_map(kind):
+        values = [None if one is None else list(one.items()) for one in values]
+    return pa.array(values, kind)
 
 
 def _rows(frame: Any) -> Iterator[tuple[object, ...]]:

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 from typing import Final
 
-from ospltool.trace.meaning.exchanges import RecordPlace
+from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.rules import Anomaly
 from ospltool.trace.views.times import iso
 

@@ -296,11 +296,15 @@ class CaseEvidence:
         """Collect the facts from the records that contain any."""
         facts = TraceFacts(with_waits=with_waits)
         with shown("reading the case", "records"), no_collection():
-            for records, quiet in facts_of(
+            for records, quiet, steps in facts_of(
                 self._case, self._engine, _rows(window, skews), with_waits=with_waits
             ):
-                facts.take(_noted(records), quiet)
-                advance(len(records))
+                if steps is None:
+                    facts.take(_noted(records), quiet)
+                else:
+                    facts.take_rows(steps.rows(facts.lines), _noted(records), quiet)
+                    steps.forget(facts.names.own)
+                advance(len(records) if steps is None else len(steps))
         facts.finish()
         return facts
 

@@ -85,12 +85,10 @@ def verdict(
     ]
     ordered = sorted(found, key=lambda one: (_ORDER.index(one.kind), one.start_ns or 0, one.text))
     return DataVerdict(
-        tuple(ordered), (*unknown, *_unknown(facts, shown)), tuple(_by_time([*shown, *stored_sizes]))
+        tuple(ordered),
+        (*unknown, *_unknown(facts, shown)),
+        tuple(sorted([*shown, *stored_sizes], key=set_changes.BY_TIME)),
     )
-
-
-def _by_time(some: list[SetSize]) -> list[SetSize]:
-    return sorted(some, key=lambda one: (one.time_ns, one.node, one.group))
 
 
 def _from_findings(findings: Sequence[Anomaly], shown: Sequence[SetSize]) -> Iterable[Conclusion]:

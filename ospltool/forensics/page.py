@@ -16,7 +16,8 @@ from ospltool.forensics.drawing import text_of
 from ospltool.forensics.investigation import Investigation
 from ospltool.forensics.stored import StoredEvidence
 from ospltool.forensics.story import Story
-from ospltool.trace.meaning.exchanges import RecordPlace, TracedAlignment
+from ospltool.trace.meaning.alignments import TracedAlignment
+from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.rules import Anomaly, grouped
 from ospltool.trace.views.conversation import Conversation
@@ -257,9 +258,15 @@ def _exchanges(facts: TraceFacts, conclusion: Conclusion) -> list[TracedAlignmen
     """Return the alignments behind a conclusion, and those of the group around it."""
     if conclusion.start_ns is None:
         return []
-    lines = {(place.file, place.offset) for place in conclusion.places}
+    lines, times = {(place.file, place.offset) for place in conclusion.places}, facts.lines.times
+    moments = {place.time_ns for place in conclusion.places}
     same = [each for each in facts.book.all() if not conclusion.group or each.group == conclusion.group]
-    exact = [each for each in same if any((place.file, place.offset) in lines for _, place in each.steps)]
+    exact = [
+        each
+        for each in same
+        if any(times[one >> 4] in moments for one in each.noted)
+        and any((place.file, place.offset) in lines for _, place in each.steps)
+    ]
     near = [
         each
         for each in same

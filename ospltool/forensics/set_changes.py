@@ -5,22 +5,20 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import itertools
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from ospltool.forensics.conclusion import Conclusion, SetFate
 from ospltool.output.text import plural
-from ospltool.trace.meaning.exchanges import (
-    AlignmentEnd,
-    AlignmentStep,
-    KindCounts,
-    RecordPlace,
-    TracedAlignment,
-)
+from ospltool.trace.meaning.alignments import AlignmentEnd, AlignmentStep, KindCounts, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, Run, SetSize, SizeOrigin, StoredReplaced
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.rules import Anomaly, grouped
 from ospltool.trace.views.times import SECOND_NS, clock, duration
+
+BY_TIME: Final = operator.attrgetter("time_ns", "node", "group")
+"""The order of sizes."""
 
 _TAKES_THE_PLACE: Final = frozenset({"", "REPLACE", "CATCHUP"})
 
@@ -32,34 +30,27 @@ def sizes(facts: TraceFacts) -> list[SetSize]:
         if not one.group.startswith(BUILT_IN):
             found.extend(_of_exchange(facts, one))
     found += [
-        SetSize(run[0], group, where.time_ns or 0, 0, SizeOrigin.EMPTIED, where)
-        for run, policy, group, where in facts.applied
+        SetSize(run[0], group, facts.lines.times[line] or 0, 0, SizeOrigin.EMPTIED)
+        for run, policy, group, line in facts.applied
         if policy == "DELETE" and not group.startswith(BUILT_IN)
     ]
-    return sorted(found, key=lambda one: (one.time_ns, one.node, one.group))
+    return sorted(found, key=BY_TIME)
 
 
 def _of_exchange(facts: TraceFacts, one: TracedAlignment) -> Iterator[SetSize]:
-    alignee, aligner = facts.names.node(one.alignee), facts.names.node(one.aligner)
-    for step, where in one.steps:
-        if where.time_ns is None:
-            continue
-        if step is AlignmentStep.SENT:
-            sent = sent_set(one)
-            if sent is not None:
-                yield SetSize(
-                    aligner, one.group, where.time_ns, sent.data, SizeOrigin.SENT, where, "", sent.disposes
-                )
-        elif (
-            step is AlignmentStep.COMPLETE
-            and one.end is AlignmentEnd.COMPLETE
-            and not one.is_equal
-            and one.policy != "DELETE"
-        ):
-            taken = taken_set(one)
-            if taken is not None:
-                how = SizeOrigin.TAKEN if one.policy in _TAKES_THE_PLACE else SizeOrigin.JOINED
-                yield SetSize(alignee, one.group, where.time_ns, taken.data, how, where, "", taken.disposes)
+    sent_ns = one.time(AlignmentStep.SENT)
+    if sent_ns is not None:
+        sent = sent_set(one)
+        if sent is not None:
+            aligner = facts.names.node(one.aligner)
+            yield SetSize(aligner, one.group, sent_ns, sent.data, SizeOrigin.SENT, "", sent.disposes)
+    if one.end is not AlignmentEnd.COMPLETE or one.is_equal or one.policy == "DELETE":
+        return
+    taken_ns, taken = one.time(AlignmentStep.COMPLETE), taken_set(one)
+    if taken_ns is not None and taken is not None:
+        how = SizeOrigin.TAKEN if one.policy in _TAKES_THE_PLACE else SizeOrigin.JOINED
+        alignee = facts.names.node(one.alignee)
+        yield SetSize(alignee, one.group, taken_ns, taken.data, how, "", taken.disposes)
 
 
 def sent_set(one: TracedAlignment) -> KindCounts | None:
@@ -97,13 +88,11 @@ class Applied:
     run: Run
     group: str
     policy: str
-    place: RecordPlace
+    line: int
+    """Number of the policy's line."""
+    time_ns: int
+    """Time of that line; 0 if it has none."""
     exchanges: tuple[TracedAlignment, ...]
-
-    @property
-    def time_ns(self) -> int:
-        """Time of the policy's line; 0 if it has none."""
-        return self.place.time_ns or 0
 
 
 def applied(facts: TraceFacts) -> list[Applied]:
@@ -111,14 +100,16 @@ def applied(facts: TraceFacts) -> list[Applied]:
 
     OpenSplice reports that it applies a policy; ospltool nodes report only that a set is complete.
     """
-    taken: dict[tuple[str, int, str], list[TracedAlignment]] = {}
+    taken: dict[int | None, list[TracedAlignment]] = {line: [] for *_, line in facts.applied}
     for one in facts.book.all():
-        for step, at in one.steps:
-            if step is AlignmentStep.APPLIED or step is AlignmentStep.COMPLETE:
-                taken.setdefault((at.file, at.offset, one.group), []).append(one)
+        for step in (AlignmentStep.APPLIED, AlignmentStep.COMPLETE):
+            of_line = taken.get(one.line(step)) if one.has(step) else None
+            if of_line is not None:
+                of_line.append(one)
+    times = facts.lines.times
     found = [
-        Applied(run, group, policy, place, tuple(taken.get((place.file, place.offset, group), ())))
-        for run, policy, group, place in facts.applied
+        Applied(run, group, policy, line, times[line] or 0, tuple(taken[line]))
+        for run, policy, group, line in facts.applied
         if not group.startswith(BUILT_IN)
     ]
     return sorted(found, key=lambda one: (one.time_ns, one.run, one.group))
@@ -263,7 +254,7 @@ def _thrown_away(facts: TraceFacts, one: Applied, before: Sequence[SetSize], sin
         one.time_ns,
         (node,),
         one.group,
-        (one.place, *([former.place] if former is not None else [])),
+        (facts.lines.place(one.line), *([former.place] if former is not None else [])),
         {
             "policy": one.policy,
             "cut_off_ns": since,
@@ -307,6 +298,7 @@ def _shrank(facts: TraceFacts, some: Sequence[Applied], before: Sequence[SetSize
     taken = sum(_taken(first))
     again = f", and {plural(len(some) - 1, 'time')} more" if len(some) > 1 else ""
     return _of_merges(
+        facts,
         SetFate.SHRANK,
         f"the set of {first.group} on {first.run[0]} shrank from {had} to {plural(taken, 'sample')}: "
         f"{first.policy} put the set of {_named(_aligners(facts, [first]))} in its place{again}; "
@@ -322,6 +314,7 @@ def _replaced(facts: TraceFacts, some: Sequence[Applied]) -> Conclusion:
     names = _aligners(facts, some)
     times = "once" if len(some) == 1 else f"{len(some)} times until {clock(some[-1].time_ns, 3)}"
     return _of_merges(
+        facts,
         SetFate.REPLACED,
         f"the set of {some[0].group} on {some[0].run[0]} was replaced {times} ({policies}), by that of "
         f"{_named(names, 'or')}",
@@ -338,6 +331,7 @@ def _joined(facts: TraceFacts, some: Sequence[Applied], shown: Sequence[SetSize]
     more = f" and {len(groups) - 3} more" if len(groups) > 3 else ""
     names = _aligners(facts, some)
     return _of_merges(
+        facts,
         SetFate.JOINED,
         f"{run[0]} joined its sets with those of {_named(names)} "
         f"({plural(len(some), 'merge')}): {', '.join(parts)}{more}",
@@ -348,10 +342,15 @@ def _joined(facts: TraceFacts, some: Sequence[Applied], shown: Sequence[SetSize]
 
 
 def _of_merges(
-    kind: SetFate, said: str, some: Sequence[Applied], group: str, details: dict[str, object]
+    facts: TraceFacts,
+    kind: SetFate,
+    said: str,
+    some: Sequence[Applied],
+    group: str,
+    details: dict[str, object],
 ) -> Conclusion:
     """Return a conclusion from merges of one node, from the first to the last."""
-    places = tuple(one.place for one in some[:5])
+    places = tuple(facts.lines.place(one.line) for one in some[:5])
     return Conclusion(
         kind, said, some[0].time_ns, some[-1].time_ns, (some[0].run[0],), group, places, details
     )

@@ -125,7 +125,6 @@ class StoredEvidence:
                             at,
                             count.samples,
                             SizeOrigin.STORED,
-                            None,
                             store.name,
                         )
 
@@ -353,4 +352,4 @@ def _look_at(
         if group.startswith(BUILT_IN) or last.get((node, group)) == view.samples:
             continue
         last[node, group] = view.samples
-        found.append(SetSize(node, group, heard.heard_ns, view.samples, SizeOrigin.RECORDED, None, path.name))
+        found.append(SetSize(node, group, heard.heard_ns, view.samples, SizeOrigin.RECORDED, path.name))

@@ -8,7 +8,7 @@ from typing import Final
 from ospltool.forensics.conclusion import Conclusion, SetFate, code_of, dated
 from ospltool.forensics.investigation import Investigation
 from ospltool.forensics.story import Story
-from ospltool.trace.meaning.exchanges import RecordPlace
+from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.reading.record import one_line, valid_text
 from ospltool.trace.rules import Anomaly
 from ospltool.trace.views.times import clock, from_to

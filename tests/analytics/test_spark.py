@@ -30,6 +30,7 @@ from ospltool.analytics.spark import SparkEngine, package_archive, session
 from ospltool.trace.case.loading import load
 from ospltool.trace.case.reading_back import WantedRecords, facts_of, records_of, records_with
 from ospltool.trace.case.spark_load import load_with_spark
+from ospltool.trace.meaning.lines import NumberedLines
 from ospltool.trace.reading.sources import find_sources
 from tests.analytics.java_classes import java_classes
 
@@ -294,6 +295,21 @@ def test_analyses_see_the_same_records_by_both_engines(
     assert list(records_of(opened, spark, wanted)) == expected
 
 
+def _seen(case: Case, engine: Engine, wanted: WantedRecords) -> list[tuple[object, ...]]:
+    """What facts are made of, in order: records, and what steps of alignments tell, with their places."""
+    lines = NumberedLines()
+    seen: list[tuple[object, ...]] = []
+    for records, quiet, steps in facts_of(case, engine, wanted, with_waits=False):
+        others: Iterator[tuple[object, ...]] = zip(records, quiet, strict=True)
+        if steps is None:
+            seen += others
+            continue
+        for step in zip(*steps.rows(lines), strict=True):
+            seen.append(next(others) if step[0] is None else (*step, lines.place(step[2][0])))
+        assert not list(others)
+    return seen
+
+
 @pytest.mark.parametrize(
     "wanted",
     [WantedRecords(), WantedRecords(skews={"n2": 10**9}), WantedRecords(since_ns=1795223310 * 10**9)],
@@ -305,11 +321,7 @@ def test_facts_and_conversations_see_the_same_records_by_both_engines(
     opened = open_case(case)
     expected, found = (
         (
-            [
-                pair
-                for some in facts_of(opened, one, wanted, with_waits=False)
-                for pair in zip(*some, strict=True)
-            ],
+            _seen(opened, one, wanted),
             list(records_with(opened, one, wanted.skews, ["lifecycle.address"], "partA.T1")),
         )
         for one in (duck, spark)

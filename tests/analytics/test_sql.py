@@ -18,8 +18,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from ospltool.analytics.case import Case, CaseError, open_case
+from ospltool.analytics.columns import texts_of
 from ospltool.analytics.contract import Detail
-from ospltool.analytics.duck import DuckEngine, _texts, pack
+from ospltool.analytics.duck import DuckEngine, pack
 from ospltool.analytics.engines import AnalyticsMissingError, QueryError, literal, need
 from ospltool.analytics.show import named_queries
 from ospltool.cli.app import main
@@ -277,7 +278,7 @@ def test_texts_that_are_often_equal_are_one_object() -> None:
     late = ["same"] * 300 + once  # what its beginning tells is not true
     for texts in (often, once, late, [], [None] * 10, ["x"]):
         for kind in (pa.string(), pa.large_string()):
-            assert _texts(pa.array(texts, kind)) == texts
-            assert _texts(pa.array([*texts, "end"], kind).slice(0, len(texts))) == texts
-    read = _texts(pa.array(often, pa.string()))
+            assert texts_of(pa.array(texts, kind)) == texts
+            assert texts_of(pa.array([*texts, "end"], kind).slice(0, len(texts))) == texts
+    read = texts_of(pa.array(often, pa.string()))
     assert len({id(text) for text in read}) == 5

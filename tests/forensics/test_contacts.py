@@ -5,27 +5,28 @@ from __future__ import annotations
 import random
 
 from ospltool.forensics.set_changes import Applied, _ByStart, _given_ns
-from ospltool.trace.meaning.exchanges import AlignmentStep, RecordPlace, TracedAlignment
+from ospltool.trace.meaning.alignments import AlignmentStep, TracedAlignment
+from ospltool.trace.meaning.lines import NumberedLines, RecordPlace
 
 
-def place(time_ns: int) -> RecordPlace:
-    return RecordPlace("n1", "file", time_ns, time_ns, "text")
+def line(lines: NumberedLines, time_ns: int) -> int:
+    return lines.add(RecordPlace("n1", "file", time_ns, time_ns, "text"))
 
 
 def test_alignments_between_two_times_are_found() -> None:
     dice = random.Random(18)
     answers = {True: 0, False: 0}
     for _ in range(2_000):
-        some = []
+        some, lines = [], NumberedLines()
         for number in range(dice.randrange(8)):
-            one = TracedAlignment(number, "p.T", "1", "2", "")
+            one = TracedAlignment(number, "p.T", "1", "2", "", lines)
             begun = dice.randrange(20)
-            one.note(AlignmentStep.REQUESTED, place(begun))
+            one.note(AlignmentStep.REQUESTED, line(lines, begun))
             if dice.random() < 0.7:  # aligners' clocks may be behind
-                one.note(AlignmentStep.SENT, place(begun + dice.randrange(-3, 6)))
+                one.note(AlignmentStep.SENT, line(lines, begun + dice.randrange(-3, 6)))
             some.append(one)
         own = tuple(one for one in some if dice.random() < 0.3)
-        applied = Applied(("n1", 1), "p.T", "REPLACE", place(dice.randrange(25)), own)
+        applied = Applied(("n1", 1), "p.T", "REPLACE", 0, dice.randrange(25), own)
         since = dice.randrange(20)
         expected = any(
             since < (one.start_ns or 0) and _given_ns(one) < applied.time_ns and one not in own

@@ -15,12 +15,17 @@ pytest.importorskip("duckdb", reason="cases need the extra `sql`")
 import pathlib
 from collections.abc import Iterator
 
+import pyarrow as pa
+
 from ospltool.analytics.case import open_case
 from ospltool.analytics.duck import DuckEngine
 from ospltool.forensics.evidence import CaseEvidence, Window
 from ospltool.trace.case import marked
 from ospltool.trace.case.loading import load
+from ospltool.trace.case.places import Places
 from ospltool.trace.case.reading_back import WantedRecords, _overlap, facts_of, records_of, records_with
+from ospltool.trace.case.step_columns import StepColumns
+from ospltool.trace.meaning.lines import NumberedLines
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import TraceRecord
 from ospltool.trace.reading.sources import find_sources
@@ -37,7 +42,16 @@ TELLING = (
     "Applying REPLACE merge policy for group p.T",
     "Write samplerequest for group p.T to fellow {other} using source (0,0,0)",
     "Received link from fellow {other} for group p.T containing 7 samples. #links == 1",
+    "Received sample request for group p.T from fellow {other} using source (0,0,0), adding it to queue.",
+    "Sample request for group p.T from fellow {other} combined with existing request.",
+    "Now sending data for group p.T to 1 fellow(s) [{other}].",
+    "Sent 7 samples for group p.T to fellow {other} (1 fellows total).",
+    "WRITE: 4, DISPOSED: 2, WRITE_DISPOSED: 1, REGISTER: 3, UNREGISTER: 0 EOT: 0 (SKIPPED: 0)",
+    "Group p.T (with 7 samples) equal to fellow {other} (1 fellows total), no samples sent.",
+    "Received equal link from fellow {other} for group p.T containing 7 samples. #links == 1",
+    "Received 7 beads for group p.T.",
     "Group p.T is now complete.",
+    "Injected: TOTAL: 7, WRITE: 4, DISPOSE: 2, WRITE_DISPOSE: 1, REGISTER: 3, UNREGISTER: 0, EOT: 0.",
     "Finished solving conflict 4",
     "Removing confirmed fellow {other}, ignoring messages from this fellow for 10.000000000",
 )
@@ -53,7 +67,7 @@ SKEWS: tuple[dict[str, int], ...] = ({}, {"1002": 1_500_000_000})
 def _line(dice: random.Random, at_ns: int, node: str, state: str) -> str:
     second, rest = divmod(at_ns, 10**9)
     local = datetime.datetime.fromtimestamp(second + (dice.random() < 0.01), datetime.UTC)
-    texts = TELLING if dice.random() < 0.1 else QUIET
+    texts = TELLING if dice.random() < 0.3 else QUIET
     text = dice.choice(texts).format(node=node, other="1002" if node == "1001" else "1001")
     who = "PersistentStore (KV)" if dice.random() < 0.05 else f"{state} ({dice.choice(THREADS)})"
     return f"{local:%Y-%m-%dT%H:%M:%S+0000} {second}.{rest:09d} {who} -> {text}\n"
@@ -120,6 +134,8 @@ def told(facts: TraceFacts, *, with_waits: bool) -> dict[str, Any]:
     """What facts say; how they came to it is left out."""
     said = {name: value for name, value in vars(facts).items() if not name.startswith("_")}
     said["book"], said["names"] = facts.book.all(), facts.names
+    said["applied"] = [(*one, facts.lines.place(line)) for *one, line in facts.applied]
+    del said["lines"]
     said["activity"] = {key: (one.last_ns, one.last) for key, one in facts.activity.items()}
     said["activity"] = sorted(said["activity"].items())
     if not with_waits:
@@ -141,6 +157,20 @@ def _key(record: TraceRecord) -> tuple[str, int, int | None, int]:
     return record.file, record.offset, record.time_ns, record.run
 
 
+def _keys(
+    records: list[TraceRecord], _: list[bool], steps: StepColumns | None
+) -> Iterator[tuple[str, int, int | None, int]]:
+    if steps is None:
+        yield from map(_key, records)
+        return
+    lines, others = NumberedLines(), map(_key, records)
+    rows = steps.rows(lines)
+    for follower, said, run in zip(rows.followers, rows.told, rows.runs, strict=True):
+        where = lines.place(said[0]) if follower else None
+        yield next(others) if where is None else (where.file, where.offset, where.time_ns, run)
+    assert not list(others)
+
+
 @pytest.mark.parametrize("evidence", range(8), indirect=True)
 def test_marks_are_used_where_they_suffice(
     evidence: CaseEvidence, tmp_path: pathlib.Path, request: pytest.FixtureRequest
@@ -153,7 +183,7 @@ def test_marks_are_used_where_they_suffice(
         for skews in SKEWS:
             every = [_key(record) for record in records_of(case, opened, WantedRecords(skews=skews))]
             batches = facts_of(case, opened, WantedRecords(skews=skews), with_waits=False)
-            of_facts = [_key(record) for records, _ in batches for record in records]
+            of_facts = [key for batch in batches for key in _keys(*batch)]
             of_group = [
                 _key(record) for record in records_with(case, opened, skews, ["lifecycle.address"], "p.T")
             ]
@@ -177,11 +207,14 @@ def test_records_that_were_written_late_keep_their_place_and_run(at_once: int) -
         ("f", 40, 3, 200),
         ("f", 50, -1, 200),
     ]
-    columns = [("n", file, offset, run, False, ms * 10**6) for file, offset, run, ms in rows]
-    places, found = marked.Places((0, 1, 2)), []
-    batches = [tuple(zip(*columns[at : at + at_once], strict=True)) for at in range(0, len(rows), at_once)]
-    for some, order in itertools.chain((places.add(one) for one in batches), places.rest()):
-        found += [(some[1][at], some[2][at], some[3][at]) for at in order]
+    columns = [
+        {"node": "n", "file": file, "off": offset, "run": run, "at_ns": ms * 10**6}
+        for file, offset, run, ms in rows
+    ]
+    places, found = Places(), []
+    batches = [pa.RecordBatch.from_pylist(columns[at : at + at_once]) for at in range(0, len(rows), at_once)]
+    for some in itertools.chain(map(places.add, batches), places.rest()):
+        found += [(one["file"], one["off"], one["run"]) for one in some.to_pylist()]
     assert found == [("e", 0, 0), ("f", 10, 2), ("f", 20, 2), ("f", 30, 2), ("f", 40, 3), ("f", 50, 3)]
 
 
@@ -220,7 +253,7 @@ def test_records_that_tell_nothing_are_not_made(tmp_path: pathlib.Path) -> None:
     case = open_case(tmp_path / "case")
     with contextlib.closing(DuckEngine(case)) as opened:
         found = facts_of(case, opened, WantedRecords(), with_waits=False)
-        made = [record for records, _ in found for record in records]
+        made = [record for records, _, _ in found for record in records]
         assert len(list(records_of(case, opened, WantedRecords()))) == 5_001
     times = [record.time_ns for record in made]
     assert times == [(START_S + at) * 10**9 for at in (0, 1, 4_999, 9_000)], "first, last, and a new run"

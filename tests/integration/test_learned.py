@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ospltool.trace.meaning.exchanges import AlignmentEnd
+from ospltool.trace.meaning.alignments import AlignmentEnd
 from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.sources import find_sources
 from ospltool.trace.views.conversation import conversation

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from ospltool.cli.app import main
-from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep, RecordPlace, TracedAlignment
+from ospltool.trace.meaning.alignments import AlignmentEnd, AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import StateSpan
 from ospltool.trace.meaning.line_explanation import explain
+from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.reader import merged
 from ospltool.trace.reading.sources import find_sources
@@ -329,7 +330,7 @@ def test_a_timeline_of_many_runs_walks_through_the_facts_once(monkeypatch: pytes
         run = ("n1", number)
         facts.first_ns[run], facts.last_ns[run] = number * 100, number * 100 + 99
         facts.states.append(StateSpan(run, "COMPLETE", number * 100, number * 100 + 99, place))
-        facts.applied.append((run, "MERGE", "ns", place))
+        facts.applied.append((run, "MERGE", "ns", facts.lines.add(place)))
     lists = {name: CountedList(getattr(facts, name)) for name in ("states", "waits", "conflicts", "readers")}
     for name, one in lists.items():
         setattr(facts, name, one)

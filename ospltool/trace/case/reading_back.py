@@ -16,19 +16,24 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from ospltool.analytics.case import Case
 from ospltool.analytics.contract import Detail
 from ospltool.analytics.engines import Engine, literal, literals
 from ospltool.trace.case import marked
-from ospltool.trace.case.marked import BEGINS_RUN, PHASE, SO_FAR, Columns, run_in
+from ospltool.trace.case.marked import BEGINS_RUN, PHASE, SO_FAR, run_in
 from ospltool.trace.meaning.catalogue import UNKNOWN_LEVEL, Product, Template, catalogue
 from ospltool.trace.meaning.matcher import matcher
 from ospltool.trace.meaning.trace_facts import EVENTS, JUMP_BACK_NS, MAIN_THREADS, REPORTED, STRAGGLER_NS
 from ospltool.trace.reading.reader import corrected
 from ospltool.trace.reading.record import NO_FIELDS, RecordKind, TimeBase, TraceRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ospltool.trace.case.step_columns import StepColumns
 
 _OWN: Final = ("fellow", "namespace", "group_name", "conflict", "samples", "request")
 """Columns of fields."""
@@ -41,6 +46,12 @@ _COLUMNS: Final = (
     "level", "template", *_OWN, "case when event is not null then fields end as fields",
 )  # fmt: skip
 _NAMES: Final = ", ".join(_COLUMNS)
+_VALUES: Final = (*_COLUMNS[:-1], "fields")
+"""The names of the columns."""
+
+Columns = tuple[Sequence[Any], ...]
+"""The values of each column, of some rows."""
+
 _IN_FILE: Final = "partition by node, file order by off asc nulls first"
 _IN_ORDER: Final = (
     "order by coalesce(place_ns, 0) asc nulls first, node asc nulls first, file asc nulls first, "
@@ -116,8 +127,10 @@ def records_of(case: Case, engine: Engine, wanted: WantedRecords) -> Iterator[Tr
 
 def facts_of(
     case: Case, engine: Engine, wanted: WantedRecords, *, with_waits: bool
-) -> Iterator[tuple[list[TraceRecord], list[bool]]]:
-    """Return the records that facts depend on, by time, some at a time, for `TraceFacts.take`.
+) -> Iterator[tuple[list[TraceRecord], list[bool], StepColumns | None]]:
+    """Return the records that facts depend on, by time, some at a time.
+
+    They are for `TraceFacts.take`; if columns come with them, both are for `take_rows`.
 
     Args:
         case: the case.
@@ -132,7 +145,7 @@ def facts_of(
         return _marked(engine, marked.facts_query(_NAMES, time, with_waits=with_waits), wanted.skews)
     # Without templates all rows are needed, since those that matter are unknown.
     query = needed(time, where, is_overlapping, with_waits=with_waits) if is_full else _all(wanted, where)
-    return ((some, [False] * len(some)) for some in _made(case, engine, query, wanted))
+    return ((some, [False] * len(some), None) for some in _made(case, engine, query, wanted))
 
 
 def records_with(
@@ -152,7 +165,7 @@ def records_with(
     )
     if case.detail is Detail.FULL and marked.suits(engine):
         query = marked.query(_NAMES, _time(skews), f"edge or {is_wanted}")
-        return itertools.chain.from_iterable(records for records, _ in _marked(engine, query, skews))
+        return itertools.chain.from_iterable(_records_in(rows, skews) for rows in _placed(engine, query))
     wanted = WantedRecords(skews=skews)
     query = _all(wanted, f" where {is_wanted}" if case.detail is Detail.FULL else "")
     return itertools.chain.from_iterable(_made(case, engine, query, wanted))
@@ -170,13 +183,27 @@ def _made(case: Case, engine: Engine, query: str, wanted: WantedRecords) -> Iter
 
 def _marked(
     engine: Engine, query: str, skews: Mapping[str, int]
-) -> Iterator[tuple[list[TraceRecord], list[bool]]]:
-    places = marked.Places((_COLUMNS.index("node"), _COLUMNS.index("file"), _COLUMNS.index("off")))
-    batches = itertools.chain((places.add(columns) for columns in engine.columns(query)), places.rest())
-    for columns, order in batches:
-        *own, quiet, _ = columns
-        records = _corrected(_records(tuple(own)), skews)
-        yield [records[at] for at in order], [quiet[at] for at in order]
+) -> Iterator[tuple[list[TraceRecord], list[bool], StepColumns | None]]:
+    from ospltool.trace.case.step_columns import StepColumns  # its packages come with the extra `sql`
+
+    for rows in _placed(engine, query):
+        steps = StepColumns(rows, skews)
+        others = steps.others()
+        yield _records_in(others, skews), others.column("is_quiet").to_pylist(), steps
+
+
+def _placed(engine: Engine, query: str) -> Iterator[pa.RecordBatch]:
+    from ospltool.trace.case.places import Places  # its packages come with the extra `sql`
+
+    places = Places()
+    yield from map(places.add, engine.batches(query))
+    yield from places.rest()
+
+
+def _records_in(rows: pa.RecordBatch, skews: Mapping[str, int]) -> list[TraceRecord]:
+    from ospltool.analytics.columns import values_of  # its packages come with the extra `sql`
+
+    return _corrected(_records(tuple(values_of(rows.column(name)) for name in (*_VALUES, "run"))), skews)
 
 
 def _corrected(records: Iterable[TraceRecord], skews: Mapping[str, int]) -> list[TraceRecord]:

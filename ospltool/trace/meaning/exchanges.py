@@ -9,11 +9,18 @@ fellow, or of a node that was restarted, are closed unanswered.
 from __future__ import annotations
 
 import collections
-import dataclasses
-import enum
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from ospltool.trace.meaning.alignments import (
+    STEPS,
+    AlignmentEnd,
+    AlignmentStep,
+    KindCounts,
+    TracedAlignment,
+)
+from ospltool.trace.meaning.lines import NumberedLines, place
 from ospltool.trace.meaning.names import NOBODY, Names
 from ospltool.trace.reading.record import TraceRecord, number
 
@@ -22,144 +29,58 @@ MOST_OPEN: Final = 100_000
 
 
 MOST_LATE: Final = 8
-_LONGEST_TEXT: Final = 300
-_new: Final = tuple.__new__
-"""Makes a place in half of the time of its class, which counts for millions."""
-
 SOON_NS: Final = 1_000_000_000
 """Time within which two nodes print the two ends of one message, in any order."""
 
+Told = tuple[int, str, str, int | None, str, KindCounts | None]
+"""What a record tells of an alignment: number of its line, group, fellow, samples, another field by its event
+(see `WORDS`), and samples by kind. A text is empty without the field."""
 
-class AlignmentStep(enum.StrEnum):
-    """Step of an alignment."""
+WORDS: Final[Mapping[str, str]] = {
+    "align.sending": "fellows",
+    "align.link": "equal",
+    "align.sent": "total",
+    "align.equal": "total",
+    "merge.applying": "policy",
+    "merge.started": "policy",
+}
+"""The field that `Told` holds beside the usual ones; of other events it is the source."""
 
-    bit: int
-    """A bit of `TracedAlignment.seen`."""
+KINDS: Final = frozenset({"align.sent-kinds", "merge.injected"})
+"""Events with samples by kind."""
 
-    REQUESTED = "requested"
-    RECEIVED = "request received"
-    COMBINED = "combined with another request"
-    SENDING = "sending"
-    SENT = "sent"
-    EQUAL = "sets are equal, nothing sent"
-    LINK = "end mark received"
-    BEADS = "set is whole"
-    APPLIED = "merge policy applied"
-    COMPLETE = "complete"
-
-
-for _number, _step in enumerate(AlignmentStep):
-    _step.bit = 1 << _number
+_GROUPS: Final = {"merge.started": "namespace", "merge.finished": "namespace"}
+"""The field with the group, by event; `group` for others."""
 
 
-class AlignmentEnd(enum.StrEnum):
-    """End of an alignment."""
-
-    OPEN = "open"
-    COMPLETE = "complete"
-    ABSORBED = "answered together with an earlier request"
-    REFUSED = "refused"
-    ALIGNER_LOST = "aligner lost"
-    RESTARTED = "node restarted"
-    FORGOTTEN = "too many at once"
+def kind_counts(writes: str | None, both: str | None, disposes: str | None) -> KindCounts | None:
+    """Return the counts of a line by kind; `both` are writes that dispose. None without writes."""
+    data = number(writes)
+    return None if data is None else KindCounts(data + (number(both) or 0), number(disposes) or 0)
 
 
-class RecordPlace(NamedTuple):
-    """Place of a record, and the beginning of its text. It is a tuple, since every step has one."""
-
-    node: str
-    file: str
-    offset: int
-    time_ns: int | None
-    text: str
-
-
-def place(record: TraceRecord) -> RecordPlace:
-    """Return the place of a record."""
-    _, node, file, offset, time_ns, _, _, _, text, *_ = record
-    if len(text) > _LONGEST_TEXT or "\n" in text:
-        text = text.partition("\n")[0][:_LONGEST_TEXT]
-    return _new(RecordPlace, (node, file, offset, time_ns, text))
-
-
-class KindCounts(NamedTuple):
-    """Number of samples of a set by kind: writes (including disposing ones), and disposes alone."""
-
-    data: int
-    disposes: int
-
-
-@dataclasses.dataclass(slots=True)
-class TracedAlignment:
-    """One alignment of one group."""
-
-    number: int
-    """Number from 1, in the order of requests."""
-    group: str
-    """Partition.topic; a name-space in ospltool traces."""
-    alignee: str
-    """Address of the node that asks."""
-    aligner: str
-    """Address of the node that answers; `0` while the request is to all."""
-    source: str
-    """Source triple."""
-    steps: list[tuple[AlignmentStep, RecordPlace]] = dataclasses.field(default_factory=list)
-    """Steps with their lines, in order; `note` adds one."""
-    seen: int = 0
-    """The bits of its steps."""
-    end: AlignmentEnd = AlignmentEnd.OPEN
-    """Its end, or OPEN."""
-    samples_sent: int | None = None
-    """Number of samples that the aligner sent; None if unknown."""
-    samples: int | None = None
-    """Number of samples that the alignee was told to expect; None if unknown."""
-    policy: str = ""
-    """Applied merge policy; empty for an initial alignment."""
-    kinds_sent: KindCounts | None = None
-    """Samples that the aligner sent, by kind; None if unknown."""
-    kinds: KindCounts | None = None
-    """Samples that the alignee injected, by kind; None if unknown."""
-    set_size: int | None = None
-    """Samples in the aligner's whole set, if only a difference was sent (ospltool)."""
-    is_equal: bool = False
-    """The sets were equal, so nothing was sent."""
-    is_split: bool = False
-    """The request was to all aligners, and continues as one alignment for each that received it."""
-
-    def time(self, step: AlignmentStep) -> int | None:
-        """Return the first time of a step; None if it did not happen or has no time."""
-        return next((where.time_ns for what, where in self.steps if what is step), None)
-
-    def has(self, step: AlignmentStep) -> bool:
-        """Return whether a step happened."""
-        return self.seen & step.bit != 0
-
-    def note(self, step: AlignmentStep, where: RecordPlace) -> None:
-        """Add a step with its line."""
-        self.steps.append((step, where))
-        self.seen |= step.bit
-
-    def note_first(self, step: AlignmentStep, where: RecordPlace) -> None:
-        """Add a step before all others."""
-        self.steps.insert(0, (step, where))
-        self.seen |= step.bit
-
-    @property
-    def start_ns(self) -> int | None:
-        """The time of its first step."""
-        return self.steps[0][1].time_ns if self.steps else None
-
-    @property
-    def end_ns(self) -> int | None:
-        """The time of its last step."""
-        return self.steps[-1][1].time_ns if self.steps else None
+def told_by(record: TraceRecord, line: int) -> Told:
+    """Return what a record tells of an alignment; `line` is the number of its line."""
+    event, fields = record.event, record.fields
+    kinds = None
+    if event in KINDS:
+        kinds = kind_counts(fields.get("writes"), fields.get("write_disposes"), fields.get("disposes"))
+    return (
+        line,
+        fields.get(_GROUPS.get(event, "group"), ""),
+        fields.get("fellow", ""),
+        number(fields.get("samples")),
+        fields.get(WORDS.get(event, "source"), ""),
+        kinds,
+    )
 
 
 class ExchangeBook:
     """Follows all alignments. Records must come by time, those of a node in the order of its file."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, lines: NumberedLines) -> None:
         self._names = names
+        self._lines = lines
         self._open: dict[str, list[TracedAlignment]] = {}
         """Open alignments by group, oldest first."""
 
@@ -184,10 +105,10 @@ class ExchangeBook:
 
     def add(self, record: TraceRecord) -> None:
         """Take in a whole record; `Names` must have learned from it already."""
-        handler = FOLLOWERS.get(record.event)
+        follower = FOLLOWERS.get(record.event)
         own = self._names.own.get(record.node)
-        if handler is not None and own is not None:
-            handler(self, record, own)
+        if follower is not None and own is not None:
+            follower(self, own, told_by(record, self._lines.add(place(record))))
 
     def all(self) -> list[TracedAlignment]:
         """Return all alignments, in the order of requests; a request to all counts once for each aligner."""
@@ -199,183 +120,188 @@ class ExchangeBook:
 
     # ------------------------------------------------------------------ the alignee's side
 
-    def _requested(self, record: TraceRecord, own: str) -> None:
+    def _requested(self, own: str, told: Told) -> None:
         """Note a request. It is printed after it was written, so aligners may have printed theirs before."""
-        group, aligner = record.fields["group"], record.fields["fellow"]
-        where = place(record)
+        line, group, aligner, _, source, _ = told
         early = [
             one
-            for one in [*self._late.get((group, aligner), ()), *self._open.get(group, ())]
+            for one in self._late_and_open(group, aligner)
             if one.alignee == own
-            and aligner in {one.aligner, NOBODY}
-            and not one.has(AlignmentStep.REQUESTED)
-            and _is_soon_after(one, record)
+            and (one.aligner == aligner or aligner == NOBODY)
+            and not one.seen & _REQUESTED_BIT
+            and self._is_soon_after(one, line)
         ]
         if aligner != NOBODY:
-            exchange = early[0] if early else self._new(group, own, aligner, record.fields.get("source", ""))
-            exchange.policy = self._merging.pop((own, aligner, group), exchange.policy)
-            exchange.note_first(AlignmentStep.REQUESTED, where)
+            exchange = early[0] if early else self._new(group, own, aligner, source)
+            if self._merging:
+                exchange.policy = self._merging.pop((own, aligner, group), exchange.policy)
+            exchange.note_first(AlignmentStep.REQUESTED, line)
             return
         for one in early:
-            one.note_first(AlignmentStep.REQUESTED, where)
-        to_all = self._new(group, own, aligner, record.fields.get("source", ""))
-        to_all.note(AlignmentStep.REQUESTED, where)
+            one.note_first(AlignmentStep.REQUESTED, line)
+        to_all = self._new(group, own, aligner, source)
+        to_all.note(AlignmentStep.REQUESTED, line)
         to_all.is_split = bool(early)
 
-    def _link(self, record: TraceRecord, own: str) -> None:
-        group, aligner = record.fields["group"], record.fields["fellow"]
-        exchange = self._oldest(group, own, aligner, without=AlignmentStep.LINK) or self._new(
-            group, own, aligner, ""
-        )
-        exchange.samples = number(record.fields.get("samples"))
-        exchange.is_equal = exchange.is_equal or "equal" in record.fields.get("equal", "")
-        exchange.note(AlignmentStep.LINK, place(record))
+    def _link(self, own: str, told: Told) -> None:
+        line, group, aligner, samples, equal, _ = told
+        exchange = self._oldest(group, own, aligner, AlignmentStep.LINK) or self._new(group, own, aligner, "")
+        exchange.samples = samples
+        if "equal" in equal:
+            exchange.is_equal = True
+        exchange.note(AlignmentStep.LINK, line)
 
-    def _refused(self, record: TraceRecord, own: str) -> None:
-        exchange = self._oldest(
-            record.fields["group"], own, record.fields["fellow"], without=AlignmentStep.LINK
-        )
+    def _refused(self, own: str, told: Told) -> None:
+        line, group, aligner, *_ = told
+        exchange = self._oldest(group, own, aligner, AlignmentStep.LINK)
         if exchange is not None:
-            exchange.note(AlignmentStep.LINK, place(record))
+            exchange.note(AlignmentStep.LINK, line)
             self._close(exchange, AlignmentEnd.REFUSED)
 
-    def _alignee_step(self, record: TraceRecord, own: str) -> None:
-        step = _ALIGNEE_STEPS[record.event]
-        taken = [
-            one
-            for one in self._open.get(record.fields["group"], ())
-            if one.alignee == own and one.seen & _LINK_BIT and not one.seen & step.bit
-        ]
-        if taken:
-            where = place(record)
-            for exchange in taken:
-                exchange.note(step, where)
-                if step is AlignmentStep.APPLIED:
-                    exchange.policy = record.fields.get("policy", "")
-                if step is AlignmentStep.COMPLETE:
-                    self._close(exchange, AlignmentEnd.COMPLETE)
-        if step is AlignmentStep.COMPLETE:
-            self._just_taken[own] = taken
+    def _taken(self, own: str, group: str, step: AlignmentStep, line: int) -> list[TracedAlignment]:
+        """Note a step of all alignments of a group whose end marks a node has; return them."""
+        bit, noted = step.bit, line << 4 | step.number
+        wanted = _LINK_BIT | bit
+        taken = []
+        for one in self._open.get(group, ()):
+            if one.seen & wanted == _LINK_BIT and one.alignee == own:
+                one.noted.append(noted)
+                one.seen |= bit
+                taken.append(one)
+        return taken
 
-    def _injected(self, record: TraceRecord, own: str) -> None:
+    def _whole(self, own: str, told: Told) -> None:
+        self._taken(own, told[1], AlignmentStep.BEADS, told[0])
+
+    def _applied(self, own: str, told: Told) -> None:
+        for one in self._taken(own, told[1], AlignmentStep.APPLIED, told[0]):
+            one.policy = told[4]
+
+    def _complete(self, own: str, told: Told) -> None:
+        taken = self._taken(own, told[1], AlignmentStep.COMPLETE, told[0])
+        for one in taken:
+            self._close(one, AlignmentEnd.COMPLETE)
+        self._just_taken[own] = taken
+
+    def _injected(self, own: str, told: Told) -> None:
         """Note the injected samples. OpenSplice prints this line right after that of the complete group."""
-        kinds = _kinds(record)
-        for exchange in self._just_taken.pop(own, ()) if "group" not in record.fields else ():
-            exchange.kinds = kinds
+        if not told[1]:  # of one group, in ospltool
+            for exchange in self._just_taken.pop(own, ()):
+                exchange.kinds = told[5]
 
-    def _completed(self, record: TraceRecord, own: str) -> None:
+    def _completed(self, own: str, told: Told) -> None:
         """Note the end of an alignment in ospltool, which is one line."""
-        fields = record.fields
-        group, aligner, source = fields["group"], fields["fellow"], fields.get("source", "")
-        exchange = self._oldest(group, own, aligner, without=AlignmentStep.COMPLETE, source=source)
+        line, group, aligner, samples, source, _ = told
+        exchange = self._oldest(group, own, aligner, AlignmentStep.COMPLETE, source)
         if exchange is None:
             exchange = self._new(group, own, aligner, source)
-        exchange.samples = number(fields.get("samples"))
-        exchange.note(AlignmentStep.COMPLETE, place(record))
+        exchange.samples = samples
+        exchange.note(AlignmentStep.COMPLETE, line)
         self._close(exchange, AlignmentEnd.COMPLETE)
 
-    def _merge_started(self, record: TraceRecord, own: str) -> None:
-        fields = record.fields
-        if "policy" in fields:
-            self._merging[own, fields["fellow"], fields["namespace"]] = fields["policy"].upper()
+    def _merge_started(self, own: str, told: Told) -> None:
+        _, group, aligner, _, policy, _ = told
+        if policy:
+            self._merging[own, aligner, group] = policy.upper()
 
-    def _merge_finished(self, record: TraceRecord, own: str) -> None:
-        for exchange in self._open.get(record.fields["namespace"], ()):
+    def _merge_finished(self, own: str, told: Told) -> None:
+        for exchange in self._open.get(told[1], ()):
             if exchange.alignee == own and exchange.policy and not exchange.has(AlignmentStep.APPLIED):
-                exchange.note(AlignmentStep.APPLIED, place(record))
+                exchange.note(AlignmentStep.APPLIED, told[0])
                 return
 
     # ------------------------------------------------------------------ the aligner's side
 
-    def _received(self, record: TraceRecord, own: str) -> None:
-        group, alignee = record.fields["group"], record.fields["fellow"]
-        source = record.fields.get("source", "")
-        exchange = self._oldest(group, alignee, own, without=AlignmentStep.RECEIVED, source=source)
+    def _received(self, own: str, told: Told) -> None:
+        line, group, alignee, _, source, _ = told
+        exchange = self._oldest(group, alignee, own, AlignmentStep.RECEIVED, source)
         if exchange is None:
             exchange = self._of_all(group, alignee, own)
         if exchange is None:
             exchange = self._new(group, alignee, own, source)
-        exchange.note(AlignmentStep.RECEIVED, place(record))
+        exchange.note(AlignmentStep.RECEIVED, line)
 
     def _of_all(self, group: str, alignee: str, own: str) -> TracedAlignment | None:
         """Split an alignment to this node off a request to all aligners."""
-        to_all = self._oldest(group, alignee, NOBODY, without=AlignmentStep.RECEIVED)
+        to_all = self._oldest(group, alignee, NOBODY, AlignmentStep.RECEIVED)
         if to_all is None:
             return None
         to_all.is_split = True
         exchange = self._new(group, alignee, own, to_all.source)
-        for step, where in to_all.steps[:1]:
-            exchange.note(step, where)
+        for one in to_all.noted[:1]:
+            exchange.note(STEPS[one & 15], one >> 4)
         return exchange
 
-    def _combined(self, record: TraceRecord, own: str) -> None:
-        self._aligner_step(record, own, record.fields["fellow"], AlignmentStep.COMBINED)
+    def _combined(self, own: str, told: Told) -> None:
+        self._aligner_step(own, told[1], told[2], AlignmentStep.COMBINED, told[0])
 
-    def _not_combined(self, record: TraceRecord, own: str) -> None:
+    def _not_combined(self, own: str, told: Told) -> None:
         """Close a request that is answered together with an earlier one of the fellow."""
-        group, alignee = record.fields["group"], record.fields["fellow"]
+        _, group, alignee, *_ = told
         again = [
             one
             for one in self._open.get(group, ())
-            if one.alignee == alignee
-            and one.aligner == own
-            and one.has(AlignmentStep.RECEIVED)
-            and not one.has(AlignmentStep.SENT)
+            if one.seen & _WAITING_BITS == _RECEIVED_BIT and one.alignee == alignee and one.aligner == own
         ]
         if len(again) > 1:
             self._close(again[-1], AlignmentEnd.ABSORBED)
 
-    def _sending(self, record: TraceRecord, own: str) -> None:
-        for alignee in record.fields.get("fellows", "").split(","):
-            self._aligner_step(record, own, alignee.strip(), AlignmentStep.SENDING)
+    def _sending(self, own: str, told: Told) -> None:
+        for alignee in told[4].split(","):
+            self._aligner_step(own, told[1], alignee.strip(), AlignmentStep.SENDING, told[0])
 
-    def _sent(self, record: TraceRecord, own: str) -> None:
-        samples = number(record.fields.get("samples"))
-        step = AlignmentStep.EQUAL if record.event == "align.equal" else AlignmentStep.SENT
-        answered = self._just_sent[own] = self._answered(record, own)
+    def _sent(self, own: str, told: Told) -> None:
+        self._answered(own, told, AlignmentStep.SENT, told[3])
+
+    def _equal(self, own: str, told: Told) -> None:
+        for exchange in self._answered(own, told, AlignmentStep.EQUAL, 0):
+            exchange.is_equal = True
+
+    def _answered(
+        self, own: str, told: Told, step: AlignmentStep, samples: int | None
+    ) -> list[TracedAlignment]:
+        """Note the alignments that an answer is for, and return them; ospltool names several fellows."""
+        line, group, alignees, _, total, _ = told
+        answered = [
+            one for alignee in alignees.split(",") for one in self._answered_to(group, alignee.strip(), own)
+        ]
+        self._just_sent[own] = answered
         for exchange in answered:
-            exchange.set_size = number(record.fields.get("total"))
-            exchange.samples_sent = 0 if step is AlignmentStep.EQUAL else samples
-            exchange.is_equal = exchange.is_equal or step is AlignmentStep.EQUAL
-            exchange.note(step, place(record))
+            exchange.set_size = number(total)
+            exchange.samples_sent = samples
+            exchange.note(step, line)
+        return answered
 
-    def _sent_kinds(self, record: TraceRecord, own: str) -> None:
+    def _sent_kinds(self, own: str, told: Told) -> None:
         for exchange in self._just_sent.pop(own, ()):
-            exchange.kinds_sent = _kinds(record)
-
-    def _answered(self, record: TraceRecord, own: str) -> list[TracedAlignment]:
-        """Return the alignments that an answer is for; ospltool names several fellows."""
-        group, alignees = record.fields["group"], record.fields["fellow"].split(",")
-        return [one for alignee in alignees for one in self._answered_to(group, alignee.strip(), own)]
+            exchange.kinds_sent = told[5]
 
     def _answered_to(self, group: str, alignee: str, own: str) -> list[TracedAlignment]:
         """Return the alignments that an answer to a fellow is for; one to fellow 0 is for all being sent."""
+        some = self._late_and_open(group, own)
         if alignee == NOBODY:
-            return [
-                one
-                for one in [*self._late.get((group, own), ()), *self._open.get(group, ())]
-                if one.aligner == own and one.has(AlignmentStep.SENDING) and not one.has(AlignmentStep.SENT)
-            ]
-        waiting = [
-            one
-            for one in [*self._late.get((group, own), ()), *self._open.get(group, ())]
-            if one.alignee == alignee and one.aligner == own and not one.seen & _ANSWERED_BITS
-        ]
-        return sorted(waiting, key=lambda one: not one.has(AlignmentStep.SENDING))[:1] if waiting else []
+            return [one for one in some if one.seen & _ON_ITS_WAY_BITS == _SENDING_BIT and one.aligner == own]
+        oldest = None
+        for one in some:
+            if one.alignee == alignee and one.aligner == own and not one.seen & _ANSWERED_BITS:
+                if one.seen & _SENDING_BIT:
+                    return [one]
+                oldest = oldest or one
+        return [] if oldest is None else [oldest]
 
-    def _aligner_step(self, record: TraceRecord, own: str, alignee: str, step: AlignmentStep) -> None:
-        exchange = self._oldest(record.fields["group"], alignee, own, without=step)
+    def _aligner_step(self, own: str, group: str, alignee: str, step: AlignmentStep, line: int) -> None:
+        exchange = self._oldest(group, alignee, own, step)
         if exchange is not None:
-            exchange.note(step, place(record))
+            exchange.note(step, line)
 
     # ------------------------------------------------------------------ what ends them
 
-    def _fellow_lost(self, record: TraceRecord, own: str) -> None:
-        lost = record.fields.get("fellow")
+    def _fellow_lost(self, own: str, told: Told) -> None:
+        lost = told[2]
         self._close_where(lambda one: one.alignee == own and one.aligner == lost, AlignmentEnd.ALIGNER_LOST)
 
-    def _restarted(self, record: TraceRecord, own: str) -> None:
-        name = record.node
+    def _restarted(self, own: str, _: Told) -> None:
+        name = self._names.node_of[own]
         earlier = {
             address for address, node in self._names.node_of.items() if node == name and address != own
         }
@@ -405,11 +331,7 @@ class ExchangeBook:
             del self._open[exchange.group]
         self._open_count -= 1
         self.done.append(exchange)
-        unsent = (
-            end is AlignmentEnd.COMPLETE
-            and exchange.has(AlignmentStep.SENDING)
-            and not exchange.has(AlignmentStep.SENT)
-        )
+        unsent = end is AlignmentEnd.COMPLETE and exchange.seen & _ON_ITS_WAY_BITS == _SENDING_BIT
         if unsent or (end is AlignmentEnd.ABSORBED and not exchange.has(AlignmentStep.REQUESTED)):
             late = self._late.setdefault(
                 (exchange.group, exchange.aligner), collections.deque(maxlen=MOST_LATE)
@@ -424,46 +346,61 @@ class ExchangeBook:
             )
         self._count += 1
         self._open_count += 1
-        exchange = TracedAlignment(self._count, group, alignee, aligner, source)
+        exchange = TracedAlignment(self._count, group, alignee, aligner, source, self._lines)
         self._open.setdefault(group, []).append(exchange)
         return exchange
 
     def _oldest(
-        self, group: str, alignee: str, aligner: str, *, without: AlignmentStep, source: str = ""
+        self, group: str, alignee: str, aligner: str, without: AlignmentStep, source: str = ""
     ) -> TracedAlignment | None:
         """Return the oldest alignment that waits for a step, one of the same source first."""
         bit = without.bit
-        waiting = [
-            one
-            for one in self._open.get(group, ())
-            if one.alignee == alignee and one.aligner == aligner and not one.seen & bit
-        ]
-        return next((one for one in waiting if one.source == source), waiting[0] if waiting else None)
+        oldest = None
+        for one in self._open.get(group, ()):
+            if one.alignee == alignee and one.aligner == aligner and not one.seen & bit:
+                if one.source == source:
+                    return one
+                oldest = oldest or one
+        return oldest
+
+    def _late_and_open(self, group: str, aligner: str) -> Iterable[TracedAlignment]:
+        late, waiting = self._late.get((group, aligner)), self._open.get(group, ())
+        return itertools.chain(late, waiting) if late else waiting
+
+    def _is_soon_after(self, exchange: TracedAlignment, line: int) -> bool:
+        start, time = exchange.start_ns, self._lines.times[line]
+        return start is None or time is None or time - start < SOON_NS
 
 
-def _kinds(record: TraceRecord) -> KindCounts | None:
-    """Return the counts of a line by kind."""
-    fields = record.fields
-    writes, both = number(fields.get("writes")), number(fields.get("write_disposes"))
-    disposes = number(fields.get("disposes"))
-    return None if writes is None else KindCounts(writes + (both or 0), disposes or 0)
-
-
-def _is_soon_after(exchange: TracedAlignment, record: TraceRecord) -> bool:
-    start = exchange.start_ns
-    return start is None or record.time_ns is None or record.time_ns - start < SOON_NS
-
-
+_REQUESTED_BIT: Final = AlignmentStep.REQUESTED.bit
+_RECEIVED_BIT: Final = AlignmentStep.RECEIVED.bit
+_SENDING_BIT: Final = AlignmentStep.SENDING.bit
 _LINK_BIT: Final = AlignmentStep.LINK.bit
 _ANSWERED_BITS: Final = AlignmentStep.SENT.bit | AlignmentStep.EQUAL.bit
+_ON_ITS_WAY_BITS: Final = AlignmentStep.SENDING.bit | AlignmentStep.SENT.bit
+_WAITING_BITS: Final = AlignmentStep.RECEIVED.bit | AlignmentStep.SENT.bit
 
-_ALIGNEE_STEPS: Final = {
-    "align.received": AlignmentStep.BEADS,
-    "merge.applying": AlignmentStep.APPLIED,
-    "group.complete": AlignmentStep.COMPLETE,
-}
+Follower = Callable[[ExchangeBook, str, Told], None]
+"""Takes in what a record tells; the second argument is the address of its node."""
 
-FOLLOWERS: Final[Mapping[str, Callable[[ExchangeBook, TraceRecord, str], None]]] = {
+
+class StepRows(NamedTuple):
+    """Rows of a case in order: steps of alignments, and others, of which records are made.
+
+    Attributes:
+        followers: what takes in each row; None for one that is a record.
+        nodes: the node of each row.
+        told: what each tells.
+        runs: the number of the run of each.
+    """
+
+    followers: list[Follower | None]
+    nodes: list[str]
+    told: Iterator[Told]
+    runs: list[int]
+
+
+FOLLOWERS: Final[Mapping[str, Follower]] = {
     "align.request": ExchangeBook._requested,
     "align.request-filtered": ExchangeBook._requested,
     "align.request-delayed": ExchangeBook._requested,
@@ -473,14 +410,14 @@ FOLLOWERS: Final[Mapping[str, Callable[[ExchangeBook, TraceRecord, str], None]]]
     "align.not-combined": ExchangeBook._not_combined,
     "align.sending": ExchangeBook._sending,
     "align.sent": ExchangeBook._sent,
-    "align.equal": ExchangeBook._sent,
+    "align.equal": ExchangeBook._equal,
     "align.sent-kinds": ExchangeBook._sent_kinds,
     "merge.injected": ExchangeBook._injected,
     "align.link": ExchangeBook._link,
     "align.refused": ExchangeBook._refused,
-    "align.received": ExchangeBook._alignee_step,
-    "merge.applying": ExchangeBook._alignee_step,
-    "group.complete": ExchangeBook._alignee_step,
+    "align.received": ExchangeBook._whole,
+    "merge.applying": ExchangeBook._applied,
+    "group.complete": ExchangeBook._complete,
     "align.completed": ExchangeBook._completed,
     "merge.started": ExchangeBook._merge_started,
     "merge.finished": ExchangeBook._merge_finished,
@@ -489,7 +426,7 @@ FOLLOWERS: Final[Mapping[str, Callable[[ExchangeBook, TraceRecord, str], None]]]
     "fellow.heartbeat-lost": ExchangeBook._fellow_lost,
     "lifecycle.address": ExchangeBook._restarted,
 }
-"""What takes in a record of an event, with the address of its node."""
+"""What takes in a record of an event."""
 
 FOLLOWED: Final = frozenset(FOLLOWERS)
 """The events that are steps of an alignment, or end one."""

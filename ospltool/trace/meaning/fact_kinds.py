@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Final
+from typing import Final, NamedTuple
 
-from ospltool.trace.meaning.exchanges import RecordPlace, place
+from ospltool.trace.meaning.lines import RecordPlace, place
 from ospltool.trace.reading.record import TraceRecord, number
 
 Run = tuple[str, int]
@@ -196,9 +196,8 @@ class SizeOrigin(enum.StrEnum):
     """A console recorded the node's snapshot."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SetSize:
-    """The number of samples with data in a set at one moment."""
+class SetSize(NamedTuple):
+    """The number of samples with data in a set at one moment. It is a tuple, since there are many."""
 
     node: str
     """Name of the node."""
@@ -210,8 +209,6 @@ class SetSize:
     """Number of samples; only those with data if the trace counts by kind."""
     how: SizeOrigin
     """Origin of the size."""
-    place: RecordPlace | None = None
-    """Line that shows it; None for stores and recordings."""
     source: str = ""
     """Store or recording; empty for a line."""
     disposes: int = 0
@@ -224,4 +221,4 @@ def told(record: TraceRecord) -> SetSize | None:
     namespace = record.fields.get("namespace")
     if samples is None or not namespace or record.time_ns is None:
         return None
-    return SetSize(record.node, namespace, record.time_ns, samples, SizeOrigin.TOLD, place(record))
+    return SetSize(record.node, namespace, record.time_ns, samples, SizeOrigin.TOLD)

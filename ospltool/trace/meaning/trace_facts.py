@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from ospltool.trace.meaning.exchanges import FOLLOWED, FOLLOWERS, ExchangeBook, RecordPlace, place
+from ospltool.trace.meaning.exchanges import FOLLOWED, FOLLOWERS, ExchangeBook, StepRows, told_by
 from ospltool.trace.meaning.fact_kinds import (
     TOLD_BY,
     Activity,
@@ -24,6 +24,7 @@ from ospltool.trace.meaning.fact_kinds import (
     Wait,
     told,
 )
+from ospltool.trace.meaning.lines import NumberedLines, RecordPlace, place
 from ospltool.trace.meaning.names import TAUGHT_BY, Names
 from ospltool.trace.reading.headers import disagrees
 from ospltool.trace.reading.record import (
@@ -61,7 +62,10 @@ class TraceFacts:
     def __init__(self, *, with_waits: bool = True) -> None:
         self._with_waits = with_waits
         self.names = Names()
-        self.book = ExchangeBook(self.names)
+        self.lines = NumberedLines()
+        """The lines about steps of alignments."""
+
+        self.book = ExchangeBook(self.names, self.lines)
         self.states: list[StateSpan] = []
         self.stopping: dict[Run, int] = {}
         """Times at which runs began to stop in order."""
@@ -69,8 +73,8 @@ class TraceFacts:
         self.choices: list[MasterConfirmation] = []
         self.conflicts: list[TracedConflict] = []
         self.merges: list[Merge] = []
-        self.applied: list[tuple[Run, str, str, RecordPlace]] = []
-        """Applied merge policies: run, policy, group."""
+        self.applied: list[tuple[Run, str, str, int]] = []
+        """Applied merge policies: run, policy, group, number of the line."""
 
         self.losses: list[tuple[Run, str, str, RecordPlace]] = []
         """Lost fellows: run, event, address."""
@@ -100,6 +104,9 @@ class TraceFacts:
         self.first_ns: dict[Run, int] = {}
         self._run: Run = ("", -1)
         """The run of the record before, with its threads."""
+
+        self._line = 0
+        """The line of the last step of which a record was made."""
 
         self._threads: dict[str, Activity] = {}
         self._threads_of: dict[Run, dict[str, Activity]] = {}
@@ -132,18 +139,35 @@ class TraceFacts:
                 reported, and are not marked as a possible beginning or end (`ospltool.trace.case.columnar`).
         """
         for record, is_quiet in zip(records, quiet, strict=True):
-            if not is_quiet:
-                self.add(record)
+            self._take(record, is_quiet)
+
+    def take_rows(self, rows: StepRows, records: Iterable[TraceRecord], quiet: Iterable[bool]) -> None:
+        """Take in rows of a case; `records` are those that are no steps, and `quiet` is as for `take`."""
+        others = zip(records, quiet, strict=True)
+        own_of, book = self.names.own.get, self.book
+        for follower, node, said, run in zip(rows.followers, rows.nodes, rows.told, rows.runs, strict=True):
+            if follower is None:
+                self._take(*next(others))
                 continue
-            template, run = record[11], self._run
-            assert template is not None
-            event = template.event
-            if event in TAUGHT_BY:
-                self.names.learn(record)
-            if run[1] != record[10] or run[0] != record[1]:
-                run = self._run = (record[1], record[10])
-                self._threads = self._threads_of[run]
-            self._tell(event, record, run)
+            own = own_of(node)
+            if own is not None:
+                follower(book, own, said)
+            if follower is APPLYING:
+                self._keep("applied", self.applied, ((node, run), said[4], said[1], said[0]))
+
+    def _take(self, record: TraceRecord, is_quiet: bool) -> None:
+        if not is_quiet:
+            self.add(record)
+            return
+        template, run = record[11], self._run
+        assert template is not None
+        event = template.event
+        if event in TAUGHT_BY:
+            self.names.learn(record)
+        if run[1] != record[10] or run[0] != record[1]:
+            run = self._run = (record[1], record[10])
+            self._threads = self._threads_of[run]
+        self._tell(event, record, run)
 
     def add(self, record: TraceRecord) -> None:
         """Take in a record."""
@@ -178,9 +202,10 @@ class TraceFacts:
             if name not in fields:
                 return
         if follower is not None:
+            line = self._line = self.lines.add(place(record))
             own = self.names.own.get(record[1])
             if own is not None:
-                follower(self.book, record, own)
+                follower(self.book, own, told_by(record, line))
         if taker is not None:
             taker(self, record, run)
 
@@ -266,11 +291,11 @@ class TraceFacts:
     def _aligned(self, record: TraceRecord, run: Run) -> None:
         policy = self._merging.pop((run, record.fields["group"]), "")
         if policy:
-            self._keep("applied", self.applied, (run, policy, record.fields["group"], place(record)))
+            self._keep("applied", self.applied, (run, policy, record.fields["group"], self._line))
 
     def _applied(self, record: TraceRecord, run: Run) -> None:
         fields = record.fields
-        self._keep("applied", self.applied, (run, fields["policy"], fields["group"], place(record)))
+        self._keep("applied", self.applied, (run, fields["policy"], fields["group"], self._line))
 
     def _merge_state(self, record: TraceRecord, run: Run) -> None:
         fields = record.fields
@@ -447,6 +472,8 @@ _TAKERS: Final[Mapping[str, Callable[[TraceFacts, TraceRecord, Run], None]]] = {
 
 EVENTS: Final = frozenset(_TAKERS) | FOLLOWED | TAUGHT_BY
 """Events that are facts by themselves; of other records only time, state and thread matter."""
+
+APPLYING: Final = FOLLOWERS["merge.applying"]
 
 _PLANS: Final = {event: (NEEDED.get(event, ()), FOLLOWERS.get(event), _TAKERS.get(event)) for event in EVENTS}
 """The fields that each event needs, and what takes it in."""

@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
-from ospltool.trace.meaning.exchanges import RecordPlace
+from ospltool.trace.meaning.alignments import AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import Run
+from ospltool.trace.meaning.lines import NumberedLines, RecordPlace
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.views.times import duration
 
@@ -138,6 +139,36 @@ def finding(
     )  # fmt: skip
 
 
+def finding_of_lines(
+    name: str, title: str, explanation: str, lines: NumberedLines, numbers: Iterable[int], **facts: object
+) -> Anomaly:
+    """Make a finding of a rule from many lines that show it, of which only those that are shown are read.
+
+    Args:
+        name: name of the rule.
+        title: one-line description.
+        explanation: cause, and advice.
+        lines: the lines.
+        numbers: numbers of those that show it.
+        facts: figures and names for programs.
+    """
+    shown = list(numbers)
+    times = [time for one in shown if (time := lines.times[one]) is not None]
+    return Anomaly(
+        name, title, explanation, tuple(sorted({lines.node(one) for one in shown})),
+        tuple(lines.place(one) for one in shown[:EVIDENCE]), len(shown),
+        min(times, default=None), max(times, default=None), dict(facts),
+    )  # fmt: skip
+
+
+def lines_of(some: Iterable[TracedAlignment], step: AlignmentStep) -> Iterator[int]:
+    """Yield the numbers of the lines of a step of alignments."""
+    for one in some:
+        line = one.line(step)
+        if line is not None:
+            yield line
+
+
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Iterator[tuple[Key, list[Item]]]:
     """Yield keys with their items, in the order in which keys came first."""
     groups: dict[Key, list[Item]] = {}
@@ -164,8 +195,12 @@ def over_ns(facts: TraceFacts, run: Run) -> int:
 
 def run_at(facts: TraceFacts, address: str, time_ns: int) -> Run | None:
     """Return the run in which an address was in use at a time; None without its trace."""
-    runs = [run for run in facts.names.runs_of.get(address, ()) if facts.first_ns[run] <= time_ns]
-    return max(runs, key=lambda run: facts.first_ns[run], default=None)
+    found, began_ns = None, 0
+    for run in facts.names.runs_of.get(address, ()):
+        first_ns = facts.first_ns[run]
+        if first_ns <= time_ns and (found is None or first_ns > began_ns):
+            found, began_ns = run, first_ns
+    return found
 
 
 def burst(times: list[int], count: int, within_ns: int) -> bool:

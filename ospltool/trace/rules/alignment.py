@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from ospltool.output.text import plural
-from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep, TracedAlignment
+from ospltool.trace.meaning.alignments import AlignmentEnd, AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
-from ospltool.trace.rules import Anomaly, finding, grouped, over_ns, rule, run_at
+from ospltool.trace.rules import Anomaly, finding_of_lines, grouped, lines_of, over_ns, rule, run_at
 from ospltool.trace.views.times import SECOND_NS, duration
 
 ANSWERED_WITHIN_NS: Final = 5 * SECOND_NS
@@ -39,14 +39,15 @@ def no_answer(facts: TraceFacts) -> Iterator[Anomaly]:
         received = sum(one.has(AlignmentStep.RECEIVED) for one in some)
         groups = sorted({one.group for one in some})
         open_ns = _open_ns(facts, some[0])
-        yield finding(
+        yield finding_of_lines(
             "request-unanswered",
             f"{aligner} never answered {plural(len(some), 'request')} of {alignee}: {', '.join(groups[:3])}"
             + (f" and {len(groups) - 3} more" if len(groups) > 3 else ""),
             f"{_why(facts, some[0], received, len(some))} Waiting for {duration(open_ns)} at the end of the "
             "trace; the "
             "groups stay incomplete there, and readers that wait for historical data block.",
-            (place for one in some for _, place in one.steps[:1]),
+            facts.lines,
+            (one.noted[0] >> 4 for one in some),
             alignee=alignee,
             aligner=aligner,
             groups=groups,
@@ -98,13 +99,14 @@ def refused(facts: TraceFacts) -> Iterator[Anomaly]:
     for (alignee, aligner), exchanges in grouped(
         some, lambda one: (facts.names.node(one.alignee), facts.names.node(one.aligner))
     ):
-        yield finding(
+        yield finding_of_lines(
             "alignment-refused",
             f"{aligner} refused to align {alignee} ({plural(len(exchanges), 'group')})",
             "Their name-spaces or states do not match. The fellow is dropped and discovered again; if that "
             "repeats, "
             "compare the NameSpaces and Policies of both configurations.",
-            (place for one in exchanges for step, place in one.steps if step is AlignmentStep.LINK),
+            facts.lines,
+            lines_of(exchanges, AlignmentStep.LINK),
             alignee=alignee,
             aligner=aligner,
         )

@@ -203,9 +203,9 @@ def _settled_ns(facts: TraceFacts, lock: _Lock, choices: list[MasterConfirmation
 
 def _favourites(choices: Iterable[MasterConfirmation]) -> dict[str, tuple[str, int]]:
     """Return the master that each chooser confirmed most often, and how often."""
-    counts: dict[str, collections.Counter[str]] = {}
+    counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for one in choices:
-        counts.setdefault(one.chooser, collections.Counter())[one.master] += 1
+        counts[one.chooser][one.master] += 1
     return {chooser: of_one.most_common(1)[0] for chooser, of_one in counts.items()}
 
 

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterator
 from typing import Final
 
-from ospltool.trace.meaning.exchanges import RecordPlace
 from ospltool.trace.meaning.fact_kinds import MasterConfirmation
+from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.rules import Anomaly, burst, finding, grouped, rule, run_at, span, stopping_ns
 from ospltool.trace.views.times import SECOND_NS

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterator
 from typing import Final
 
 from ospltool.output.text import plural
-from ospltool.trace.meaning.exchanges import AlignmentStep, TracedAlignment
+from ospltool.trace.meaning.alignments import AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import Run
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import number
-from ospltool.trace.rules import Anomaly, burst, finding, grouped, over_ns, rule, run_at, span
+from ospltool.trace.rules import (
+    Anomaly,
+    burst,
+    finding,
+    finding_of_lines,
+    grouped,
+    lines_of,
+    over_ns,
+    rule,
+    run_at,
+    span,
+)
 from ospltool.trace.views.times import SECOND_NS, duration
 
 STORM_MERGES: Final = 10
@@ -33,6 +45,7 @@ def storm(facts: TraceFacts) -> Iterator[Anomaly]:
         if one.policy:
             arrived = (one.start_ns or 0, one.samples or 0)
             received.setdefault(facts.names.node(one.alignee), []).append(arrived)
+    counted = {node: _Counted(some) for node, some in received.items()}
     policies_of: dict[Run, set[str]] = {}
     for of_run, policy, _, _ in facts.applied:
         policies_of.setdefault(of_run, set()).add(policy)
@@ -42,7 +55,7 @@ def storm(facts: TraceFacts) -> Iterator[Anomaly]:
             continue
         policies = sorted(policies_of.get(run, ()))
         first, last = facts.first_ns[run], facts.last_ns[run]
-        moved = sum(samples for start, samples in received.get(run[0], ()) if first <= start <= last)
+        moved = counted[run[0]].between(first, last) if run[0] in counted else 0
         yield finding(
             "merge-storm",
             f"{run[0]} merged name-space {namespace} {len(merges)} times in {span(min(times), max(times))}",
@@ -57,6 +70,20 @@ def storm(facts: TraceFacts) -> Iterator[Anomaly]:
             policies=policies,
             samples=moved,
         )
+
+
+class _Counted:
+    """Samples that arrived, by time."""
+
+    def __init__(self, arrived: list[tuple[int, int]]) -> None:
+        arrived.sort()
+        self._times = [time for time, _ in arrived]
+        self._sums = [0, *itertools.accumulate(samples for _, samples in arrived)]
+
+    def between(self, first_ns: int, last_ns: int) -> int:
+        """Return the number of samples from one time to another."""
+        until = bisect.bisect_right(self._times, last_ns)
+        return max(0, self._sums[until] - self._sums[bisect.bisect_left(self._times, first_ns)])
 
 
 @rule("conflict-unresolved", "a conflict that was created and neither resolved nor discarded")
@@ -118,7 +145,7 @@ def equal_sets(facts: TraceFacts) -> Iterator[Anomaly]:
         if len(repeated) < REPEATED:
             continue
         samples = sum(one.samples or 0 for one in repeated)
-        yield finding(
+        yield finding_of_lines(
             "equal-set-transferred",
             f"{alignee} received the set of {group} {len(repeated)} times again with the same number of "
             "samples",
@@ -127,7 +154,8 @@ def equal_sets(facts: TraceFacts) -> Iterator[Anomaly]:
             "(here those before and after agree), not their content. OpenSplice sends whole sets; "
             "equalityCheck avoids "
             "some of these transfers.",
-            (place for one in repeated for step, place in one.steps if step is AlignmentStep.LINK),
+            facts.lines,
+            lines_of(repeated, AlignmentStep.LINK),
             alignee=alignee,
             group=group,
             transfers=len(repeated),

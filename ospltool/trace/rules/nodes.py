@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from ospltool.output.text import plural
+from ospltool.trace.meaning.alignments import AlignmentStep
 from ospltool.trace.meaning.catalogue import catalogue
-from ospltool.trace.meaning.exchanges import AlignmentStep, RecordPlace
 from ospltool.trace.meaning.fact_kinds import Run, StateSpan
+from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import RecordKind, number
 from ospltool.trace.rules import Anomaly, finding, grouped, over_ns, rule, stopping_ns
@@ -195,6 +196,9 @@ def _is_before(later: StateSpan, earlier: StateSpan) -> bool:
     return ORDER.get(later.state, -1) < ORDER.get(earlier.state, -1) and later.state in ORDER
 
 
+_WAITING_BITS: Final = AlignmentStep.RECEIVED.bit | AlignmentStep.SENDING.bit | AlignmentStep.SENT.bit
+
+
 @rule("thread-silent", "a thread that says nothing while work waits for it")
 def thread_silent(facts: TraceFacts) -> Iterator[Anomaly]:
     """Find silent threads for which work waits.
@@ -212,10 +216,13 @@ def thread_silent(facts: TraceFacts) -> Iterator[Anomaly]:
         if not begun or one.resolving == 0:
             waiting.append((one.run, "conflictResolver", end, one.created))
     for exchange in facts.book.all():
-        received = exchange.time(AlignmentStep.RECEIVED)
-        if received is None or exchange.has(AlignmentStep.SENDING) or exchange.has(AlignmentStep.SENT):
+        if exchange.seen & _WAITING_BITS != AlignmentStep.RECEIVED.bit:
             continue
-        where = next(place for step, place in exchange.steps if step is AlignmentStep.RECEIVED)
+        line = exchange.line(AlignmentStep.RECEIVED)
+        received = None if line is None else facts.lines.times[line]
+        if line is None or received is None:
+            continue
+        where = facts.lines.place(line)
         run = max(
             (run for run in facts.first_ns if run[0] == where.node and facts.first_ns[run] <= received),
             default=None,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ospltool.output.text import plural
-from ospltool.trace.meaning.exchanges import AlignmentEnd, AlignmentStep, RecordPlace, TracedAlignment
+from ospltool.trace.meaning.alignments import AlignmentEnd, AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, MasterConfirmation, MergeState, Run
+from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import number
@@ -31,19 +33,17 @@ def emptied(facts: TraceFacts) -> Iterator[Anomaly]:
     of_group = dict(grouped(exchanges, lambda one: one.group))
     for group, some in grouped(facts.applied, lambda one: one[2]):
         moved = of_group.get(group, [])
-        gone: dict[str, RecordPlace] = {}
-        taken: dict[tuple[str, int], list[TracedAlignment]] = {}
+        lines: dict[str, int] = {}
+        taken: dict[int | None, list[TracedAlignment]] = {}
         for one in moved if any(one.samples == 0 for one in moved) else ():
-            for step, at in one.steps:
-                if step is AlignmentStep.APPLIED:
-                    taken.setdefault((at.file, at.offset), []).append(one)
-        for run, policy, _, place in some:
-            sets = taken.get((place.file, place.offset), ())
-            if policy == "DELETE" or _is_nothing(policy, sets):
-                gone[run[0]] = place
+            taken.setdefault(one.line(AlignmentStep.APPLIED), []).append(one)
+        for run, policy, _, line in some:
+            if policy == "DELETE" or _is_nothing(policy, taken.get(line, ())):
+                lines[run[0]] = line
             else:
-                gone.pop(run[0], None)
-        gone = {node: place for node, place in gone.items() if not _is_refilled(facts, moved, node, place)}
+                lines.pop(run[0], None)
+        places = {node: facts.lines.place(line) for node, line in lines.items()}
+        gone = {node: place for node, place in places.items() if not _is_refilled(facts, moved, node, place)}
         if not gone or group.startswith(BUILT_IN):
             continue
         since = min((place.time_ns or 0 for place in gone.values()), default=0)
@@ -138,9 +138,15 @@ def diverged(facts: TraceFacts) -> Iterator[Anomaly]:
     """
     taken = _taken_sets(facts)
     for namespace, choices in grouped(facts.choices, lambda one: one.namespace):
-        reigns = list(_reigns(facts, namespace))
-        for run, own in grouped(choices, lambda one: one.run):
-            for choice, spell in _spells(facts, namespace, run, own, reigns):
+        of_run = dict(grouped(choices, lambda one: one.run))
+        told = (one for one in facts.merge_states if one.namespace == namespace)
+        states = dict(grouped(told, lambda one: one.run))
+        reigns: dict[str, list[_Reign]] = {}
+        for reign in sorted(_reigns(facts, namespace, states, of_run), key=lambda one: one.start_ns):
+            for address in reign.addresses:
+                reigns.setdefault(address, []).append(reign)
+        for run, own in of_run.items():
+            for choice, spell in _spells(facts, run, own, states.get(run, []), reigns):
                 if _is_aligned(taken.get((choice.chooser, choice.master), ()), spell):
                     continue  # it has the data in any state
                 yield _diverged(facts, namespace, run, spell)
@@ -178,11 +184,15 @@ def _diverged(facts: TraceFacts, namespace: str, run: Run, spell: _Spell) -> Ano
     )
 
 
-def _reigns(facts: TraceFacts, namespace: str) -> Iterator[_Reign]:
+def _reigns(
+    facts: TraceFacts,
+    namespace: str,
+    states: Mapping[Run, list[MergeState]],
+    choices: Mapping[Run, list[MasterConfirmation]],
+) -> Iterator[_Reign]:
     """Yield the merge states of nodes that are their own masters."""
     traced: set[str] = set()
-    states = [one for one in facts.merge_states if one.namespace == namespace]
-    for run, some in grouped(states, lambda one: one.run):
+    for run, some in states.items():
         addresses = frozenset(one for one, runs in facts.names.runs_of.items() if run in runs)
         traced |= addresses
         over = end_ns(facts, run)
@@ -190,10 +200,10 @@ def _reigns(facts: TraceFacts, namespace: str) -> Iterator[_Reign]:
             _Change(one.place.time_ns or 0, one.role, one.state, one.place, one.event == CHANGED)
             for one in some
         ]
-        own = [one for one in facts.choices if one.run == run and one.namespace == namespace]
+        own = _ByTime(choices.get(run, []))
         for reign in _stretches(run[0], addresses, changes, over):
-            before = [one for one in own if (one.place.time_ns or 0) <= reign.start_ns]
-            if before and before[-1].master == before[-1].chooser:
+            before = own.last(reign.start_ns)
+            if before is not None and before.master == before.chooser:
                 yield reign
     told = [one for one in facts.described if one.namespace == namespace and one.fellow not in traced]
     for fellow, heard in grouped(told, lambda one: one.fellow):
@@ -235,11 +245,15 @@ class _Spell(NamedTuple):
 
 
 def _spells(
-    facts: TraceFacts, namespace: str, run: Run, own: list[MasterConfirmation], reigns: list[_Reign]
+    facts: TraceFacts,
+    run: Run,
+    own: list[MasterConfirmation],
+    states: list[MergeState],
+    reigns: Mapping[str, list[_Reign]],
 ) -> Iterator[tuple[MasterConfirmation, _Spell]]:
     """Yield the times in which a run lacked its master's merge state for longer than a delay."""
     over = end_ns(facts, run)
-    states = [one for one in facts.merge_states if one.run == run and one.namespace == namespace]
+    told = _ByTime(states)
     ends = [*((one.place.time_ns or 0) for one in own[1:]), over]
     following: list[tuple[MasterConfirmation, int, int]] = []
     for choice, end in zip(own, ends, strict=True):
@@ -249,8 +263,8 @@ def _spells(
             following.append((choice, choice.place.time_ns or 0, end))
     for choice, since, until in following:
         last = min([until, *_parted(facts, run, choice, since)])
-        theirs = [one for one in reigns if choice.master in one.addresses and one.node != run[0]]
-        for spell in _within(since, last, states, theirs):
+        theirs = [one for one in reigns.get(choice.master, ()) if one.node != run[0]]
+        for spell in _within(since, last, told, theirs):
             if not _is_of_other_role(facts, choice, spell):
                 yield choice, spell
 
@@ -291,16 +305,16 @@ def _parted(facts: TraceFacts, run: Run, choice: MasterConfirmation, since: int)
             yield (place.time_ns or 0) - SECOND_NS
 
 
-def _within(since: int, until: int, states: list[MergeState], reigns: list[_Reign]) -> Iterator[_Spell]:
+def _within(since: int, until: int, states: _ByTime[MergeState], reigns: list[_Reign]) -> Iterator[_Spell]:
     missed: list[_Reign] = []
     begun = 0
-    for reign in sorted(reigns, key=lambda one: one.start_ns):
+    for reign in reigns:
         start, end = max(since, reign.start_ns), min(until, reign.end_ns)
         if end <= start:
             continue
-        known = [one for one in states if (one.place.time_ns or 0) <= start]
-        has = bool(known) and known[-1].state == reign.state
-        later = (one for one in states if start < (one.place.time_ns or 0) <= end + SECOND_NS)
+        known = states.last(start)
+        has = known is not None and known.state == reign.state
+        later = states.between(start, end + SECOND_NS)
         taken = next((one for one in later if one.state == reign.state), None)
         if not has:
             begun = begun if missed else start
@@ -312,6 +326,47 @@ def _within(since: int, until: int, states: list[MergeState], reigns: list[_Reig
             missed = []
     if missed and (last := min(until, missed[-1].end_ns)) - begun > FOLLOWS_WITHIN_NS:
         yield _Spell(missed, begun, last, None)
+
+
+class _Placed(Protocol):
+    """A fact with the line that tells it."""
+
+    @property
+    def place(self) -> RecordPlace:
+        """The line."""
+
+
+Told = TypeVar("Told", bound=_Placed)
+
+
+class _ByTime(Generic[Told]):
+    """Facts in the order of their lines, found by time; a clock may have gone back."""
+
+    def __init__(self, some: Sequence[Told]) -> None:
+        self._some = some
+        self._times = [one.place.time_ns or 0 for one in some]
+        self._is_ordered = all(early <= late for early, late in itertools.pairwise(self._times))
+
+    def last(self, until_ns: int) -> Told | None:
+        """Return the last one that is not later than a time; None if there is none."""
+        if self._is_ordered:
+            at = bisect.bisect_right(self._times, until_ns)
+            return self._some[at - 1] if at else None
+        found = (
+            one
+            for one, time in zip(reversed(self._some), reversed(self._times), strict=True)
+            if time <= until_ns
+        )
+        return next(found, None)
+
+    def between(self, after_ns: int, until_ns: int) -> Iterator[Told]:
+        """Yield those that are later than a time, but not than another."""
+        first = bisect.bisect_right(self._times, after_ns) if self._is_ordered else 0
+        for at in range(first, len(self._some)):
+            if after_ns < self._times[at] <= until_ns:
+                yield self._some[at]
+            elif self._is_ordered:
+                return
 
 
 def _is_state(text: str) -> bool:

@@ -6,14 +6,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.meaning.exchanges import (
-    FOLLOWED,
-    AlignmentEnd,
-    AlignmentStep,
-    ExchangeBook,
-    RecordPlace,
-    TracedAlignment,
-)
+from ospltool.trace.meaning.alignments import STEPS, AlignmentEnd, AlignmentStep, TracedAlignment
+from ospltool.trace.meaning.exchanges import FOLLOWED, ExchangeBook
+from ospltool.trace.meaning.lines import NumberedLines, RecordPlace
 from ospltool.trace.meaning.names import NOBODY, TAUGHT_BY, Names
 from ospltool.trace.reading.record import TraceRecord, is_whole, one_line
 from ospltool.trace.views.times import clock, duration
@@ -74,11 +69,13 @@ class Conversation:
 
     def arrows(self) -> Iterator[Arrow]:
         """Yield all arrows by time; they are made one by one, since there may be millions."""
-        steps = [len(one.steps) for one in self.exchanges]
-        owners = np.repeat(np.arange(len(steps)), steps)
-        firsts = np.cumsum(np.array([0, *steps]))
+        counts = [len(one.noted) for one in self.exchanges]
+        owners = np.repeat(np.arange(len(counts)), counts)
+        firsts = np.cumsum(np.array([0, *counts]))
         times = np.fromiter(
-            (where.time_ns or 0 for one in self.exchanges for _, where in one.steps), np.int64, owners.size
+            (one.lines.times[noted >> 4] or 0 for one in self.exchanges for noted in one.noted),
+            np.int64,
+            owners.size,
         )
         numbers = np.array([one.number for one in self.exchanges], np.int64)[owners]
         order = np.lexsort((numbers, times))
@@ -87,7 +84,8 @@ class Conversation:
             places = some - firsts[owners[some]]
             for owner, at in zip(owners[some].tolist(), places.tolist(), strict=True):
                 one = self.exchanges[owner]
-                yield self._arrow(one, *one.steps[at])
+                noted = one.noted[at]
+                yield self._arrow(one, STEPS[noted & 15], one.lines.place(noted >> 4))
 
     def _arrow(self, one: TracedAlignment, step: AlignmentStep, where: RecordPlace) -> Arrow:
         alignee = self.names.node(one.alignee)
@@ -124,7 +122,7 @@ def conversation(records: Iterable[TraceRecord], group: str, run: int | None = N
         run: number of the run of the node that asked, in which alignments began; None for all.
     """
     names = Names()
-    book = ExchangeBook(names)
+    book = ExchangeBook(names, NumberedLines())
     wanted: set[tuple[str, int]] = set()
     is_named = False
     for record in records:

@@ -8,8 +8,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ospltool.trace.meaning.exchanges import AlignmentEnd, RecordPlace, TracedAlignment
+from ospltool.trace.meaning.alignments import AlignmentEnd, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import Run, StateSpan, Wait
+from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading.record import one_line

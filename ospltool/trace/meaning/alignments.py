@@ -1,0 +1,148 @@
+"""One alignment of a group, with its steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Final, NamedTuple
+
+from ospltool.trace.meaning.lines import NumberedLines, RecordPlace
+
+
+class AlignmentStep(enum.StrEnum):
+    """Step of an alignment."""
+
+    number: int
+    """Its position in this list; less than 16."""
+    bit: int
+    """A bit of `TracedAlignment.seen`."""
+
+    REQUESTED = "requested"
+    RECEIVED = "request received"
+    COMBINED = "combined with another request"
+    SENDING = "sending"
+    SENT = "sent"
+    EQUAL = "sets are equal, nothing sent"
+    LINK = "end mark received"
+    BEADS = "set is whole"
+    APPLIED = "merge policy applied"
+    COMPLETE = "complete"
+
+
+STEPS: Final = tuple(AlignmentStep)
+for _number, _step in enumerate(STEPS):
+    _step.number, _step.bit = _number, 1 << _number
+
+
+class AlignmentEnd(enum.StrEnum):
+    """End of an alignment."""
+
+    OPEN = "open"
+    COMPLETE = "complete"
+    ABSORBED = "answered together with an earlier request"
+    REFUSED = "refused"
+    ALIGNER_LOST = "aligner lost"
+    RESTARTED = "node restarted"
+    FORGOTTEN = "too many at once"
+
+
+class KindCounts(NamedTuple):
+    """Number of samples of a set by kind: writes (including disposing ones), and disposes alone."""
+
+    data: int
+    disposes: int
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class TracedAlignment:
+    """One alignment of one group. Those with equal values, in lines of equal places, are equal."""
+
+    number: int
+    """Number from 1, in the order of requests."""
+    group: str
+    """Partition.topic; a name-space in ospltool traces."""
+    alignee: str
+    """Address of the node that asks."""
+    aligner: str
+    """Address of the node that answers; `0` while the request is to all."""
+    source: str
+    """Source triple."""
+    lines: NumberedLines = dataclasses.field(repr=False)
+    """What `noted` refers to."""
+    noted: list[int] = dataclasses.field(default_factory=list)
+    """Its steps in order: 16 times the number of the line, and the number of the step."""
+    seen: int = 0
+    """The bits of its steps."""
+    end: AlignmentEnd = AlignmentEnd.OPEN
+    """Its end, or OPEN."""
+    samples_sent: int | None = None
+    """Number of samples that the aligner sent; None if unknown."""
+    samples: int | None = None
+    """Number of samples that the alignee was told to expect; None if unknown."""
+    policy: str = ""
+    """Applied merge policy; empty for an initial alignment."""
+    kinds_sent: KindCounts | None = None
+    """Samples that the aligner sent, by kind; None if unknown."""
+    kinds: KindCounts | None = None
+    """Samples that the alignee injected, by kind; None if unknown."""
+    set_size: int | None = None
+    """Samples in the aligner's whole set, if only a difference was sent (ospltool)."""
+    is_equal: bool = False
+    """The sets were equal, so nothing was sent."""
+    is_split: bool = False
+    """The request was to all aligners, and continues as one alignment for each that received it."""
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, TracedAlignment) or self.number != other.number:
+            return False
+        return self._values() == other._values()
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def _values(self) -> tuple[object, ...]:
+        names = (one.name for one in dataclasses.fields(self) if one.name not in {"lines", "noted"})
+        return self.steps, *(getattr(self, name) for name in names)
+
+    @property
+    def steps(self) -> list[tuple[AlignmentStep, RecordPlace]]:
+        """Steps with their lines, in order; `note` adds one."""
+        return [(STEPS[one & 15], self.lines.place(one >> 4)) for one in self.noted]
+
+    def line(self, step: AlignmentStep) -> int | None:
+        """Return the number of the first line of a step; None if it did not happen."""
+        number = step.number
+        for one in self.noted:
+            if one & 15 == number:
+                return one >> 4
+        return None
+
+    def time(self, step: AlignmentStep) -> int | None:
+        """Return the first time of a step; None if it did not happen or has no time."""
+        line = self.line(step) if self.seen & step.bit else None
+        return None if line is None else self.lines.times[line]
+
+    def has(self, step: AlignmentStep) -> bool:
+        """Return whether a step happened."""
+        return self.seen & step.bit != 0
+
+    def note(self, step: AlignmentStep, line: int) -> None:
+        """Add a step with the number of its line."""
+        self.noted.append(line << 4 | step.number)
+        self.seen |= step.bit
+
+    def note_first(self, step: AlignmentStep, line: int) -> None:
+        """Add a step before all others."""
+        self.noted.insert(0, line << 4 | step.number)
+        self.seen |= step.bit
+
+    @property
+    def start_ns(self) -> int | None:
+        """The time of its first step."""
+        return self.lines.times[self.noted[0] >> 4] if self.noted else None
+
+    @property
+    def end_ns(self) -> int | None:
+        """The time of its last step."""
+        return self.lines.times[self.noted[-1] >> 4] if self.noted else None
