@@ -32,8 +32,8 @@ HEAVY_BYTES: Final = 4 << 20
 """Bytes of payloads that are waiting from which on a transaction takes long."""
 HEAVY_S: Final = 1.0
 REST: Final = 9
-"""Then the store rests for so many times the last transaction, `HEAVY_S` at most: what is replaced meanwhile
-is not written, and the processor is free for capture."""
+"""Then the store rests for this multiple of the last transaction, `HEAVY_S` at most: what is replaced
+meanwhile is not written, and the processor is free for capture."""
 CHECK_S: Final = 2.0
 """Seconds after which an idle store looks whether its file is still there."""
 MEASURE_S: Final = 1.0
