@@ -134,7 +134,12 @@ def test_no_more_is_captured_than_the_queue_of_the_store_has_room_for(
 
     tracer = SimpleNamespace(event=lambda *_, **__: None)
     shared = SimpleNamespace(is_behind=False, tracer=tracer)
-    runtime: Any = SimpleNamespace(shared=shared, serving=SimpleNamespace(tails=()))
+    runtime: Any = SimpleNamespace(
+        shared=shared,
+        serving=SimpleNamespace(tails=()),
+        has_waiting=False,
+        settle_captured=lambda _: None,
+    )
     keeping: Any = SimpleNamespace(unregistered=lambda taken: None)
     taps: Any = [SimpleNamespace(fill=0.0, drain_runs=drain_runs)]
     store_queue: Any = SimpleNamespace(queued_changes=waiting, queued_bytes=megabytes << 20, problem="")
