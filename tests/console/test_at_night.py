@@ -63,7 +63,7 @@ def test_the_overview_says_why_what_it_does_to_the_data_and_what_to_do(
         assert starting(lines, "Why")
         effect = "harbour and radar: 2 copies, 2 on disk, n1 is master, nothing lost"
         assert effect in starting(lines, "Effect")
-        assert "ospltool status" in starting(lines, "Next")
+        assert "Look at the host n2 first" in starting(lines, "Next")
 
     check(play, "dead", dead, size)
 
