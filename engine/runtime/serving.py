@@ -151,11 +151,12 @@ class Serving:
 
     def deliver(self, reader: ReaderKey) -> None:
         """Deliver the complete set to a reader."""
-        working = self._shared.spaces[reader.name_space].working
+        held = self._shared.spaces[reader.name_space].working.groups
+        of_topic = (group for group in held if group.topic == reader.topic)  # few of very many
         groups = [
-            (self._shared.descriptions[group], group_set.samples())
-            for group, group_set in sorted(working.groups.items())
-            if group_set.count and _reads(reader, group)
+            (self._shared.descriptions[group], held[group].samples())
+            for group in sorted(of_topic)
+            if held[group].count and _reads(reader, group)
         ]
         self.tails.set_taken(reader, self._shared.clock.monotonic())
         self._send(reader, groups, whole=True)
