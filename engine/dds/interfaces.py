@@ -70,8 +70,8 @@ def links_of(uri: str) -> tuple[str, ...]:
     """
     others = [name for _, name in socket.if_nameindex() if not _flags(name) & _LOOPBACK]
     named = _named(uri)
-    beyond = tuple(link for link in named if not _flags(_name(link)) & _LOOPBACK)
-    return beyond or named or tuple(filter(None, [suitable_interface()])) or tuple(others) or (_LOOPBACK_NAME,)
+    named = tuple(link for link in named if not _flags(_name(link)) & _LOOPBACK) or named
+    return named or tuple(filter(None, [suitable_interface()])) or tuple(others) or (_LOOPBACK_NAME,)
 
 
 def broken_links(links: Sequence[str]) -> str:
