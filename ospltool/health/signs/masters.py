@@ -27,9 +27,6 @@ If that is its master, it follows it by what they tell after four to five second
 STARTING_NS: Final = 10 * SECOND_NS
 """Longest normal time until a node that starts on a busy machine knows the others."""
 
-LATE_NS: Final = 4 * SECOND_NS
-"""Time after its last heartbeat from which a node that this watch never heard may be dead."""
-
 MOST_PAIRS: Final = 1_000
 """Most pairs of nodes that are examined."""
 
@@ -128,7 +125,7 @@ def _out_of_reach(scene: Scene) -> Iterator[Sign]:
     }
     starting = {node.id for node in scene.heard if node.snapshot.state != "COMPLETE"}
     for (name, node_id), told in scene.strangers.items():
-        if scene.now_ns - scene.hearings.last_of(name) < LATE_NS:
+        if scene.hears_of(name):
             hearing[node_id] = list(told)
             starting |= {node_id} if any(one.state != "COMPLETE" for one in told.values()) else set()
     pairs = [
