@@ -12,6 +12,7 @@ from ospltool.health.incidents import Incident
 from ospltool.live.expectation import NOTHING, Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.live.remarks import clock
 from ospltool.live.supervision import SupervisorReport
 from tests import fake
 from tests.fake import SECOND_NS as S
@@ -325,3 +326,20 @@ def test_a_link_cut_for_the_watch_and_the_node_of_its_host_is_one_trouble(
     assert silent.what == "n3 is out of reach of this watch"
     assert ("n1 does not hear n3, which n2 hears" in silent.signs) is not bool(others)
     assert len(health.every) == 1 + len(others)
+
+
+def test_one_who_looks_late_names_the_own_link_as_the_cause_of_what_is_absent() -> None:
+    """A node of the host is heard, and no node of another one."""
+    model = SystemModel()
+    health = Health(model, THREE_COPIES, here=("10.0.0.1",))
+    lost = FeedNotice(NoticeKind.LINK_LOST, START_NS, "interface e0 is down")
+    for second in range(6):
+        now_ns = START_NS + second * S
+        shown = (ReceivedSnapshot(fake.snapshot(1, fake.name_space("ns1", 1), time_ns=now_ns), now_ns),)
+        model.apply(Update(shown, notices=() if second else (lost,)), now_ns)
+        health.update(now_ns)
+    found = {one.who: one for one in health.open}
+    assert found.keys() == {"n2", "n3"}
+    for one in found.values():
+        assert one.why == f"interface e0 is down on the host of this watch, since {clock(START_NS)} UTC"
+        assert one.next.startswith("Bring the network of this watch back")

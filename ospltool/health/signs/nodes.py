@@ -143,6 +143,8 @@ def _absence(
         why = (
             why or f"it ended in order at {clock(farewell.time_ns)} UTC, as {joined(farewell.tellers)} {say}"
         )
+    elif report is None and (link := broken_link(scene, scene.now_ns)):
+        why, advice = link, OWN_LINK
     is_later = code == "DUL-NODE-GONE" and known_ns == last_ns > began_ns
     is_out_of_reach = bool(hearing) and code == "DUL-NODE-ABSENT"
     severity = HealthSeverity.WARNING if is_out_of_reach else None  # as of one that this watch has heard
