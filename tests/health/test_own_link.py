@@ -343,3 +343,16 @@ def test_one_who_looks_late_names_the_own_link_as_the_cause_of_what_is_absent() 
     for one in found.values():
         assert one.why == f"interface e0 is down on the host of this watch, since {clock(START_NS)} UTC"
         assert one.next.startswith("Bring the network of this watch back")
+
+
+@pytest.mark.parametrize("heard", [(), (1,)], ids=["all", "some"])
+def test_a_link_that_was_broken_while_nodes_were_heard_is_no_cause_of_their_loss(
+    heard: tuple[int, ...],
+) -> None:
+    """Nodes of this host are heard by loopback."""
+    case = OwnLink(*heard, is_known=False)
+    case.run(-4.0)
+    case.tell(NoticeKind.LINK_LOST, "interface e0 has no carrier")
+    case.run(9.0)
+    assert case.health.open
+    assert not any(LINK in one.why for one in case.health.open)

@@ -452,7 +452,8 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
         heard_ns = [node.heard_ns for node in model.nodes.values() if not node.in_order]
         since_ns = min(lost_ns, max(heard_ns, default=lost_ns))
         nodes = tuple(model.nodes)
-        link = broken_link(scene, since_ns + max((one.all_lost_after_ns for one in lost), default=0))
+        silent_ns = max((one.all_lost_after_ns for one in lost), default=0)
+        link = broken_link(scene, since_ns + silent_ns, since_ns)
         are_dead = bool(lost) and all(one.snapshot.name in scene.ends for one in lost)
         yield Sign(
             "DUL-DOMAIN-LOST", "domain", "this watch hears no node any more", since_ns, nodes,
