@@ -185,7 +185,7 @@ def _alignments(runtime: Runtime, data: NameSpaceData) -> list[AlignmentView]:
 
 
 def _on_disk(runtime: Runtime, data: NameSpaceData, group: Group, here: Summary) -> int:
-    """Return how many of the samples here are on the disk, as far as it is known.
+    """Return how many of the samples here are on the disk, or will be in a moment.
 
     A stored sample may be an older one of its instance, so these are all of them only if the disk has exactly
     what is here. How many are older is counted while the disk refuses data.
