@@ -65,10 +65,13 @@ def interface_of(uri: str) -> str:
 def links_of(uri: str) -> tuple[str, ...]:
     """Return the names or addresses of all network interfaces that a participant with these settings uses.
 
-    If they name none and none is suitable, it is those that may become so.
+    If they name none and none is suitable, it is those that may become so. The loopback interface, which
+    always carries, counts only if it is the only one.
     """
     others = [name for _, name in socket.if_nameindex() if not _flags(name) & _LOOPBACK]
-    return _named(uri) or tuple(filter(None, [suitable_interface()])) or tuple(others) or (_LOOPBACK_NAME,)
+    named = _named(uri)
+    named = tuple(link for link in named if not _flags(_name(link)) & _LOOPBACK) or named
+    return named or tuple(filter(None, [suitable_interface()])) or tuple(others) or (_LOOPBACK_NAME,)
 
 
 def broken_links(links: Sequence[str]) -> str:

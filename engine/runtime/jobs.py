@@ -34,6 +34,18 @@ class AppendJob:
     """Number of changes that add, or added, a payload of `LET_GO_BYTES` or more."""
     _done: int = 0
     _large: dict[tuple[Group, bytes], int] = dataclasses.field(default_factory=dict)
+    _added: dict[Group, set[bytes]] = dataclasses.field(default_factory=dict)
+    _counted: int = 0
+
+    def added(self, group: Group) -> int:
+        """Return how many samples of a group the job adds in all; the next call looks at what joined."""
+        for description, added, evicted in self.changes[self._counted :]:
+            digests = self._added.setdefault(description.group, set())
+            if added is not None:
+                digests.add(added.digest)
+            digests.difference_update([sample.digest for sample in evicted])
+        self._counted = len(self.changes)
+        return len(self._added.get(group, ()))
 
     def batch(self) -> list[GroupChange]:
         """Return the changes of the next transaction."""
@@ -77,6 +89,8 @@ class AppendJob:
         del self.changes[:count]
         self.marks.clear()
         self._done += count
+        self._added.clear()
+        self._counted = 0
         self.large = max(0, self.large - count)
 
 

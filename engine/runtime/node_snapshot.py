@@ -9,6 +9,7 @@ from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.core.fellows import Fellow
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import NO_EPOCH
+from engine.core.name_spaces import Group
 from engine.core.states import Phase
 from engine.dataset.group_set import Summary
 from engine.runtime.monitor import (
@@ -183,21 +184,26 @@ def _alignments(runtime: Runtime, data: NameSpaceData) -> list[AlignmentView]:
     ]
 
 
-def _on_disk(stored: Summary | None, here: Summary) -> int:
-    """Return how many of the samples here are certainly on the disk.
+def _on_disk(runtime: Runtime, data: NameSpaceData, group: Group, here: Summary) -> int:
+    """Return how many of the samples here are on the disk, or will be in a moment.
 
-    A stored sample may be an older one of its instance, so these are all of them only if
-    the disk has exactly what is here.
+    A stored sample may be an older one of its instance, so these are all of them only if the disk has exactly
+    what is here. How many are older is counted while the disk refuses data.
     """
+    stored = data.stored.get(group)
     if stored is None:
         return 0
-    return here.count if stored.same_content(here) else max(0, min(stored.count, here.count - 1))
+    if stored.same_content(here):
+        return here.count
+    refused = runtime.store_queue.refused(data.state.name, group)
+    lacking = here.count if refused < 0 else max(1, refused)
+    return max(0, min(stored.count, here.count - lacking))
 
 
 def unstored(runtime: Runtime) -> int:
     """Return how many samples that belong on the disk are at most in memory only."""
     return sum(
-        summary.count - _on_disk(data.stored.get(group), summary)
+        summary.count - _on_disk(runtime, data, group, summary)
         for data in runtime.spaces.values()
         for group, group_set in data.applied.groups.items()
         if (description := runtime.descriptions.get(group)) and data.is_on_disk(description)
@@ -241,7 +247,6 @@ def _groups(runtime: Runtime, data: NameSpaceData, identity: Identity) -> list[G
         if description is None:
             continue
         summary = group_set.summary()
-        stored = data.stored.get(group) if identity.has_disk else None
         views.append(
             GroupView(
                 name_space=data.state.name,
@@ -254,7 +259,7 @@ def _groups(runtime: Runtime, data: NameSpaceData, identity: Identity) -> list[G
                 bytes=group_set.payload_bytes,
                 digest=f"{summary.digest:032x}",
                 newest_ns=summary.newest_ns,
-                stored=_on_disk(stored, summary),
+                stored=_on_disk(runtime, data, group, summary) if identity.has_disk else 0,
                 lost=group_set.lost,
                 rejected=tuple(sorted(group_set.rejected.items())),
             )

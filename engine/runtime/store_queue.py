@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from engine.core.name_spaces import Group
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
 from engine.dataset.sample_rows import SampleRows
@@ -94,6 +95,19 @@ class StoreQueue:
     def queued_bytes(self) -> int:
         """Bytes of the payloads of live changes that are not on the disk yet."""
         return self._queued_bytes
+
+    def refused(self, name_space: str, group: Group) -> int:
+        """Return how many samples of a group the disk lacks because it refuses them; -1 if it is not known.
+
+        While it refuses nothing, no one is counted: what waits is about to be written.
+        """
+        with self._lock:
+            if not self._problem:
+                return 0
+            if name_space in self._overflowed:
+                return -1
+            jobs = [job for job in self._jobs if isinstance(job, AppendJob) and job.name_space == name_space]
+            return sum(job.added(group) for job in jobs)
 
     @property
     def handed_over(self) -> int:

@@ -105,7 +105,7 @@ def causes_of(scene: Scene, signs: Iterable[Sign]) -> list[RootCause]:
     for sign in _with_hubs(scene, list(signs)):
         grouped.setdefault(sign.key, []).append(sign)
     causes = _with_bursts(scene, [_cause(members) for members in grouped.values()])
-    causes = _with_stalls(scene, _with_limits(scene, causes))
+    causes = _with_own_cuts(scene, _with_stalls(scene, _with_limits(scene, causes)))
     lost = next((cause for cause in causes if cause.root.kind.cause == "domain"), None)
     if lost is not None:
         rest = [cause for cause in causes if cause.root.kind.cause not in ("domain", "watcher")]
@@ -146,6 +146,20 @@ def _with_stalls(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
     if len(found) < 2:
         return causes
     return _as_one(scene, causes, found, f"{{}} stood still together; {_in_order(found)[0].root.what}")
+
+
+def _with_own_cuts(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
+    """Make one cause of a link that is cut for this watch and for the nodes of its host alike."""
+    near = {one.id for one in scene.heard if not scene.here.isdisjoint(one.snapshot.addresses)}
+    for silent in [one for one in causes if near and one.root.code == "DUL-NODE-SILENT"]:
+        there = set(silent.root.nodes)
+        same = [
+            one for one in causes
+            if one.root.code == "DUL-PARTIAL-MESH" and there < {*one.nodes} <= there | near
+        ]  # fmt: skip
+        rest = [one for one in causes if one not in same]
+        causes = [_with(one, same) if one is silent else one for one in rest]
+    return causes
 
 
 def _in_order(causes: list[RootCause]) -> list[RootCause]:

@@ -34,7 +34,7 @@ class Redundancy:
     lost: tuple[str, ...]
     """Nodes that are silent or gone, and not coming back."""
     unsure: tuple[str, ...] = ()
-    """Nodes among them that may run: a fellow hears them, or none could tell yet."""
+    """Nodes that may run: lost ones and some never heard that a fellow hears, or of which none could tell."""
     filtered: tuple[str, ...] = ()
     """Nodes beside `held` that hold it without the samples that their content filters withhold."""
     apart: tuple[str, ...] = ()
@@ -113,11 +113,11 @@ class Redundancies:
 
     def of(self, scene: Scene) -> Generator[None, None, list[Redundancy]]:
         """Return the copies of each name-space that a node has or the fleet file names, by name, in steps."""
-        ended = _ended(scene)
-        reasons = _reasons(scene, ended)
+        ended, strangers = _ended(scene), _strangers(scene)
+        reasons = _reasons(scene, ended), strangers
         if reasons != self._reasons:
             yield
-            self._found = yield from _redundancies(scene, ended)
+            self._found = yield from _redundancies(scene, ended, strangers)
             self._reasons = reasons
         return self._found
 
@@ -166,7 +166,14 @@ def _ended(scene: Scene) -> list[str]:
     return [node for node, report in reports if report and report.in_order]
 
 
-def _redundancies(scene: Scene, ended: list[str]) -> Generator[None, None, list[Redundancy]]:
+def _strangers(scene: Scene) -> tuple[str, ...]:
+    """Return the ids of awaited nodes that this watch never heard and a fellow hears."""
+    return tuple([node for name, node in scene.strangers if scene.hears_of(name)])
+
+
+def _redundancies(
+    scene: Scene, ended: list[str], strangers: tuple[str, ...]
+) -> Generator[None, None, list[Redundancy]]:
     names = [*scene.model.name_space_names()]
     names += [one.name for one in scene.expected.name_spaces if one.name not in names]
     places = {name: _Places() for name in names}
@@ -181,7 +188,7 @@ def _redundancies(scene: Scene, ended: list[str]) -> Generator[None, None, list[
     for name in {contested[0] for contested in scene.contested} & places.keys():
         places[name].divide(scene, name)
     yield
-    return [_redundancy(scene, name, each, ended) for name, each in places.items()]
+    return [_redundancy(scene, name, each, ended, strangers) for name, each in places.items()]
 
 
 @dataclasses.dataclass(slots=True)
@@ -277,8 +284,11 @@ def _place(scene: Scene, node: Node, places: Mapping[str, _Places]) -> None:
             places[name].coming.append(node.id)
 
 
-def _redundancy(scene: Scene, name: str, places: _Places, ended: list[str]) -> Redundancy:
+def _redundancy(
+    scene: Scene, name: str, places: _Places, ended: list[str], strangers: tuple[str, ...]
+) -> Redundancy:
     expected = scene.expected.space(name)
+    may_hold = strangers if not expected.copies or len(places.held) < expected.copies else ()
     whole = [node for node in places.held if node not in places.filtered] or places.held
     counted = set(whole)
     return Redundancy(
@@ -290,7 +300,7 @@ def _redundancy(scene: Scene, name: str, places: _Places, ended: list[str]) -> R
         coming=tuple(places.coming),
         stopped=(*places.stopped, *(ended if expected.copies or expected.on_disk else ())),
         lost=tuple(places.lost),
-        unsure=tuple(places.unsure),
+        unsure=(*places.unsure, *may_hold),
         filtered=tuple([node for node in places.held if node not in counted]),
         apart=tuple(places.apart),
         sides=tuple(map(tuple, places.sides)),

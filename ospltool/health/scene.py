@@ -34,6 +34,9 @@ MAX_SKEW_NS: Final = SECOND_NS
 MEETING_NS: Final = 5 * SECOND_NS // 2
 """Longest normal time until two nodes that meet, or a node and the watcher, know each other."""
 
+LATE_NS: Final = 4 * SECOND_NS
+"""Time after its last heartbeat from which a node that this watch never heard may be dead."""
+
 LEASE_NS: Final = 7 * SECOND_NS // 10
 """Time for which a silent node may be about to be gone, as its lease is short: its loss is told once."""
 
@@ -455,6 +458,10 @@ class Scene:
                     found.setdefault((view.name, one), {})[node.id] = view
                     self.hearings.note(view.name, told_ns(node, one))
         return found
+
+    def hears_of(self, name: str) -> bool:
+        """Return whether a fellow heard a node lately that this watch never heard."""
+        return self.now_ns - self.hearings.last_of(name) < LATE_NS
 
     def names_of(self, node: Node) -> list[str]:
         """Return the names of the nodes that share an id: normally one, two after copying a store."""

@@ -94,6 +94,7 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
     starting = status.condition is Condition.STARTING and not (status.store_problem or record.failed_ns)
     runs = record.node is not None and record.node.is_alive()
     is_dead = status.condition in (Condition.DIED, Condition.RESTARTING) and not runs
+    is_coming = status.condition is Condition.RESTARTING
     text = _text(status, seen_ns)
     return SupervisorReport(
         text,
@@ -102,13 +103,13 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
         is_trouble=status.condition in _TROUBLE,
         is_dead=is_dead,
         next=_next(status) if text else "",
-        is_coming=status.condition is Condition.RESTARTING,
+        is_coming=is_coming,
         store=record.store,
         pid=record.node.pid if record.node is not None and runs else 0,
         stopped=tuple(_stopped(status).values()),
         ended_ns=_ended_ns(status) if is_dead or _is_ended(status) else 0,
         started_ns=record.started_ns,
-        failed_ns=record.failed_ns,
+        failed_ns=record.failed_ns if is_coming or record.restarts else 0,
         failure=_failure(status),
         waits_for_room=status.waits_for_room,
         unwatched=_unwatched(status, seen_ns) if runs else "",

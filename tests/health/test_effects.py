@@ -7,6 +7,7 @@ import pytest
 from engine.runtime.monitor import NodeEvent
 from ospltool.health.codes import codes
 from ospltool.health.health import Health
+from ospltool.live.expectation import NOTHING
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
 from tests import fake
@@ -133,3 +134,22 @@ def test_masters_that_drift_apart_are_told_once_of_all_name_spaces() -> None:
     assert len(found) == 2
     assert sum(effect.startswith("5 name-spaces: ") for effect in found) == 1, found
     assert sum(effect.count(" are masters") for effect in found) == 1, found
+
+
+def test_what_only_a_refusing_disk_lacks_is_counted_however_old_its_samples_are() -> None:
+    """Each instance is on the disk in an older state, so the disk has as many samples as the memory."""
+    ward = Ward(node("n1"), expected=NOTHING)
+    ward.start()
+    ward.scenario.write("n1", *range(1, 9))
+    ward.run(5)
+    ward.scenario.node("n1").medium.failing = True
+    told = []
+    for numbers in ((1,), (2, 3), (2, 4, 5, 6, 7, 8)):
+        ward.scenario.write("n1", *numbers)
+        ward.run(5)
+        told += [one.effect for one in ward.health.open if one.code.cause == "store"]
+    assert [effect.partition("master, ")[2] for effect in told] == [
+        "1 sample in memory only on n1",
+        "3 samples in memory only on n1",
+        "8 samples in memory only on n1",
+    ]

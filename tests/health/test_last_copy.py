@@ -58,6 +58,16 @@ def test_copies_that_only_the_fellows_of_a_watch_reach_are_no_error() -> None:
     assert "the last copy in reach, " in watch.health.open[0].effect
 
 
+def test_one_who_looks_late_tells_copies_that_only_fellows_reach_as_one_who_watched() -> None:
+    watch = Watch(THREE)
+    watch.run(8, 1, fellows=(1, 2, 3))
+    absent = [one for one in watch.health.open if one.code.id == "DUL-NODE-ABSENT"]
+    assert [(one.who, one.severity.label) for one in absent] == [("n2", "warning"), ("n3", "warning")]
+    assert "the last copy in reach, " in absent[0].effect
+    watch.run(8, 1, missed=(2, 3))
+    assert "the last copy, " in next(one for one in watch.health.open if one.who == "n2").effect
+
+
 def test_a_node_that_its_supervisor_starts_again_at_once_is_no_error() -> None:
     watch = Heard(TWO)
     watch.run(20, 1, 2)

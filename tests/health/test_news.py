@@ -14,6 +14,8 @@ from ospltool.health.incidents import Incident
 from ospltool.health.news import IncidentNews
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from tests import fake
+from tests.fake import SECOND_NS as S
 from tests.fake import START_NS
 from tests.health.looking import looked, node
 from tests.health.test_incidents import Ward
@@ -157,7 +159,7 @@ def test_a_cause_that_becomes_known_is_told_at_once() -> None:
     [(3, ("n1 n2",), 0.0), (4, ("n1 n3", "n2 n3"), 0.0), (4, ("n1 n3", "n2 n3"), 0.75)],
     ids=["a pair", "one of two others", "one of two others, one after the other"],
 )
-def test_a_cut_link_gets_worse_at_most_once_and_says_why(
+def test_a_cut_link_gets_no_worse_while_a_node_comes_to_follow_the_master_that_others_hear(
     nodes: int, apart: tuple[str, ...], pause_s: float
 ) -> None:
     ward = Ward(*(planned(f"n{n}", priority=210 - 50 * n) for n in range(1, nodes + 1)))
@@ -174,8 +176,32 @@ def test_a_cut_link_gets_worse_at_most_once_and_says_why(
         told += news.take(ward.health, step / 4)
     told = [(what, one) for what, one in told if one.code.id == "DUL-PARTIAL-MESH"]
     assert len({one.who for _, one in told}) == 1
-    severities = [one.severity.label for what, one in told if what != "ended"]
-    assert severities == sorted(severities, reverse=True), "it never falls"
-    (worse,) = [one for what, one in told if what == "worse"]
-    assert "master" in worse.worse
+    assert {one.severity.label for _, one in told} == {"warning"}
     assert told[-1][0] == "ended"
+
+
+def test_a_cut_link_that_leaves_a_node_without_master_gets_worse_once_and_says_why() -> None:
+    """Nobody tells n3 of a master, and none is elected: that is no matter of a moment."""
+    model, news = SystemModel(), IncidentNews(SETTLED_S)
+    health = Health(model)
+    told: list[tuple[int, str, Incident]] = []
+    for second in range(30):
+        now_ns = START_NS + second * S
+        met = {1: (2,), 2: (1, 3), 3: (2,)} if second >= 5 else {1: (2, 3), 2: (1, 3), 3: (1, 2)}
+        shown = [
+            fake.snapshot(
+                n,
+                fake.name_space("ns1", 1 if n < 3 or second < 5 or second > 20 else 0, why="an election"),
+                fellows=tuple(fake.fellow(o, now_ns) for o in met[n]),
+                time_ns=now_ns,
+            )
+            for n in met
+        ]
+        model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown)), now_ns)
+        health.update(now_ns)
+        told += [(second, what, one) for what, one in news.take(health, float(second))]
+    assert {one.code.id for *_, one in told} == {"DUL-PARTIAL-MESH"}
+    severities = [one.severity.label for *_, one in told]
+    assert severities == sorted(severities, reverse=True), "it never falls"
+    ((second, worse),) = [(second, one) for second, what, one in told if what == "worse"]
+    assert (second, worse.worse) == (13, "ns1 has no master on n3: an election")

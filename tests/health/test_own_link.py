@@ -12,6 +12,7 @@ from ospltool.health.incidents import Incident
 from ospltool.live.expectation import NOTHING, Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.live.remarks import clock
 from ospltool.live.supervision import SupervisorReport
 from tests import fake
 from tests.fake import SECOND_NS as S
@@ -296,3 +297,62 @@ def test_a_node_to_which_no_route_leads_is_out_of_reach() -> None:
     assert "the last copy in reach" in case.health.open[0].effect
     case.tell(NoticeKind.ROUTE_FOUND)
     assert case.model.route_lost is None
+
+
+@pytest.mark.parametrize(("here", "others"), [(1, []), (9, [("DUL-PARTIAL-MESH", "n1 and n3")])])
+def test_a_link_cut_for_the_watch_and_the_node_of_its_host_is_one_trouble(
+    here: int, others: list[tuple[str, str]]
+) -> None:
+    """The nodes 1 and 2 are heard, and n3 only by n2."""
+    model = SystemModel()
+    health = Health(model, THREE_COPIES, here=(f"10.0.0.{here}",))
+    for second in range(20):
+        now_ns, is_cut = START_NS + second * S, second >= 5
+        met = {1: (2,), 2: (1, 3)} if is_cut else {1: (2, 3), 2: (1, 3), 3: (1, 2)}
+        shown = tuple(
+            fake.snapshot(
+                n,
+                fake.name_space("ns1", 1),
+                fellows=tuple(fake.fellow(o, now_ns) for o in met[n]),
+                time_ns=now_ns,
+            )
+            for n in met
+        )
+        left = (FeedNotice(NoticeKind.NODE_LOST, now_ns, "", node_id(3)),) if second == 7 else ()
+        model.apply(Update(tuple(ReceivedSnapshot(one, now_ns) for one in shown), notices=left), now_ns)
+        health.update(now_ns)
+    assert [(one.code.id, one.who) for one in health.open] == [("DUL-NODE-SILENT", "n3"), *others]
+    silent = health.open[0]
+    assert silent.what == "n3 is out of reach of this watch"
+    assert ("n1 does not hear n3, which n2 hears" in silent.signs) is not bool(others)
+    assert len(health.every) == 1 + len(others)
+
+
+def test_one_who_looks_late_names_the_own_link_as_the_cause_of_what_is_absent() -> None:
+    """A node of the host is heard, and no node of another one."""
+    model = SystemModel()
+    health = Health(model, THREE_COPIES, here=("10.0.0.1",))
+    lost = FeedNotice(NoticeKind.LINK_LOST, START_NS, "interface e0 is down")
+    for second in range(6):
+        now_ns = START_NS + second * S
+        shown = (ReceivedSnapshot(fake.snapshot(1, fake.name_space("ns1", 1), time_ns=now_ns), now_ns),)
+        model.apply(Update(shown, notices=() if second else (lost,)), now_ns)
+        health.update(now_ns)
+    found = {one.who: one for one in health.open}
+    assert found.keys() == {"n2", "n3"}
+    for one in found.values():
+        assert one.why == f"interface e0 is down on the host of this watch, since {clock(START_NS)} UTC"
+        assert one.next.startswith("Bring the network of this watch back")
+
+
+@pytest.mark.parametrize("heard", [(), (1,)], ids=["all", "some"])
+def test_a_link_that_was_broken_while_nodes_were_heard_is_no_cause_of_their_loss(
+    heard: tuple[int, ...],
+) -> None:
+    """Nodes of this host are heard by loopback."""
+    case = OwnLink(*heard, is_known=False)
+    case.run(-4.0)
+    case.tell(NoticeKind.LINK_LOST, "interface e0 has no carrier")
+    case.run(9.0)
+    assert case.health.open
+    assert not any(LINK in one.why for one in case.health.open)

@@ -153,6 +153,10 @@ def test_what_is_seen_of_a_node_is_dated_from_when_it_was_seen_first(tmp_path: P
     for one, text in ((record, told), (runs, "")):
         directory.write_record(one)
         assert (seen.reports()["n1"].text, seen.reports()["n1"].failure) == (text, told)
+    left_alone = dataclasses.replace(runs, restarts=0)  # FailureAction skip: it goes on in the same process
+    for one, is_again in ((record, True), (runs, True), (left_alone, False)):
+        directory.write_record(one)
+        assert seen.reports()["n1"].restarts(START_NS + S) is is_again
     orphaned = dataclasses.replace(runs, node=None, supervisor=dataclasses.replace(me, start_ticks=1))
     directory.write_record(orphaned)
     for later_s in (4, 9):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from ospltool.health.codes import CUT, UNANNOUNCED, joined
+from ospltool.health.codes import CUT, SECOND_NS, UNANNOUNCED, joined
 from ospltool.health.hearings import fellows_of, has_heard_since, told_ns
 from ospltool.health.scene import MEETING_NS, Scene
 from ospltool.live.feed import no_route
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.remarks import clock
+
+HEARD_YET_NS: Final = 2 * SECOND_NS
+"""Longest time for which what was on its way is heard after a link is seen to be broken."""
 
 
 class LossCause(NamedTuple):
@@ -85,10 +88,14 @@ def look_at_host(name: str, called: str, pinged: str = "") -> str:
     )
 
 
-def broken_link(scene: Scene, until_ns: int) -> str:
-    """Return what is wrong with the interfaces of this watch, if it was so before a moment; else nothing."""
+def broken_link(scene: Scene, until_ns: int, heard_ns: int = 0) -> str:
+    """Return what is wrong with the interfaces of this watch, if it was so before a moment; else nothing.
+
+    It has nothing to do with the loss of a node that was heard long after it began (`heard_ns`), as one of
+    this host may be.
+    """
     link = scene.model.link_lost
-    if link is None or link.time_ns > until_ns:
+    if link is None or link.time_ns > until_ns or heard_ns - link.time_ns > HEARD_YET_NS:
         return ""
     return f"{link.text} on the host of this watch, since {clock(link.time_ns)} UTC"
 
@@ -109,7 +116,7 @@ def own_link(scene: Scene, node: Node) -> str:
     A node of the same host needs none, as long as others of that host are heard.
     """
     until_ns = node.heard_ns + node.stale_after_ns
-    link = broken_link(scene, until_ns) or broken_route(scene, node, until_ns)
+    link = broken_link(scene, until_ns, node.heard_ns) or broken_route(scene, node, until_ns)
     if link and not scene.here.isdisjoint(node.snapshot.addresses):
         return "" if any(is_on_one_host(one, node) for one in scene.heard) else link
     return link

@@ -18,11 +18,14 @@ from ospltool.live.nodes import Node, Presence
 ELECTION_NS: Final = 3 * SECOND_NS
 """Longest normal election."""
 
+CUT_OFF_NS: Final = 8 * SECOND_NS
+"""Longest normal time without a master for a node that does not hear one that others hear.
+
+If that is its master, it follows it by what they tell after four to five seconds.
+"""
+
 STARTING_NS: Final = 10 * SECOND_NS
 """Longest normal time until a node that starts on a busy machine knows the others."""
-
-LATE_NS: Final = 4 * SECOND_NS
-"""Time after its last heartbeat from which a node that this watch never heard may be dead."""
 
 MOST_PAIRS: Final = 1_000
 """Most pairs of nodes that are examined."""
@@ -54,6 +57,7 @@ def _without(scene: Scene) -> Iterator[Sign]:
             waits = bool(view.why) or view.alignee == Alignee.INITIAL.value
             if impossible or (waits and node.snapshot.state == "COMPLETE"):
                 lacking.setdefault((view.name, node.snapshot.role, impossible), []).append((node, view))
+    there = _heard_by_any(scene) if lacking else frozenset()
     for (name, _, impossible), found in lacking.items():
         nodes = tuple(node.id for node, _ in found)
         names = joined([node.snapshot.name for node, _ in found])
@@ -62,7 +66,16 @@ def _without(scene: Scene) -> Iterator[Sign]:
             remedy = f"{NOBODY_REMEDY}, and restart that node; or start the node that may be master"
             yield Sign("DUL-MASTER-IMPOSSIBLE", name, what, 0, nodes, name, NOBODY, remedy, weight=2)
         else:
-            yield Sign("DUL-NO-MASTER", name, what, 0, nodes, name, patience_ns=ELECTION_NS)
+            is_cut_off = any(there - scene.facts(node).met - {node.id} for node, _ in found)
+            patience_ns = CUT_OFF_NS if is_cut_off else ELECTION_NS
+            yield Sign("DUL-NO-MASTER", name, what, 0, nodes, name, patience_ns=patience_ns)
+
+
+def _heard_by_any(scene: Scene) -> frozenset[str]:
+    """Return the ids of the nodes that this watch or a heard node hears."""
+    away = [one for one in scene.nodes if scene.presence(one) not in (Presence.HEARD, Presence.STOPPED)]
+    others = (one.id for one in away if any(has_heard_since(each, one) for each in scene.heard))
+    return frozenset([*(one.id for one in scene.heard), *others])
 
 
 def _contested(scene: Scene) -> Iterator[Sign]:
@@ -112,7 +125,7 @@ def _out_of_reach(scene: Scene) -> Iterator[Sign]:
     }
     starting = {node.id for node in scene.heard if node.snapshot.state != "COMPLETE"}
     for (name, node_id), told in scene.strangers.items():
-        if scene.now_ns - scene.hearings.last_of(name) < LATE_NS:
+        if scene.hears_of(name):
             hearing[node_id] = list(told)
             starting |= {node_id} if any(one.state != "COMPLETE" for one in told.values()) else set()
     pairs = [

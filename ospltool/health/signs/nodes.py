@@ -143,6 +143,8 @@ def _absence(
         why = (
             why or f"it ended in order at {clock(farewell.time_ns)} UTC, as {joined(farewell.tellers)} {say}"
         )
+    elif report is None and (link := broken_link(scene, scene.now_ns)):
+        why, advice = link, OWN_LINK
     is_later = code == "DUL-NODE-GONE" and known_ns == last_ns > began_ns
     is_out_of_reach = bool(hearing) and code == "DUL-NODE-ABSENT"
     severity = HealthSeverity.WARNING if is_out_of_reach else None  # as of one that this watch has heard
@@ -450,7 +452,8 @@ def of_domain(scene: Scene) -> Iterator[Sign]:
         heard_ns = [node.heard_ns for node in model.nodes.values() if not node.in_order]
         since_ns = min(lost_ns, max(heard_ns, default=lost_ns))
         nodes = tuple(model.nodes)
-        link = broken_link(scene, since_ns + max((one.all_lost_after_ns for one in lost), default=0))
+        silent_ns = max((one.all_lost_after_ns for one in lost), default=0)
+        link = broken_link(scene, since_ns + silent_ns, since_ns)
         are_dead = bool(lost) and all(one.snapshot.name in scene.ends for one in lost)
         yield Sign(
             "DUL-DOMAIN-LOST", "domain", "this watch hears no node any more", since_ns, nodes,

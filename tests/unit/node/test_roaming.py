@@ -117,3 +117,24 @@ def test_no_route_leads_to_an_address_that_cannot_be_sent_to(
 ) -> None:
     monkeypatch.setattr(interfaces, "address_towards", lambda one, other: one if one in reached else other)
     assert interfaces.without_route(addresses) == refused
+
+
+@pytest.mark.parametrize(
+    ("used", "flags", "told"),
+    [
+        (("e0", "lo"), 0x1003, "interface e0 has no carrier"),
+        (("10.0.0.1", "127.0.0.1"), 0x1003, "interface e0 has no carrier"),
+        (("e0", "lo"), 0x1002, "interface e0 is down"),
+        (("e0", "lo"), 0x1043, ""),
+        (("lo",), 0x1002, ""),
+    ],
+)
+def test_the_loopback_interface_beside_another_carries_nothing_to_others(
+    used: tuple[str, ...], flags: int, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings AUTO name both, and no host but this one is reached by loopback."""
+    monkeypatch.setattr(interfaces.socket, "if_nameindex", lambda: [(1, "lo"), (2, "e0")])
+    monkeypatch.setattr(interfaces, "_address", {"e0": "10.0.0.1", "lo": "127.0.0.1"}.__getitem__)
+    monkeypatch.setattr(interfaces, "_flags", {"e0": flags, "lo": 0x49}.__getitem__)
+    links = interfaces.links_of(cyclone_uri(interfaces=used, environment={}))
+    assert interfaces.broken_links(links) == told

@@ -152,6 +152,9 @@ def test_any_order_of_changes_and_refusals_leaves_each_transaction_whole(
         if chance.random() < 0.3:
             queue.work()
             assert content(store) == without_empty(truth[queue.carried_out])
+        for each in (group.group for group in groups):
+            lacking = truth[-1][each] - truth[queue.carried_out][each] if queue.problem else ()
+            assert queue.refused(SPACE, each) == len(lacking), "counted as changes come, and after each write"
     while not queue.is_idle:
         queue.work()
     assert content(store) == without_empty(truth[-1])
