@@ -260,6 +260,32 @@ def test_a_node_that_is_killed_behind_a_cut_link_was_killed_if_its_host_answers(
     assert ward.of("n2").why == f"{KILLED}; its host is that of this watch"
 
 
+@pytest.mark.parametrize("addresses", [{1: HERE, 2: THERE, 3: FAR}, {1: FAR, 2: THERE, 3: FAR}])
+def test_a_node_that_is_killed_behind_a_cut_route_of_the_watch_is_gone_from_then_on(
+    addresses: Mapping[int, str],
+) -> None:
+    """A fellow on the host of the watch loses the node with the route; that tells nothing of its death."""
+    ward = Ward(addresses)
+    now_ns = START_NS + ward.second * S
+    ward.model.apply(Update(notices=(FeedNotice(NoticeKind.ROUTE_LOST, now_ns, THERE),)), now_ns)
+    ward.run(10, 1, 3, hearing={3: (2,)} if addresses[1] == HERE else {1: (2,), 3: (2,)})
+    cut = ward.of("n2")
+    assert (cut.code.id, cut.why.partition(" on ")[0]) == ("DUL-NODE-SILENT", f"no route leads to {THERE}")
+    ward.run(2, 1, 3)
+    gone = ward.of("n2")
+    assert (gone.code.id, gone.what, gone.since_ns) == ("DUL-NODE-GONE", "n2 is gone", START_NS + 15 * S)
+    assert gone.why.startswith("cause unknown: ")
+    assert gone.why.endswith("lost it, too, and heard it last at 01:03:35 UTC")
+    assert "n2 is out of reach of this watch, then gone" in [one.what for one in ward.health.closed]
+    ward.model.apply(Update(notices=(FeedNotice(NoticeKind.ROUTE_FOUND, now_ns, ""),)), now_ns)
+    ward.run(9, 1, 3)
+    assert ward.of("n2").key == gone.key
+    ward.restarted_s[2] = ward.second
+    ward.run(1, 1, 2, 3)
+    back = ward.of("n2")
+    assert (back.key, back.code.id, "no route" in back.why) == (gone.key, "DUL-NODE-RESTARTED", False)
+
+
 def test_two_nodes_that_do_not_hear_each_other_are_told_although_the_watch_hears_only_one_of_them() -> None:
     ward = Ward({1: HERE, 2: THERE, 3: FAR})
     ward.run(9, 1, 3, hearing={1: (2,)})

@@ -36,10 +36,10 @@ def cause_of_loss(scene: Scene, node: Node, *, is_gone: bool) -> LossCause:
         node: a node that is not heard and has not ended in order.
         is_gone: its participant left, or its lease ended; else it may be busy, and speak again.
     """
+    hearing = _hearing(scene, node)  # what fellows hear while the watch cannot is noted, too
     link = own_link(scene, node)
     if link:
         return LossCause(link, is_hearing=True)
-    hearing = _hearing(scene, node)
     if hearing:
         names = joined([name for name, _ in hearing])
         said = f"{names} heard it at {clock(max(ns for _, ns in hearing))} UTC"
@@ -106,13 +106,21 @@ def broken_route(scene: Scene, node: Node, until_ns: int) -> str:
 def own_link(scene: Scene, node: Node) -> str:
     """Return what was wrong with the interfaces of this watch when it lost a node; else nothing.
 
-    A node of the same host needs none, as long as others of that host are heard.
+    A node of the same host needs none, as long as others of that host are heard. A route is no matter for a
+    node that its fellows elsewhere have lost.
     """
     until_ns = node.heard_ns + node.stale_after_ns
-    link = broken_link(scene, until_ns) or broken_route(scene, node, until_ns)
+    route = "" if _is_lost_elsewhere(scene, node) else broken_route(scene, node, until_ns)
+    link = broken_link(scene, until_ns) or route
     if link and not scene.here.isdisjoint(node.snapshot.addresses):
         return "" if any(is_on_one_host(one, node) for one in scene.heard) else link
     return link
+
+
+def _is_lost_elsewhere(scene: Scene, node: Node) -> bool:
+    """Return whether all heard fellows on hosts other than that of the watch have removed the node."""
+    elsewhere = [one for one in fellows_of(node, scene.heard) if scene.here.isdisjoint(one.snapshot.addresses)]
+    return bool(elsewhere) and not any(node.id in one.fellows.places for one in elsewhere)
 
 
 def cause_of_domain_loss(scene: Scene) -> str:
