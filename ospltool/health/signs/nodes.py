@@ -29,7 +29,7 @@ from ospltool.output.text import plural
 ABSENT_NS: Final = 4 * SECOND_NS
 """Watching time after which an unheard node is absent: each sends a snapshot every second or two."""
 
-TOGETHER_NS: Final = 30 * SECOND_NS
+TOGETHER_NS: Final = SECOND_NS
 """Longest time between the moments at which two fellows notice the end of a node, by their own clocks."""
 
 LATE_READING_NS: Final = 10 * SECOND_NS
@@ -158,7 +158,7 @@ _OUT_OF_REACH: Final = (
 
 
 class Farewell(NamedTuple):
-    """The end of a node as its fellows told it last: who, when the first of them, and the newest reason."""
+    """The end of a node as its fellows told it last: who, the latest moment, and the newest reason."""
 
     tellers: tuple[str, ...]
     time_ns: int
@@ -173,7 +173,7 @@ class Farewell(NamedTuple):
 def _farewells(scene: Scene) -> dict[str, Farewell]:
     """Return the last end of each node that a fellow lost, by name of the node.
 
-    What a fellow told long before the others is of another end: it did not see this one.
+    What a fellow told before the others is of another end, or of a cut link: another one heard it later.
     """
     told: dict[str, dict[str, Parting]] = {}
     for one in partings(scene.model):
@@ -184,7 +184,7 @@ def _farewells(scene: Scene) -> dict[str, Farewell]:
         same = [newest.event]
         same += [one.event for one in others if newest.event.time_ns - one.event.time_ns <= TOGETHER_NS]
         tellers = tuple(sorted({one.node_name for one in same}, key=natural))
-        found[name] = Farewell(tellers, min(one.time_ns for one in same), newest.reason)
+        found[name] = Farewell(tellers, newest.event.time_ns, newest.reason)
     return found
 
 
