@@ -29,6 +29,7 @@ from tui.viewmodel.node import card
 
 KILLED = "seen on its host at 01:03:41 UTC: it had died, its supervisor was killed"
 DEAD = SupervisorReport(KILLED, is_trouble=True, is_dead=True, started_ns=START_NS - 600 * S)
+OVERDUE = "Removing confirmed fellow n2. Reason: its heartbeat is overdue."
 CUT = "the network between it and this watch is cut"
 
 
@@ -59,6 +60,26 @@ def test_a_node_that_fellows_hear_anew_is_out_of_reach_after_the_time_of_a_meeti
     found = ward.of("n2")
     assert found.why.startswith(CUT) is (seconds == 6)
     assert found.code.id == ("DUL-NODE-SILENT" if seconds == 6 else "DUL-NODE-GONE")
+
+
+@pytest.mark.parametrize(
+    ("losing", "hearing", "is_cut"),
+    [((1, 3), (1, 3), False), ((1,), (1,), False), ((1,), (1, 3), True), ((), (1, 3), True)],
+)
+def test_what_fellows_hear_soon_after_they_lost_a_node_is_another_run(
+    losing: tuple[int, ...], hearing: tuple[int, ...], *, is_cut: bool
+) -> None:
+    """A supervisor on another host replaced it. One who has heard it all the time knows of a cut link."""
+    ward = Ward({1: HERE, 2: FAR, 3: HERE})
+    ward.run(3, 1, 3)
+    told = tuple(fake.event(n, n, START_NS + 7 * S, OVERDUE, event="fellow.disconnected") for n in losing)
+    ward.model.apply(Update(events=told), START_NS + ward.second * S)
+    ward.run(1, 1, 3, hearing=dict.fromkeys(hearing, (2,)))
+    assert ward.of("n2").why.startswith(CUT) is is_cut
+    ward.restarted_s[2] = ward.second
+    ward.run(1, 1, 2, 3)
+    again = ward.of("n2")
+    assert (again.code.id, again.why.startswith(CUT)) == ("DUL-NODE-RESTARTED", is_cut)
 
 
 def test_the_last_words_on_a_lost_domain_are_those_while_it_stood() -> None:

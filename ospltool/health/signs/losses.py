@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ospltool.health.codes import CUT, UNANNOUNCED, joined
 from ospltool.health.hearings import fellows_of, has_heard_since, told_ns
 from ospltool.health.scene import MEETING_NS, Scene
+from ospltool.health.signs.partings import partings
 from ospltool.live.feed import no_route
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.remarks import clock
@@ -148,12 +149,30 @@ def _hearing(scene: Scene, node: Node) -> list[tuple[str, int]]:
     Fellows that hear it again, as after a restart, do not count until this watch had the time to meet it too.
     """
     told = [(one, moment_ns) for one in scene.heard if (moment_ns := told_ns(one, node.id))]
-    newest_ns, run_ns = max((moment_ns for _, moment_ns in told), default=0), _newer_run_ns(scene, node)
+    newest_ns = max((moment_ns for _, moment_ns in told), default=0)
+    run_ns = max(_newer_run_ns(scene, node), _parted_ns(scene, node))
     begin_ns = scene.hearings.since_ns(node, newest_ns, run_ns)
     is_anew = begin_ns > node.heard_ns and scene.now_ns - begin_ns <= MEETING_NS
     if is_anew or newest_ns < run_ns:
         return []
     return [(one.snapshot.name, moment_ns) for one, moment_ns in told if has_heard_since(one, node)]
+
+
+def _parted_ns(scene: Scene, node: Node) -> int:
+    """Return when the fellows that hear a node again lost it; 0 if one of them has heard it all the time."""
+    hearing = {one.id: one for one in scene.heard if has_heard_since(one, node)}
+    found: dict[str, int] = {}
+    for parting in partings(scene.model) if hearing else ():
+        event = parting.event
+        if event.time_ns < node.heard_ns:
+            break
+        if event.node in hearing and parting.fellow == node.snapshot.name:
+            teller = hearing[event.node]
+            found.setdefault(event.node, event.time_ns + teller.heard_ns - teller.snapshot.time_ns)
+    are_again = found.keys() == hearing.keys() and all(
+        told_ns(hearing[one], node.id) > parted_ns for one, parted_ns in found.items()
+    )
+    return max(found.values(), default=0) if are_again else 0
 
 
 def _newer_run_ns(scene: Scene, node: Node) -> int:
