@@ -37,7 +37,7 @@ def cause_of_loss(scene: Scene, node: Node, *, is_gone: bool) -> LossCause:
         node: a node that is not heard and has not ended in order.
         is_gone: its participant left, or its lease ended; else it may be busy, and speak again.
     """
-    hearing = _hearing(scene, node)  # what fellows hear while the watch cannot is noted, too
+    hearing = hearing_of(scene, node)
     link = own_link(scene, node)
     if link:
         return LossCause(link, is_hearing=True)
@@ -143,11 +143,14 @@ def is_on_one_host(one: Node, other: Node) -> bool:
     return not set(one.snapshot.addresses).isdisjoint(other.snapshot.addresses)
 
 
-def _hearing(scene: Scene, node: Node) -> list[tuple[str, int]]:
+def hearing_of(scene: Scene, node: Node) -> list[tuple[str, int]]:
     """Return the heard nodes that heard a heartbeat of the node after this watch missed it, each with when.
 
     Fellows that hear it again, as after a restart, do not count until this watch had the time to meet it too.
+    What they tell is noted, and known when they have removed the node.
     """
+    if not scene.heard:
+        return []
     told = [(one, moment_ns) for one in scene.heard if (moment_ns := told_ns(one, node.id))]
     newest_ns = max((moment_ns for _, moment_ns in told), default=0)
     run_ns = max(_newer_run_ns(scene, node), _parted_ns(scene, node))

@@ -16,10 +16,11 @@ from ospltool.health.signs.losses import (
     broken_link,
     cause_of_domain_loss,
     cause_of_loss,
+    hearing_of,
     look_at_host,
     own_link,
 )
-from ospltool.health.signs.partings import Parting, partings
+from ospltool.health.signs.partings import IN_ORDER, Parting, last_parting_ns, partings
 from ospltool.live.feed import ENDING
 from ospltool.live.nodes import Node, Presence, natural
 from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject, clock
@@ -64,6 +65,9 @@ def _is_passing(scene: Scene, node: Node) -> bool:
 
 def losses_of(scene: Scene) -> dict[str, NodeLoss]:
     """Return what is known of each node that is not heard and has not ended in order, by id."""
+    for one in scene.nodes:
+        if scene.is_heard(one) and one.observed(scene.now_ns) is not Presence.HEARD:
+            hearing_of(scene, one)  # what is told before more is known of it counts later
     away = (one for one in scene.nodes if not scene.is_heard(one))
     return {one.id: _loss(scene, one) for one in away if scene.presence(one) is not Presence.STOPPED}
 
@@ -167,7 +171,7 @@ class Farewell(NamedTuple):
     @property
     def is_orderly(self) -> bool:
         """Whether the node had announced its end."""
-        return self.reason == "it is terminating"
+        return self.reason == IN_ORDER
 
 
 def _farewells(scene: Scene) -> dict[str, Farewell]:
@@ -202,6 +206,7 @@ class NodeLoss(NamedTuple):
         restarts: whether its supervisor starts it again.
         has_ended: whether it is known that its process ended, and that nothing starts it again.
         since_ns: its last sign of life; if its fellows hear it, the last one that this watch heard.
+        began_before: whether nobody tells that: it was at `since_ns` or before.
     """
 
     why: str
@@ -210,6 +215,7 @@ class NodeLoss(NamedTuple):
     restarts: bool
     has_ended: bool
     since_ns: int
+    began_before: bool
 
     @property
     def presence(self) -> Presence:
@@ -235,7 +241,19 @@ def _loss(scene: Scene, node: Node) -> NodeLoss:
     restarts = is_early and bool(report and report.restarts(scene.now_ns))
     has_ended = (name in scene.ends and not restarts) or (is_gone and node.lost_supervisor)
     since_ns = node.heard_ns if cause.is_hearing else scene.hearings.last_ns(node)
-    return NodeLoss(why, cause, is_gone, restarts, has_ended, since_ns)
+    unseen_ns = 0 if cause.is_hearing else _unseen_loss_ns(scene, node, since_ns)
+    return NodeLoss(why, cause, is_gone, restarts, has_ended, unseen_ns or since_ns, bool(unseen_ns))
+
+
+def _unseen_loss_ns(scene: Scene, node: Node, last_ns: int) -> int:
+    """Return when fellows lost a node long after its last known sign of life, as this watch heard nobody.
+
+    0 if that sign was the last one.
+    """
+    known_ns = last_ns + node.stale_after_ns + SECOND_NS
+    if last_ns > node.heard_ns + node.stale_after_ns or not scene.model.outages.was_lost_with_all(node):
+        return 0
+    return last_parting_ns(scene.model, node.snapshot.name, known_ns)
 
 
 def _unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
@@ -253,14 +271,14 @@ def _unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
         severity = HealthSeverity.ERROR if is_urgent else None
         return Sign(
             "DUL-NODE-SILENT", name, what, loss.since_ns, (node.id,), why=why or told.why, guess=told.guess,
-            next=advice or told.next, severity=severity,
+            next=advice or told.next, severity=severity, began_before=loss.began_before,
         )  # fmt: skip
     if node.lost_supervisor and not why:
         why = "its supervisor was killed, and the node ended by itself"
         advice = "Start it again on its host: `ospltool start` with its configuration."
     return Sign(
         "DUL-NODE-GONE", name, f"{name} is gone", loss.since_ns, (node.id,), why=why or told.why,
-        guess=told.guess, next=advice or told.next, weight=2,
+        guess=told.guess, next=advice or told.next, weight=2, began_before=loss.began_before,
         is_later=loss.since_ns > node.heard_ns + node.stale_after_ns,
     )  # fmt: skip
 
