@@ -120,7 +120,8 @@ def own_link(scene: Scene, node: Node) -> str:
 
 def _is_lost_elsewhere(scene: Scene, node: Node) -> bool:
     """Return whether all heard fellows on hosts other than that of the watch have removed the node."""
-    elsewhere = [one for one in fellows_of(node, scene.heard) if scene.here.isdisjoint(one.snapshot.addresses)]
+    fellows = fellows_of(node, scene.heard)
+    elsewhere = [one for one in fellows if scene.here.isdisjoint(one.snapshot.addresses)]
     return bool(elsewhere) and not any(node.id in one.fellows.places for one in elsewhere)
 
 

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from engine.runtime.monitor import NodeEvent
 from ospltool.live.model import SystemModel
 
-
 IN_ORDER: Final = "it is terminating"
 """The reason of a fellow that had announced its end."""
 
