@@ -22,7 +22,7 @@ from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
 from tests.health.test_alarms import THREE, Watch
-from tests.health.test_causes_of_losses import FAR, HERE, Ward
+from tests.health.test_causes_of_losses import FAR, HERE, THERE, Ward
 from tui.cells import UNICODE, plain
 from tui.viewmodel.base import View
 from tui.viewmodel.node import card
@@ -80,6 +80,22 @@ def test_what_fellows_hear_soon_after_they_lost_a_node_is_another_run(
     ward.run(1, 1, 2, 3)
     again = ward.of("n2")
     assert (again.code.id, again.why.startswith(CUT)) == ("DUL-NODE-RESTARTED", is_cut)
+
+
+@pytest.mark.parametrize(("away", "others"), [(3, 2), (4, 3), (6, 3), (8, 5)])
+def test_a_node_that_goes_on_after_others_were_replaced_is_not_gone_since_then(
+    away: int, others: int
+) -> None:
+    """All were stopped. The fellows, in new processes, hear it a moment before this watch does."""
+    ward = Ward({1: HERE, 2: THERE, 3: FAR}, ())
+    ward.run(away)
+    ward.restarted_s |= dict.fromkeys((1, 3), ward.second)
+    ward.run(others, 1, 3)
+    before = [one.since_ns for one in ward.health.open if one.who == "n2"]
+    ward.run(2, 1, 3, hearing={1: (2,), 3: (2,)})
+    assert [one.since_ns for one in ward.health.open if one.who == "n2"] == before
+    ward.run(6, 1, 2, 3)
+    assert "n2" not in [one.who for one in ward.health.open]
 
 
 def test_the_last_words_on_a_lost_domain_are_those_while_it_stood() -> None:

@@ -9,7 +9,7 @@ from engine.runtime.monitor import FellowView
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, continue_them, joined
 from ospltool.health.gathering import SLOW_START_NS
 from ospltool.health.hearings import fellows_of
-from ospltool.health.scene import MAX_SKEW_NS, Scene
+from ospltool.health.scene import MAX_SKEW_NS, MEETING_NS, Scene
 from ospltool.health.signs import versions
 from ospltool.health.signs.losses import (
     LossCause,
@@ -54,8 +54,12 @@ def of_nodes(scene: Scene, losses: Mapping[str, NodeLoss]) -> Iterator[Sign]:
 
 
 def _is_passing(scene: Scene, node: Node) -> bool:
-    """Return whether a node has time to be heard again, or until no other one is heard either."""
-    if scene.may_come_back(node):
+    """Return whether a node has time to be heard again, or until no other one is heard either.
+
+    So has one that was not told yet when its fellows hear it again: this watch is about to meet it, too.
+    """
+    is_met = _before_meeting_ns(scene, node) and not scene.model.outages.is_alone(node)
+    if is_met or scene.may_come_back(node):
         return True
     link, report = scene.model.link_lost, scene.reports.get(node.snapshot.name)
     if link is None or (report and report.is_dead) or not own_link(scene, node):
@@ -240,9 +244,15 @@ def _loss(scene: Scene, node: Node) -> NodeLoss:
         cause = LossCause(is_hearing=cause.is_hearing) if why else cause
     restarts = is_early and bool(report and report.restarts(scene.now_ns))
     has_ended = (name in scene.ends and not restarts) or (is_gone and node.lost_supervisor)
-    since_ns = node.heard_ns if cause.is_hearing else scene.hearings.last_ns(node)
+    last_ns = _before_meeting_ns(scene, node) or scene.hearings.last_ns(node)
+    since_ns = node.heard_ns if cause.is_hearing else last_ns
     unseen_ns = 0 if cause.is_hearing else _unseen_loss_ns(scene, node, since_ns)
     return NodeLoss(why, cause, is_gone, restarts, has_ended, unseen_ns or since_ns, bool(unseen_ns))
+
+
+def _before_meeting_ns(scene: Scene, node: Node) -> int:
+    """Return the last sign of life of a node before fellows, a moment ago, began to hear it again; else 0."""
+    return scene.hearings.before_ns(node, scene.now_ns - MEETING_NS)
 
 
 def _unseen_loss_ns(scene: Scene, node: Node, last_ns: int) -> int:
