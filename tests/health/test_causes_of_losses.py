@@ -39,6 +39,7 @@ class Ward:
         self.second = 0
         self.heard_s = dict.fromkeys(addresses, 0)
         self.restarted_s: dict[int, int] = {}
+        self.last_s: dict[int, int] = {}
         self.waiting: tuple[int, ...] = ()
         self.run(5, *addresses)
 
@@ -68,7 +69,11 @@ class Ward:
                         addresses=(self.addresses[one],) * bool(self.addresses[one]),
                         time_ns=now_ns,
                         fellows=tuple(
-                            fake.fellow(n, now_ns, communication=self.communication(one, n))
+                            fake.fellow(
+                                n,
+                                START_NS + self.last_s.get(n, self.second) * S,
+                                communication=self.communication(one, n),
+                            )
                             for n in sorted(fellows)
                         ),
                         started_ns=START_NS + self.restarted_s.get(one, -600) * S,

@@ -98,6 +98,21 @@ def test_a_node_that_goes_on_after_others_were_replaced_is_not_gone_since_then(
     assert "n2" not in [one.who for one in ward.health.open]
 
 
+@pytest.mark.parametrize(("shown", "missed"), [(2, 1), (3, 0), (3, 1)])
+def test_heartbeats_that_a_node_reads_late_do_not_begin_a_partial_mesh(shown: int, missed: int) -> None:
+    """All were stopped; n1 goes on and reads what n3 sent before, which goes on last and has to meet n2."""
+    ward = Ward({1: HERE, 2: THERE, 3: FAR}, ())
+    ward.run(6)
+    ward.last_s[3] = ward.second + 1
+    ward.run(shown, 1, 2, hearing={1: (3,)})
+    ward.run(missed, 1, 2)
+    ward.last_s, ward.waiting, ward.heard_s[3] = {}, (2,), 0
+    ward.run(1, 1, 2, 3)
+    assert "DUL-PARTIAL-MESH" not in [one.code.id for one in ward.health.every]
+    ward.run(2, 1, 2, 3)
+    assert "DUL-PARTIAL-MESH" not in [one.code.id for one in ward.health.every]
+
+
 def test_the_last_words_on_a_lost_domain_are_those_while_it_stood() -> None:
     watch = Watch(THREE)
     watch.run(20, 1, 2, 3)
