@@ -57,6 +57,7 @@ class _Heard(NamedTuple):
     lost_ns: int
     begin_ns: int
     last_ns: int
+    before_ns: int
 
 
 class Hearings:
@@ -84,6 +85,20 @@ class Hearings:
         known = self._known.get(node.id)
         return known.last_ns if known is not None and known.lost_ns == node.heard_ns else node.heard_ns
 
+    def before_ns(self, node: Node, after_ns: int) -> int:
+        """Return when a lost node was heard last before fellows began to hear it again.
+
+        0 if they did not do so after a moment.
+        """
+        known = self._known.get(node.id)
+        if (
+            known is None
+            or known.lost_ns != node.heard_ns
+            or known.begin_ns < max(after_ns, known.lost_ns + 1)
+        ):
+            return 0
+        return known.before_ns
+
     def since_ns(self, node: Node, last_ns: int, run_ns: int) -> int:
         """Return since when fellows hear a node without a break: when the watch lost it, or later.
 
@@ -97,8 +112,9 @@ class Hearings:
         known = self._known.get(node.id)
         is_first = known is None or known.lost_ns != node.heard_ns
         if known is None or is_first:
-            known = _Heard(node.heard_ns, node.heard_ns, node.heard_ns)
+            known = _Heard(node.heard_ns, node.heard_ns, node.heard_ns, node.heard_ns)
         is_anew = not is_first and last_ns > known.last_ns + BREAK * node.stale_after_ns
-        begin_ns = last_ns if is_anew or known.last_ns < run_ns <= last_ns else known.begin_ns
-        self._known[node.id] = _Heard(node.heard_ns, begin_ns, max(known.last_ns, last_ns))
+        is_anew = is_anew or known.last_ns < run_ns <= last_ns
+        begin_ns, before_ns = (last_ns, known.last_ns) if is_anew else (known.begin_ns, known.before_ns)
+        self._known[node.id] = _Heard(node.heard_ns, begin_ns, max(known.last_ns, last_ns), before_ns)
         return begin_ns

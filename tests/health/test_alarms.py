@@ -255,7 +255,11 @@ OVERDUE = "its heartbeat is overdue"
     [
         (
             [(1, 100, OVERDUE), (2, 99, OVERDUE)],
-            "n3 is gone, at the latest since 01:01:40 UTC according to n1 and n2",
+            "n3 is gone, at the latest since 01:01:41 UTC according to n1 and n2",
+        ),
+        (
+            [(1, 104, OVERDUE), (2, 100, OVERDUE)],
+            "n3 is gone, at the latest since 01:01:40 UTC according to n2",
         ),
         (
             [(1, 500, OVERDUE), (2, 100, OVERDUE)],
@@ -266,7 +270,7 @@ OVERDUE = "its heartbeat is overdue"
             "n3 is gone, at the latest since 01:01:50 UTC according to n2",
         ),
     ],
-    ids=["both", "one missed the last end", "it came back after a stop"],
+    ids=["both", "one was cut off from it before", "one missed the last end", "it came back after a stop"],
 )
 def test_fellows_that_lost_a_node_before_the_watch_are_named_with_the_time(
     told: list[tuple[int, int, str]], what: str

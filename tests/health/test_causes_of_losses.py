@@ -39,6 +39,7 @@ class Ward:
         self.second = 0
         self.heard_s = dict.fromkeys(addresses, 0)
         self.restarted_s: dict[int, int] = {}
+        self.last_s: dict[int, int] = {}
         self.waiting: tuple[int, ...] = ()
         self.run(5, *addresses)
 
@@ -68,7 +69,11 @@ class Ward:
                         addresses=(self.addresses[one],) * bool(self.addresses[one]),
                         time_ns=now_ns,
                         fellows=tuple(
-                            fake.fellow(n, now_ns, communication=self.communication(one, n))
+                            fake.fellow(
+                                n,
+                                START_NS + self.last_s.get(n, self.second) * S,
+                                communication=self.communication(one, n),
+                            )
                             for n in sorted(fellows)
                         ),
                         started_ns=START_NS + self.restarted_s.get(one, -600) * S,
@@ -258,6 +263,32 @@ def test_a_node_that_is_killed_behind_a_cut_link_was_killed_if_its_host_answers(
     cut_off(ward, 10)
     ward.run(3, 1, 3)
     assert ward.of("n2").why == f"{KILLED}; its host is that of this watch"
+
+
+@pytest.mark.parametrize("addresses", [{1: HERE, 2: THERE, 3: FAR}, {1: FAR, 2: THERE, 3: FAR}])
+def test_a_node_that_is_killed_behind_a_cut_route_of_the_watch_is_gone_from_then_on(
+    addresses: Mapping[int, str],
+) -> None:
+    """A fellow on the host of the watch loses the node with the route; that tells nothing of its death."""
+    ward = Ward(addresses)
+    now_ns = START_NS + ward.second * S
+    ward.model.apply(Update(notices=(FeedNotice(NoticeKind.ROUTE_LOST, now_ns, THERE),)), now_ns)
+    ward.run(10, 1, 3, hearing={3: (2,)} if addresses[1] == HERE else {1: (2,), 3: (2,)})
+    cut = ward.of("n2")
+    assert (cut.code.id, cut.why.partition(" on ")[0]) == ("DUL-NODE-SILENT", f"no route leads to {THERE}")
+    ward.run(2, 1, 3)
+    gone = ward.of("n2")
+    assert (gone.code.id, gone.what, gone.since_ns) == ("DUL-NODE-GONE", "n2 is gone", START_NS + 15 * S)
+    assert gone.why.startswith("cause unknown: ")
+    assert gone.why.endswith("lost it, too, and heard it last at 01:03:35 UTC")
+    assert "n2 is out of reach of this watch, then gone" in [one.what for one in ward.health.closed]
+    ward.model.apply(Update(notices=(FeedNotice(NoticeKind.ROUTE_FOUND, now_ns, ""),)), now_ns)
+    ward.run(9, 1, 3)
+    assert ward.of("n2").key == gone.key
+    ward.restarted_s[2] = ward.second
+    ward.run(1, 1, 2, 3)
+    back = ward.of("n2")
+    assert (back.key, back.code.id, "no route" in back.why) == (gone.key, "DUL-NODE-RESTARTED", False)
 
 
 def test_two_nodes_that_do_not_hear_each_other_are_told_although_the_watch_hears_only_one_of_them() -> None:

@@ -22,13 +22,14 @@ from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS, node_id
 from tests.health.test_alarms import THREE, Watch
-from tests.health.test_causes_of_losses import FAR, HERE, Ward
+from tests.health.test_causes_of_losses import FAR, HERE, THERE, Ward
 from tui.cells import UNICODE, plain
 from tui.viewmodel.base import View
 from tui.viewmodel.node import card
 
 KILLED = "seen on its host at 01:03:41 UTC: it had died, its supervisor was killed"
 DEAD = SupervisorReport(KILLED, is_trouble=True, is_dead=True, started_ns=START_NS - 600 * S)
+OVERDUE = "Removing confirmed fellow n2. Reason: its heartbeat is overdue."
 CUT = "the network between it and this watch is cut"
 
 
@@ -59,6 +60,57 @@ def test_a_node_that_fellows_hear_anew_is_out_of_reach_after_the_time_of_a_meeti
     found = ward.of("n2")
     assert found.why.startswith(CUT) is (seconds == 6)
     assert found.code.id == ("DUL-NODE-SILENT" if seconds == 6 else "DUL-NODE-GONE")
+
+
+@pytest.mark.parametrize(
+    ("losing", "hearing", "is_cut"),
+    [((1, 3), (1, 3), False), ((1,), (1,), False), ((1,), (1, 3), True), ((), (1, 3), True)],
+)
+def test_what_fellows_hear_soon_after_they_lost_a_node_is_another_run(
+    losing: tuple[int, ...], hearing: tuple[int, ...], *, is_cut: bool
+) -> None:
+    """A supervisor on another host replaced it. One who has heard it all the time knows of a cut link."""
+    ward = Ward({1: HERE, 2: FAR, 3: HERE})
+    ward.run(3, 1, 3)
+    told = tuple(fake.event(n, n, START_NS + 7 * S, OVERDUE, event="fellow.disconnected") for n in losing)
+    ward.model.apply(Update(events=told), START_NS + ward.second * S)
+    ward.run(1, 1, 3, hearing=dict.fromkeys(hearing, (2,)))
+    assert ward.of("n2").why.startswith(CUT) is is_cut
+    ward.restarted_s[2] = ward.second
+    ward.run(1, 1, 2, 3)
+    again = ward.of("n2")
+    assert (again.code.id, again.why.startswith(CUT)) == ("DUL-NODE-RESTARTED", is_cut)
+
+
+@pytest.mark.parametrize(("away", "others"), [(3, 2), (4, 3), (6, 3), (8, 5)])
+def test_a_node_that_goes_on_after_others_were_replaced_is_not_gone_since_then(
+    away: int, others: int
+) -> None:
+    """All were stopped. The fellows, in new processes, hear it a moment before this watch does."""
+    ward = Ward({1: HERE, 2: THERE, 3: FAR}, ())
+    ward.run(away)
+    ward.restarted_s |= dict.fromkeys((1, 3), ward.second)
+    ward.run(others, 1, 3)
+    before = [one.since_ns for one in ward.health.open if one.who == "n2"]
+    ward.run(2, 1, 3, hearing={1: (2,), 3: (2,)})
+    assert [one.since_ns for one in ward.health.open if one.who == "n2"] == before
+    ward.run(6, 1, 2, 3)
+    assert "n2" not in [one.who for one in ward.health.open]
+
+
+@pytest.mark.parametrize(("shown", "missed"), [(2, 1), (3, 0), (3, 1)])
+def test_heartbeats_that_a_node_reads_late_do_not_begin_a_partial_mesh(shown: int, missed: int) -> None:
+    """All were stopped; n1 goes on and reads what n3 sent before, which goes on last and has to meet n2."""
+    ward = Ward({1: HERE, 2: THERE, 3: FAR}, ())
+    ward.run(6)
+    ward.last_s[3] = ward.second + 1
+    ward.run(shown, 1, 2, hearing={1: (3,)})
+    ward.run(missed, 1, 2)
+    ward.last_s, ward.waiting, ward.heard_s[3] = {}, (2,), 0
+    ward.run(1, 1, 2, 3)
+    assert "DUL-PARTIAL-MESH" not in [one.code.id for one in ward.health.every]
+    ward.run(2, 1, 2, 3)
+    assert "DUL-PARTIAL-MESH" not in [one.code.id for one in ward.health.every]
 
 
 def test_the_last_words_on_a_lost_domain_are_those_while_it_stood() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
 
 import pytest
 
+from engine.runtime.monitor import FellowView
 from ospltool.health.health import Health
 from ospltool.health.incidents import Incident
 from ospltool.live.expectation import NOTHING, Expectation, ExpectedSpace
@@ -39,12 +41,20 @@ class OwnLink:
         self.found_s = 1e9
         self.again: dict[int, float] = {}
         self.started_s: dict[int, float] = {}
+        self.died_s: dict[int, float] = {}
         self.told: dict[str, Incident] = {}
         self.moment_s = -5.0
 
     def tell(self, kind: NoticeKind, text: str = "", node: str = "") -> None:
         now_ns = START_NS + round(self.moment_s * S)
         self.model.apply(Update(notices=(FeedNotice(kind, now_ns, text, node),)), now_ns)
+
+    def fellows_of(self, number: int) -> Iterator[FellowView]:
+        """Yield the fellows of a node; the dead ones are removed after two seconds."""
+        for other in sorted({1, 2, 3} - {number}):
+            last_s = min(self.moment_s, self.died_s.get(other, self.moment_s))
+            if self.moment_s < last_s + 2.0:
+                yield fake.fellow(other, START_NS + round(last_s * S))
 
     def run(self, until_s: float) -> None:
         while self.moment_s < until_s:
@@ -62,7 +72,7 @@ class OwnLink:
                     fake.snapshot(
                         n,
                         fake.name_space("ns1", 1),
-                        fellows=tuple(fake.fellow(o, now_ns) for o in {1, 2, 3} - {n}),
+                        fellows=tuple(self.fellows_of(n)),
                     ),
                     time_ns=now_ns,
                     started_ns=START_NS + round(self.started_s.get(n, -600.0) * S),
@@ -193,6 +203,26 @@ def test_a_node_that_died_while_the_link_was_cut_is_told_in_time(found_s: float,
     assert ("DUL-NODE-SILENT", "n3") in case.open()
     (found,) = [one for one in case.health.open if one.who == "n3"]
     assert found.since_ns == START_NS
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known link", "unknown link"])
+@pytest.mark.parametrize(
+    ("found_s", "since_s", "is_before"), [(6.0, 5.0, False), (9.0, 7.0, True)], ids=["heard", "remembered"]
+)
+def test_a_node_that_died_while_the_link_was_cut_is_lost_since_its_fellows_heard_it(
+    found_s: float, since_s: float, *, is_before: bool, is_known: bool
+) -> None:
+    case = OwnLink(is_known=is_known)
+    case.found_s, case.again, case.died_s = found_s, {1: found_s + 0.5, 2: found_s + 0.75}, {3: 5.0}
+    case.run(found_s + 0.5)
+    text = "Removing confirmed fellow n3. Reason: its heartbeat is overdue."
+    past = [fake.event(n, n, START_NS + 7 * S, text, event="fellow.disconnected") for n in (1, 2)]
+    if found_s > 7.0:
+        case.model.apply(Update(events=tuple(past)), START_NS + round(case.moment_s * S))
+    case.run(found_s + 9.0)
+    (found,) = case.health.open
+    assert (found.who, found.since_ns) == ("n3", START_NS + round(since_s * S))
+    assert found.began_before is is_before
 
 
 def test_a_node_that_its_supervisor_started_again_while_the_link_was_cut_is_told() -> None:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from ospltool.health.codes import CUT, SECOND_NS, UNANNOUNCED, joined
 from ospltool.health.hearings import fellows_of, has_heard_since, told_ns
 from ospltool.health.scene import MEETING_NS, Scene
+from ospltool.health.signs.partings import partings
 from ospltool.live.feed import no_route
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.remarks import clock
@@ -39,10 +40,10 @@ def cause_of_loss(scene: Scene, node: Node, *, is_gone: bool) -> LossCause:
         node: a node that is not heard and has not ended in order.
         is_gone: its participant left, or its lease ended; else it may be busy, and speak again.
     """
+    hearing = hearing_of(scene, node)
     link = own_link(scene, node)
     if link:
         return LossCause(link, is_hearing=True)
-    hearing = _hearing(scene, node)
     if hearing:
         names = joined([name for name, _ in hearing])
         said = f"{names} heard it at {clock(max(ns for _, ns in hearing))} UTC"
@@ -113,13 +114,22 @@ def broken_route(scene: Scene, node: Node, until_ns: int) -> str:
 def own_link(scene: Scene, node: Node) -> str:
     """Return what was wrong with the interfaces of this watch when it lost a node; else nothing.
 
-    A node of the same host needs none, as long as others of that host are heard.
+    A node of the same host needs none, as long as others of that host are heard. A route is no matter for a
+    node that its fellows elsewhere have lost.
     """
     until_ns = node.heard_ns + node.stale_after_ns
-    link = broken_link(scene, until_ns, node.heard_ns) or broken_route(scene, node, until_ns)
+    route = "" if _is_lost_elsewhere(scene, node) else broken_route(scene, node, until_ns)
+    link = broken_link(scene, until_ns, node.heard_ns) or route
     if link and not scene.here.isdisjoint(node.snapshot.addresses):
         return "" if any(is_on_one_host(one, node) for one in scene.heard) else link
     return link
+
+
+def _is_lost_elsewhere(scene: Scene, node: Node) -> bool:
+    """Return whether all heard fellows on hosts other than that of the watch have removed the node."""
+    fellows = fellows_of(node, scene.heard)
+    elsewhere = [one for one in fellows if scene.here.isdisjoint(one.snapshot.addresses)]
+    return bool(elsewhere) and not any(node.id in one.fellows.places for one in elsewhere)
 
 
 def cause_of_domain_loss(scene: Scene) -> str:
@@ -141,18 +151,39 @@ def is_on_one_host(one: Node, other: Node) -> bool:
     return not set(one.snapshot.addresses).isdisjoint(other.snapshot.addresses)
 
 
-def _hearing(scene: Scene, node: Node) -> list[tuple[str, int]]:
+def hearing_of(scene: Scene, node: Node) -> list[tuple[str, int]]:
     """Return the heard nodes that heard a heartbeat of the node after this watch missed it, each with when.
 
     Fellows that hear it again, as after a restart, do not count until this watch had the time to meet it too.
+    What they tell is noted, and known when they have removed the node.
     """
+    if not scene.heard:
+        return []
     told = [(one, moment_ns) for one in scene.heard if (moment_ns := told_ns(one, node.id))]
-    newest_ns, run_ns = max((moment_ns for _, moment_ns in told), default=0), _newer_run_ns(scene, node)
+    newest_ns = max((moment_ns for _, moment_ns in told), default=0)
+    run_ns = max(_newer_run_ns(scene, node), _parted_ns(scene, node))
     begin_ns = scene.hearings.since_ns(node, newest_ns, run_ns)
     is_anew = begin_ns > node.heard_ns and scene.now_ns - begin_ns <= MEETING_NS
     if is_anew or newest_ns < run_ns:
         return []
     return [(one.snapshot.name, moment_ns) for one, moment_ns in told if has_heard_since(one, node)]
+
+
+def _parted_ns(scene: Scene, node: Node) -> int:
+    """Return when the fellows that hear a node again lost it; 0 if one of them has heard it all the time."""
+    hearing = {one.id: one for one in scene.heard if has_heard_since(one, node)}
+    found: dict[str, int] = {}
+    for parting in partings(scene.model) if hearing else ():
+        event = parting.event
+        if event.time_ns < node.heard_ns:
+            break
+        if event.node in hearing and parting.fellow == node.snapshot.name:
+            teller = hearing[event.node]
+            found.setdefault(event.node, event.time_ns + teller.heard_ns - teller.snapshot.time_ns)
+    are_again = found.keys() == hearing.keys() and all(
+        told_ns(hearing[one], node.id) > parted_ns for one, parted_ns in found.items()
+    )
+    return max(found.values(), default=0) if are_again else 0
 
 
 def _newer_run_ns(scene: Scene, node: Node) -> int:

@@ -9,7 +9,7 @@ from engine.core.election import NOBODY, NOBODY_REMEDY
 from engine.core.name_spaces import Alignee
 from engine.runtime.monitor import NameSpaceView
 from ospltool.health.codes import SECOND_NS, Sign, joined
-from ospltool.health.hearings import has_heard_since
+from ospltool.health.hearings import has_heard_since, told_ns
 from ospltool.health.scene import MEETING_NS, Scene
 from ospltool.health.signs.losses import broken_link, broken_route
 from ospltool.health.signs.partings import parted_ns
@@ -100,10 +100,14 @@ def _contested(scene: Scene) -> Iterator[Sign]:
 
 
 def _mesh(scene: Scene) -> Iterator[Sign]:
-    """Yield a sign for each pair of which at least one node does not know the other."""
-    met = {node.id: scene.facts(node).met for node in scene.heard}
+    """Yield a sign for each pair of which at least one node does not know the other.
+
+    One that is about to be heard again after the loss of all has to meet the others then.
+    """
+    there = [node for node in scene.heard if not scene.model.outages.was_lost_before(node)]
+    met = {node.id: scene.facts(node).met for node in there}
     deaf = scene.kept.deaf.of(tuple(met), met.values(), lambda: _deaf(met))
-    told_ns = parted_ns(scene.model) if deaf else {}
+    moments = parted_ns(scene.model) if deaf else {}
     starting = {node.id for node in scene.heard if node.snapshot.state != "COMPLETE"}
     for pair, tellers in sorted(deaf.items())[:MOST_PAIRS]:
         names = [scene.model.name_of(node) for node in pair]
@@ -111,14 +115,18 @@ def _mesh(scene: Scene) -> Iterator[Sign]:
         if len(tellers) == 1:
             mine, other = names if tellers[0] == pair[0] else reversed(names)
             what = f"{mine} does not hear {other}, which hears it"
-        yield _parted(scene, pair, tellers, what, told_ns, are_complete=starting.isdisjoint(pair))
+        yield _parted(scene, pair, tellers, what, moments, are_complete=starting.isdisjoint(pair))
 
 
 def _out_of_reach(scene: Scene) -> Iterator[Sign]:
     """Yield a sign for each heard node that does not know one that its fellows hear, and not this watch."""
     hearing = {
         node.id: [
-            one.id for one in scene.heard if node.id in scene.facts(one).met and has_heard_since(one, node)
+            one.id
+            for one in scene.heard
+            if node.id in scene.facts(one).met
+            and has_heard_since(one, node)
+            and told_ns(one, node.id) > one.moved_ns + SECOND_NS  # else it may have read that late
         ]
         for node in scene.nodes
         if scene.presence(node) not in (Presence.HEARD, Presence.STOPPED)
@@ -134,14 +142,14 @@ def _out_of_reach(scene: Scene) -> Iterator[Sign]:
         for one in (scene.heard if tellers else ())
         if node_id not in scene.facts(one).met
     ]
-    told_ns = parted_ns(scene.model) if pairs else {}
+    moments = parted_ns(scene.model) if pairs else {}
     for one_id, node_id in pairs[:MOST_PAIRS]:
         tellers = hearing[node_id]
         name_of = scene.model.name_of
         names, verb = joined(list(map(name_of, tellers))), "hears" if len(tellers) == 1 else "hear"
         what = f"{name_of(one_id)} does not hear {name_of(node_id)}, which {names} {verb}"
         pair = (min(one_id, node_id), max(one_id, node_id))
-        yield _parted(scene, pair, [one_id], what, told_ns, are_complete=starting.isdisjoint(pair))
+        yield _parted(scene, pair, [one_id], what, moments, are_complete=starting.isdisjoint(pair))
 
 
 def _parted(
@@ -149,7 +157,7 @@ def _parted(
     pair: tuple[str, str],
     tellers: list[str],
     what: str,
-    told_ns: Mapping[tuple[str, str], int],
+    parted: Mapping[tuple[str, str], int],
     *,
     are_complete: bool,
 ) -> Sign:
@@ -160,13 +168,13 @@ def _parted(
         pair: ids of the two.
         tellers: those of them that are heard, and do not hear the other.
         what: the observation.
-        told_ns: when each node (id) told last that it lost a fellow (name).
+        parted: when each node (id) told last that it lost a fellow (name).
         are_complete: whether both have started.
     """
     names = {node: scene.model.name_of(node) for node in pair}
     known = [scene.model.nodes.get(node) for node in pair]
     runs = tuple(node.snapshot.started_ns if node else 0 for node in known)
-    moments = [told_ns.get((mine, names[other]), 0) for mine in tellers for other in pair if other != mine]
+    moments = [parted.get((mine, names[other]), 0) for mine in tellers for other in pair if other != mine]
     return Sign(
         "DUL-PARTIAL-MESH",
         " and ".join(sorted(names.values())),

@@ -9,17 +9,18 @@ from engine.runtime.monitor import FellowView
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign, continue_them, joined
 from ospltool.health.gathering import SLOW_START_NS
 from ospltool.health.hearings import fellows_of
-from ospltool.health.scene import MAX_SKEW_NS, Scene
+from ospltool.health.scene import MAX_SKEW_NS, MEETING_NS, Scene
 from ospltool.health.signs import versions
 from ospltool.health.signs.losses import (
     LossCause,
     broken_link,
     cause_of_domain_loss,
     cause_of_loss,
+    hearing_of,
     look_at_host,
     own_link,
 )
-from ospltool.health.signs.partings import Parting, partings
+from ospltool.health.signs.partings import IN_ORDER, Parting, last_parting_ns, partings
 from ospltool.live.feed import ENDING
 from ospltool.live.nodes import Node, Presence, natural
 from ospltool.live.remarks import RESTARTED_NS, Remark, RemarkSubject, clock
@@ -29,7 +30,7 @@ from ospltool.output.text import plural
 ABSENT_NS: Final = 4 * SECOND_NS
 """Watching time after which an unheard node is absent: each sends a snapshot every second or two."""
 
-TOGETHER_NS: Final = 30 * SECOND_NS
+TOGETHER_NS: Final = SECOND_NS
 """Longest time between the moments at which two fellows notice the end of a node, by their own clocks."""
 
 LATE_READING_NS: Final = 10 * SECOND_NS
@@ -53,8 +54,12 @@ def of_nodes(scene: Scene, losses: Mapping[str, NodeLoss]) -> Iterator[Sign]:
 
 
 def _is_passing(scene: Scene, node: Node) -> bool:
-    """Return whether a node has time to be heard again, or until no other one is heard either."""
-    if scene.may_come_back(node):
+    """Return whether a node has time to be heard again, or until no other one is heard either.
+
+    So has one that was not told yet when its fellows hear it again: this watch is about to meet it, too.
+    """
+    is_met = _before_meeting_ns(scene, node) and not scene.model.outages.is_alone(node)
+    if is_met or scene.may_come_back(node):
         return True
     link, report = scene.model.link_lost, scene.reports.get(node.snapshot.name)
     if link is None or (report and report.is_dead) or not own_link(scene, node):
@@ -64,6 +69,9 @@ def _is_passing(scene: Scene, node: Node) -> bool:
 
 def losses_of(scene: Scene) -> dict[str, NodeLoss]:
     """Return what is known of each node that is not heard and has not ended in order, by id."""
+    for one in scene.nodes:
+        if scene.is_heard(one) and one.observed(scene.now_ns) is not Presence.HEARD:
+            hearing_of(scene, one)  # what is told before more is known of it counts later
     away = (one for one in scene.nodes if not scene.is_heard(one))
     return {one.id: _loss(scene, one) for one in away if scene.presence(one) is not Presence.STOPPED}
 
@@ -160,7 +168,7 @@ _OUT_OF_REACH: Final = (
 
 
 class Farewell(NamedTuple):
-    """The end of a node as its fellows told it last: who, when the first of them, and the newest reason."""
+    """The end of a node as its fellows told it last: who, the latest moment, and the newest reason."""
 
     tellers: tuple[str, ...]
     time_ns: int
@@ -169,13 +177,13 @@ class Farewell(NamedTuple):
     @property
     def is_orderly(self) -> bool:
         """Whether the node had announced its end."""
-        return self.reason == "it is terminating"
+        return self.reason == IN_ORDER
 
 
 def _farewells(scene: Scene) -> dict[str, Farewell]:
     """Return the last end of each node that a fellow lost, by name of the node.
 
-    What a fellow told long before the others is of another end: it did not see this one.
+    What a fellow told before the others is of another end, or of a cut link: another one heard it later.
     """
     told: dict[str, dict[str, Parting]] = {}
     for one in partings(scene.model):
@@ -186,7 +194,7 @@ def _farewells(scene: Scene) -> dict[str, Farewell]:
         same = [newest.event]
         same += [one.event for one in others if newest.event.time_ns - one.event.time_ns <= TOGETHER_NS]
         tellers = tuple(sorted({one.node_name for one in same}, key=natural))
-        found[name] = Farewell(tellers, min(one.time_ns for one in same), newest.reason)
+        found[name] = Farewell(tellers, newest.event.time_ns, newest.reason)
     return found
 
 
@@ -204,6 +212,7 @@ class NodeLoss(NamedTuple):
         restarts: whether its supervisor starts it again.
         has_ended: whether it is known that its process ended, and that nothing starts it again.
         since_ns: its last sign of life; if its fellows hear it, the last one that this watch heard.
+        began_before: whether nobody tells that: it was at `since_ns` or before.
     """
 
     why: str
@@ -212,6 +221,7 @@ class NodeLoss(NamedTuple):
     restarts: bool
     has_ended: bool
     since_ns: int
+    began_before: bool
 
     @property
     def presence(self) -> Presence:
@@ -236,8 +246,26 @@ def _loss(scene: Scene, node: Node) -> NodeLoss:
         cause = LossCause(is_hearing=cause.is_hearing) if why else cause
     restarts = is_early and bool(report and report.restarts(scene.now_ns))
     has_ended = (name in scene.ends and not restarts) or (is_gone and node.lost_supervisor)
-    since_ns = node.heard_ns if cause.is_hearing else scene.hearings.last_ns(node)
-    return NodeLoss(why, cause, is_gone, restarts, has_ended, since_ns)
+    last_ns = _before_meeting_ns(scene, node) or scene.hearings.last_ns(node)
+    since_ns = node.heard_ns if cause.is_hearing else last_ns
+    unseen_ns = 0 if cause.is_hearing else _unseen_loss_ns(scene, node, since_ns)
+    return NodeLoss(why, cause, is_gone, restarts, has_ended, unseen_ns or since_ns, bool(unseen_ns))
+
+
+def _before_meeting_ns(scene: Scene, node: Node) -> int:
+    """Return the last sign of life of a node before fellows, a moment ago, began to hear it again; else 0."""
+    return scene.hearings.before_ns(node, scene.now_ns - MEETING_NS)
+
+
+def _unseen_loss_ns(scene: Scene, node: Node, last_ns: int) -> int:
+    """Return when fellows lost a node long after its last known sign of life, as this watch heard nobody.
+
+    0 if that sign was the last one.
+    """
+    known_ns = last_ns + node.stale_after_ns + SECOND_NS
+    if last_ns > node.heard_ns + node.stale_after_ns or not scene.model.outages.was_lost_with_all(node):
+        return 0
+    return last_parting_ns(scene.model, node.snapshot.name, known_ns)
 
 
 def _unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
@@ -255,14 +283,14 @@ def _unheard(scene: Scene, node: Node, loss: NodeLoss) -> Sign:
         severity = HealthSeverity.ERROR if is_urgent else None
         return Sign(
             "DUL-NODE-SILENT", name, what, loss.since_ns, (node.id,), why=why or told.why, guess=told.guess,
-            next=advice or told.next, severity=severity,
+            next=advice or told.next, severity=severity, began_before=loss.began_before,
         )  # fmt: skip
     if node.lost_supervisor and not why:
         why = "its supervisor was killed, and the node ended by itself"
         advice = "Start it again on its host: `ospltool start` with its configuration."
     return Sign(
         "DUL-NODE-GONE", name, f"{name} is gone", loss.since_ns, (node.id,), why=why or told.why,
-        guess=told.guess, next=advice or told.next, weight=2,
+        guess=told.guess, next=advice or told.next, weight=2, began_before=loss.began_before,
         is_later=loss.since_ns > node.heard_ns + node.stale_after_ns,
     )  # fmt: skip
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from engine.runtime.monitor import NodeEvent
 from ospltool.live.model import SystemModel
+
+IN_ORDER: Final = "it is terminating"
+"""The reason of a fellow that had announced its end."""
 
 
 class Parting(NamedTuple):
@@ -31,3 +34,13 @@ def parted_ns(model: SystemModel) -> dict[tuple[str, str], int]:
     for one in partings(model):
         found.setdefault((one.event.node, one.fellow), one.event.time_ns)
     return found
+
+
+def last_parting_ns(model: SystemModel, fellow: str, after_ns: int) -> int:
+    """Return when the last node told after a moment that it lost a fellow (name) unannounced; 0 for never."""
+    for one in partings(model):
+        if one.event.time_ns <= after_ns:
+            break
+        if one.fellow == fellow:
+            return 0 if one.reason == IN_ORDER else one.event.time_ns
+    return 0
