@@ -18,7 +18,7 @@ from typing import Any, Final
 from textual.events import Key
 from textual.pilot import Pilot
 
-from benchmarks import terminal
+from benchmarks import growth, terminal
 from benchmarks.rows import Bar, Is, Row
 from engine.runtime import monitor
 from ospltool.health.health import Health
@@ -72,6 +72,7 @@ def run(repeat: int) -> list[Row]:
         *_rows_of_typing(typed),
         *_rows_of_keys(keys, keys_work, screens, screens_work, first),
         *_rows_of_idling(idle, repeat),
+        *growth.rows(AREA, repeat),
     ]
 
 
