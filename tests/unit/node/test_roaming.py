@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from engine.capture import configured_uri
@@ -133,7 +135,7 @@ def test_the_loopback_interface_beside_another_carries_nothing_to_others(
     used: tuple[str, ...], flags: int, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Settings AUTO name both, and no host but this one is reached by loopback."""
-    monkeypatch.setattr(interfaces.socket, "if_nameindex", lambda: [(1, "lo"), (2, "e0")])
+    monkeypatch.setattr(socket, "if_nameindex", lambda: [(1, "lo"), (2, "e0")])
     monkeypatch.setattr(interfaces, "_address", {"e0": "10.0.0.1", "lo": "127.0.0.1"}.__getitem__)
     monkeypatch.setattr(interfaces, "_flags", {"e0": flags, "lo": 0x49}.__getitem__)
     links = interfaces.links_of(cyclone_uri(interfaces=used, environment={}))
