@@ -201,7 +201,7 @@ def write_all(
     sent = 0
     for burst in _bursts(steps, frees=frees):
         done = 0
-        while done < burst.size:
+        while done < len(burst.times_ns):
             try:
                 done += burst.write(writers[burst.is_written], done)
             except DdsTimeout:
@@ -226,10 +226,6 @@ class _Burst(NamedTuple):
     is_written: bool
 
     @property
-    def size(self) -> int:
-        return len(self.payloads)
-
-    @property
     def samples(self) -> int:
         return len(self.payloads)
 
@@ -245,10 +241,6 @@ class _Single(NamedTuple):
     is_written: bool
     samples: int
     """0 if it only frees an instance."""
-
-    @property
-    def size(self) -> int:
-        return 1
 
     @property
     def times_ns(self) -> Sequence[int]:

@@ -92,11 +92,12 @@ class _Sink:
 
         Not those of a wrong clock: what is known of it when they come decides how they are dated.
         """
-        sizes = [0 if isinstance(waiting, int) else len(waiting[4]) for waiting in self.newest.values()]
-        size = sum(sizes)
-        if not sizes or min(sizes) < WAITS_FROM or max(sizes) > WAITS_TO or size > room:
-            return False
-        if not self._waiting.isdisjoint(self.data.present.skews):
+        size = 0
+        for waiting in self.newest.values():
+            if isinstance(waiting, int) or not WAITS_FROM <= len(waiting[4]) <= WAITS_TO:
+                return False
+            size += len(waiting[4])
+        if not 0 < size <= room or not self._waiting.isdisjoint(self.data.present.skews):
             return False
         self.size, self.since_s = size, self.since_s or now
         oldest_ns = min([self.record(waiting)[0] for waiting in self.newest.values()])

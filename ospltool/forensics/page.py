@@ -16,7 +16,7 @@ from ospltool.forensics.drawing import text_of
 from ospltool.forensics.investigation import Investigation
 from ospltool.forensics.stored import StoredEvidence
 from ospltool.forensics.story import Story
-from ospltool.trace.meaning.alignments import TracedAlignment
+from ospltool.trace.meaning.alignments import TracedAlignment, line_of
 from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.rules import Anomaly, grouped
@@ -264,7 +264,7 @@ def _exchanges(facts: TraceFacts, conclusion: Conclusion) -> list[TracedAlignmen
     exact = [
         each
         for each in same
-        if any(times[one >> 4] in moments for one in each.noted)
+        if any(times[line_of(one)] in moments for one in each.noted)
         and any((place.file, place.offset) in lines for _, place in each.steps)
     ]
     near = [

@@ -143,7 +143,7 @@ def _reasons(scene: Scene, ended: list[str]) -> object:
 
 def _may_run(scene: Scene, node: Node) -> bool:
     """Return whether a lost node may run: the watch is cut off, a fellow hears it, or none could tell."""
-    if scene.presence(node) in (Presence.HEARD, Presence.STOPPED) or node.snapshot.name in scene.ends:
+    if not scene.is_away(node) or node.snapshot.name in scene.ends:
         return False
     is_heard = any(has_heard_since(one, node) for one in fellows_of(node, scene.heard))
     return is_heard or not is_told(node, scene.heard, scene.now_ns) or bool(own_link(scene, node))

@@ -420,11 +420,14 @@ class Scene:
         """Return whether the node is heard."""
         return self._presence[node.id] is Presence.HEARD
 
+    def is_away(self, node: Node) -> bool:
+        """Return whether the node is not heard, and did not stop in order."""
+        return self.presence(node) not in (Presence.HEARD, Presence.STOPPED)
+
     def may_come_back(self, node: Node) -> bool:
         """Return whether the node was lost with the whole domain, and has time to come as that is back."""
         outages = self.model.outages
-        is_away = self.presence(node) not in (Presence.HEARD, Presence.STOPPED)
-        if not is_away or not outages.was_lost_with_all(node):
+        if not self.is_away(node) or not outages.was_lost_with_all(node):
             return False
         if outages.were_out_of_reach:
             return outages.may_be_reached(node, self.now_ns)

@@ -31,8 +31,8 @@ class Terminal(io.TextIOWrapper):
     """A pseudo-terminal that tells when a word is written to it."""
 
     def __init__(self, word: str) -> None:
-        self._master, slave = os.openpty()
-        super().__init__(io.FileIO(slave, "w"), "utf-8", write_through=True)
+        self._controller, terminal = os.openpty()
+        super().__init__(io.FileIO(terminal, "w"), "utf-8", write_through=True)
         self._word = word.encode()
         self.seen = b""
         self.has_it = threading.Event()
@@ -41,7 +41,7 @@ class Terminal(io.TextIOWrapper):
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):  # the end of what was written
-            while data := os.read(self._master, 4096):
+            while data := os.read(self._controller, 4096):
                 self.seen += data
                 if self._word in self.seen:
                     self.has_it.set()
@@ -50,7 +50,7 @@ class Terminal(io.TextIOWrapper):
         """Close it, and return all that was written."""
         self.close()
         self._reader.join(PATIENCE_S)
-        os.close(self._master)
+        os.close(self._controller)
         return self.seen
 
 

@@ -13,7 +13,7 @@ from ospltool.health.hearings import has_heard_since, told_ns
 from ospltool.health.scene import MEETING_NS, Scene
 from ospltool.health.signs.losses import broken_link, broken_route
 from ospltool.health.signs.partings import parted_ns
-from ospltool.live.nodes import Node, Presence
+from ospltool.live.nodes import Node
 
 ELECTION_NS: Final = 3 * SECOND_NS
 """Longest normal election."""
@@ -73,7 +73,7 @@ def _without(scene: Scene) -> Iterator[Sign]:
 
 def _heard_by_any(scene: Scene) -> frozenset[str]:
     """Return the ids of the nodes that this watch or a heard node hears."""
-    away = [one for one in scene.nodes if scene.presence(one) not in (Presence.HEARD, Presence.STOPPED)]
+    away = filter(scene.is_away, scene.nodes)
     others = (one.id for one in away if any(has_heard_since(each, one) for each in scene.heard))
     return frozenset([*(one.id for one in scene.heard), *others])
 
@@ -128,8 +128,7 @@ def _out_of_reach(scene: Scene) -> Iterator[Sign]:
             and has_heard_since(one, node)
             and told_ns(one, node.id) > one.moved_ns + SECOND_NS  # else it may have read that late
         ]
-        for node in scene.nodes
-        if scene.presence(node) not in (Presence.HEARD, Presence.STOPPED)
+        for node in filter(scene.is_away, scene.nodes)
     }
     starting = {node.id for node in scene.heard if node.snapshot.state != "COMPLETE"}
     for (name, node_id), told in scene.strangers.items():

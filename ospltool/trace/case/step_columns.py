@@ -121,7 +121,7 @@ def _texts(column: pa.Array) -> list[str]:
 
 def _words_and_kinds(rows: pa.RecordBatch, codes: Numbers) -> tuple[list[str], list[Any]]:
     """Return the field of each row that `WORDS` names, and the samples by kind."""
-    words = np.array(texts_of(rows.column("request").fill_null("")), object)
+    words = np.array(_texts(rows.column("request")), object)
     words[~_HAS_SOURCE[codes]] = ""
     fields = rows.column("fields")
     offsets = fields.offsets.to_numpy()

@@ -34,6 +34,21 @@ for _number, _step in enumerate(STEPS):
     _step.number, _step.bit = _number, 1 << _number
 
 
+def noted_as(step: AlignmentStep, line: int) -> int:
+    """Return a step, and the number of its line, as one integer; see `TracedAlignment.noted`."""
+    return line << 4 | step.number
+
+
+def step_of(noted: int) -> AlignmentStep:
+    """Return the step of such an integer."""
+    return STEPS[noted & 15]
+
+
+def line_of(noted: int) -> int:
+    """Return the number of the line of such an integer."""
+    return noted >> 4
+
+
 class AlignmentEnd(enum.StrEnum):
     """End of an alignment."""
 
@@ -70,7 +85,7 @@ class TracedAlignment:
     lines: NumberedLines = dataclasses.field(repr=False)
     """What `noted` refers to."""
     noted: list[int] = dataclasses.field(default_factory=list)
-    """Its steps in order: 16 times the number of the line, and the number of the step."""
+    """Its steps in order (`noted_as`)."""
     seen: int = 0
     """The bits of its steps."""
     end: AlignmentEnd = AlignmentEnd.OPEN
@@ -108,14 +123,14 @@ class TracedAlignment:
     @property
     def steps(self) -> list[tuple[AlignmentStep, RecordPlace]]:
         """Steps with their lines, in order; `note` adds one."""
-        return [(STEPS[one & 15], self.lines.place(one >> 4)) for one in self.noted]
+        return [(step_of(one), self.lines.place(line_of(one))) for one in self.noted]
 
     def line(self, step: AlignmentStep) -> int | None:
         """Return the number of the first line of a step; None if it did not happen."""
         number = step.number
         for one in self.noted:
-            if one & 15 == number:
-                return one >> 4
+            if one & 15 == number:  # as in `step_of`
+                return line_of(one)
         return None
 
     def time(self, step: AlignmentStep) -> int | None:
@@ -129,20 +144,20 @@ class TracedAlignment:
 
     def note(self, step: AlignmentStep, line: int) -> None:
         """Add a step with the number of its line."""
-        self.noted.append(line << 4 | step.number)
+        self.noted.append(noted_as(step, line))
         self.seen |= step.bit
 
     def note_first(self, step: AlignmentStep, line: int) -> None:
         """Add a step before all others."""
-        self.noted.insert(0, line << 4 | step.number)
+        self.noted.insert(0, noted_as(step, line))
         self.seen |= step.bit
 
     @property
     def start_ns(self) -> int | None:
         """The time of its first step."""
-        return self.lines.times[self.noted[0] >> 4] if self.noted else None
+        return self.lines.times[line_of(self.noted[0])] if self.noted else None
 
     @property
     def end_ns(self) -> int | None:
         """The time of its last step."""
-        return self.lines.times[self.noted[-1] >> 4] if self.noted else None
+        return self.lines.times[line_of(self.noted[-1])] if self.noted else None

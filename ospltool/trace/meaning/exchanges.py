@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from ospltool.trace.meaning.alignments import (
-    STEPS,
     AlignmentEnd,
     AlignmentStep,
     KindCounts,
     TracedAlignment,
+    line_of,
+    noted_as,
+    step_of,
 )
 from ospltool.trace.meaning.lines import NumberedLines, place
 from ospltool.trace.meaning.names import NOBODY, Names
@@ -160,7 +162,7 @@ class ExchangeBook:
 
     def _taken(self, own: str, group: str, step: AlignmentStep, line: int) -> list[TracedAlignment]:
         """Note a step of all alignments of a group whose end marks a node has; return them."""
-        bit, noted = step.bit, line << 4 | step.number
+        bit, noted = step.bit, noted_as(step, line)
         wanted = _LINK_BIT | bit
         taken = []
         for one in self._open.get(group, ()):
@@ -229,7 +231,7 @@ class ExchangeBook:
         to_all.is_split = True
         exchange = self._new(group, alignee, own, to_all.source)
         for one in to_all.noted[:1]:
-            exchange.note(STEPS[one & 15], one >> 4)
+            exchange.note(step_of(one), line_of(one))
         return exchange
 
     def _combined(self, own: str, told: Told) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ospltool.output.text import plural
-from ospltool.trace.meaning.alignments import AlignmentEnd, AlignmentStep, TracedAlignment
+from ospltool.trace.meaning.alignments import AlignmentEnd, AlignmentStep, TracedAlignment, line_of
 from ospltool.trace.meaning.names import NOBODY
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.rules import Anomaly, finding_of_lines, grouped, lines_of, over_ns, rule, run_at
@@ -47,7 +47,7 @@ def no_answer(facts: TraceFacts) -> Iterator[Anomaly]:
             "trace; the "
             "groups stay incomplete there, and readers that wait for historical data block.",
             facts.lines,
-            (one.noted[0] >> 4 for one in some),
+            (line_of(one.noted[0]) for one in some),
             alignee=alignee,
             aligner=aligner,
             groups=groups,

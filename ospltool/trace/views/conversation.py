@@ -6,7 +6,13 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from ospltool.trace.meaning.alignments import STEPS, AlignmentEnd, AlignmentStep, TracedAlignment
+from ospltool.trace.meaning.alignments import (
+    AlignmentEnd,
+    AlignmentStep,
+    TracedAlignment,
+    line_of,
+    step_of,
+)
 from ospltool.trace.meaning.exchanges import FOLLOWED, ExchangeBook
 from ospltool.trace.meaning.lines import NumberedLines, RecordPlace
 from ospltool.trace.meaning.names import NOBODY, TAUGHT_BY, Names
@@ -73,7 +79,7 @@ class Conversation:
         owners = np.repeat(np.arange(len(counts)), counts)
         firsts = np.cumsum(np.array([0, *counts]))
         times = np.fromiter(
-            (one.lines.times[noted >> 4] or 0 for one in self.exchanges for noted in one.noted),
+            (one.lines.times[line_of(noted)] or 0 for one in self.exchanges for noted in one.noted),
             np.int64,
             owners.size,
         )
@@ -85,7 +91,7 @@ class Conversation:
             for owner, at in zip(owners[some].tolist(), places.tolist(), strict=True):
                 one = self.exchanges[owner]
                 noted = one.noted[at]
-                yield self._arrow(one, STEPS[noted & 15], one.lines.place(noted >> 4))
+                yield self._arrow(one, step_of(noted), one.lines.place(line_of(noted)))
 
     def _arrow(self, one: TracedAlignment, step: AlignmentStep, where: RecordPlace) -> Arrow:
         alignee = self.names.node(one.alignee)
