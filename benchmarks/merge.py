@@ -12,21 +12,20 @@ import functools
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.programs import PARTITION, Program
+from benchmarks.hosts import HOSTS, PATIENCE_S, two_hosts, write
+from benchmarks.programs import PARTITION
 from benchmarks.rows import Bar, Is, Row
-from engine.dds.uri import cyclone_uri
 from tests.integration.configurations import Settings, Space
-from tests.integration.lab import LEASE_S, Lab
-from tests.integration.network import Network, NotPermitted
+from tests.integration.network import NotPermitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.integration.lab import Lab
+    from tests.integration.network import Network
     from tests.integration.watching import Watch
 
 AREA: Final = "merge"
@@ -35,13 +34,10 @@ NEW: Final = 1_000
 BUSY_COMMON: Final = 200_000
 BUSY_NEW: Final = 5_000
 SIZE: Final = 100
-HOSTS: Final = {"n1": "a", "n2": "b"}
-PATIENCE_S: Final = 60.0
 SENT: Final = Bar(Is.AT_MOST, 0.1, of_ratio=True)
 BUSY_EQUAL: Final = Bar(Is.AT_MOST, 3.0)
 NO_MORE: Final = Bar(Is.AT_MOST, 0.0)
 MERGE_EVENTS: Final = ("fellow.reconnected", "fellow.disconnected", "fellow.resumed", "merge.started")
-_DOMAIN: Final = 77
 
 
 def run(repeat: int) -> list[Row]:
@@ -78,36 +74,9 @@ def measure(common: int, new: int, burners: int, expiry_s: float = 2.0) -> dict[
     Raises:
         NotPermitted: no network namespaces can be made here.
     """
-    network = Network(tuple(HOSTS.values()))
-    try:
-        with tempfile.TemporaryDirectory(prefix="ospltool-bench-") as directory:
-            return _measure(Path(directory), network, common, new, burners, expiry_s)
-    finally:
-        network.close()
-
-
-def _measure(
-    directory: Path, network: Network, common: int, new: int, burners: int, expiry_s: float
-) -> dict[str, float]:
-    uri = cyclone_uri(
-        interfaces=["e0"],
-        multicast="spdp",
-        peers=[],
-        max_auto_participant_index=20,
-        lease_s=LEASE_S,
-        spdp_interval_ms=500,
-        tag="benchmark",
-        environment={},
-    )
-    lab = Lab(directory, _DOMAIN, "benchmark", uri, watched=False)
-    lab.prefixes = {name: network.on(host) for name, host in HOSTS.items()}
-    for name, priority in (("n1", 200), ("n2", 100)):
-        space = Space(elements=(PARTITION,), priority=priority)
-        lab.configure(name, Settings(spaces=(space,), expiry_s=expiry_s))
-    try:
+    settings = Settings(spaces=(Space(elements=(PARTITION,)),), expiry_s=expiry_s)
+    with two_hosts({"n1": settings.with_priority(200), "n2": settings.with_priority(100)}) as (lab, network):
         return _split_and_merge(lab, network, common, new, burners)
-    finally:
-        lab.close()
 
 
 @contextlib.contextmanager
@@ -127,7 +96,7 @@ def _split_and_merge(lab: Lab, network: Network, common: int, new: int, burners:
     near, far = lab.watch_from("n1"), lab.watch_from("n2")
     lab.start("n1")
     near.wait_for("n1 is complete", lambda: _is_complete(near, "n1"), PATIENCE_S)
-    _write(lab, "n1", 0, common)
+    write(lab, "n1", 0, common, SIZE)
     near.wait_for("n1 has it", lambda: near.stored("n1") == common, PATIENCE_S)
     lab.start("n2")
     far.wait_for("n2 has it", lambda: far.stored("n2") == common, PATIENCE_S)
@@ -137,8 +106,8 @@ def _split_and_merge(lab: Lab, network: Network, common: int, new: int, burners:
     network.cut("b")
     near.wait_for("n1 is alone", lambda: not near.fellows("n1", "approved"), PATIENCE_S)
     far.wait_for("n2 leads", lambda: far.master("n2") == "n2", PATIENCE_S)
-    _write(lab, "n1", common, new)
-    _write(lab, "n2", common + new, new)
+    write(lab, "n1", common, new, SIZE)
+    write(lab, "n2", common + new, new, SIZE)
     _wait_samples(near, "n1", common + new)
     _wait_samples(far, "n2", common + new)
     before, before_ns = _sent(near, "n1") + _sent(far, "n2"), time.time_ns()
@@ -190,10 +159,3 @@ def _sent(view: Watch, name: str) -> float:
     shown = view.node(name)
     counters = shown.counters if shown else {}
     return float(counters["stream_bytes_sent"] + counters["comparison_bytes_sent"])
-
-
-def _write(lab: Lab, name: str, first: int, count: int) -> None:
-    options = {"domain": lab.domain, "size": SIZE, "first": first, "count": count, "instances": count}
-    publisher = Program("publish", options, lab.environ, lab.prefixes[name])
-    publisher.answer()
-    publisher.end()

@@ -7,24 +7,18 @@ time as the reader beside it. The real OpenSplice needed 4.0 s for it on another
 from __future__ import annotations
 
 import sys
-import tempfile
-from pathlib import Path
 from typing import Final
 
+from benchmarks.hosts import HOSTS, PATIENCE_S, two_hosts, write
 from benchmarks.programs import PARTITION, Program
 from benchmarks.rows import Bar, Is, Row
-from engine.dds.uri import cyclone_uri
 from tests.integration.configurations import Settings, Space
-from tests.integration.lab import LEASE_S, Lab
-from tests.integration.network import Network, NotPermitted
+from tests.integration.network import NotPermitted
 
 COUNT: Final = 100_000
 SIZE: Final = 92
 SHORTEST: Final = Settings(spaces=(Space(elements=(PARTITION,)),), discovery_s=0.1, expiry_s=0.5)
 LATE: Final = Bar(Is.AT_MOST, 2.0)
-_HOSTS: Final = {"n1": "a", "n2": "b"}
-_DOMAIN: Final = 78
-_PATIENCE_S: Final = 60.0
 
 
 def rows(area: str, repeat: int) -> list[Row]:
@@ -42,44 +36,16 @@ def rows(area: str, repeat: int) -> list[Row]:
 
 def _measure() -> float:
     """Seconds from the start of the second node to its reader's last sample."""
-    network = Network(tuple(_HOSTS.values()))
-    try:
-        with tempfile.TemporaryDirectory(prefix="ospltool-bench-") as directory:
-            return _join(Path(directory), network)
-    finally:
-        network.close()
-
-
-def _join(directory: Path, network: Network) -> float:
-    uri = cyclone_uri(
-        interfaces=["e0"],
-        multicast="spdp",
-        peers=[],
-        max_auto_participant_index=20,
-        lease_s=LEASE_S,
-        spdp_interval_ms=500,
-        tag="benchmark",
-        environment={},
-    )
-    lab = Lab(directory, _DOMAIN, "benchmark", uri, watched=False)
-    lab.prefixes = {name: network.on(host) for name, host in _HOSTS.items()}
-    for name in _HOSTS:
-        lab.configure(name, SHORTEST)
-    try:
+    with two_hosts(dict.fromkeys(HOSTS, SHORTEST)) as (lab, _):
         near = lab.watch_from("n1")
         lab.start("n1")
-        near.wait_for("n1 is complete", lambda: near.are_complete("n1"), _PATIENCE_S)
-        options = {"domain": _DOMAIN, "size": SIZE, "count": COUNT, "instances": COUNT}
-        publisher = Program("publish", options, lab.environ, lab.prefixes["n1"])
-        publisher.answer()
-        publisher.end()
-        near.wait_for("n1 has it", lambda: near.stored("n1") == COUNT, _PATIENCE_S)
-        wanted = {"domain": _DOMAIN, "count": COUNT, "durability": "persistent"}
+        near.wait_for("n1 is complete", lambda: near.are_complete("n1"), PATIENCE_S)
+        write(lab, "n1", 0, COUNT, SIZE)
+        near.wait_for("n1 has it", lambda: near.stored("n1") == COUNT, PATIENCE_S)
+        wanted = {"domain": lab.domain, "count": COUNT, "durability": "persistent"}
         joiner = Program("join", wanted, lab.environ, lab.prefixes["n2"])
         lab.start("n2")
         joiner.answer()
         answer = joiner.answer()
         joiner.end()
         return float(answer["ended_ns"] - joiner.began_ns) / 1e9
-    finally:
-        lab.close()
