@@ -10,6 +10,7 @@ from ospltool.health.news import IncidentNews
 from ospltool.live.expectation import Expectation, ExpectedSpace
 from ospltool.live.supervision import SupervisorReport
 from tests.health.test_alarms import THREE, Watch
+from tests.health.test_incidents import Ward
 
 TWO = Expectation(("n1", "n2"), (ExpectedSpace("Orders", copies=2, on_disk=2),))
 
@@ -80,6 +81,18 @@ def test_a_node_that_its_supervisor_starts_again_at_once_is_no_error() -> None:
     watch.run(5, 1, 2, started_s=22)
     assert [severity for _, severity, _ in watch.lines if severity == "error"] == []
     assert [one.severity.label for one in watch.health.closed if one.code.cause == "copies"] == []
+
+
+def test_nobody_takes_nodes_that_stopped_in_order_for_copies_in_reach() -> None:
+    ward = Ward()
+    ward.scenario.start()
+    ward.run(12)
+    ward.scenario.stop("n2", "n3")
+    said = set()
+    for _ in range(24):
+        ward.run(0.25)
+        said |= {one.warning for one in ward.health.redundancies if one.held and not one.left}
+    assert said == {"the last copy"}
 
 
 def test_fewer_copies_are_told_at_once_of_an_incident_that_was_told() -> None:
