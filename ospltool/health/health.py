@@ -22,17 +22,12 @@ from ospltool.health.incidents import Incident, Incidents
 from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.redundancy import Redundancies, Redundancy
 from ospltool.health.scene import FactBook, Scene
+from ospltool.health.signs.domain import OWN_LINK, of_domain
 from ospltool.health.signs.masters import of_masters
-from ospltool.health.signs.nodes import (
-    OWN_LINK,
-    NodeLoss,
-    conclusions,
-    losses_of,
-    of_domain,
-    of_nodes,
-)
+from ospltool.health.signs.nodes import of_nodes
 from ospltool.health.signs.services import of_services
 from ospltool.health.signs.sets import of_data, of_sets
+from ospltool.health.signs.unheard import NodeLoss, conclusions, losses_of
 from ospltool.health.verdict import NEXT_OF_NOBODY, NOBODY, STARTING, UNKNOWN, SystemVerdict, counted
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import ENDING
