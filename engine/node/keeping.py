@@ -194,7 +194,7 @@ class Keeping:
 
     def _instances(self, topic: str) -> int:
         """Return the number of instances that this node has of a topic, in all partitions."""
-        held = [self._held(group) for group in self._runtime.descriptions if group.topic == topic]
+        held = map(self._held, self._runtime.shared.groups_of.get(topic, ()))
         return sum(group_set.instance_count for group_set in held if group_set is not None)
 
     def _disposing(self, group: Group) -> frozenset[bytes]:

@@ -152,11 +152,10 @@ class Serving:
     def deliver(self, reader: ReaderKey) -> None:
         """Deliver the complete set to a reader."""
         held = self._shared.spaces[reader.name_space].working.groups
-        of_topic = (group for group in held if group.topic == reader.topic)  # few of very many
         groups = [
             (self._shared.descriptions[group], held[group].samples())
-            for group in sorted(of_topic)
-            if held[group].count and _reads(reader, group)
+            for group in sorted(self._shared.groups_of.get(reader.topic, ()))
+            if group in held and held[group].count and _reads(reader, group)
         ]
         self.tails.set_taken(reader, self._shared.clock.monotonic())
         self._send(reader, groups, whole=True)

@@ -106,6 +106,8 @@ class SharedState:
         self.tracer = tracer
         self.descriptions: dict[Group, GroupDescription] = {}
         """Groups that this node keeps."""
+        self.groups_of: dict[str, list[Group]] = {}
+        """The same by topic: looking through all of them for each of many readers takes long."""
         self.spaces: dict[str, NameSpaceData] = {}
         """Sets by name-space."""
         self.counters: dict[str, int] = dict.fromkeys(COUNTERS, 0)
@@ -212,6 +214,7 @@ class SharedState:
             return False
         if group not in self.descriptions:
             self.descriptions[group] = description
+            self.groups_of.setdefault(group.topic, []).append(group)
             group_set = data.open_group(description)
             if data.loaded and group in data.loaded.groups:
                 group_set.raise_floor(data.loaded.groups[group].floor_ns)
