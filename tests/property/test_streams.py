@@ -188,6 +188,14 @@ def test_a_missing_or_repeated_or_moved_batch_is_a_fault_and_the_set_is_asked_fo
     check_same(received(sent(original, 100, b"n" * 16), streams), original)
 
 
+def test_the_store_shares_the_payloads_of_large_samples_with_the_set() -> None:
+    large = [make_sample(number, b"w" * 16, DATA, b"%d" % number, bytes(1 << 20)) for number in range(1, 4)]
+    incoming = received(sent(data_set([(GROUPS[0], sample) for sample in large]), stream.BATCH_BYTES))
+    assert incoming is not None
+    kept = {id(sample.payload) for sample in incoming.data.groups[GROUPS[0]].samples()}
+    assert kept == {id(sample.payload) for _, samples in incoming.fresh for sample in samples}
+
+
 @given(contents(6))
 def test_a_stream_without_its_end_is_nothing(arrived: list[tuple[Group, Sample]]) -> None:
     batches = sent(data_set(arrived), 1)
