@@ -291,6 +291,19 @@ def test_a_node_that_is_killed_behind_a_cut_route_of_the_watch_is_gone_from_then
     assert (back.key, back.code.id, "no route" in back.why) == (gone.key, "DUL-NODE-RESTARTED", False)
 
 
+def test_a_route_that_was_lost_long_before_a_node_has_nothing_to_do_with_its_loss() -> None:
+    """What comes from a host needs no route to it, so the watch went on hearing the node."""
+    ward = Ward({1: HERE, 2: THERE, 3: FAR})
+    now_ns = START_NS + ward.second * S
+    ward.model.apply(Update(notices=(FeedNotice(NoticeKind.ROUTE_LOST, now_ns, THERE),)), now_ns)
+    ward.run(8, 1, 2, 3)
+    ward.last_s[2] = ward.second
+    for hearing in (2, 2, 2, 0, 0):  # its fellows keep it until its heartbeat has expired
+        ward.run(1, 1, 3, hearing={1: (hearing,), 3: (hearing,)} if hearing else {})
+        assert "no route" not in "".join(one.why for one in ward.health.every)
+    assert [(one.code.id, one.since_ns) for one in ward.health.every] == [("DUL-NODE-GONE", START_NS + 13 * S)]
+
+
 def test_two_nodes_that_do_not_hear_each_other_are_told_although_the_watch_hears_only_one_of_them() -> None:
     ward = Ward({1: HERE, 2: THERE, 3: FAR})
     ward.run(9, 1, 3, hearing={1: (2,)})

@@ -101,11 +101,17 @@ def broken_link(scene: Scene, until_ns: int, heard_ns: int = 0) -> str:
     return f"{link.text} on the host of this watch, since {clock(link.time_ns)} UTC"
 
 
-def broken_route(scene: Scene, node: Node, until_ns: int) -> str:
-    """Return that no route leads to a node, if it was so before a moment; else nothing."""
+def broken_route(scene: Scene, node: Node, until_ns: int, heard_ns: int = 0) -> str:
+    """Return that no route leads to a node, if it was so before a moment; else nothing.
+
+    It has nothing to do with the loss of a node that was heard long after it began (`heard_ns`): what comes
+    from there needs no route.
+    """
     lost = scene.model.route_lost
+    if lost is None or lost.time_ns > until_ns or heard_ns - lost.time_ns > HEARD_YET_NS:
+        return ""
     addresses = set(node.snapshot.addresses)
-    if lost is None or lost.time_ns > until_ns or not addresses or not addresses <= {*lost.text.split()}:
+    if not addresses or not addresses <= {*lost.text.split()}:
         return ""
     text = no_route(sorted(addresses))
     return f"{text} on the host of this watch, since {clock(lost.time_ns)} UTC"
@@ -118,7 +124,7 @@ def own_link(scene: Scene, node: Node) -> str:
     node that its fellows elsewhere have lost.
     """
     until_ns = node.heard_ns + node.stale_after_ns
-    route = "" if _is_lost_elsewhere(scene, node) else broken_route(scene, node, until_ns)
+    route = "" if _is_lost_elsewhere(scene, node) else broken_route(scene, node, until_ns, node.heard_ns)
     link = broken_link(scene, until_ns, node.heard_ns) or route
     if link and not scene.here.isdisjoint(node.snapshot.addresses):
         return "" if any(is_on_one_host(one, node) for one in scene.heard) else link
