@@ -270,8 +270,11 @@ class Incidents:
         """
         seen: set[str] = set()
         self.left_out = 0
+        roots = {cause.root.key for cause in causes}
         for cause in causes:
             key = self._place(cause, seen)
+            if key is None and self._is_rest(cause, roots):
+                continue
             is_later = key is not None and _is_later(self._open[key].incident, cause.root)
             if key is not None and is_later:
                 self._part(key, cause.root.since_ns, "then gone")
@@ -315,6 +318,17 @@ class Incidents:
             if one.incident.code.cause == cause.root.kind.cause and _is_kin(one.incident, cause.root):
                 return key
         return None
+
+    def _is_rest(self, cause: RootCause, roots: Collection[str]) -> bool:
+        """Return whether two nodes have yet to meet that did not hear each other as part of a trouble before.
+
+        They are an incident of their own if they do not meet before that has ended; `roots` are present.
+        """
+        if cause.root.kind.cause != "mesh":
+            return False
+        before = [key for one in self._open.values() if one.root not in roots for key in one.keys]
+        pairs = [key.removeprefix("mesh:").split(" and ") for key in before if key.startswith("mesh:")]
+        return any(not set(pair).isdisjoint(cause.root.who.split(" and ")) for pair in pairs)
 
     def _begin(
         self, cause: RootCause, now_ns: int, describe: Callable[[RootCause], Incident], *, is_new: bool
