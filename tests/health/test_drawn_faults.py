@@ -10,7 +10,7 @@ from engine.simulator.draw import draw
 from engine.simulator.options import Fault
 from engine.simulator.schedule import START_NS
 from ospltool.health.health import Health
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 from ospltool.live.model import SystemModel
 from ospltool.live.simulated import SimulatedFeed
 from tests.fake import SECOND_NS as S

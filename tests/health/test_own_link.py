@@ -10,7 +10,7 @@ import pytest
 
 from engine.runtime.monitor import FellowView
 from ospltool.health.health import Health
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 from ospltool.live.expectation import NOTHING, Expectation, ExpectedSpace
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
@@ -376,7 +376,9 @@ def test_one_who_looks_late_names_the_own_link_as_the_cause_of_what_is_absent() 
     found = {one.who: one for one in health.open}
     assert found.keys() == {"n2", "n3"}
     for one in found.values():
-        assert one.why == f"interface e0 is down on the host of this watch, since {clock(START_NS)} UTC"
+        assert (
+            one.why == f"interface e0 is down on the host of this watch, since before {clock(START_NS)} UTC"
+        )
         assert one.next.startswith("Bring the network of this watch back")
 
 
