@@ -19,6 +19,9 @@ RELIEF_S: Final = 1.0
 _WARNINGS: Final = (NO_MASTER, LAST_COPY)
 """What effects tell of no longer once there is a relief."""
 
+_MASTERS: Final = " are masters"
+"""What effects tell of several masters."""
+
 _COPIES: Final = re.compile(r"\d+(?: of \d+)? cop(?:y|ies)")
 """What effects tell of copies in memory."""
 
@@ -76,9 +79,10 @@ def _copies(effect: str) -> list[int]:
 
 
 def _is_true(effect: str, health: Health) -> bool:
-    """Return whether as many copies as an effect tells are there now."""
+    """Return whether as many copies as an effect tells are there now, and several masters if it says so."""
     now = {one for copies in health.redundancies for one in _COPIES.findall(copies.text)}
-    return now.issuperset(_COPIES.findall(effect))
+    are_masters = _MASTERS not in effect or any(health.model.contested())
+    return are_masters and now.issuperset(_COPIES.findall(effect))
 
 
 class IncidentNews:

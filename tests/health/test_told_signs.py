@@ -67,7 +67,9 @@ def test_what_a_node_told_holds_until_it_tells_otherwise_or_is_restarted(name: s
     model.apply(Update((ReceivedSnapshot(node(), START_NS),), (told,)), START_NS)
     found = incidents(model, START_NS + S)
     who = "00000009 and n1" if code == "DUL-PROTOCOL" else "n1"
-    assert [(one.code.id, one.who, one.what) for one in found] == [(code, who, f"n1 says: {text}")]
+    assert [(one.code.id, one.who, one.what) for one in found] == [
+        (code, who, f"n1 says: {text.removesuffix('.')}")
+    ]
     if closing:
         event, _, text = closing.partition(":")
         told = fake.event(2, 1, START_NS + S, text, event=event)
@@ -161,7 +163,7 @@ def test_a_late_heartbeat_is_about_the_fellow_and_part_of_its_loss() -> None:
         model.apply(Update((ReceivedSnapshot(survivor, now_ns),), notices=notices), now_ns)
     found = incidents(model, START_NS + 3 * S)
     assert [(one.code.id, one.who) for one in found] == [("DUL-NODE-GONE", "n2")]
-    assert f"n1 says: {text}" in found[0].signs
+    assert f"n1 says: {text.removesuffix('.')}" in found[0].signs
 
 
 @pytest.mark.parametrize(
@@ -196,7 +198,10 @@ def test_nodes_that_stood_still_together_did_so_once_and_it_was_the_loss_of_all_
     assert ({one.code.id for one in health.every}, health.open) == (codes, [])
     assert len(health.closed) == 1
     if stopped_s == 3:
-        assert health.closed[0].what == f"n1, n2 and n3 stood still together; n1 says: {texts[0]}"
+        assert (
+            health.closed[0].what
+            == f"n1, n2 and n3 stood still together; n1 says: {texts[0].removesuffix('.')}"
+        )
 
 
 def test_a_short_stall_is_none_and_a_long_one_is_over_seconds_after_it() -> None:

@@ -125,7 +125,7 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
         yield Sign(
             _CODES[topic],
             name,
-            f"{name} {_VERBS.get(topic, 'says')}: {remarks[-1].text}{more}",
+            f"{name} {_VERBS.get(topic, 'says')}: {remarks[-1].text.removesuffix('.')}{more}",
             remarks[0].last_ns or remarks[0].began_ns or remarks[0].time_ns,
             (node.id,),
             why=report.failure if report else _WHY.get(topic, ""),
@@ -171,7 +171,7 @@ def _late(scene: Scene, node: Node, remark: Remark) -> Sign:
     """Return a sign about the fellow whose heartbeats are late, not about the node that waited for them."""
     name = remark.subject
     fellows = tuple(one.id for one in scene.nodes if one.snapshot.name == name)
-    what = f"{node.snapshot.name} says: {remark.text}"
+    what = f"{node.snapshot.name} says: {remark.text.removesuffix('.')}"
     return Sign("DUL-HEARTBEAT-LATE", name, what, remark.time_ns, (*fellows, node.id), subjects=fellows)
 
 
