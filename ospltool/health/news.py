@@ -25,6 +25,9 @@ _MASTERS: Final = " are masters"
 _COPIES: Final = re.compile(r"\d+(?: of \d+)? cop(?:y|ies)")
 """What effects tell of copies in memory."""
 
+_ON_DISK: Final = re.compile(r"\d+(?: of \d+)? on disk")
+"""What they tell of copies on disk."""
+
 
 class _Form(NamedTuple):
     """What is told at once when it changes."""
@@ -80,9 +83,14 @@ def _copies(effect: str) -> list[int]:
 
 def _is_true(effect: str, health: Health) -> bool:
     """Return whether as many copies as an effect tells are there now, and several masters if it says so."""
-    now = {one for copies in health.redundancies for one in _COPIES.findall(copies.text)}
+    now = {one for copies in health.redundancies for one in _counts(copies.text)}
     are_masters = _MASTERS not in effect or any(health.model.contested())
-    return are_masters and now.issuperset(_COPIES.findall(effect))
+    return are_masters and now.issuperset(_counts(effect))
+
+
+def _counts(text: str) -> list[str]:
+    """Return the numbers of copies, also on disk, that a text tells."""
+    return [*_COPIES.findall(text), *_ON_DISK.findall(text)]
 
 
 class IncidentNews:

@@ -171,12 +171,13 @@ def _failure(status: NodeStatus) -> str:
 
 
 def _seen(status: NodeStatus) -> str:
+    """Return what is wrong with the node; that a node that runs has a store that refuses, it tells itself."""
     told = [_SEEN.get(status.condition, "")]
     if status.condition in _SEEN:
         told.append(status.reason)
     if status.waits_for_room:
         told.append(f"it waited for room to open its store: {status.store_problem}")
-    elif status.store_problem:
+    elif status.store_problem and status.condition in _SEEN:
         told.append(f"its store refused: {status.store_problem}")
     if status.waits_for:
         told.append(f"it waited: {status.waits_for}")
