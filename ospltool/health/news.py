@@ -19,8 +19,8 @@ RELIEF_S: Final = 1.0
 _WARNINGS: Final = (NO_MASTER, LAST_COPY)
 """What effects tell of no longer once there is a relief."""
 
-_MASTERS: Final = " are masters"
-"""What effects tell of several masters."""
+_MASTERS: Final = " are masters, their sets "
+"""What effects tell of several masters of one role."""
 
 _COPIES: Final = re.compile(r"\d+(?: of \d+)? cop(?:y|ies)")
 """What effects tell of copies in memory."""

@@ -132,7 +132,8 @@ def test_an_incident_that_becomes_part_of_another_one_is_told_so() -> None:
         ("1 copy, 10 samples fewer", True),
         ("2 of 3 copies, n1 is master", False),
         ("n1 is master", True),
-        ("n1 and n2 are masters", False),
+        ("n1 and n2 are masters, their sets are equal", False),
+        ("n1 and n2 are masters", True),
     ],
 )
 def test_an_effect_that_changed_shortly_before_the_end_is_told_with_it_if_it_is_still_true(

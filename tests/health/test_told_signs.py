@@ -214,6 +214,22 @@ def test_a_short_stall_is_none_and_a_long_one_is_over_seconds_after_it() -> None
         assert len(incidents(model, now_ns)) == count
 
 
+@pytest.mark.parametrize("ahead_s", [12, -12])
+def test_a_stall_of_a_node_whose_clock_is_wrong_is_told_as_long_and_dated_by_the_clock_of_the_watch(
+    ahead_s: int,
+) -> None:
+    text = "This node stood still for 4.0 seconds; the silence of its fellows in that time does not count."
+    theirs_ns = START_NS + ahead_s * S
+    told = fake.event(1, 1, theirs_ns, text, event="watch.stalled", level="WARNING")
+    for after_s, since in ((4, [START_NS - 4 * S]), (6, [])):
+        model, later_ns = SystemModel(), after_s * S
+        shown = ReceivedSnapshot(node(time_ns=theirs_ns + later_ns), START_NS + later_ns)
+        model.apply(Update((shown,), (told,)), START_NS + later_ns)
+        health = Health(model)
+        health.update(START_NS + later_ns)
+        assert [one.since_ns for one in health.open] == since
+
+
 @pytest.mark.parametrize(("phase", "code"), [("merge", "DUL-MERGE"), ("align", "DUL-CONFLICT")])
 def test_a_conflict_within_a_role_is_a_merge_while_the_node_merges(phase: str, code: str) -> None:
     """No event tells that the merge began, or by which policy: within a role it is always Merge."""
