@@ -339,7 +339,9 @@ def test_a_link_cut_for_the_watch_and_the_node_of_its_host_is_one_trouble(
     health = Health(model, THREE_COPIES, here=(f"10.0.0.{here}",))
     for second in range(first_s, 26):
         now_ns, is_cut = START_NS + second * S, 5 <= second < 20
-        met = {1: (2,), 2: (1, 3)} if is_cut else {1: (2, 3), 2: (1, 3), 3: (1, 2)}
+        met: dict[int, tuple[int, ...]] = {1: (2, 3), 2: (1, 3), 3: (1, 2)}
+        if is_cut:
+            met = {1: (2,), 2: (1, 3)}
         if second == 20:
             met[1] = (2,)
         shown = tuple(

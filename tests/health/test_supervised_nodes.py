@@ -336,6 +336,20 @@ def test_nobody_is_heard_after_an_orderly_stop_for_a_reason_and_with_a_next_step
     assert (watch.health.verdict.why, watch.health.verdict.next) == ("", "")
 
 
+def status(condition: Condition, problem: str = "", *, runs: bool = True) -> NodeStatus:
+    """The status of a node that has been started and, unless it `runs`, was killed since."""
+    me = identify(os.getpid())
+    assert me is not None
+    node = me if runs else dataclasses.replace(me, start_ticks=1)
+    record = RunRecord(
+        "n1.xml", "/n1.xml", "n1", 0, "Depot", "/store", 10.0, NodePhase.RUNNING, "", 0,
+        is_unresponsive=False, started_ns=START_NS, changed_ns=START_NS, supervisor=me, node=node,
+    )  # fmt: skip
+    return NodeStatus(
+        NodeDirectory(Path("/run/n1")), record, condition, "COMPLETE", 1, "", store_problem=problem
+    )
+
+
 @pytest.mark.parametrize(
     ("condition", "told"),
     [
@@ -347,14 +361,12 @@ def test_a_store_that_refuses_is_no_cause_of_the_loss_of_a_node_that_runs(
     condition: Condition, told: str
 ) -> None:
     """As of one that was stopped, and runs, and is not heard yet."""
-    me = identify(os.getpid())
-    assert me is not None
-    record = RunRecord(
-        "n1.xml", "/n1.xml", "n1", 0, "Depot", "/store", 10.0, NodePhase.RUNNING, "", 0,
-        is_unresponsive=False, started_ns=START_NS, changed_ns=START_NS, supervisor=me, node=me,
-    )  # fmt: skip
-    status = NodeStatus(
-        NodeDirectory(Path("/run/n1")), record, condition, "COMPLETE", 1, "", store_problem="no space left"
-    )
-    text = report(status, START_NS).text
-    assert text == (f"seen on its host at 01:03:20 UTC: {told}" if told else "")
+    found = report(status(condition, "no space left"), START_NS)
+    assert found.text == (f"seen on its host at 01:03:20 UTC: {told}" if told else "")
+    assert not found.is_dead
+
+
+def test_a_node_that_died_while_its_supervisor_was_stopped_is_dead_and_did_not_only_not_respond() -> None:
+    found = report(status(Condition.UNRESPONSIVE, runs=False), START_NS)
+    assert found.text == "seen on its host at 01:03:20 UTC: its process had ended"
+    assert (found.is_dead, found.pid, found.ended_ns) == (True, 0, 0)
