@@ -28,6 +28,7 @@ _LINK_LOCAL: Final = "20"
 _INTERFACE: Final = re.compile(
     r"<NetworkInterface\b[^>]*?\b(?P<kind>name|address)\s*=\s*[\"'](?P<value>[^\"']+)"
 )
+_PEER: Final = re.compile(r"<Peer\b[^>]*?\bAddress\s*=\s*[\"'](?P<value>\d[\d.]*)[\"']", re.IGNORECASE)
 
 
 def first_interface(uri: str) -> str:
@@ -162,6 +163,11 @@ def known_addresses(uri: str) -> tuple[str, ...]:
 def beyond_loopback(hosts: Iterable[str]) -> tuple[str, ...]:
     """Return the addresses that are not loopback addresses."""
     return tuple(host for host in hosts if not host.startswith("127.") and host != "::1")
+
+
+def peers_of(uri: str) -> tuple[str, ...]:
+    """Return the IPv4 addresses of the peers that the settings name, without loopback addresses and ports."""
+    return beyond_loopback([found["value"] for found in _PEER.finditer(settings_text(uri))])
 
 
 def _flags(interface: str) -> int:

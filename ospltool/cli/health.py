@@ -20,7 +20,7 @@ from ospltool.output.text import visible
 
 if TYPE_CHECKING:
     from ospltool.health.health import Health
-    from ospltool.health.incidents import Incident
+    from ospltool.health.incident import Incident
     from ospltool.health.mutes import MuteEnd
     from ospltool.health.system import System
 
@@ -300,7 +300,7 @@ def _tell(domain: _Domain, news: list[tuple[str, Incident]], ends: list[MuteEnd]
         elif one.muted_until_ns:
             lines.append(_muted_line(one))
         else:
-            lines += incident_lines(one, now_ns) if one.is_open else [f"  {heading(one, now_ns)}"]
+            lines += incident_lines(one, now_ns) if one.is_open else _end_lines(one, now_ns)
     first, *more = domain.lines()
     lines += [f"{_clock(now_ns)} {first}", *more]
     _put_lines(lines)
@@ -341,6 +341,10 @@ def incident_lines(one: Incident, now_ns: int) -> list[str]:
         f"    effect: {one.effect}",
         f"    next:   {one.next}",
     ]
+
+
+def _end_lines(one: Incident, now_ns: int) -> list[str]:
+    return [f"  {heading(one, now_ns)}", *([f"    effect: {one.effect}"] if one.effect else [])]
 
 
 def _muted_line(one: Incident) -> str:

@@ -150,15 +150,16 @@ def _with_stalls(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
 
 def _with_own_cuts(scene: Scene, causes: list[RootCause]) -> list[RootCause]:
     """Make one cause of a link that is cut for this watch and for the nodes of its host alike."""
-    near = {one.id for one in scene.heard if not scene.here.isdisjoint(one.snapshot.addresses)}
-    for silent in [one for one in causes if near and one.root.code == "DUL-NODE-SILENT"]:
-        there = set(silent.root.nodes)
+    here = [one for one in scene.heard if not scene.here.isdisjoint(one.snapshot.addresses)]
+    near, name_of = {one.snapshot.name for one in here}, scene.model.name_of
+    for cut in [one for one in causes if near and one.root.code in ("DUL-NODE-SILENT", "DUL-NODE-ABSENT")]:
+        there = {cut.root.who}
         same = [
             one for one in causes
-            if one.root.code == "DUL-PARTIAL-MESH" and there < {*one.nodes} <= there | near
+            if one.root.code == "DUL-PARTIAL-MESH" and there < {*map(name_of, one.nodes)} <= there | near
         ]  # fmt: skip
         rest = [one for one in causes if one not in same]
-        causes = [_with(one, same) if one is silent else one for one in rest]
+        causes = [_with(one, same) if one is cut else one for one in rest]
     return causes
 
 

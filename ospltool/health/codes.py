@@ -165,6 +165,10 @@ CUT: Final = "the network between it and this watch is cut"
 """Beginning of a cause that is concluded from what fellows hear: it takes the place of no told one either."""
 
 
+OF_WATCH: Final = "on the host of this watch, since "
+"""What a cause says that is the own link or route of this watch."""
+
+
 def joined(names: tuple[str, ...] | list[str], most: int = 4) -> str:
     """Join names in words: `n1`, `n1 and n2`, `n1, n2, n3 and 3 more`."""
     if len(names) > most:

@@ -7,7 +7,7 @@ import shlex
 from ospltool.health.causes import RootCause
 from ospltool.health.codes import Code, joined
 from ospltool.health.effects import advice
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 from ospltool.health.scene import Scene
 
 

@@ -18,7 +18,8 @@ from ospltool.health.descriptions import described
 from ospltool.health.effects import effects
 from ospltool.health.gathering import Gathering
 from ospltool.health.hearings import Hearings
-from ospltool.health.incidents import Incident, Incidents
+from ospltool.health.incident import Incident
+from ospltool.health.incidents import Incidents
 from ospltool.health.mutes import Mute, Mutes
 from ospltool.health.redundancy import Redundancies, Redundancy
 from ospltool.health.scene import FactBook, Scene

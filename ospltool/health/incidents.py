@@ -8,16 +8,14 @@ import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
+from ospltool.health import forms
 from ospltool.health.causes import RootCause
-from ospltool.health.codes import CUT, SECOND_NS, STILL_STOPPED, UNANNOUNCED, Code, HealthSeverity, Sign
+from ospltool.health.codes import SECOND_NS, HealthSeverity
+from ospltool.health.incident import Incident
 from ospltool.live.remarks import clock
-from ospltool.output.text import age, lasted
 
 LINGER_NS: Final = 2 * SECOND_NS
 """An incident not seen for this long is over; a shorter time is a gap in the observation."""
-
-AGAIN_NS: Final = 10 * SECOND_NS
-"""An incident that begins within this time after the end of one like it counts as a return of it."""
 
 _TOLD_BY_NODE: Final = frozenset(
     [
@@ -41,121 +39,16 @@ _TOLD_BY_NODE: Final = frozenset(
 _OF_PAIRS: Final = frozenset({"clock", "definition"})
 """Those of them that are about two nodes: neither knows that it is over while it does not hear the other."""
 
-_OVER: Final = "DUL-NODE-RESTARTED"
-"""The form of a loss that is over; any other loss within that time is a new one, with a cause of its own."""
-
-_STALLED: Final = "DUL-NODE-STALLED"
-"""The form of a loss that is over without a restart: the advice on its cause holds."""
-
-_CONTINUE: Final = f" {STILL_STOPPED.partition('{}')[0]}"
-"""Beginning of the part of an advice that is about processes that are stopped."""
-
 _LOSSES: Final = frozenset({"node", "domain"})
+
+FALL_NS: Final = 10 * SECOND_NS
+"""Time without a consequence as severe as before after which an incident is not that severe any more."""
 
 APART_NS: Final = 5 * SECOND_NS
 """An incident that began so long before the loss of the domain is one of its own, although it ends in it."""
 
 MAX_OPEN: Final = 1_000
 MAX_CLOSED: Final = 500
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Incident:
-    """One present or past trouble."""
-
-    key: str
-    """Identity, unchanged while the incident lasts."""
-    code: Code
-    """Entry of the registry."""
-    severity: HealthSeverity
-    """Worst severity of its signs; of a closed incident, while it lasted."""
-    who: str
-    """Subject: a node, name-space, pair of nodes or service."""
-    what: str
-    """Observation."""
-    why: str
-    """Cause, or the usual causes if it is unknown."""
-    is_cause_known: bool
-    """Whether `why` is the cause. A known cause stays when the trouble changes its form."""
-    effect: str
-    """Consequence for the data."""
-    next: str
-    """Advice to the operator."""
-    since_ns: int
-    """Beginning, by the feed's clock."""
-    began_before: bool = False
-    """Whether nobody tells the beginning: it began at `since_ns` or before."""
-    until_ns: int = 0
-    """End; 0 while it is open."""
-    ended_before: bool = False
-    """Whether nobody saw the end, as the watch did not look then: it ended at `until_ns` or before."""
-    nodes: tuple[str, ...] = ()
-    """Ids of the involved nodes."""
-    subjects: tuple[str, ...] = ()
-    """Ids of the nodes among them that it is about."""
-    name_spaces: tuple[str, ...] = ()
-    """Name-spaces that its signs name."""
-    signs: tuple[str, ...] = ()
-    """Observations in words, that of the root first."""
-    weight: int = 1
-    """Gravity, comparable only with that of the same incident at another moment."""
-    origin: str = ""
-    """Key of the first of the incidents that this one returns after; its own key if it is no return."""
-    times: int = 1
-    """1 plus the number of incidents before it that it returns after, each within ten seconds."""
-    rises: int = 0
-    """How often it became worse than ever before: a higher severity, or more subjects."""
-    acknowledged_ns: int = 0
-    """When an operator acknowledged it, as grave as it is; 0 for never."""
-    muted_until_ns: int = 0
-    """End of its mute; 0 if it is not muted."""
-    worse: str = ""
-    """The observation by which it last got a worse severity than it had; empty if it never did."""
-    is_part: bool = False
-    """Whether the trouble goes on as part of another one, as of a lost domain: it has no end of its own."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the incident has not ended."""
-        return not self.until_ns
-
-    @property
-    def node(self) -> str:
-        """Id of the node that it is about, of several the first; empty without any."""
-        return next(iter(self.subjects or self.nodes), "")
-
-    def age_ns(self, now_ns: int) -> int:
-        """Return its duration up to its end or now."""
-        return max(0, (self.until_ns or now_ns) - self.since_ns)
-
-    def lasts(self, now_ns: int) -> str:
-        """Return its duration up to its end or now, in words.
-
-        They begin with ">" if it may have lasted longer, "<" if shorter, and "about" if both.
-        """
-        duration_ns = self.age_ns(now_ns)
-        said = (age if self.is_open else lasted)(duration_ns)
-        sign = _BOUNDS[self.began_before, self.ended_before] if duration_ns >= SECOND_NS else ""
-        return f"{sign}{said}"
-
-    @property
-    def since(self) -> str:
-        """The word before its beginning: `since`, or `since before`."""
-        return "since before" if self.began_before else "since"
-
-    @property
-    def again(self) -> str:
-        """How often it was there before, as `, again: 2 before`; empty if it is no return."""
-        return f", again: {self.times - 1} before" if self.times > 1 else ""
-
-
-_BOUNDS: Final = {
-    (False, False): "",
-    (True, False): "> ",
-    (False, True): "< ",
-    (True, True): "about ",
-}
-"""Before a duration whose beginning, and whose end, are not exactly known."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -169,7 +62,8 @@ class _Open:
         keys: keys of its signs.
         worst: the worst severity so far.
         most: the most subjects so far.
-        brought: the worst severity of consequences so far; it lasts as long as the code does.
+        brought: the worst severity of consequences of late.
+        brought_ns: when there was one of that severity last.
         after_ns: end of the incident that it returns after, before which it did not begin; 0 without one.
         is_assumed: whether it was seen last before the watch stood still, or its nodes were not heard any
             more, until `seen_ns`.
@@ -183,9 +77,15 @@ class _Open:
     worst: HealthSeverity
     most: int
     brought: HealthSeverity
+    brought_ns: int
     after_ns: int = 0
     is_assumed: bool = False
     known_ns: int = 0
+
+    def bring(self, severity: HealthSeverity, now_ns: int, *, is_same: bool) -> None:
+        """Take in the worst severity of the present consequences; `is_same`: the code is as it was."""
+        if severity <= self.brought or not is_same or now_ns - self.brought_ns >= FALL_NS:
+            self.brought, self.brought_ns = severity, now_ns
 
     @property
     def shown(self) -> Incident:
@@ -270,9 +170,15 @@ class Incidents:
         """
         seen: set[str] = set()
         self.left_out = 0
+        roots = {cause.root.key for cause in causes}
         for cause in causes:
             key = self._place(cause, seen)
-            is_later = key is not None and _is_later(self._open[key].incident, cause.root)
+            if key is None and self._is_rest(cause, roots):
+                continue
+            if key is not None and forms.is_back(self._open[key].incident, cause.root):
+                self._close(key, cause.root.since_ns)
+                key = None
+            is_later = key is not None and forms.is_later(self._open[key].incident, cause.root)
             if key is not None and is_later:
                 self._part(key, cause.root.since_ns, "then gone")
             if key is None or is_later:
@@ -312,9 +218,20 @@ class Incidents:
             if one.incident.code == cause.root.kind and cause.root.key in one.keys:
                 return key
         for key, one in free.items():
-            if one.incident.code.cause == cause.root.kind.cause and _is_kin(one.incident, cause.root):
+            if one.incident.code.cause == cause.root.kind.cause and forms.is_kin(one.incident, cause.root):
                 return key
         return None
+
+    def _is_rest(self, cause: RootCause, roots: Collection[str]) -> bool:
+        """Return whether two nodes have yet to meet that did not hear each other as part of a trouble before.
+
+        They are an incident of their own if they do not meet before that has ended; `roots` are present.
+        """
+        if cause.root.kind.cause != "mesh":
+            return False
+        before = [key for one in self._open.values() if one.root not in roots for key in one.keys]
+        pairs = [key.removeprefix("mesh:").split(" and ") for key in before if key.startswith("mesh:")]
+        return any(not set(pair).isdisjoint(cause.root.who.split(" and ")) for pair in pairs)
 
     def _begin(
         self, cause: RootCause, now_ns: int, describe: Callable[[RootCause], Incident], *, is_new: bool
@@ -325,7 +242,7 @@ class Incidents:
             return ""
         told = describe(cause)
         before = () if is_new else self.closed
-        again = next((one for one in before if _is_again(one, told, now_ns)), None)
+        again = next((one for one in before if forms.is_again(one, told, now_ns)), None)
         after_ns = again.until_ns if again is not None else 0
         since_ns = max(after_ns, min(cause.root.since_ns, now_ns))
         key, worst, most = f"{cause.root.key}@{since_ns}", told.severity, len(told.subjects)
@@ -333,11 +250,11 @@ class Incidents:
         told = dataclasses.replace(told, key=key, origin=key, since_ns=since_ns, began_before=is_before)
         if again is not None:  # its end was told, so it stays over
             worst, most = min(worst, again.severity), max(most, len(again.subjects))
-            if told.code.id == _OVER:
-                told = _with_cause_of(again, told)
+            if told.code.id == forms.OVER:
+                told = forms.with_cause_of(again, told)
             told = dataclasses.replace(told, origin=again.origin, times=again.times + 1, rises=again.rises)
         root, brought = cause.root.key, cause.brought
-        self._open[key] = _Open(told, root, now_ns, cause.keys, worst, most, brought, after_ns)
+        self._open[key] = _Open(told, root, now_ns, cause.keys, worst, most, brought, now_ns, after_ns)
         return key
 
     def _go_on(
@@ -345,11 +262,11 @@ class Incidents:
     ) -> None:
         known = self._open[key]
         before = known.incident
-        told = _with_all_of(before, _with_subject_of(before, _with_cause_of(before, describe(cause))))
-        since_ns = max(known.after_ns, _beginning(before, cause.root))
+        told = forms.continued(before, describe(cause))
+        since_ns = max(known.after_ns, forms.beginning(before, cause.root))
         is_before = (told if since_ns == told.since_ns else before).began_before and not known.after_ns
         is_same = told.code == before.code
-        known.brought = min(known.brought, cause.brought) if is_same else cause.brought
+        known.bring(cause.brought, now_ns, is_same=is_same)
         severity = min(cause.root.urgency, known.brought)
         urgent = next((one.what for one in cause.signs if one.urgency == severity), "")
         known.incident = told = dataclasses.replace(
@@ -382,6 +299,12 @@ class Incidents:
             dataclasses.replace(one.incident, what=what, until_ns=until_ns, severity=one.worst, is_part=True)
         )
 
+    def _close(self, key: str, until_ns: int) -> None:
+        """Close an incident that is over since a moment."""
+        one = self._open.pop(key)
+        ended = dataclasses.replace(one.incident, until_ns=until_ns, severity=one.worst)
+        self._closed.append(dataclasses.replace(ended, ended_before=one.is_assumed))
+
     def _end(self, key: str, now_ns: int, taken: set[str], lost: set[str]) -> None:
         """End an incident that is not seen any more, after a while; drop it if another one contains it.
 
@@ -393,85 +316,6 @@ class Incidents:
         elif now_ns - known.seen_ns >= LINGER_NS or (
             known.incident.code.cause in _TOLD_BY_NODE and lost.issuperset(known.incident.nodes)
         ):
-            del self._open[key]
-            ended = dataclasses.replace(
-                known.incident,
-                until_ns=known.seen_ns,
-                ended_before=known.is_assumed,
-                severity=known.worst,
-            )
-            self._closed.append(ended)
+            self._close(key, known.seen_ns)
         else:
-            known.incident = _as_it_runs(known.incident)
-
-
-def _beginning(before: Incident, root: Sign) -> int:
-    """Return when an incident began: not before a cause of another kind that came long after it.
-
-    Consequences are seen a moment sooner than some causes; what lasted longer had another cause till then.
-    That a node runs again tells only when this watch lost it, and fellows may have lost it later.
-    """
-    if root.code == _OVER and before.code.cause == root.kind.cause:
-        return before.since_ns
-    is_other = root.kind.cause != before.code.cause and root.since_ns - before.since_ns > AGAIN_NS
-    return root.since_ns if is_other else min(before.since_ns, root.since_ns)
-
-
-def _is_later(before: Incident, root: Sign) -> bool:
-    """Return whether a node is lost for its fellows that only the watch had lost before."""
-    return root.is_later and before.code != root.kind and before.since_ns < root.since_ns
-
-
-def _is_kin(before: Incident, root: Sign) -> bool:
-    """Return whether one is about a pair with a node of the other, or both about one node with two names."""
-    if " and " in before.who + root.who:
-        return not set(before.nodes).isdisjoint(root.nodes)
-    return bool(root.subjects) and before.subjects == root.subjects
-
-
-def _with_subject_of(before: Incident, told: Incident) -> Incident:
-    """Keep the node that several did not hear while the last of them comes to hear it again."""
-    is_rest = " and " in told.who and before.code == told.code and len(before.subjects) == 1
-    if is_rest and {*before.subjects} < {*told.nodes} <= {*before.nodes}:
-        return dataclasses.replace(told, who=before.who, subjects=before.subjects, nodes=before.nodes)
-    return told
-
-
-def _with_all_of(before: Incident, told: Incident) -> Incident:
-    """Keep all nodes that stood still together until what the last of them told is over."""
-    if before.code == told.code and told.code.id == _STALLED and {*told.nodes} < {*before.nodes}:
-        return dataclasses.replace(
-            told, who=before.who, what=before.what, nodes=before.nodes, subjects=before.subjects
-        )
-    return told
-
-
-def _with_cause_of(before: Incident, told: Incident) -> Incident:
-    """Keep the known cause of an incident whose present form does not tell it, as of a node that is back."""
-    is_new = (
-        before.code.id == _STALLED != told.code.id
-    )  # it went on: what it is lost by now is something else
-    if not before.is_cause_known or is_new or told.code.cause != before.code.cause:
-        return told
-    is_cut = told.why.startswith(CUT) and not before.why.startswith((UNANNOUNCED, CUT))
-    is_own = told.code.id == _STALLED and not before.why.startswith((UNANNOUNCED, CUT))
-    is_guess = is_cut or is_own or told.why.startswith(UNANNOUNCED)
-    if not told.is_cause_known or is_guess or told.why in before.why:
-        is_for_why = told.code.id == _STALLED and told.next == told.code.next
-        is_of_before = is_for_why and before.next != before.code.next
-        advice = _as_it_runs(before).next if is_of_before else told.next
-        return dataclasses.replace(told, why=before.why, is_cause_known=True, next=advice)
-    is_next = told.code.id == _OVER and told.code != before.code
-    return dataclasses.replace(told, why=f"{before.why}; {told.why}") if is_next else told
-
-
-def _as_it_runs(before: Incident) -> Incident:
-    """Return what is told of a node that was stopped and runs: nothing is left to continue."""
-    return dataclasses.replace(before, next=before.next.partition(_CONTINUE)[0])
-
-
-def _is_again(before: Incident, told: Incident, now_ns: int) -> bool:
-    return (before.code.cause, before.who) == (
-        told.code.cause,
-        told.who,
-    ) and now_ns - before.until_ns < AGAIN_NS
+            known.incident = forms.as_it_runs(known.incident)

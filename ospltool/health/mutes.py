@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from engine.core import plain
 from ospltool.health.codes import Code, codes, joined
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 
 MAX_MUTES: Final = 500
 MAX_BYTES: Final = 1 << 20

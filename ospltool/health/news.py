@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from ospltool.health.codes import LAST_COPY, NO_MASTER, HealthSeverity
 from ospltool.health.health import Health
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 
 SLOWER: Final = 2
 """Factor by which an effect that was told again must stand longer until it is told once more."""
@@ -19,8 +19,14 @@ RELIEF_S: Final = 1.0
 _WARNINGS: Final = (NO_MASTER, LAST_COPY)
 """What effects tell of no longer once there is a relief."""
 
+_MASTERS: Final = " are masters, their sets "
+"""What effects tell of several masters of one role."""
+
 _COPIES: Final = re.compile(r"\d+(?: of \d+)? cop(?:y|ies)")
 """What effects tell of copies in memory."""
+
+_ON_DISK: Final = re.compile(r"\d+(?: of \d+)? on disk")
+"""What they tell of copies on disk."""
 
 
 class _Form(NamedTuple):
@@ -76,16 +82,22 @@ def _copies(effect: str) -> list[int]:
 
 
 def _is_true(effect: str, health: Health) -> bool:
-    """Return whether as many copies as an effect tells are there now."""
-    now = {one for copies in health.redundancies for one in _COPIES.findall(copies.text)}
-    return now.issuperset(_COPIES.findall(effect))
+    """Return whether as many copies as an effect tells are there now, and several masters if it says so."""
+    now = {one for copies in health.redundancies for one in _counts(copies.text)}
+    are_masters = _MASTERS not in effect or any(health.model.contested())
+    return are_masters and now.issuperset(_counts(effect))
+
+
+def _counts(text: str) -> list[str]:
+    """Return the numbers of copies, also on disk, that a text tells."""
+    return [*_COPIES.findall(text), *_ON_DISK.findall(text)]
 
 
 class IncidentNews:
     """The incidents of one system that were told, each in its last form.
 
     An effect changes with elections and counts while the trouble stays the same. It is told again once it
-    has stood for `settled_s`, and before the end of its incident if it is still true; each time it is, the
+    has stood for `settled_s`, and with the end of its incident if it is still true; each time it is, the
     next one must stand twice as long. A master where there was none is told sooner, and so are further copies
     beside the last one; fewer copies than were told are told at once.
 
@@ -101,7 +113,8 @@ class IncidentNews:
         """Return (what, incident) for each change since the last call.
 
         What is `began`, `changed`, `worse` (in severity, by what `Incident.worse` says), `ended` or
-        `joined`: an incident that joined another one, its cause, has no end of its own.
+        `joined`: an incident that joined another one, its cause, has no end of its own. One that ended has
+        the effect that is still to be told; else it is empty.
         """
         found: list[tuple[str, Incident]] = []
         last = {one.key: one for one in (*health.open, *health.muted)}
@@ -125,9 +138,10 @@ class IncidentNews:
             if told:
                 muted_until_ns = told.form.muted_until_ns
                 is_untold = told.last.effect != told.effect and not muted_until_ns
-                if is_untold and _is_true(told.last.effect, health):
-                    found.append(("changed", told.last))
-                found.append(("ended", dataclasses.replace(one, muted_until_ns=muted_until_ns)))
+                effect = told.last.effect if is_untold and _is_true(told.last.effect, health) else ""
+                found.append(
+                    ("ended", dataclasses.replace(one, muted_until_ns=muted_until_ns, effect=effect))
+                )
         joined = [key for key in self._told if key not in last]  # they are part of other incidents now
         found += [("joined", self._told.pop(key).last) for key in joined]
         return found

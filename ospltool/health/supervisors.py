@@ -93,7 +93,9 @@ def report(status: NodeStatus, seen_ns: int) -> SupervisorReport:
     record = status.record
     starting = status.condition is Condition.STARTING and not (status.store_problem or record.failed_ns)
     runs = record.node is not None and record.node.is_alive()
-    is_dead = status.condition in (Condition.DIED, Condition.RESTARTING) and not runs
+    is_dead = (status.condition in (Condition.DIED, Condition.RESTARTING) and not runs) or _has_vanished(
+        status
+    )
     is_coming = status.condition is Condition.RESTARTING
     text = _text(status, seen_ns)
     return SupervisorReport(
@@ -170,13 +172,20 @@ def _failure(status: NodeStatus) -> str:
     return f"its supervisor saw at {clock(record.failed_ns)} UTC: {record.failure}{again}"
 
 
+def _has_vanished(status: NodeStatus) -> bool:
+    """Return whether the process of a node has ended and its supervisor, which is stopped, does not know."""
+    node = status.record.node
+    return status.condition is Condition.UNRESPONSIVE and node is not None and not node.is_alive()
+
+
 def _seen(status: NodeStatus) -> str:
-    told = [_SEEN.get(status.condition, "")]
+    """Return what is wrong with the node; that a node that runs has a store that refuses, it tells itself."""
+    told = ["its process had ended" if _has_vanished(status) else _SEEN.get(status.condition, "")]
     if status.condition in _SEEN:
         told.append(status.reason)
     if status.waits_for_room:
         told.append(f"it waited for room to open its store: {status.store_problem}")
-    elif status.store_problem:
+    elif status.store_problem and status.condition in _SEEN:
         told.append(f"its store refused: {status.store_problem}")
     if status.waits_for:
         told.append(f"it waited: {status.waits_for}")
@@ -185,6 +194,8 @@ def _seen(status: NodeStatus) -> str:
 
 def _ended_ns(status: NodeStatus) -> int:
     """Return when a dead node ended, as its supervisor saw it, else as it said itself; 0 if unknown."""
+    if _has_vanished(status):
+        return 0
     if status.is_unsupervised:  # the state of a node that is dead is there only if it is its last one
         is_last = status.state and status.state_since_ns >= status.record.started_ns
         return status.state_since_ns if is_last and not status.is_orphan else 0

@@ -18,6 +18,7 @@ from engine.dds.interfaces import (
     interface_of,
     known_addresses,
     links_of,
+    peers_of,
     without_route,
 )
 from engine.dds.participant import NODE_ID_BYTES, NodeParticipant, TagRole
@@ -151,7 +152,7 @@ class LiveFeed:
         self._interface = interface_of(settings)
         self.where = f" on domain {domain_id}, interface {self._interface}: `ospltool start FILE` starts one"
         self._where = (domain_id, partition, settings)
-        self._links = links_of(settings)
+        self._links, self._peers = links_of(settings), peers_of(settings)
         self._broken, self._links_s, self._must_move = "", 0.0, False
         self._clock = clock
         self._lock = threading.Lock()
@@ -307,8 +308,8 @@ class LiveFeed:
             yield FeedNotice(kind, self._clock(), " ".join(refusing))
 
     def _hosts(self) -> set[str]:
-        """Return the addresses of the nodes on other hosts."""
-        known = {address for each in self._addresses.values() for address in each}
+        """Return the addresses of the nodes on other hosts; until a node is heard, those of the peers."""
+        known = {address for each in self._addresses.values() for address in each} or {*self._peers}
         return set(beyond_loopback(known)).difference(known_addresses(self._where[2])) if known else known
 
     def _lose_all(self, reason: str) -> None:

@@ -139,6 +139,12 @@ class Node:
         return self.snapshot.id
 
     @property
+    def ahead_ns(self) -> int:
+        """By how much its clock is ahead of the feed's; 0 for less than what a message may take."""
+        ahead_ns = self.snapshot.time_ns - self.heard_ns
+        return ahead_ns if abs(ahead_ns) > MIN_STALE_NS else 0
+
+    @property
     def stale_after_ns(self) -> int:
         """The longest normal time without a snapshot: two update periods, two seconds at least."""
         after_ns = 2 * self.snapshot.update_period_ns

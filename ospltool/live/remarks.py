@@ -79,7 +79,7 @@ _LASTS_NS: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Remark:
-    """One fact that a node reported. `time_ns` is by the node's clock, as in its events."""
+    """One fact that a node reported. `time_ns` is by its clock, as in its events; RESTARTED: the feed's."""
 
     node: str
     topic: RemarkSubject
@@ -107,9 +107,18 @@ class Remarks:
     def __init__(self) -> None:
         self._remarks: dict[tuple[str, RemarkSubject, str], Remark] = {}
 
-    def of(self, node: str, now_ns: int) -> Iterator[Remark]:
-        """Yield the remarks of one node that hold now, oldest first."""
-        return (one for one in self._remarks.values() if one.node == node and one.holds(now_ns))
+    def of(self, node: str, now_ns: int, ahead_ns: int = 0) -> Iterator[Remark]:
+        """Yield the remarks of one node that hold now, oldest first.
+
+        Args:
+            node: its id.
+            now_ns: the moment, by the feed's clock.
+            ahead_ns: by how much the node's clock is ahead of that.
+        """
+        theirs = (one for one in self._remarks.values() if one.node == node)
+        return (
+            one for one in theirs if one.holds(now_ns + ahead_ns * (one.topic is not RemarkSubject.RESTARTED))
+        )
 
     def apply(self, event: NodeEvent) -> None:
         """Take in one event; most change nothing."""

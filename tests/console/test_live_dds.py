@@ -353,6 +353,20 @@ def test_a_link_that_carries_again_is_opened_again_unless_somebody_is_heard(
     assert len(opened) == 2
 
 
+def test_a_watch_without_a_route_to_its_peers_is_cut_off_before_it_hears_anybody(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ospltool.live.dds.without_route", tuple)
+    feed = LiveFeed(DOMAIN, uri=uri.replace("<Peers>", '<Peers><Peer Address="10.0.0.9"/>'))
+    try:
+        model = SystemModel()
+        follow(feed, model, has_notice(NoticeKind.LINK_LOST))
+        assert model.link_lost is not None
+        assert model.link_lost.text == "no route leads to 10.0.0.9"
+    finally:
+        feed.close()
+
+
 def test_a_watch_that_no_route_leads_away_from_is_cut_off(
     uri: str, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ import re
 
 from ospltool.cli.health import heading
 from ospltool.health import export
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 from ospltool.health.news import IncidentNews
 from tests.health.test_mutes import Case
 from tui.cells import UNICODE, plain

@@ -8,10 +8,11 @@ import pytest
 
 from engine.runtime.monitor import GroupView
 from ospltool.health.health import Health
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 from ospltool.live.expectation import Expectation
 from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
+from ospltool.live.supervision import SupervisorReport
 from tests import fake
 from tests.fake import SECOND_NS as S
 from tests.fake import START_NS
@@ -91,6 +92,17 @@ def test_a_node_is_gone_since_its_fellows_heard_it_last(began: int, since: int, 
         told = ", at the latest since 01:03:42" if is_before else " since 01:03:40"
         assert found.what == f"n3 is gone{told} UTC according to n1 and n2"
         assert found.next.startswith("Look at the host of n3 first, and at the link to it. If it answers, ")
+
+
+def test_fellows_are_not_said_to_tell_a_beginning_that_a_supervisor_told() -> None:
+    watcher = Watcher(24)
+    ended = SupervisorReport("killed", is_trouble=True, is_dead=True, ended_ns=START_NS + KILLED * S)
+    watcher.health = Health(watcher.model, watcher.health.expected, reports=lambda: {"n3": ended})
+    for second in range(24, 34):
+        watcher.hear(second, all_hear(second, 1, 2), parting(1, 3, KILLED + 2), parting(2, 3, KILLED + 2))
+    found = watcher.found
+    assert (found.since_ns, found.began_before) == (START_NS + KILLED * S, False)
+    assert found.what == "n3 is gone, and was not heard since this watch began"
 
 
 def test_a_node_that_its_fellows_heard_a_moment_ago_is_not_said_to_be_heard_now() -> None:

@@ -10,7 +10,7 @@ import pytest
 from engine.runtime import monitor
 from ospltool.health.codes import HealthSeverity
 from ospltool.health.health import Health
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 from ospltool.health.news import IncidentNews
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
@@ -258,6 +258,26 @@ def test_a_node_that_is_killed_behind_a_cut_link_is_gone_from_then_on() -> None:
     assert (back.key, back.code.id, back.since_ns) == (gone.key, "DUL-NODE-RESTARTED", gone.since_ns)
 
 
+def test_fellows_that_hear_a_node_again_are_not_said_to_have_lost_it_too() -> None:
+    ward = Ward({1: HERE, 2: THERE, 3: FAR})
+    ward.run(6, 1, 3)
+    before = ward.of("n2")
+    ward.run(1, 1, 3, hearing={1: (2,), 3: (2,)})
+    assert (ward.of("n2").why, ward.of("n2").since_ns) == (before.why, before.since_ns)
+
+
+def test_a_death_soon_after_a_cut_link_is_no_return_of_that() -> None:
+    ward = Ward({1: HERE, 2: THERE, 3: FAR})
+    cut_off(ward, 10)
+    ward.run(5, 1, 2, 3)
+    assert not ward.health.open
+    ward.run(5, 1, 3)
+    assert (ward.of("n2").code.id, ward.of("n2").times) == ("DUL-NODE-GONE", 1)
+    ward.run(5, 1, 2, 3)
+    ward.run(5, 1, 3)
+    assert ward.of("n2").times == 2
+
+
 def test_a_node_that_is_killed_behind_a_cut_link_was_killed_if_its_host_answers() -> None:
     ward = Ward({1: HERE, 2: HERE, 3: FAR})
     cut_off(ward, 10)
@@ -289,6 +309,20 @@ def test_a_node_that_is_killed_behind_a_cut_route_of_the_watch_is_gone_from_then
     ward.run(1, 1, 2, 3)
     back = ward.of("n2")
     assert (back.key, back.code.id, "no route" in back.why) == (gone.key, "DUL-NODE-RESTARTED", False)
+
+
+def test_a_route_that_was_lost_long_before_a_node_has_nothing_to_do_with_its_loss() -> None:
+    """What comes from a host needs no route to it, so the watch went on hearing the node."""
+    ward = Ward({1: HERE, 2: THERE, 3: FAR})
+    now_ns = START_NS + ward.second * S
+    ward.model.apply(Update(notices=(FeedNotice(NoticeKind.ROUTE_LOST, now_ns, THERE),)), now_ns)
+    ward.run(8, 1, 2, 3)
+    ward.last_s[2] = ward.second
+    for hearing in (2, 2, 2, 0, 0):  # its fellows keep it until its heartbeat has expired
+        ward.run(1, 1, 3, hearing={1: (hearing,), 3: (hearing,)} if hearing else {})
+        assert "no route" not in "".join(one.why for one in ward.health.every)
+    (found,) = ward.health.every
+    assert (found.code.id, found.since_ns) == ("DUL-NODE-GONE", START_NS + 13 * S)
 
 
 def test_two_nodes_that_do_not_hear_each_other_are_told_although_the_watch_hears_only_one_of_them() -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from ospltool.health.health import Health
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 from ospltool.health.system import System
 from ospltool.live.expectation import NOTHING, Expectation
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from engine.supervisor.node_status import Condition, NodeStatus
 from engine.supervisor.policy import NodePhase
 from engine.supervisor.process_identity import identify
-from engine.supervisor.rundir import RunDirectory, RunRecord
+from engine.supervisor.rundir import NodeDirectory, RunDirectory, RunRecord
 from ospltool.health.codes import HealthSeverity
-from ospltool.health.supervisors import SupervisorWatch
+from ospltool.health.supervisors import SupervisorWatch, report
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.nodes import Presence
 from ospltool.live.supervision import SupervisorReport
@@ -333,3 +334,39 @@ def test_nobody_is_heard_after_an_orderly_stop_for_a_reason_and_with_a_next_step
     assert verdict.why in plain(incidents.none_lines(view)[0])
     watch.run(2, 1, 2, 3, started_s=16)
     assert (watch.health.verdict.why, watch.health.verdict.next) == ("", "")
+
+
+def status(condition: Condition, problem: str = "", *, runs: bool = True) -> NodeStatus:
+    """The status of a node that has been started and, unless it `runs`, was killed since."""
+    me = identify(os.getpid())
+    assert me is not None
+    node = me if runs else dataclasses.replace(me, start_ticks=1)
+    record = RunRecord(
+        "n1.xml", "/n1.xml", "n1", 0, "Depot", "/store", 10.0, NodePhase.RUNNING, "", 0,
+        is_unresponsive=False, started_ns=START_NS, changed_ns=START_NS, supervisor=me, node=node,
+    )  # fmt: skip
+    return NodeStatus(
+        NodeDirectory(Path("/run/n1")), record, condition, "COMPLETE", 1, "", store_problem=problem
+    )
+
+
+@pytest.mark.parametrize(
+    ("condition", "told"),
+    [
+        (Condition.OPERATIONAL, ""),
+        (Condition.UNRESPONSIVE, "it did not respond, its store refused: no space left"),
+    ],
+)
+def test_a_store_that_refuses_is_no_cause_of_the_loss_of_a_node_that_runs(
+    condition: Condition, told: str
+) -> None:
+    """As of one that was stopped, and runs, and is not heard yet."""
+    found = report(status(condition, "no space left"), START_NS)
+    assert found.text == (f"seen on its host at 01:03:20 UTC: {told}" if told else "")
+    assert not found.is_dead
+
+
+def test_a_node_that_died_while_its_supervisor_was_stopped_is_dead_and_did_not_only_not_respond() -> None:
+    found = report(status(Condition.UNRESPONSIVE, runs=False), START_NS)
+    assert found.text == "seen on its host at 01:03:20 UTC: its process had ended"
+    assert (found.is_dead, found.pid, found.ended_ns) == (True, 0, 0)

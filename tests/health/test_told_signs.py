@@ -9,7 +9,7 @@ import pytest
 
 from engine.runtime.monitor import GroupView, NodeSnapshot
 from ospltool.health.health import Health
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 from ospltool.live.expectation import Expectation
 from ospltool.live.feed import FeedNotice, NoticeKind, ReceivedSnapshot, Update
 from ospltool.live.model import SystemModel
@@ -67,7 +67,9 @@ def test_what_a_node_told_holds_until_it_tells_otherwise_or_is_restarted(name: s
     model.apply(Update((ReceivedSnapshot(node(), START_NS),), (told,)), START_NS)
     found = incidents(model, START_NS + S)
     who = "00000009 and n1" if code == "DUL-PROTOCOL" else "n1"
-    assert [(one.code.id, one.who, one.what) for one in found] == [(code, who, f"n1 says: {text}")]
+    assert [(one.code.id, one.who, one.what) for one in found] == [
+        (code, who, f"n1 says: {text.removesuffix('.')}")
+    ]
     if closing:
         event, _, text = closing.partition(":")
         told = fake.event(2, 1, START_NS + S, text, event=event)
@@ -161,7 +163,7 @@ def test_a_late_heartbeat_is_about_the_fellow_and_part_of_its_loss() -> None:
         model.apply(Update((ReceivedSnapshot(survivor, now_ns),), notices=notices), now_ns)
     found = incidents(model, START_NS + 3 * S)
     assert [(one.code.id, one.who) for one in found] == [("DUL-NODE-GONE", "n2")]
-    assert f"n1 says: {text}" in found[0].signs
+    assert f"n1 says: {text.removesuffix('.')}" in found[0].signs
 
 
 @pytest.mark.parametrize(
@@ -196,7 +198,10 @@ def test_nodes_that_stood_still_together_did_so_once_and_it_was_the_loss_of_all_
     assert ({one.code.id for one in health.every}, health.open) == (codes, [])
     assert len(health.closed) == 1
     if stopped_s == 3:
-        assert health.closed[0].what == f"n1, n2 and n3 stood still together; n1 says: {texts[0]}"
+        assert (
+            health.closed[0].what
+            == f"n1, n2 and n3 stood still together; n1 says: {texts[0].removesuffix('.')}"
+        )
 
 
 def test_a_short_stall_is_none_and_a_long_one_is_over_seconds_after_it() -> None:
@@ -207,6 +212,22 @@ def test_a_short_stall_is_none_and_a_long_one_is_over_seconds_after_it() -> None
         now_ns = START_NS + after_s * S
         model.apply(Update((ReceivedSnapshot(node(time_ns=now_ns), now_ns),), (told,)), now_ns)
         assert len(incidents(model, now_ns)) == count
+
+
+@pytest.mark.parametrize("ahead_s", [12, -12])
+def test_a_stall_of_a_node_whose_clock_is_wrong_is_told_as_long_and_dated_by_the_clock_of_the_watch(
+    ahead_s: int,
+) -> None:
+    text = "This node stood still for 4.0 seconds; the silence of its fellows in that time does not count."
+    theirs_ns = START_NS + ahead_s * S
+    told = fake.event(1, 1, theirs_ns, text, event="watch.stalled", level="WARNING")
+    for after_s, since in ((4, [START_NS - 4 * S]), (6, [])):
+        model, later_ns = SystemModel(), after_s * S
+        shown = ReceivedSnapshot(node(time_ns=theirs_ns + later_ns), START_NS + later_ns)
+        model.apply(Update((shown,), (told,)), START_NS + later_ns)
+        health = Health(model)
+        health.update(START_NS + later_ns)
+        assert [one.since_ns for one in health.open] == since
 
 
 @pytest.mark.parametrize(("phase", "code"), [("merge", "DUL-MERGE"), ("align", "DUL-CONFLICT")])

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from engine.runtime.monitor import NodeEvent
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 from tui.cells import Line, Rows
 from tui.screens.base import OpsScreen, set_height
 from tui.screens.table import TableScreen

@@ -9,7 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 from ospltool.output.text import plural
 from tui.cells import Line, LineRows
 from tui.screens.base import set_height

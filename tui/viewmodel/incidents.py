@@ -6,7 +6,7 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 from ospltool.live.nodes import Presence
 from ospltool.output.text import plural
 from tui import text

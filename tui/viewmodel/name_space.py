@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engine.runtime.monitor import NameSpaceView
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 from ospltool.live.masterships import Mastership
 from ospltool.live.nodes import Node, Presence
 from tui import text

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ospltool.health.codes import HealthSeverity
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.series import RATE_WINDOW_NS, NodeSeries
 from ospltool.output.text import plural

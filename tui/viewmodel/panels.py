@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from engine.runtime.monitor import DeliveryView, NameSpaceView, NodeEvent
 from engine.tracing.levels import Level
 from ospltool.health.codes import HealthSeverity, joined
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 from ospltool.health.mutes import MuteEnd
 from ospltool.health.verdict import NOBODY, UNKNOWN
 from ospltool.live.nodes import Node

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Final
 
 from ospltool.health.codes import HealthSeverity
-from ospltool.health.incidents import Incident
+from ospltool.health.incident import Incident
 from tui import text
 from tui.cells import Cell, Line, Span, Tone, single
 from tui.viewmodel.base import Rank, View

@@ -70,10 +70,11 @@ def _absence(
         if farewell and farewell.time_ns >= (report.started_ns if report and report.is_dead else 0):
             bound_ns = farewell.time_ns
         if farewell and not farewell.is_orderly:
-            known_ns = known_ns or last_ns
-            tellers, at = joined(farewell.tellers), f"{clock(known_ns or bound_ns)} UTC"
-            latest = "" if known_ns else ", at the latest"
-            what = f"{name} is gone{latest} since {at} according to {tellers}"
+            tellers = joined(farewell.tellers)
+            if not known_ns:
+                known_ns = last_ns
+                latest, at = "" if known_ns else ", at the latest", clock(known_ns or bound_ns)
+                what = f"{name} is gone{latest} since {at} UTC according to {tellers}"
             why = why or f"{tellers} lost it at {clock(farewell.time_ns)} UTC: {farewell.reason}"
             advice = advice or look_at_host(name, f"the host of {name}")
     elif hearing:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ospltool.health.codes import CUT, SECOND_NS, UNANNOUNCED, joined
+from ospltool.health.codes import CUT, OF_WATCH, SECOND_NS, UNANNOUNCED, joined
 from ospltool.health.hearings import fellows_of, has_heard_since, told_ns
 from ospltool.health.scene import MEETING_NS, Scene
 from ospltool.health.signs.partings import partings
-from ospltool.live.feed import no_route
+from ospltool.live.feed import FeedNotice, no_route
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.remarks import clock
 
@@ -68,7 +68,7 @@ def cause_of_loss(scene: Scene, node: Node, *, is_gone: bool) -> LossCause:
             guess=f"cause unknown: link to {where} cut, or host down; {names} were lost together", next=advice
         )
     known = "no other node there is heard" if node.snapshot.addresses else "the node tells no address"
-    last_ns = scene.hearings.last_ns(node)
+    last_ns = last_sign_ns(scene, node)
     if last_ns > node.heard_ns + node.stale_after_ns:
         names = joined([one.snapshot.name for one in fellows_of(node, scene.heard)])
         known = f"{names} lost it, too, and heard it last at {clock(last_ns)} UTC"
@@ -98,17 +98,29 @@ def broken_link(scene: Scene, until_ns: int, heard_ns: int = 0) -> str:
     link = scene.model.link_lost
     if link is None or link.time_ns > until_ns or heard_ns - link.time_ns > HEARD_YET_NS:
         return ""
-    return f"{link.text} on the host of this watch, since {clock(link.time_ns)} UTC"
+    return f"{link.text} {OF_WATCH}{_seen(scene, link)}"
 
 
-def broken_route(scene: Scene, node: Node, until_ns: int) -> str:
-    """Return that no route leads to a node, if it was so before a moment; else nothing."""
+def broken_route(scene: Scene, node: Node, until_ns: int, heard_ns: int = 0) -> str:
+    """Return that no route leads to a node, if it was so before a moment; else nothing.
+
+    It has nothing to do with the loss of a node that was heard long after it began (`heard_ns`): what comes
+    from there needs no route.
+    """
     lost = scene.model.route_lost
+    if lost is None or lost.time_ns > until_ns or heard_ns - lost.time_ns > HEARD_YET_NS:
+        return ""
     addresses = set(node.snapshot.addresses)
-    if lost is None or lost.time_ns > until_ns or not addresses or not addresses <= {*lost.text.split()}:
+    if not addresses or not addresses <= {*lost.text.split()}:
         return ""
     text = no_route(sorted(addresses))
-    return f"{text} on the host of this watch, since {clock(lost.time_ns)} UTC"
+    return f"{text} {OF_WATCH}{_seen(scene, lost)}"
+
+
+def _seen(scene: Scene, notice: FeedNotice) -> str:
+    """Return when the watch saw something of its host, or that it may have been there before."""
+    is_first = notice.time_ns - scene.model.began_ns <= HEARD_YET_NS
+    return f"{'before ' if is_first else ''}{clock(notice.time_ns)} UTC"
 
 
 def own_link(scene: Scene, node: Node) -> str:
@@ -118,7 +130,7 @@ def own_link(scene: Scene, node: Node) -> str:
     node that its fellows elsewhere have lost.
     """
     until_ns = node.heard_ns + node.stale_after_ns
-    route = "" if _is_lost_elsewhere(scene, node) else broken_route(scene, node, until_ns)
+    route = "" if _is_lost_elsewhere(scene, node) else broken_route(scene, node, until_ns, node.heard_ns)
     link = broken_link(scene, until_ns, node.heard_ns) or route
     if link and not scene.here.isdisjoint(node.snapshot.addresses):
         return "" if any(is_on_one_host(one, node) for one in scene.heard) else link
@@ -149,6 +161,16 @@ def place(node: Node) -> str:
 def is_on_one_host(one: Node, other: Node) -> bool:
     """Return whether two nodes are known to run on one host; False if a node tells no address."""
     return not set(one.snapshot.addresses).isdisjoint(other.snapshot.addresses)
+
+
+def before_meeting_ns(scene: Scene, node: Node) -> int:
+    """Return the last sign of life of a node before fellows, a moment ago, began to hear it again; else 0."""
+    return scene.hearings.before_ns(node, scene.now_ns - MEETING_NS)
+
+
+def last_sign_ns(scene: Scene, node: Node) -> int:
+    """Return the last sign of life of a lost node, before fellows began to hear it again."""
+    return before_meeting_ns(scene, node) or scene.hearings.last_ns(node)
 
 
 def hearing_of(scene: Scene, node: Node) -> list[tuple[str, int]]:

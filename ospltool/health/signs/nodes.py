@@ -107,7 +107,7 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
     """Yield a sign for each topic of the remarks of this run of the node that hold."""
     name = node.snapshot.name
     told: dict[RemarkSubject, list[Remark]] = {}
-    for remark in scene.model.told.of(node.id, scene.now_ns):
+    for remark in scene.model.told.of(node.id, scene.now_ns, node.ahead_ns):
         if not _is_over(scene, node, remark):
             told.setdefault(remark.topic, []).append(remark)
     told.pop(RemarkSubject.DISK, ())  # the snapshot shows what is wrong; it tells since when
@@ -125,8 +125,8 @@ def _remarks(scene: Scene, node: Node) -> Iterator[Sign]:
         yield Sign(
             _CODES[topic],
             name,
-            f"{name} {_VERBS.get(topic, 'says')}: {remarks[-1].text}{more}",
-            remarks[0].last_ns or remarks[0].began_ns or remarks[0].time_ns,
+            f"{name} {_VERBS.get(topic, 'says')}: {remarks[-1].text.removesuffix('.')}{more}",
+            remarks[0].last_ns or (remarks[0].began_ns or remarks[0].time_ns) - node.ahead_ns,
             (node.id,),
             why=report.failure if report else _WHY.get(topic, ""),
             next=NO_FAILURE if report and not report.failure else advice,
@@ -171,8 +171,9 @@ def _late(scene: Scene, node: Node, remark: Remark) -> Sign:
     """Return a sign about the fellow whose heartbeats are late, not about the node that waited for them."""
     name = remark.subject
     fellows = tuple(one.id for one in scene.nodes if one.snapshot.name == name)
-    what = f"{node.snapshot.name} says: {remark.text}"
-    return Sign("DUL-HEARTBEAT-LATE", name, what, remark.time_ns, (*fellows, node.id), subjects=fellows)
+    what = f"{node.snapshot.name} says: {remark.text.removesuffix('.')}"
+    since_ns = remark.time_ns - node.ahead_ns
+    return Sign("DUL-HEARTBEAT-LATE", name, what, since_ns, (*fellows, node.id), subjects=fellows)
 
 
 def _shared_identity(scene: Scene, node: Node, remark: Remark) -> Sign:

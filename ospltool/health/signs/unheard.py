@@ -7,8 +7,15 @@ from typing import Final, NamedTuple
 
 from ospltool.health.codes import SECOND_NS, HealthSeverity, Sign
 from ospltool.health.hearings import fellows_of
-from ospltool.health.scene import MEETING_NS, Scene
-from ospltool.health.signs.losses import LossCause, cause_of_loss, hearing_of, own_link
+from ospltool.health.scene import Scene
+from ospltool.health.signs.losses import (
+    LossCause,
+    before_meeting_ns,
+    cause_of_loss,
+    hearing_of,
+    last_sign_ns,
+    own_link,
+)
 from ospltool.health.signs.partings import last_parting_ns
 from ospltool.live.nodes import Node, Presence
 from ospltool.live.supervision import START_NS
@@ -25,7 +32,7 @@ def is_passing(scene: Scene, node: Node) -> bool:
 
     So has one that was not told yet when its fellows hear it again: this watch is about to meet it, too.
     """
-    is_met = _before_meeting_ns(scene, node) and not scene.model.outages.is_alone(node)
+    is_met = before_meeting_ns(scene, node) and not scene.model.outages.is_alone(node)
     if is_met or scene.may_come_back(node):
         return True
     link, report = scene.model.link_lost, scene.reports.get(node.snapshot.name)
@@ -99,15 +106,10 @@ def _loss(scene: Scene, node: Node) -> NodeLoss:
         cause = LossCause(is_hearing=cause.is_hearing) if why else cause
     restarts = is_early and bool(report and report.restarts(scene.now_ns))
     has_ended = (name in scene.ends and not restarts) or (is_gone and node.lost_supervisor)
-    last_ns = _before_meeting_ns(scene, node) or scene.hearings.last_ns(node)
+    last_ns = last_sign_ns(scene, node)
     since_ns = node.heard_ns if cause.is_hearing else last_ns
     unseen_ns = 0 if cause.is_hearing else _unseen_loss_ns(scene, node, since_ns)
     return NodeLoss(why, cause, is_gone, restarts, has_ended, unseen_ns or since_ns, bool(unseen_ns))
-
-
-def _before_meeting_ns(scene: Scene, node: Node) -> int:
-    """Return the last sign of life of a node before fellows, a moment ago, began to hear it again; else 0."""
-    return scene.hearings.before_ns(node, scene.now_ns - MEETING_NS)
 
 
 def _unseen_loss_ns(scene: Scene, node: Node, last_ns: int) -> int:

@@ -52,7 +52,7 @@ def unsupported(scene: Scene, node: Node, remark: Remark) -> Sign:
     """
     sender, spoken = scene.model.nodes.get(remark.subject), _spoken(remark)
     name = node.snapshot.name
-    what, why = f"{name} says: {remark.text}", ""
+    what, why = f"{name} says: {remark.text.removesuffix('.')}", ""
     nodes = tuple(filter(None, (node.id, remark.subject)))
     since_ns, patience_ns = (remark.time_ns, 0) if sender is not None else (0, MEETING_NS)
     names = sorted(scene.model.name_of(one) for one in nodes)
