@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 from engine.core.events import AligneeRequest, Event, Note
 from engine.core.fellows import Fellow, FellowTable
 from engine.core.lazy_dataclass import lazy_dataclass
 from engine.core.messages import JOINS, NO_EPOCH, PARTS, Epoch, Message, NameSpaceReport, Outgoing
 from engine.core.name_space_state import NameSpaceState
+from engine.core.name_spaces import Group
 from engine.core.readers import SETTLED_S, ReaderTable, Server
 from engine.core.settings import CoreSettings
 from engine.core.states import Phase
+
+Reporting: TypeAlias = tuple[Fellow, NameSpaceReport]
+"""A fellow with its report on a name-space."""
 
 MAX_WAITING: Final = 4096
 """Requests that may wait; the aligner refuses further ones."""
@@ -83,6 +87,8 @@ class RequestQueue:
         return min((batch.due_s for name, batch in self._batches.items() if is_ready(name)), default=None)
 
 
+MAX_KNOWN_GROUPS: Final = 10_000
+"""Groups whose name-space is remembered: each sample needs it, and name-spaces do not change."""
 MAX_QUEUED: Final = 100_000
 """Messages or events that may wait for the runtime; more means that the runtime does not take them."""
 
@@ -108,6 +114,11 @@ class Context:
         """Fellows' requests that wait for RequestCombinePeriod."""
         self.readers = ReaderTable(settings.node, self._hosts_of)
         self._settled: set[str] = set()
+        self._space_of: dict[Group, NameSpaceState] = {}
+        self._reporting: dict[tuple[str, bool], tuple[Reporting, ...]] = {}
+        """Approved fellows with their reports, by name-space, of this node's role or of others."""
+        self._reporting_at = -1
+        """Version of the fellows that `_reporting` is of."""
         self.changed = True
         """A report on the name-spaces is due."""
         self.status_due = True
@@ -181,20 +192,43 @@ class Context:
         fellow = self.fellows.get(node)
         return fellow.name if fellow else node[:8]
 
-    def role_fellows(self, state: NameSpaceState) -> list[tuple[Fellow, NameSpaceReport]]:
+    def space_of(self, group: Group) -> NameSpaceState | None:
+        """Return the first name-space that contains a group."""
+        known = self._space_of.get(group)
+        if known is None:
+            for state in self.states.values():
+                if state.name_space.contains(group):
+                    if len(self._space_of) >= MAX_KNOWN_GROUPS:
+                        self._space_of.clear()
+                    self._space_of[group] = state
+                    return state
+        return known
+
+    def role_fellows(self, state: NameSpaceState) -> Sequence[Reporting]:
         """Return the approved fellows of this role that take part in the name-space, with reports."""
         return self._fellows_of(state, is_ours=True)
 
-    def foreign_fellows(self, state: NameSpaceState) -> list[tuple[Fellow, NameSpaceReport]]:
+    def foreign_fellows(self, state: NameSpaceState) -> Sequence[Reporting]:
         """Return the approved fellows of other roles that take part in the name-space, with reports."""
         return self._fellows_of(state, is_ours=False)
 
-    def _fellows_of(self, state: NameSpaceState, *, is_ours: bool) -> list[tuple[Fellow, NameSpaceReport]]:
-        name, role = state.name, self.settings.role
+    def _fellows_of(self, state: NameSpaceState, *, is_ours: bool) -> Sequence[Reporting]:
+        if self._reporting_at != self.fellows.version:
+            self._reporting_at = self.fellows.version
+            self._reporting.clear()
+        known = self._reporting.get((state.name, is_ours))
+        if known is None:
+            known = tuple(self._reports_of(state.name, is_ours=is_ours))
+            self._reporting[state.name, is_ours] = known
+        return known
+
+    def _reports_of(self, name: str, *, is_ours: bool) -> list[Reporting]:
+        role = self.settings.role
         return [
             (fellow, report)
-            for fellow in self.fellows.approved()
-            if (fellow.role == role) is is_ours
+            for fellow in self.fellows.all()
+            if fellow.approved
+            and (fellow.role == role) is is_ours
             and (report := fellow.report(name)) is not None
             and report.phase is not Phase.PASSIVE
         ]

@@ -11,6 +11,7 @@ Time in which this node itself stood still is not silence of its fellows (docs/p
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 from typing import Final, NamedTuple
 
@@ -31,6 +32,7 @@ AT_ONCE: Final = 0.5
 EXPIRY_S: Final = 10.0
 """Allowed silence of a fellow until its first heartbeat, which states it, has come."""
 
+NOBODY: Final[frozenset[str]] = frozenset()
 _LEAVING: Final = (ServiceState.TERMINATING, ServiceState.TERMINATED)
 
 
@@ -86,15 +88,29 @@ class Fellow:
     """Its clock has been reported (`engine.core.operator_events`)."""
     is_late: bool = False
     """Its late heartbeats have been reported."""
+    hears_us: bool = False
+    """It hears this node, by its last heartbeat."""
+    name: str = dataclasses.field(init=False)
+    """Human name, or the beginning of the id while it is unknown."""
+    role: str = dataclasses.field(init=False)
+    """Role; empty while it is unknown."""
+    expiry_s: float = dataclasses.field(init=False)
+    """Seconds of silence after which it counts as lost."""
+
+    def __post_init__(self) -> None:
+        """Take what the heartbeat says, if one has come."""
+        self.name, self.role, self.expiry_s = self.node[:8], "", EXPIRY_S
+        if self.status is not None:
+            self.take(self.status)
+
+    def take(self, status: Status) -> None:
+        """Take its newest heartbeat."""
+        self.status = status
+        self.name, self.role, self.expiry_s = status.name, status.role, status.expiry_s
 
     def can(self, capability: str) -> bool:
         """Whether it has one of `engine.core.messages.CAPABILITIES`."""
         return self.status is not None and capability in self.status.capabilities
-
-    @property
-    def name(self) -> str:
-        """Human name, or the beginning of the id while it is unknown."""
-        return self.status.name if self.status else self.node[:8]
 
     @property
     def least_skew_ns(self) -> int:
@@ -103,18 +119,10 @@ class Fellow:
         A heartbeat that waited makes a clock seem slow, so it is 0 while fewer than `ESTIMATES` heartbeats
         show a slow clock.
         """
-        skew_ns = max(self.skews_ns, default=0)
+        if not self.skews_ns:
+            return 0
+        skew_ns = max(self.skews_ns)
         return 0 if skew_ns < 0 and len(self.skews_ns) < ESTIMATES else skew_ns
-
-    @property
-    def expiry_s(self) -> float:
-        """Seconds of silence after which it counts as lost."""
-        return self.status.expiry_s if self.status else EXPIRY_S
-
-    @property
-    def role(self) -> str:
-        """Role; empty while it is unknown."""
-        return self.status.role if self.status else ""
 
     @property
     def leaving(self) -> bool:
@@ -152,10 +160,6 @@ class Fellow:
         """Note a life sign."""
         self.last_heard_s, self.excused_s = now, 0.0
 
-    def hears(self, node: str) -> bool:
-        """Whether it hears `node`, by its last heartbeat."""
-        return self.status is not None and node in self.status.heard
-
     def report(self, name_space: str) -> NameSpaceReport | None:
         """Return its report on a name-space; None if it does not have it."""
         for report in self.name_spaces.reports if self.name_spaces else ():
@@ -183,27 +187,52 @@ class FellowTable:
     def __init__(self, node: str) -> None:
         self._node = node
         self._fellows: dict[str, Fellow] = {}
-        self._sorted: list[Fellow] | None = None
+        self.get = self._fellows.get
+        """Returns the fellow with an id, None if it is not present."""
+        self._sorted: tuple[Fellow, ...] | None = None
         self._attached: dict[str, int | None] = {}
         self._lost: dict[str, _Lost] = {}
         self._silenced: dict[str, Fellow] = {}
+        self._heard: tuple[str, ...] = ()
+        self._pending: tuple[Fellow, ...] = ()
+        self._pending_at = -1
+        self.version = 0
+        """Grows when fellows come or go, are approved or refused, or report something."""
+        self.heard_version = 0
+        """Grows when a fellow says that it hears others than before."""
 
-    def all(self) -> list[Fellow]:
+    def all(self) -> tuple[Fellow, ...]:
         """Return the present fellows, in order of their ids."""
-        return list(self._in_order())
+        if self._sorted is None:
+            self._sorted = tuple(sorted(self._fellows.values(), key=operator.attrgetter("node")))
+            self._heard = tuple([fellow.node for fellow in self._sorted])
+        return self._sorted
+
+    def heard(self) -> tuple[str, ...]:
+        """Return the ids of the present fellows, in order; the same object while they are the same."""
+        self.all()
+        return self._heard
+
+    def pending(self) -> tuple[Fellow, ...]:
+        """Return the fellows that are neither approved nor incompatible, in order of their ids."""
+        if self._pending_at != self.version:
+            self._pending_at = self.version
+            self._pending = tuple([one for one in self.all() if not (one.approved or one.conflict)])
+        return self._pending
+
+    def judge(self, fellow: Fellow, *, approved: bool) -> None:
+        """Note whether this node talks to a fellow."""
+        fellow.approved = approved
+        self.version += 1
+
+    def compared(self, fellow: Fellow, conflict: DefinitionConflict | None) -> None:
+        """Note whether a fellow's name-spaces are compatible with this node's."""
+        fellow.conflict = conflict
+        self.version += 1
 
     def approved(self) -> list[Fellow]:
         """Return the approved fellows, in order of their ids."""
-        return [fellow for fellow in self._in_order() if fellow.approved]
-
-    def _in_order(self) -> list[Fellow]:
-        if self._sorted is None:
-            self._sorted = sorted(self._fellows.values(), key=operator.attrgetter("node"))
-        return self._sorted
-
-    def get(self, node: str) -> Fellow | None:
-        """Return the fellow with this id, if present."""
-        return self._fellows.get(node)
+        return [fellow for fellow in self.all() if fellow.approved]
 
     def is_current(self, node: str) -> bool:
         """Whether a fellow is present and its roll-ups belong to its last report."""
@@ -212,6 +241,8 @@ class FellowTable:
 
     def recently_lost(self, now: float, within_s: float) -> frozenset[str]:
         """Return the ids that were lost within the last `within_s` seconds and are not back."""
+        if not self._lost:
+            return NOBODY
         return frozenset(
             node
             for node, lost in self._lost.items()
@@ -243,13 +274,23 @@ class FellowTable:
                 fellow.heard(now)  # a busy fellow repeats its last heartbeat
             return (fellow, True) if new else None
         if isinstance(message, Status):
-            fellow.status = message
+            self._take(fellow, message)
             fellow.heard(now)
         elif isinstance(message, NameSpaces):
             fellow.name_spaces = message
+            self.version += 1
         else:
             fellow.deliveries = message
         return fellow, new
+
+    def _take(self, fellow: Fellow, status: Status) -> None:
+        before = fellow.status
+        fellow.take(status)
+        if before is None or before.role != status.role:
+            self.version += 1
+        if before is None or (before.heard is not status.heard and before.heard != status.heard):
+            fellow.hears_us = self._node in status.heard
+            self.heard_version += 1
 
     def _admit(self, node: str, incarnation: int, now: float) -> Fellow:
         fellow = Fellow(node, incarnation, since_s=now, last_heard_s=now)
@@ -258,6 +299,7 @@ class FellowTable:
             self._attached[node] = incarnation
         self._fellows[node] = fellow
         self._sorted = None
+        self.version += 1
         lost = self._lost.get(node)
         if lost is not None and lost.incarnation == incarnation:
             if lost.is_connected:
@@ -294,8 +336,9 @@ class FellowTable:
         them.
         """
         for fellow in self._fellows.values():
-            settled_s = fellow.since_s + 2 * fellow.expiry_s
-            if not fellow.attached and fellow.node in self._attached and now >= settled_s:
+            if fellow.attached or fellow.node not in self._attached:
+                continue
+            if now >= fellow.since_s + 2 * fellow.expiry_s:
                 self._attached[fellow.node] = fellow.incarnation
                 fellow.attached = True
 
@@ -309,6 +352,7 @@ class FellowTable:
         """Remove a fellow that left or was lost, and remember its incarnation."""
         fellow = self._fellows.pop(node, None)
         self._sorted = None
+        self.version += 1
         if fellow:
             before = self._lost.pop(node, None)
             lost = _Lost(fellow.incarnation, now, self.is_attached(fellow))
@@ -350,3 +394,7 @@ class FellowTable:
     def expires_at(fellow: Fellow) -> float:
         """Return when a silent fellow counts as lost."""
         return fellow.last_heard_s + fellow.expiry_s + fellow.excused_s
+
+    def next_expiry(self) -> float:
+        """Return when the first fellow counts as lost if all are silent; infinite without fellows."""
+        return min([self.expires_at(fellow) for fellow in self.all()], default=math.inf)

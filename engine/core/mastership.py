@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from engine.core import election, operator_events
-from engine.core.context import Context
+from engine.core.context import Context, Reporting
 from engine.core.election import Decision, Stand
 from engine.core.events import AbandonSet, NoAligner
-from engine.core.fellows import Fellow
-from engine.core.messages import NameSpaceReport, Vote
+from engine.core.messages import Vote
 from engine.core.name_space_state import NameSpaceState, stand_of
 from engine.core.states import Phase, Trigger
 
@@ -20,6 +20,10 @@ def elect(context: Context, state: NameSpaceState, now: float) -> None:
     """Choose the master of a name-space whose discovery is over, and act on a change."""
     known = state.decision
     decision = _decide(context, state, now)
+    if decision is known and decision.following is not None and state.has_followed(decision):
+        state.highest = state.newest
+        _look_for_parting(context, state)
+        return
     previous_master = state.following.node if state.following else ""
     previous_via, previous_vote = state.via, state.vote
     before, why = state.following, state.why
@@ -43,20 +47,29 @@ def elect(context: Context, state: NameSpaceState, now: float) -> None:
         master = context.name_of(before.node)
         context.note("election.not-needed", namespace=state.name, master=master, confirmed=True)
     _move(context, state, before is not None, previous_master, previous_via)
-    if state.part_from(context.node, context.aligner_report(state)):
-        context.changed = True
+    _look_for_parting(context, state)
     if state.following and state.following != before:
         _note_master(context, state, decision)
         operator_events.handed_over(context, state, before)
 
 
+def _look_for_parting(context: Context, state: NameSpaceState) -> None:
+    if state.rejoined and state.part_from(context.node, context.aligner_report(state)):
+        context.changed = True
+
+
 def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
     """Decide; on unchanged grounds, return the last decision."""
-    fellows = context.role_fellows(state)
     gone = context.fellows.recently_lost(now, within_s=2 * context.settings.heartbeat_expiry_s)
     expects_more = _expects_more(context, state, now)
+    own = (state.phase, state.holder, state.quality_ns, state.vote, state.following, state.newest)
+    outline = (own, gone, expects_more, context.fellows.version, context.fellows.heard_version)
+    if state.decision is not None and outline == state.outline:
+        return state.decision
+    state.outline = outline
+    fellows = context.role_fellows(state)
     grounds = (
-        (state.phase, state.holder, state.quality_ns, state.vote, state.following, state.newest),
+        own,
         [(fellow.node, report, fellow.status.heard if fellow.status else ()) for fellow, report in fellows],
         gone,
         expects_more,
@@ -71,7 +84,7 @@ def _decide(context: Context, state: NameSpaceState, now: float) -> Decision:
 def _decision(
     context: Context,
     state: NameSpaceState,
-    fellows: list[tuple[Fellow, NameSpaceReport]],
+    fellows: Sequence[Reporting],
     gone: frozenset[str],
     *,
     expects_more: bool,
@@ -93,7 +106,7 @@ def _decision_for_part(
     return election.decide(own, [], gone, expects_more=expects_more)
 
 
-def _stands(fellows: list[tuple[Fellow, NameSpaceReport]]) -> list[Stand]:
+def _stands(fellows: Sequence[Reporting]) -> list[Stand]:
     """Return the fellows as the election sees them."""
     return [
         stand_of(

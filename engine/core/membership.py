@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Final
 
 from engine.core import alignment, operator_events, purging
@@ -16,6 +17,9 @@ from engine.core.states import ServiceState
 
 AWAY_S: Final = 600.0
 """Seconds between two notes in the store on how long fellows have been away."""
+
+
+_is_steady: Final = operator.attrgetter("is_steady")
 
 
 def add_name_space(context: Context, name_space: NameSpace) -> bool:
@@ -85,15 +89,20 @@ def status(context: Context, state: ServiceState, serial: int, reported: int, no
         period_s=settings.heartbeat_period_s,
         expiry_s=settings.heartbeat_expiry_s,
         wall_ns=context.wall_ns(now),
-        heard=tuple(fellow.node for fellow in context.fellows.all()),
+        heard=context.fellows.heard(),
         away=tuple(sorted(purging.away(context, now))),
-        roll_ups=tuple(
-            RollUp(each.name, each.complete and not each.is_lazy, each.roll_up.count, each.roll_up.digest)
-            for each in context.states.values()
-        ),
+        roll_ups=tuple(map(_roll_up, context.states.values())),
         reported=reported,
         further_hosts=settings.further_hosts,
     )
+
+
+def _roll_up(state: NameSpaceState) -> RollUp:
+    """Return the roll-up to tell; the part of a Lazy node is never complete."""
+    is_complete, known = state.complete and not state.is_lazy, state.roll_up
+    if known.complete is is_complete:
+        return known
+    return RollUp(state.name, is_complete, known.count, known.digest)
 
 
 def is_repetition(context: Context, status: Status, sender: str) -> bool:
@@ -102,13 +111,9 @@ def is_repetition(context: Context, status: Status, sender: str) -> bool:
     Most messages are such heartbeats; evaluating everything at this node's own heartbeats is enough.
     """
     fellow = context.fellows.get(sender)
-    return (
-        fellow is not None
-        and fellow.approved
-        and fellow.status is not None
-        and status.repeats(fellow.status)
-        and all(state.is_steady for state in context.states.values())
-    )
+    if fellow is None or not fellow.approved or fellow.status is None or not status.repeats(fellow.status):
+        return False
+    return all(map(_is_steady, context.states.values()))
 
 
 def receive(context: Context, message: Status | NameSpaces | Deliveries, sender: str, now: float) -> None:
@@ -148,7 +153,7 @@ def _receive_status(context: Context, fellow: Fellow, status: Status, now: float
     if fellow.leaving:
         lose(context, fellow, now, "it is terminating")
         return
-    if fellow.approved and not fellow.hears(context.node):
+    if fellow.approved and not fellow.hears_us:
         context.note("fellow.asymmetric", fellow=fellow.name)
         _part(context, fellow, now)
 
@@ -158,7 +163,8 @@ def _compare(context: Context, fellow: Fellow, message: NameSpaces) -> None:
     theirs = [NameSpace(report.name, report.elements) for report in message.reports]
     ours = [state.name_space for state in context.states.values()]
     conflicts = [conflict for a in ours for b in theirs if (conflict := compare(a, b))]
-    before, fellow.conflict = fellow.conflict, conflicts[0] if conflicts else None
+    before = fellow.conflict
+    context.fellows.compared(fellow, conflicts[0] if conflicts else None)
     if fellow.conflict and not before:
         _refuse(context, fellow, fellow.conflict)
     if fellow.conflict:
@@ -177,7 +183,7 @@ def _compare(context: Context, fellow: Fellow, message: NameSpaces) -> None:
 
 
 def _refuse(context: Context, fellow: Fellow, conflict: DefinitionConflict) -> None:
-    fellow.approved = False
+    context.fellows.judge(fellow, approved=False)
     context.refused.add(fellow.node)
     if not _is_configured(context, conflict.ours):
         context.emit(NameSpaceDoubted(conflict.ours.name))  # after a restart the fellows' definition counts
@@ -213,7 +219,7 @@ def _part(context: Context, fellow: Fellow, now: float) -> None:
     turn, and the two would alternate for ever.
     """
     _give_up(context, fellow, now, "it does not hear us")
-    fellow.approved = False
+    context.fellows.judge(fellow, approved=False)
     fellow.deaf_since_s = now
 
 
@@ -233,12 +239,10 @@ def _give_up(context: Context, fellow: Fellow, now: float, reason: str) -> None:
 def approve(context: Context, now: float) -> None:
     """Approve the fellows that are attached, known and compatible, and that hear this node."""
     is_news = False
-    for fellow in context.fellows.all():
-        if fellow.approved or fellow.conflict or not (fellow.attached and fellow.answered):
+    for fellow in context.fellows.pending():
+        if not (fellow.attached and fellow.answered and fellow.hears_us):
             continue
-        if not fellow.hears(context.node):
-            continue
-        fellow.approved = True
+        context.fellows.judge(fellow, approved=True)
         assert fellow.status is not None
         context.note(
             "fellow.name", fellow=fellow.node, name=fellow.name, role=fellow.role, host=fellow.status.host
@@ -308,8 +312,7 @@ def is_reconnecting(context: Context, hosts: frozenset[str], now: float) -> bool
     settings, fellows = context.settings, context.fellows
     if settings.hosts & hosts:
         return False
-    arriving = any(not fellow.approved and not fellow.conflict for fellow in fellows.all())
-    return arriving or bool(fellows.absent(now, settings.absence_bound_s, frozenset()))
+    return bool(fellows.pending()) or bool(fellows.absent(now, settings.absence_bound_s, frozenset()))
 
 
 class DiscoveryEnd:
@@ -333,10 +336,10 @@ class DiscoveryEnd:
 
     def next_check(self, now: float) -> float | None:
         """Return when time alone may end discovery."""
-        ends = [self._started + patience for patience in self._patience]
         if self._ended_s < math.inf:
-            ends = [self._ended_s + self._context.settings.election_wait_s]
-        return min((end for end in ends if end > now), default=None)
+            end = self._ended_s + self._context.settings.election_wait_s
+            return end if end > now else None
+        return min([end for each in self._patience if (end := self._started + each) > now], default=None)
 
     def is_over(self, state: NameSpaceState, now: float) -> bool:
         """Whether the name-space may elect a master."""
@@ -352,10 +355,10 @@ class DiscoveryEnd:
     def _is_over_for_all(self, now: float) -> bool:
         if now >= self._ended_s:
             return True
-        fellows = self._context.fellows.all()
-        settled = all(fellow.approved or fellow.conflict for fellow in fellows)
+        fellows = self._context.fellows
+        settled = not fellows.pending()
         remembered = self._context.settings.remembered
-        if settled and remembered and remembered <= {fellow.node for fellow in fellows}:
+        if settled and remembered and remembered.issubset(fellows.heard()):
             return self._end(now, "every fellow of the last run has answered")
         if now >= self._started + self._patience[0 if settled else 1]:
             return self._end(now, "the initial discovery period is over")

@@ -131,9 +131,10 @@ def _decide(
 
 
 def _as_follower(context: Context, state: NameSpaceState, now: float) -> None:
-    state.rejoined -= {
-        fellow.node for fellow, report in context.role_fellows(state) if report.lineage == state.lineage
-    }
+    if state.rejoined:
+        state.rejoined -= {
+            fellow.node for fellow, report in context.role_fellows(state) if report.lineage == state.lineage
+        }
     report = context.aligner_report(state)
     if report is None or not report.complete or state.lineage == report.lineage:
         return

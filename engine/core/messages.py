@@ -151,9 +151,12 @@ class Status:
 
     def repeats(self, other: Status) -> bool:
         """Whether it differs from an earlier one of the same node in time and content of sets only."""
-        return _stated(self) == _stated(other) and [
-            (roll.name_space, roll.complete) for roll in self.roll_ups
-        ] == [(roll.name_space, roll.complete) for roll in other.roll_ups]
+        if len(self.roll_ups) != len(other.roll_ups) or _stated(self) != _stated(other):
+            return False
+        for now, before in zip(self.roll_ups, other.roll_ups, strict=True):
+            if now.name_space != before.name_space or now.complete != before.complete:
+                return False
+        return True
 
 
 _CHANGING = ("serial", "wall_ns", "roll_ups", "unstored_s", "pending")

@@ -79,9 +79,9 @@ class NameSpaceState:
     """The core's state of one name-space. Times that end in `_s` are seconds on the monotonic clock."""
 
     name_space: NameSpace
-    """Name and expressions."""
+    """Name and expressions, which never change."""
     policy: Policy
-    """This node's policy for it (5.2.3)."""
+    """This node's policy for it (5.2.3), which never changes."""
     run: int = 0
     """Incarnation of this node, part of each lineage that it begins."""
     is_learned: bool = False
@@ -90,8 +90,10 @@ class NameSpaceState:
     """What the store held at the start of this run; None for no set."""
     quality_ns: int = 0
     """Newest source time of the verified stored set, 0 for no set, `DAMAGED` for a damaged set or a part."""
-    phase: Phase = Phase.DISCOVER
-    """Place in the life cycle (`engine.core.states`)."""
+    phase: Phase = dataclasses.field(default=Phase.DISCOVER, init=False)
+    """Place in the life cycle (`engine.core.states`); only `move` changes it."""
+    complete: bool = dataclasses.field(default=False, init=False)
+    """The set is whole, so that others may have it: the phase is COMPLETE."""
     holder: bool = False
     """This node has held the whole set at some time in this run."""
     given_by: str = ""
@@ -184,25 +186,18 @@ class NameSpaceState:
     """Last decision of the election."""
     grounds: object = None
     """Everything that `decision` was based on; the election runs again when it changes."""
+    outline: object = None
+    """The same in brief: while it is equal, so are the grounds."""
+    name: str = dataclasses.field(init=False)
+    """Name of the name-space."""
+    is_lazy: bool = dataclasses.field(init=False)
+    """This node keeps only the groups that readers on its host want (5.2.3.1)."""
 
     def __post_init__(self) -> None:
         """Begin with an empty set, which is a set."""
+        self.name = self.name_space.name
+        self.is_lazy = self.policy.alignee is Alignee.LAZY
         self.roll_up = RollUp(self.name, complete=False, count=0, digest=0)
-
-    @property
-    def name(self) -> str:
-        """Name of the name-space."""
-        return self.name_space.name
-
-    @property
-    def complete(self) -> bool:
-        """Whether the set is whole, so that others may have it."""
-        return is_complete(self.phase)
-
-    @property
-    def is_lazy(self) -> bool:
-        """Whether this node keeps only the groups that readers on its host want (5.2.3.1)."""
-        return self.policy.alignee is Alignee.LAZY
 
     @property
     def is_part(self) -> bool:
@@ -225,7 +220,7 @@ class NameSpaceState:
 
     def keeps(self, group: Group) -> bool:
         """Whether samples of a group are kept now."""
-        return self.phase is not Phase.PASSIVE and self.is_wanted(group)
+        return self.phase is not Phase.PASSIVE and (not self.is_lazy or self.is_wanted(group))
 
     def has(self, elements: Iterable[Element]) -> bool:
         """Whether the groups in `elements` are here, ready for readers on this host."""
@@ -289,6 +284,11 @@ class NameSpaceState:
     def move(self, trigger: Trigger) -> None:
         """Change the phase as the table of transitions says."""
         self.phase = next_phase(self.phase, trigger)
+        self.complete = is_complete(self.phase)
+
+    def has_followed(self, decision: Decision) -> bool:
+        """Whether the decision has been carried out."""
+        return (self.following, self.vote, self.via) == (decision.following, decision.vote, decision.via)
 
     def follow(self, decision: Decision, node: str) -> None:
         """Carry out a decision about the master; `node` is this node."""

@@ -211,7 +211,7 @@ def compare(ours: NameSpace, theirs: NameSpace) -> DefinitionConflict | None:
     Disjoint name-spaces co-exist, and so do equal definitions of one name.
     """
     if ours.name == theirs.name:
-        same = set(ours.elements) == set(theirs.elements)
+        same = ours.elements == theirs.elements or set(ours.elements) == set(theirs.elements)
         return None if same else DefinitionConflict(ours, theirs, overlap(ours, theirs))
     witness = overlap(ours, theirs)
     return DefinitionConflict(ours, theirs, witness) if witness else None

@@ -61,6 +61,8 @@ class DurabilityNode:
     Attributes:
         stalls: times that this node stood still for `STALL_S` or longer.
         longest_stall_s: longest such time.
+        fellow: returns the fellow with an id, None if it is not present.
+        name_space_of: returns the first name-space that contains a group, None if none does.
     """
 
     def __init__(self, settings: CoreSettings, now: float, wall_ns: int) -> None:
@@ -72,6 +74,7 @@ class DurabilityNode:
             LocalFault: a name-space has no policy, which the configuration checks exclude.
         """
         self._context = context = Context(settings, wall_ns - int(now * 1e9), now)
+        self.fellow, self.name_space_of = context.fellows.get, context.space_of
         self._discovery = membership.DiscoveryEnd(context, now)
         self._discovery_check = self._discovery.next_check(now)
         self._stopping: ServiceState | None = None
@@ -107,13 +110,9 @@ class DurabilityNode:
         return list(self._context.states.values())
 
     @property
-    def fellows(self) -> list[Fellow]:
+    def fellows(self) -> tuple[Fellow, ...]:
         """Present fellows."""
         return self._context.fellows.all()
-
-    def fellow(self, node: str) -> Fellow | None:
-        """Return the fellow with this id, if present."""
-        return self._context.fellows.get(node)
 
     def wall_ns(self, now: float) -> int:
         """Return the wall clock at monotonic time `now`, as in heartbeats: it never jumps."""
@@ -123,49 +122,52 @@ class DurabilityNode:
         """Return a node's human name, or the beginning of its id."""
         return self._context.name_of(node)
 
-    def name_space_of(self, group: Group) -> NameSpaceState | None:
-        """Return the first name-space that contains a group."""
-        return next((s for s in self._context.states.values() if s.name_space.contains(group)), None)
-
     # Out.
 
     def messages_to_send(self, now: float) -> list[Outgoing]:
         """Return the messages that are due, state messages first."""
         self._seen_s = now
-        self._follow_up()
-        if self._context.changed:
-            self._context.changed = False
-            self._context.status_due = True
-            reports = tuple(state.told() for state in self._context.states.values())
+        if self._heard_s is not None:
+            self._evaluate(self._heard_s)
+        context = self._context
+        if context.changed:
+            context.changed = False
+            context.status_due = True
+            reports = tuple(state.told() for state in context.states.values())
             self._reported = self._next_serial()
-            self._context.send(NameSpaces(self._context.settings.incarnation, self._reported, reports))
-        if self._context.readers_changed and now >= self._context.readers.tells_from_s:
-            self._context.readers_changed = False
-            self._context.send(self._context.readers.message(self._context.settings.incarnation, now))
-        elif self._context.readers_changed:
+            context.send(NameSpaces(context.settings.incarnation, self._reported, reports))
+        if context.readers_changed and now >= context.readers.tells_from_s:
+            context.readers_changed = False
+            context.send(context.readers.message(context.settings.incarnation, now))
+        elif context.readers_changed:
             self._timer_s = None
-        if self._context.status_due or (self._context.greeting_due and now >= self._greets_from):
-            self._context.status_due = self._context.greeting_due = False
-            self._next_status = now + self._context.settings.heartbeat_period_s
+        if context.status_due or (context.greeting_due and now >= self._greets_from):
+            context.status_due = context.greeting_due = False
+            self._next_status = now + context.settings.heartbeat_period_s
             self._greets_from = now + self._greeting_pause()
             self._timer_s = None
-            status = membership.status(self._context, self.state, self._next_serial(), self._reported, now)
-            self._context.outbox.appendleft(Outgoing(status))
-        messages = list(self._context.outbox)
-        self._context.outbox.clear()
+            status = membership.status(context, self.state, self._next_serial(), self._reported, now)
+            context.outbox.appendleft(Outgoing(status))
+        if not context.outbox:
+            return []
+        messages = list(context.outbox)
+        context.outbox.clear()
         return messages
 
     def next_event(self) -> Event | None:
         """Return the next event for the runtime; None if there is none."""
-        self._follow_up()
-        return self._context.events.popleft() if self._context.events else None
+        if self._heard_s is not None:
+            self._evaluate(self._heard_s)
+        events = self._context.events
+        return events.popleft() if events else None
 
     def next_timer(self) -> float:
         """Return when to call `handle_timer` at the latest.
 
         Repeated heartbeats of fellows do not move it, so it may be earlier than necessary.
         """
-        self._follow_up()
+        if self._heard_s is not None:
+            self._evaluate(self._heard_s)
         if self._timer_s is None:
             self._timer_s = self._earliest()
         self._promised_s = max(self._timer_s, self._seen_s)
@@ -182,8 +184,7 @@ class DurabilityNode:
         ):
             if due is not None and due < earliest:
                 earliest = due
-        for fellow in context.fellows.all():
-            earliest = min(earliest, context.fellows.expires_at(fellow))
+        earliest = min(earliest, context.fellows.next_expiry())
         for state in context.states.values():
             if state.source_until_s:
                 earliest = min(earliest, state.source_until_s)
@@ -439,10 +440,6 @@ class DurabilityNode:
     def _is_ready(self, name_space: str) -> bool:
         return self._context.states[name_space].complete
 
-    def _follow_up(self) -> None:
-        if self._heard_s is not None:
-            self._evaluate(self._heard_s)
-
     def _evaluate(self, now: float) -> None:
         """Derive all consequences of the known facts."""
         self._timer_s = self._heard_s = None
@@ -491,6 +488,8 @@ class DurabilityNode:
         return None if is_ours and not state.has(reader.elements) else server
 
     def _update_state(self) -> None:
+        if self._state is ServiceState.COMPLETE:
+            return  # the last one that a running service reaches
         phases = [state.phase for state in self._context.states.values()]
         reached = service_state(phases) if phases else ServiceState.COMPLETE
         if _ORDER[reached] > _ORDER[self._state]:

@@ -6,11 +6,12 @@ They are clocks that differ, late heartbeats, a mixture of legacy and other mast
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from engine.core.context import Context
+from engine.core.context import Context, Reporting
 from engine.core.fellows import Fellow
-from engine.core.messages import Epoch, NameSpaceReport
+from engine.core.messages import Epoch
 from engine.core.name_space_state import NameSpaceState
 from engine.core.name_spaces import MAX_PRIORITY
 from engine.core.states import Phase
@@ -47,9 +48,7 @@ def heartbeat(context: Context, fellow: Fellow, silence_s: float) -> None:
     fellow.is_late = is_late
 
 
-def priorities(
-    context: Context, state: NameSpaceState, fellows: list[tuple[Fellow, NameSpaceReport]]
-) -> None:
+def priorities(context: Context, state: NameSpaceState, fellows: Sequence[Reporting]) -> None:
     """Report masterPriority 255 (the legacy rule) beside other values."""
     used = {report.master_priority for _, report in fellows if report.aligner}
     if state.policy.aligner:

@@ -157,6 +157,8 @@ class ReaderTable:
 
     def take_handed_over(self, now: float) -> list[ReaderKey]:
         """Return the readers that another node took over from this one `HANDED_OVER_S` ago."""
+        if not self._handed_over:
+            return []
         for reader, due_s in self._handed_over.items():
             if due_s is None:
                 self._handed_over[reader] = now + HANDED_OVER_S
@@ -180,6 +182,8 @@ class ReaderTable:
 
     def open(self, server_for: ServerFor, now: float) -> list[ReaderKey]:
         """Claim and return the readers that this node should serve now."""
+        if not (self._hosts or self._settles or self._pauses):
+            return []
         self._settles = {name: until_s for name, until_s in self._settles.items() if now < until_s}
         for reader, (when, pause) in self._pauses.items():
             if when is not None and now >= when:
@@ -275,6 +279,8 @@ class ReaderTable:
 
     def next_retry(self) -> float | None:
         """Return when readers may be claimed, a failed delivery is due again, or a reader is handed over."""
+        if not (self._pauses or self._handed_over or self._settles):
+            return None
         dues = [when for when, _ in self._pauses.values()] + list(self._handed_over.values())
         dues += self._settles.values()
         return min((when for when in dues if when is not None), default=None)

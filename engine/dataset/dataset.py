@@ -262,11 +262,12 @@ class DataSet:
         """Return the roll-up of all groups; an empty group counts like an absent one."""
         count = digest = newest = 0
         for group, group_set in self.groups.items():
-            part = group_set.summary()
-            count += part.count
-            digest = (digest + part.digest * weight_of(group)) & MODULUS_MASK
-            newest = max(newest, part.newest_ns)
-        return Summary(count, digest, newest)
+            part_count, part_digest, part_newest = group_set.content()
+            count += part_count
+            digest += part_digest * weight_of(group)
+            if part_newest > newest:
+                newest = part_newest
+        return Summary(count, digest & MODULUS_MASK, newest)
 
     def settle_with(self, present: Present) -> None:
         """Date changes in all groups by this present from now on."""

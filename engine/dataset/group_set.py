@@ -386,7 +386,11 @@ class GroupSet(Instances):
         """Count samples in, each with those at its place in `gone` that it pushed out."""
         if not came:
             return
-        present, rows = self._recent.present, SampleRows((Loose(came),))
+        present = self._recent.present
+        if len(came) == 1 and not present.skews:
+            self._count_in(came[0], gone[0])
+            return
+        rows = SampleRows((Loose(came),))
         first, last = min(rows.parts[0].times_ns()), rows.newest_ns()
         if last >= present.kept_ns and (first // WIDTH_NS < last // WIDTH_NS or present.skews):
             for sample, pushed in zip(came, gone, strict=True):
@@ -422,6 +426,10 @@ class GroupSet(Instances):
     def summary(self) -> Summary:
         """Return count, digest and newest source time, in constant time."""
         return Summary(self.count, self._digest, self._newest_ns)
+
+    def content(self) -> tuple[int, int, int]:
+        """Return what `summary` has, without an object of its own."""
+        return self.count, self._digest, self._newest_ns
 
     def settled(self, until_ns: int) -> Content:
         """Return the content without changes dated from `until_ns` on (`engine.dataset.settling`)."""

@@ -119,6 +119,8 @@ def retained(samples: list[Sample], depth: int) -> list[Sample]:
     Keeping is therefore a join: commutative, associative and idempotent.
     """
     writes = [sample for sample in samples if sample.status & DATA]
+    if len(writes) == len(samples):  # a plain write is kept by its age alone
+        return samples[-depth:]
     if depth and len(writes) >= depth:
         oldest = writes[-depth]
         samples = samples[bisect.bisect_left(samples, oldest) :]

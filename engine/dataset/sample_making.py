@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from engine import native
-from engine.dataset.sample import DIGEST_BYTES, HEADER, LARGE_BYTES, Sample
+from engine.dataset.sample import DIGEST_BYTES, HEADER, LARGE_BYTES, Sample, make_sample
 
 TOGETHER_BYTES: Final = 1 << 10
 """Payloads from this size on are digested together, if at least `TOGETHER` samples are made."""
@@ -49,6 +49,8 @@ def _digests(heads: Sequence[bytes], payloads: Sequence[bytes]) -> list[bytes]:
 def make_samples(records: Iterable[tuple[int, bytes, int, bytes, bytes]]) -> list[Sample]:
     """Make many samples from the arguments of `make_sample` without `sequence`."""
     records = [*records]
+    if len(records) == 1 and len(records[0][4]) < LARGE_BYTES:
+        return [make_sample(*records[0])]
     hashed, pack, new, size = hashlib.blake2b, HEADER.pack, tuple.__new__, DIGEST_BYTES
     least = TOGETHER_BYTES if len(records) >= TOGETHER else LARGE_BYTES
     large = [record for record in records if len(record[4]) >= least]

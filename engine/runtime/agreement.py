@@ -8,10 +8,10 @@ not add work on a busy machine. See `engine.dataset.settling`.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 from engine.core.fellows import Fellow
+from engine.core.lazy_dataclass import replaced
 from engine.core.messages import JOINS, Message, Outgoing, RollUp, Settled, Status
 from engine.dataset.settling import border_before
 from engine.runtime.name_space_data import NameSpaceData
@@ -41,10 +41,10 @@ class Agreement:
             return outgoing
         roll_ups = tuple(map(self._with_settled, message.roll_ups))
         unstored_s = self._shared.store_queue.unstored_s(self._shared.clock.monotonic())
-        message = dataclasses.replace(
+        message = replaced(
             message, roll_ups=roll_ups, unstored_s=round(unstored_s, 3), pending=self._pending.told()
         )
-        return dataclasses.replace(outgoing, message=message)
+        return Outgoing(message, outgoing.to)
 
     def _with_settled(self, roll_up: RollUp) -> RollUp:
         data = self._shared.spaces.get(roll_up.name_space)
@@ -54,7 +54,7 @@ class Agreement:
         if self._shared.is_behind:
             return roll_up
         until_ns = border_before(data.present.now_ns - SETTLING_NS)
-        return dataclasses.replace(roll_up, settled=Settled(until_ns, *data.settled(until_ns)))
+        return replaced(roll_up, settled=Settled(until_ns, *data.settled(until_ns)))
 
     def _advance(self, data: NameSpaceData) -> None:
         """Advance the time of a name-space, and settle the samples that are old enough by then.
@@ -76,15 +76,19 @@ class Agreement:
         if not isinstance(message, Status):
             return False
         self._heard[sender] = message
-        return any(self._is_news(theirs) for theirs in message.roll_ups)
-
-    def _is_news(self, theirs: RollUp) -> bool:
-        data = self._shared.spaces.get(theirs.name_space)
-        ours = data.applied.summary() if data is not None else None
-        return ours is not None and (theirs.count, theirs.digest) != (ours.count, ours.digest)
+        spaces = self._shared.spaces
+        for theirs in message.roll_ups:
+            data = spaces.get(theirs.name_space)
+            if data is not None:
+                ours = data.applied.summary() if data.has_changed else data.state.roll_up
+                if theirs.digest != ours.digest or theirs.count != ours.count:
+                    return True
+        return False
 
     def work(self, now: float) -> None:
         """Compare with the heartbeats that have come since the last call."""
+        if not self._heard:
+            return
         heard, self._heard = self._heard, {}
         if self._shared.is_behind:
             return

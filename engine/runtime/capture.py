@@ -126,7 +126,7 @@ class _Sink:
 
     def pushed_out(self, sample: Sample, gone: list[Sample]) -> None:
         """Note the writers of samples that a newer sample pushed out."""
-        if self.registered is None or all(each.writer == sample.writer for each in gone):
+        if self.registered is None or {each.writer for each in gone} == {sample.writer}:
             return
         newest = {each.writer: each.status for each in gone} | self.group_set.writers(sample.key)
         for writer, status in newest.items():
@@ -190,12 +190,15 @@ class CapturePath:
         """
         batch = _Batch(self._shared, self._serving, self._registered, routes, self._late)
         unrouted = batch.take(records)
+        if not (waits or self._late):
+            batch.end(batch.all_sinks())
+            return unrouted
         now = self._shared.clock.monotonic()
         for group, sink in batch.sinks() if waits else ():
             if sink.waits(now, MAX_WAITING_BYTES - sum([each.size for each in self._late.values()])):
                 self._late[group] = sink
                 sink.data.wait(functools.partial(self.settle, sink.data), sink.until_ns - WIDTH_NS)
-        batch.end(sink for group, sink in batch.sinks() if group not in self._late)
+        batch.end([sink for group, sink in batch.sinks() if group not in self._late])
         return unrouted
 
     def settle(self, data: NameSpaceData | None = None, until_s: float = math.inf) -> None:
@@ -250,7 +253,11 @@ class _Batch:
 
     def sinks(self) -> list[tuple[Group, _Sink]]:
         """Return the groups of the records."""
-        return [*self._by_group.items()]
+        return list(self._by_group.items())
+
+    def all_sinks(self) -> Iterable[_Sink]:
+        """Return what takes the records."""
+        return self._by_group.values()
 
     def end(self, sinks: Iterable[_Sink]) -> None:
         """Apply what waits in these sinks, and hand all changes to the store."""
@@ -327,8 +334,7 @@ class _Batch:
         """Return the groups of a writer, whose first sample has this time; None if it is unknown yet."""
         sinks = self._by_writer.get(writer)
         if sinks is None and (groups := self._routes.get(writer)) is not None:
-            sinks = self._open(writer, groups)
-            now_ns = self._shared.steady_ns()
+            sinks, now_ns = self._open(writer, groups), self._now_ns
             for sink in sinks:
                 if not sink.data.present.knows(writer):
                     self._strangers.add(writer)
@@ -350,7 +356,7 @@ class _Batch:
         self._by_writer[writer] = tuple(sinks)
         # Samples may be passed over only if no reader that is being served needs each of them (5.4.7), and no
         # content filter looks at each (//OpenSplice/Domain/Filters). A writer in several partitions is rare.
-        is_gated = not self._shared.gates.keys().isdisjoint(groups)
+        is_gated = bool(self._shared.gates) and not self._shared.gates.keys().isdisjoint(groups)
         is_plain = len(sinks) == 1 and sinks[0].group_set.is_renewable and not is_gated
         if is_plain and not self._serving.tails.wants(writer):
             self._single[writer] = sinks[0]
@@ -373,7 +379,7 @@ class _Batch:
             return
         sample = make_sample(time_ns, writer, status, key, payload)
         self._captured += 1
-        if not self._shared.passes(sink.description.group, sample, sink.group_set):
+        if self._shared.gates and not self._shared.passes(sink.description.group, sample, sink.group_set):
             return
         outcome, evicted = sink.group_set.apply(sample)
         # Registrations decide when an instance may be purged (DDS 1.4, 2.2.3.5 service_cleanup_delay).
@@ -398,6 +404,8 @@ class _Batch:
 
     def _apply_waiting(self, sink: _Sink) -> None:
         """Apply the waiting writes of a group, each the newest of its instance."""
+        if not (sink.newest or sink.since_s):
+            return
         samples = make_samples(self._fitting(sink))
         if not samples:
             return

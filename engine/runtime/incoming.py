@@ -154,6 +154,8 @@ class IncomingStreams:
 
     def keep(self, wanted: Callable[[IncomingStream], bool]) -> list[IncomingStream]:
         """Forget and return the streams that are not wanted any more."""
+        if not self._streams:
+            return []
         forgotten = [stream for stream in self._streams.values() if not wanted(stream)]
         for stream in forgotten:
             del self._streams[stream.number]

@@ -113,6 +113,8 @@ class PendingWriters:
 
     def work(self, now: float) -> None:
         """Hear what fellows know, tell of writers that have fallen silent, and give up those long silent."""
+        if not self._known:
+            return
         for told in self._told_by_fellows():
             known = self._known.get(told.writer)
             if known is not None and told.since_ns >= FOREVER_NS:
@@ -142,6 +144,8 @@ class PendingWriters:
 
     def told(self) -> tuple[Pending, ...]:
         """Return what heartbeats tell: the known writers, and the end of those that fellows wait for."""
+        if not (self._known or self._ended):
+            return ()
         if len(self._known) > MAX_TOLD:
             earliest_ns = min(writer.since_ns for writer in self._known.values())
             told = [Pending("*", "*", ("*",), earliest_ns)]

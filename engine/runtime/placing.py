@@ -50,6 +50,8 @@ class Placing:
 
     def keep_wanted(self) -> None:
         """Forget requests that are not wanted any more."""
+        if not self._began:
+            return
         expects = self._shared.core.expects
         for name, request in [key for key in self._began if not expects(*key)]:
             del self._began[name, request]

@@ -324,10 +324,10 @@ class Runtime:
                 subject = f"no node may be master of name-space '{event.name_space}'"
                 self.refusal = f"{subject}, and TimeToWaitForAligner forbids waiting; {NOBODY_REMEDY}"
             case events.FellowsKnown():
-                fellows = tuple(RememberedFellow(*fellow) for fellow in event.fellows)
+                fellows = tuple(map(RememberedFellow._make, event.fellows))
                 for name in self.spaces:
                     self.store_queue.remember_fellows(name, fellows)
-                for fellow in fellows:
+                for fellow in fellows if self._away else ():
                     self._remember_away(fellow.id, None)
             case events.FellowAway():
                 self._remember_away(event.node, event.away_ns)

@@ -62,6 +62,8 @@ class Serving:
 
     def work(self, now: float) -> None:
         """Deliver samples again that were captured during a delivery."""
+        if not self.tails:
+            return
         for reader, tail in self.tails.take_sets(now):
             self._shared.counters["not_given"] += max(0, tail.count - MAX_TAIL)
             self._give(reader, tail.after(0))

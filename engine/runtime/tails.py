@@ -122,6 +122,8 @@ class Tails:
     @property
     def next_s(self) -> float | None:
         """Time of the next action; None if there is none."""
+        if not (self._sets or self._returns or self._passed):
+            return None
         dues = [tail.until_s for tail in (*self._sets.values(), *self._returns.values())]
         until_s = min([*dues, *(passed.next_s for passed in self._passed.values())], default=math.inf)
         return None if until_s == math.inf else until_s
@@ -172,7 +174,9 @@ class Tails:
 
     def wants(self, writer: bytes) -> bool:
         """Whether `captured` needs the samples of a writer."""
-        return bool(self) or writer in self._lost or writer in self._missed
+        if self._sets or self._returns or self._passed:
+            return True
+        return writer in self._lost or writer in self._missed
 
     def begins(
         self, reader: ReaderKey, groups: Iterable[tuple[GroupDescription, SampleRows]], *, has_all: bool

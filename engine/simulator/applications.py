@@ -151,7 +151,7 @@ class Writer(Application):
 
     def _matched(self, description: GroupDescription) -> list[SimulatedNode]:
         now = self.cluster.schedule.now
-        key = (description.group.topic, description.type.type_id)
+        key = (description.group.topic, description.group.type_id)
         return [
             node
             for node, (run, matched_at) in self._taps.items()

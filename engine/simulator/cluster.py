@@ -98,6 +98,7 @@ class Cluster:
         self._started_writers = 0
         self._is_over = False
         self._make_nodes()
+        self._by_name = {node.name: node for node in self.nodes}
         self.faults = FaultInjector(self, self.rng("faults"))
         self.checkers: list[Checker] = [kind(self) for kind in CHECKERS]
 
@@ -359,7 +360,7 @@ class Cluster:
 
     def _traced(self, node: SimulatedNode, record: EventRecord) -> None:
         if record.event.id == APPROVED:
-            fellow = next(each for each in self.nodes if each.name == record.fields["fellow"])
+            fellow = self._by_name[str(record.fields["fellow"])]
             self.ledger.met(node.id, fellow.id, self.schedule.now)
             for checker in self.checkers:
                 checker.met(node, fellow)
@@ -372,11 +373,18 @@ class Cluster:
         assert node.runtime is not None
         for name, data in node.runtime.spaces.items():
             state = data.state
-            requests = tuple(state.outstanding)
             is_aligned = state.given_by not in ("", node.id)
-            now = Standing(state.phase, state.holder, state.following, state.lineage, requests, is_aligned)
+            told = (
+                state.phase,
+                state.holder,
+                state.following,
+                state.lineage,
+                tuple(state.outstanding),
+                is_aligned,
+            )
             before = self._standings.get((node, name))
-            if now != before:
+            if told != before:
+                now = Standing(*told)
                 self._standings[node, name] = now
                 self._stepped(node, name, before, now)
 
@@ -407,7 +415,8 @@ class Cluster:
                 if state is not None:
                     self.ledger.captured(state.name, group, record, self.schedule.now)
         for checker in self.checkers:
-            checker.captured(node, records)
+            if "captured" in checker.heeds:
+                checker.captured(node, records)
 
     def written(self, description: GroupDescription, record: CapturedSample) -> None:
         """Take in a sample that an application wrote."""
@@ -415,7 +424,8 @@ class Cluster:
         self.statistics.written_bytes += len(record.payload)
         self.ledger.wrote(description.group, record, self.schedule.now)
         for checker in self.checkers:
-            checker.written(description, record)
+            if "written" in checker.heeds:
+                checker.written(description, record)
 
     def written_s(self, group: Group, sample: Sample | CapturedSample) -> float:
         """Return the true time at which a sample was written, independent of its timestamp."""
@@ -428,7 +438,8 @@ class Cluster:
         for transaction in transactions:
             self.statistics.transactions += 1
             for checker in self.checkers:
-                checker.committed(node, transaction)
+                if "committed" in checker.heeds:
+                    checker.committed(node, transaction)
 
     def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], samples: int) -> None:
         """Take in that a node begins to send a set to fellows."""

@@ -34,7 +34,9 @@ class Schedule:
     def at(self, when: float, action: Callable[..., None], *arguments: object) -> None:
         """Plan an action with its arguments for `when`, in virtual seconds; at once if that is past."""
         self._count += 1
-        heapq.heappush(self._heap, (max(when, self.now), self._count, action, arguments))
+        if when < self.now:
+            when = self.now
+        heapq.heappush(self._heap, (when, self._count, action, arguments))
 
     def after(self, delay_s: float, action: Callable[..., None], *arguments: object) -> None:
         """Plan an action with its arguments after a delay."""

@@ -54,7 +54,7 @@ class SimulatedWire:
 
     def open_group(self, description: GroupDescription) -> None:
         """Open the tap of the group's topic and type, which matches a little later."""
-        key = (description.group.topic, description.type.type_id)
+        key = (description.group.topic, description.group.type_id)
         if key not in self.taps:
             delay = self.node.rng.uniform(TAP_LEAST_S, self.system.options.tap_delay_s)
             self.taps[key] = self.system.schedule.now + delay

@@ -22,7 +22,7 @@ class WrittenSample:
         name_space: of that node's.
     """
 
-    __slots__ = ("captured_s", "group", "name_space", "record", "written_s")
+    __slots__ = ("_sample", "captured_s", "group", "name_space", "record", "written_s")
 
     def __init__(self, group: Group, record: CapturedSample, written_s: float) -> None:
         self.group = group
@@ -30,6 +30,14 @@ class WrittenSample:
         self.written_s = written_s
         self.captured_s: float | None = None
         self.name_space = ""
+        self._sample: Sample | None = None
+
+    @property
+    def sample(self) -> Sample:
+        """The sample that nodes make of it."""
+        if self._sample is None:
+            self._sample = make_sample(*self.record)
+        return self._sample
 
     def __repr__(self) -> str:
         record = self.record
@@ -96,7 +104,7 @@ class WriteLedger:
     def _may_lack(self, data: DataSet, entry: WrittenSample) -> bool:
         group_set = data.groups.get(entry.group)
         record = entry.record
-        if group_set is not None and group_set.has_no_place(make_sample(*record)):
+        if group_set is not None and group_set.has_no_place(entry.sample):
             return True
         return self.is_purged(data, entry.group, record)
 

@@ -91,9 +91,9 @@ class Tracer:
 
     def enter(self, state: str) -> None:
         """Change the service state, and trace leaving and entering, as OpenSplice does."""
+        if state == self._state:  # as with nearly every turn of a node
+            return
         with self._lock:
-            if state == self._state:
-                return
             # Two blank lines separate the states in OpenSplice's traces, and its tools expect them.
             self.event_with_lines("lifecycle.leaving-state", ("", ""))
             self._state = state

@@ -158,6 +158,8 @@ class AlignerComparisons:
     @property
     def next_s(self) -> float | None:
         """When `work` has something to do."""
+        if not self._questions:
+            return None
         since_s = [q.since_s for q in self._questions.values() if not q.is_compared]
         return min(since_s) + FORGET_S if since_s else None
 
@@ -224,6 +226,8 @@ class AlignerComparisons:
 
     def work(self, now: float) -> None:
         """Forget questions that have waited for `FORGET_S`."""
+        if not self._questions:
+            return
         for key, question in list(self._questions.items()):
             if now >= question.since_s + FORGET_S and not question.is_compared:
                 del self._questions[key]

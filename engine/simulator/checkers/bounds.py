@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator
-from typing import Final
+import functools
+from collections.abc import Callable, Collection
+from typing import Any, Final
 
 from engine.dataset.dataset import DataSet
 from engine.dataset.groups import GroupDescription
@@ -132,22 +133,35 @@ def entries(runtime: Runtime) -> int:
     count = 0
     while waiting:
         value = waiting.pop()
-        if id(value) in seen or isinstance(value, _DATA):
+        number = id(value)
+        if number in seen:
             continue
-        seen.add(id(value))
-        if isinstance(value, _CONTAINERS) and not isinstance(value, tuple):
-            count += len(value)
-        waiting += [part for part in _parts(value) if type(part) not in _ATOMS]
+        seen.add(number)
+        kind: Any = type(value)
+        parts_of, are_entries = _way_into(kind)
+        parts = parts_of(value)
+        if are_entries:
+            count += len(parts)
+        waiting += [part for part in parts if type(part) not in _ATOMS]
     return count
 
 
-def _parts(value: object) -> Iterator[object]:
-    if isinstance(value, dict):
-        yield from value.values()
-    elif isinstance(value, _CONTAINERS):
-        yield from value
-    elif type(value).__module__.startswith(_OURS):
-        yield from getattr(value, "__dict__", {}).values()
-        for kind in type(value).__mro__:
-            for name in getattr(kind, "__slots__", ()):
-                yield getattr(value, name, None)
+@functools.cache
+def _way_into(kind: Any) -> tuple[Callable[[Any], Collection[object]], bool]:
+    """Return what finds the parts of values of a class, and whether the parts are entries that may grow."""
+    slots = tuple(name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))
+    if issubclass(kind, _DATA):
+        return lambda _: (), False
+    if issubclass(kind, dict):
+        return lambda value: value.values(), True
+    if issubclass(kind, _CONTAINERS):
+        return lambda value: value, not issubclass(kind, tuple)
+    if not kind.__module__.startswith(_OURS):
+        return lambda _: (), False
+    return (
+        lambda value: [
+            *getattr(value, "__dict__", {}).values(),
+            *[getattr(value, name, None) for name in slots],
+        ],
+        False,
+    )

@@ -109,7 +109,9 @@ class Whole(Checker):
 
     def captured(self, node: SimulatedNode, records: Sequence[CapturedSample]) -> None:
         """Remember samples that the node captured."""
-        self._captured[node].update((r.source_time_ns, r.writer, r.status, r.key) for r in records)
+        known = self._captured[node]
+        for record in records:
+            known.add((record.source_time_ns, record.writer, record.status, record.key))
 
     def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], size: int) -> None:
         """Remember the sets sent to each fellow."""
