@@ -5,7 +5,6 @@ The signs that one snapshot shows (`signs.snapshots`) are among its facts, so th
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import heapq
 import operator
@@ -414,11 +413,11 @@ class Scene:
 
     def presence(self, node: Node) -> Presence:
         """Return whether the node is heard, silent, stopped or gone, before anything else is concluded."""
-        return self._presence[node.id]
+        return self._presence[node.snapshot.id]
 
     def is_heard(self, node: Node) -> bool:
         """Return whether the node is heard."""
-        return self._presence[node.id] is Presence.HEARD
+        return self._presence[node.snapshot.id] is Presence.HEARD
 
     def is_away(self, node: Node) -> bool:
         """Return whether the node is not heard, and did not stop in order."""

@@ -223,7 +223,7 @@ class SystemModel:
 
     def ordered_nodes(self) -> list[Node]:
         """Return all nodes by name, then id, so that the order is stable."""
-        names = {node.id: node.snapshot.name for node in self.nodes.values()}
+        names = {node_id: node.snapshot.name for node_id, node in self.nodes.items()}
         if names != self._ordered_names:
             self._ordered_names = names
             self._order = sorted(names, key=lambda node_id: (natural(names[node_id]), node_id))

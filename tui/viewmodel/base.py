@@ -302,7 +302,7 @@ class Rank(enum.IntEnum):
 
 def ranks(view: View, incidents: Sequence[Incident]) -> Mapping[str, Rank]:
     """Return the rank of every node, by its id."""
-    found = {node.id: _rank(view, node) for node in view.model.nodes.values()}
+    found = {node_id: _rank(view, node) for node_id, node in view.model.nodes.items()}
     for incident in incidents:
         if incident.severity is not HealthSeverity.NOTICE:
             for node in incident.subjects:
