@@ -167,7 +167,7 @@ Line = tuple[Span, ...]
 
 def plain(line: Line) -> str:
     """Return the text of a line without its tones."""
-    return "".join(span.text for span in line)
+    return "".join([span.text for span in line])
 
 
 def single(value: str, tone: Tone = Tone.PLAIN) -> Cell:

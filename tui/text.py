@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import itertools
 import os.path
 import re
@@ -158,9 +159,14 @@ def distinct(names: Sequence[str], width: int, *, ellipsis: str = "…") -> list
     A name is cut at its end; where several then look the same, each keeps its end, or its middle where only
     that differs. The ellipsis stands for what is cut.
     """
+    return [*_distinct(tuple(names), width, ellipsis)]
+
+
+@functools.lru_cache(maxsize=20)
+def _distinct(names: tuple[str, ...], width: int, ellipsis: str) -> Sequence[str]:
     if all(cell_len(name) <= width for name in names):
-        return list(names)
-    shared = len(os.path.commonprefix(list(names)))  # noqa: RUF071  # of characters, not of paths
+        return names
+    shared = len(os.path.commonprefix(names))  # noqa: RUF071  # of characters, not of paths
     shown = [
         [fit(name, width, ellipsis=ellipsis).rstrip() for name in names],
         [_end_of(name, width, ellipsis) for name in names],

@@ -49,7 +49,7 @@ class MatrixRow:
 
 def rows_of(fleet: FleetView) -> tuple[list[MatrixRow], list[ExpectedMaster]]:
     """Return the matrix of a deployment, and the expected master of each name-space and role."""
-    by_name = fleet.by_name_space()
+    by_name = fleet.by_name_space
     masters = expected_masters(by_name)
     by_key = {(each.name_space, each.role): each for each in masters}
     rows = []

@@ -342,7 +342,7 @@ class Definition:
         return self.policy_node.attribute(name) if self.policy_node else None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class FleetView:
     """All readable nodes of a deployment; `path` is the fleet file, or empty."""
 
@@ -360,8 +360,9 @@ class FleetView:
             for right in nodes[at + 1 :]:
                 yield left, right
 
+    @functools.cached_property
     def by_name_space(self) -> dict[str, list[Definition]]:
-        """Return the definitions of every name-space, by name in order of appearance."""
+        """The definitions of every name-space, by name in order of appearance."""
         found: dict[str, list[Definition]] = {}
         for node in self.durable():
             for definition in node.definitions:

@@ -40,6 +40,8 @@ def effects(
     is not muted. So the incident at the top of a list tells them, the others that account for them refer to
     it, and those that do not are silent about them.
     """
+    if not causes:  # nearly always
+        return {}
     masters = _masters(scene)
     told = {one.root.key: _told(scene, one, copies, masters) for one in causes}
     claims: dict[tuple[str, str], list[RootCause]] = {}

@@ -7,7 +7,7 @@ import collections
 import dataclasses
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from engine.runtime.monitor import NodeEvent
@@ -319,16 +319,6 @@ class Health:
         ]
         self.verdict = self._verdict()
 
-    @property
-    def _is_anybody_heard(self) -> bool:
-        """Whether a node or a persistence service is heard."""
-        services = self.model.persistence.ordered()
-        return bool(self._heard) or any(not one.is_stale(self._updated_ns) for one in services)
-
-    @property
-    def _heard(self) -> list[Node]:
-        return [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
-
     def _verdict(self) -> SystemVerdict:
         counts = collections.Counter(one.severity for one in self.open)
         muted = len(self.muted)
@@ -339,8 +329,11 @@ class Health:
             counted(counts[HealthSeverity.NOTICE], "notice"),
             f"{muted} muted" if muted else "",
         ]
-        word = self._calm_word() if worst in (None, HealthSeverity.NOTICE) else worst.name
-        if self.model.is_empty or not (muted or self._is_anybody_heard):
+        heard = [node for node in self.model.nodes.values() if not node.is_stale(self._updated_ns)]
+        services = self.model.persistence.ordered()
+        is_anybody_heard = heard or any(not one.is_stale(self._updated_ns) for one in services)
+        word = self._calm_word(heard) if worst in (None, HealthSeverity.NOTICE) else worst.name
+        if self.model.is_empty or not (muted or is_anybody_heard):
             word = UNKNOWN if worst is None else word
         why, advice = self._unknown() if word == UNKNOWN else ("", "")
         return SystemVerdict(
@@ -350,7 +343,7 @@ class Health:
             notices=counts[HealthSeverity.NOTICE],
             muted=muted,
             word=word,
-            parts=tuple(filter(None, (", ".join(filter(None, words)), self._nodes(), self._left()))),
+            parts=tuple(filter(None, (", ".join(filter(None, words)), self._nodes(heard), self._left()))),
             why=why,
             next=advice,
         )
@@ -376,17 +369,16 @@ class Health:
         file = shlex.quote(self.expected.file or "FILE")
         return f"{joined(names)} ended in order{when}", f"Start {them} again with `ospltool start {file}`."
 
-    def _calm_word(self) -> str:
+    def _calm_word(self, heard: Iterable[Node]) -> str:
         """Return the verdict on a system without warnings and errors."""
         is_awaiting = self._is_awaiting()
         if self.model.link_lost and is_awaiting:
             return UNKNOWN
-        heard = [node.snapshot for node in self._heard]
-        names = {one.name for one in heard}
+        names = {one.snapshot.name for one in heard}
         is_restarting = any(one.is_starting and name not in names for name, one in self._told.items())
         if self._is_gathering or self._is_coming_back or is_awaiting or is_restarting:
             return STARTING
-        states = {one.state for one in heard}.difference(ENDING)
+        states = {one.snapshot.state for one in heard}.difference(ENDING)
         return STARTING if states and "COMPLETE" not in states else "OK"
 
     def _is_awaiting(self) -> bool:
@@ -403,9 +395,8 @@ class Health:
             for one in self._copies.values()
         )
 
-    def _nodes(self) -> str:
+    def _nodes(self, present: Sequence[Node]) -> str:
         """Tell how many nodes are complete, of those expected, else of all but those that ended in order."""
-        present = self._heard
         started = [node for node in present if node.snapshot.state == "COMPLETE"]
         whole = [one for one in started if not self._facts.of(one).is_less_than_whole]
         less = len(started) - len(whole)

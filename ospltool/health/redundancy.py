@@ -124,21 +124,18 @@ class Redundancies:
 
 def _reasons(scene: Scene, ended: list[str]) -> object:
     """Return all that the copies follow from, as a value that is quickly compared."""
-    nodes = [
-        (
-            node.id,
-            node.snapshot.name,
-            node.outline,
-            node.snapshot.state == "COMPLETE",
-            scene.presence(node),
-            scene.may_come_back(node),
-            scene.facts(node).off_disk if scene.is_heard(node) else None,
-            scene.facts(node).refused if scene.is_heard(node) else None,
-            _may_run(scene, node),
-        )
-        for node in scene.nodes
-    ]
+    nodes = [_reason(scene, node) for node in scene.nodes]
     return scene.expected, scene.model.name_space_names(), nodes, ended, _contested_sets(scene)
+
+
+def _reason(scene: Scene, node: Node) -> object:
+    """Return what the copies of a node follow from."""
+    snapshot, presence = node.snapshot, scene.presence(node)
+    known = snapshot.id, snapshot.name, node.outline, snapshot.state == "COMPLETE", presence
+    if presence is Presence.HEARD:
+        facts = scene.facts(node)
+        return known, facts.off_disk, facts.refused
+    return known, scene.may_come_back(node), _may_run(scene, node)
 
 
 def _may_run(scene: Scene, node: Node) -> bool:

@@ -5,7 +5,6 @@ The signs that one snapshot shows (`signs.snapshots`) are among its facts, so th
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import heapq
 import operator
@@ -55,8 +54,7 @@ class Waiting(NamedTuple):
     """Since when it has not changed."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SnapshotFacts:
+class SnapshotFacts(NamedTuple):
     """Facts from one snapshot.
 
     Attributes:
@@ -230,7 +228,7 @@ def _facts(
 
 
 def _refused(node: Node) -> tuple[FellowView, ...]:
-    if "incompatible" not in node.fellows.communications:  # nearly always
+    if "incompatible" not in node.fellows.ways:  # nearly always
         return ()
     return tuple([one for one in node.snapshot.fellows if one.communication == "incompatible"])
 
@@ -301,6 +299,7 @@ class Scene:
     Attributes:
         nodes: all nodes in the order of the model, without gone ones whose name a present node has.
         heard: nodes among them that are heard, or may be about to.
+        facts: returns the facts from a node's own snapshot.
         unheard: reports on the awaited nodes that were never heard, None for no report.
         missing: those of them that are not known to start or to be stopped.
         is_gathering: whether the system starts, or comes back after the loss of all: others may still come.
@@ -335,8 +334,8 @@ class Scene:
         self.awaited = (
             expected.nodes if expected.nodes and expected.is_whole else (*expected.nodes, *troubled)
         )
-        self._facts = facts or FactBook()
-        self.kept = self._facts.kept
+        facts = facts or FactBook()
+        self.facts, self.kept = facts.of, facts.kept
         ordered = model.ordered_nodes()
         there = {(node.snapshot.name, node.snapshot.domain_id) for node in ordered if not node.gone_ns}
         self.nodes = [
@@ -414,11 +413,11 @@ class Scene:
 
     def presence(self, node: Node) -> Presence:
         """Return whether the node is heard, silent, stopped or gone, before anything else is concluded."""
-        return self._presence[node.id]
+        return self._presence[node.snapshot.id]
 
     def is_heard(self, node: Node) -> bool:
         """Return whether the node is heard."""
-        return self._presence[node.id] is Presence.HEARD
+        return self._presence[node.snapshot.id] is Presence.HEARD
 
     def is_away(self, node: Node) -> bool:
         """Return whether the node is not heard, and did not stop in order."""
@@ -471,10 +470,6 @@ class Scene:
         told = self.model.told.of(node.id, self.now_ns)
         others = {one.subject for one in told if one.topic is RemarkSubject.IDENTITY}
         return sorted({node.snapshot.name} | others)
-
-    def facts(self, node: Node) -> SnapshotFacts:
-        """Return the facts from the node's own snapshot."""
-        return self._facts.of(node)
 
     def names(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of nodes, in the order of the model."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from engine.runtime.monitor import GroupView, NodeSnapshot
 from ospltool.live.nodes import natural
@@ -36,18 +36,16 @@ class GroupKey(NamedTuple):
 
 
 _LOST: Final = operator.attrgetter("lost")
-_KEY: Final[Callable[[GroupView], Any]] = operator.attrgetter(*GroupKey._fields)
 
 
 class _Shown(NamedTuple):
-    """What a node shows: its groups, their keys in the same order, and whether all have a place."""
+    """What a node shows: the keys of its groups, and whether all have a place."""
 
-    views: tuple[GroupView, ...]
-    keys: tuple[GroupKey, ...]
+    keys: list[GroupKey]
     is_whole: bool
 
 
-_NOTHING: Final = _Shown((), (), True)
+_NOTHING: Final = _Shown([], True)
 
 
 class GroupIndex:
@@ -59,6 +57,7 @@ class GroupIndex:
     def __init__(self) -> None:
         self._places: dict[GroupKey, dict[str, int]] = {}
         self._of_node: dict[str, _Shown] = {}
+        self._views: dict[str, tuple[GroupView, ...]] = {}
         self._order: list[GroupKey] | None = []
         self.left_out = 0
 
@@ -71,13 +70,11 @@ class GroupIndex:
     def apply(self, snapshot: NodeSnapshot) -> None:
         """Take in the groups of a snapshot, and remove groups that the node no longer has."""
         before = self._of_node.get(snapshot.id, _NOTHING)
-        if before.views == snapshot.groups:
+        told = [(one.name_space, one.partition, one.topic, one.type_name) for one in snapshot.groups]
+        self._views[snapshot.id] = snapshot.groups
+        if told == before.keys and before.is_whole:  # nearly always: then every group has its place
             return
-        keys: tuple[GroupKey, ...] = tuple(map(_KEY, snapshot.groups))
-        if keys == before.keys and before.is_whole:  # nearly always: then every group has its place
-            self._of_node[snapshot.id] = before._replace(views=snapshot.groups)
-            return
-        keys = tuple(map(GroupKey._make, keys))
+        keys = [*map(GroupKey._make, told)]
         for key in {*before.keys} - {*keys}:
             self._remove(key, snapshot.id)
         left_out = self.left_out
@@ -90,10 +87,11 @@ class GroupIndex:
                 self._order = None
             else:
                 self.left_out += 1
-        self._of_node[snapshot.id] = _Shown(snapshot.groups, keys, left_out == self.left_out)
+        self._of_node[snapshot.id] = _Shown(keys, left_out == self.left_out)
 
     def forget(self, node: str) -> None:
         """Remove all groups of a node."""
+        self._views.pop(node, None)
         for key in self._of_node.pop(node, _NOTHING).keys:
             self._remove(key, node)
 
@@ -114,7 +112,7 @@ class GroupIndex:
     def views(self, key: GroupKey) -> dict[str, GroupView]:
         """Return the views of one group by node id; empty for an unknown group."""
         places = self._places.get(key, {})
-        return {node: self._of_node[node].views[place] for node, place in places.items()}
+        return {node: self._views[node][place] for node, place in places.items()}
 
 
 MAX_LOSSES: Final = 20_000

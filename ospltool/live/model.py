@@ -38,8 +38,6 @@ _LOST: Final = "capture.lost"
 
 _TIME: Final = operator.attrgetter("time_ns")
 _HEARD: Final = operator.attrgetter("heard_ns")
-_COUNT: Final = operator.attrgetter("count")
-_DIGEST: Final = operator.attrgetter("digest")
 
 
 def _is_settled(snapshot: NodeSnapshot) -> bool:
@@ -225,7 +223,7 @@ class SystemModel:
 
     def ordered_nodes(self) -> list[Node]:
         """Return all nodes by name, then id, so that the order is stable."""
-        names = {node.id: node.snapshot.name for node in self.nodes.values()}
+        names = {node_id: node.snapshot.name for node_id, node in self.nodes.items()}
         if names != self._ordered_names:
             self._ordered_names = names
             self._order = sorted(names, key=lambda node_id: (natural(names[node_id]), node_id))
@@ -246,8 +244,8 @@ class SystemModel:
         """Yield the alignments that `node` reports, each with its rate."""
         for view in node.aligning:
             for alignment in view.alignments:
-                key = (node.id, view.name, alignment.fellow, alignment.direction)
-                yield view, self._trackers.progress(key)
+                key = view.name, alignment.fellow, alignment.direction
+                yield view, self._trackers.progress(node.id, key)
 
     def heartbeat_ns(self, node: Node) -> int:
         """Return when a fellow last received a heartbeat of `node`, by the feed's clock.
@@ -300,7 +298,7 @@ class SystemModel:
 
         The node with `node_id` sends to the fellow or receives from it: `direction` is as in `AlignmentView`.
         """
-        return self._trackers.history((node_id, name_space, fellow, direction))
+        return self._trackers.history(node_id, (name_space, fellow, direction))
 
     def _apply_snapshot(self, heard: ReceivedSnapshot) -> None:
         snapshot = heard.snapshot
@@ -312,14 +310,14 @@ class SystemModel:
             return
         self.outages.hear(before, heard)
         name_spaces = {view.name: view for view in snapshot.name_spaces}
-        if before is None or before.name_spaces.keys() != name_spaces.keys():
-            self._name_space_order = None
         aligning = tuple([view for view in snapshot.name_spaces if view.alignments])
         fellows = Fellows(snapshot.fellows, before.fellows if before is not None else None)
-        around, sets = outline(snapshot, aligning), tuple(map(_DIGEST, snapshot.name_spaces))
+        around, sets = outline(snapshot, aligning), tuple([view.digest for view in snapshot.name_spaces])
         is_alike = before is not None and around == before.outline
         if before is not None and is_alike:
             around = before.outline
+        elif before is None or before.name_spaces.keys() != name_spaces.keys():
+            self._name_space_order = None
         is_orphan = self._orphaned_ns.get(snapshot.id, -1) >= snapshot.started_ns
         is_same_run = before is not None and before.snapshot.started_ns == snapshot.started_ns
         is_going_on = before is not None and is_same_run and _is_going_on(before, heard)
@@ -340,7 +338,7 @@ class SystemModel:
             is_settled=before.is_settled if before is not None and is_same_state else _is_settled(snapshot),
             outline=around,
             sets=sets,
-            counts=tuple(map(_COUNT, name_spaces.values())),
+            counts=tuple([view.count for view in name_spaces.values()]),
         )
         self._masterships.note(heard, is_alike=is_alike)
         self._witnesses.note(snapshot.id, fellows, heard.heard_ns)

@@ -50,7 +50,7 @@ class NodeSeries:
 
     def add(self, snapshot: NodeSnapshot, heard_ns: int) -> None:
         """Note the counters of a snapshot. If they went back, a new run has begun: forget the old ones."""
-        values = tuple(snapshot.counters.get(name, 0) for name in COUNTERS)
+        values = [snapshot.counters.get(name, 0) for name in COUNTERS]
         if self._counters and values[0] < self._counters[-1][1]:
             self._counters.clear()
         elif self._counters and self._counters[-1][0] == heard_ns:  # a recording repeats it
@@ -259,8 +259,11 @@ class Tracker:
     def progress(self) -> AlignmentProgress:
         """Return the fraction done, the rate over the last ten seconds, and the time left at that rate."""
         assert self.view is not None
-        newest_ns, samples = self._points[-1]
-        first_ns, first = next(p for p in self._points if newest_ns - p[0] <= RATE_WINDOW_NS)
+        newest_ns, samples = first_ns, first = self._points[-1]
+        for point in reversed(self._points):
+            if newest_ns - point[0] > RATE_WINDOW_NS:
+                break
+            first_ns, first = point
         elapsed_s = (newest_ns - first_ns) / 1e9
         rate = (samples - first) / elapsed_s if elapsed_s > 0 else 0.0
         expected = self.view.expected
@@ -273,31 +276,36 @@ class Tracker:
         return list(self._points)
 
 
+AlignmentKey = tuple[str, str, str]
+"""(name-space, id of the fellow, direction) of an alignment that a node reports."""
+
+
 class Trackers:
     """The alignments that nodes report as running."""
 
     def __init__(self) -> None:
-        self._trackers: dict[tuple[str, str, str, str], Tracker] = {}
+        self._trackers: dict[str, dict[AlignmentKey, Tracker]] = {}
 
     def apply(self, node: str, aligning: Iterable[NameSpaceView], heard_ns: int) -> None:
         """Take in the alignments of a node; forget those that it no longer reports.
 
         The report was `heard_ns`, by the clock of the feed.
         """
-        running = set()
+        before = self._trackers.pop(node, {})
+        running: dict[AlignmentKey, Tracker] = {}
         for view in aligning:
             for alignment in view.alignments:
-                key = (node, view.name, alignment.fellow, alignment.direction)
-                running.add(key)
-                self._trackers.setdefault(key, Tracker()).add(alignment, heard_ns)
-        for key in [key for key in self._trackers if key[0] == node and key not in running]:
-            del self._trackers[key]
+                key = view.name, alignment.fellow, alignment.direction
+                tracker = running[key] = running.get(key) or before.get(key) or Tracker()
+                tracker.add(alignment, heard_ns)
+        if running:
+            self._trackers[node] = running
 
-    def progress(self, key: tuple[str, str, str, str]) -> AlignmentProgress:
+    def progress(self, node: str, key: AlignmentKey) -> AlignmentProgress:
         """Return the progress of a running alignment."""
-        return self._trackers[key].progress()
+        return self._trackers[node][key].progress()
 
-    def history(self, key: tuple[str, str, str, str]) -> list[tuple[int, int]]:
+    def history(self, node: str, key: AlignmentKey) -> list[tuple[int, int]]:
         """Return (time in ns, samples) points of an alignment; empty if it is not running."""
-        tracker = self._trackers.get(key)
+        tracker = self._trackers.get(node, {}).get(key)
         return tracker.history() if tracker else []

@@ -155,6 +155,12 @@ def test_progress_has_rate_and_time_left() -> None:
     assert model.history(node_id(2), "Orders", node_id(1), "from") == [(at(0), 0), (at(2), 200), (at(4), 400)]
 
 
+def test_the_rate_of_an_alignment_is_that_of_the_last_ten_seconds() -> None:
+    model = after((0, aligning(0)), (9, aligning(10)), (10, aligning(100)), (20, aligning(600)))
+    ((_, progress),) = model.progress(model.nodes[node_id(2)])
+    assert (progress.rate_per_s, progress.left_s) == (50.0, 8.0)
+
+
 def test_a_new_alignment_starts_from_nothing() -> None:
     model = after((0, aligning(900)), (1, aligning(10, started_ns=at(1))))
     ((_, progress),) = model.progress(model.nodes[node_id(2)])

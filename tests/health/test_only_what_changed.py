@@ -209,6 +209,17 @@ def test_looking_at_what_changed_finds_what_looking_at_all_does(
     assert alike > 100, "nothing was left out"
 
 
+MEASURES: Final = frozenset({"count", "digest", "quality_ns", "groups", "alignments"})
+
+
+@pytest.mark.parametrize("name", [one.name for one in dataclasses.fields(NameSpaceView)])
+def test_the_outline_of_name_spaces_has_all_that_is_not_measured(name: str) -> None:
+    view = fake.name_space("Orders", 1)
+    other = dataclasses.replace(view, **{name: object()})
+    before, after = (outline(fake.snapshot(1, one), ()) for one in (view, other))
+    assert (before == after) is (name in MEASURES)
+
+
 def test_a_set_is_compared_with_that_of_the_master_that_the_node_follows_now() -> None:
     model = SystemModel()
     spaces = {

@@ -54,6 +54,7 @@ class OpsScreen(Screen[None]):
         self.heading = self.TITLE_OF_SCREEN
         self._filter_to_set = ""
         self._look = ""
+        self._moment: tuple[bool, bool] | None = None
 
     @property
     def console(self) -> Console:
@@ -99,11 +100,12 @@ class OpsScreen(Screen[None]):
         self.last = view, status
         view = dataclasses.replace(view, filter=self.filter)
         width = self.size.width
-        header = self.query_one("#header", Lines)
         is_past = status.ago_ns is not None
-        header.set_class(status.paused or is_past, "-paused")
-        for widget in self.query(Toned):
-            widget.set_class(is_past and widget.id not in _OF_THE_PRESENT, PAST)
+        if self._moment != (status.paused, is_past):
+            self._moment = status.paused, is_past
+            self.query_one("#header", Lines).set_class(status.paused or is_past, "-paused")
+            for widget in self.query(Toned):
+                widget.set_class(is_past and widget.id not in _OF_THE_PRESENT, PAST)
         lines = heading.header(view, status, self.NAME, self.heading, width)
         self.fill("#header", lines if self.size.height >= LEAST_FOR_TABS else lines[:1])
         self.fill("#timebar", heading.timebar_lines(view, status, width))

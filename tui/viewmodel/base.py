@@ -264,14 +264,10 @@ def name_space_state(view: View, node: Node, space: NameSpaceView) -> tuple[Span
             return Span(glyphs.conflict, Tone.WARN), 1.0
         return Span(" "), 1.0
     held = view.model.sets.share_held(node, space.name)
-    running = [
-        progress
-        for named, progress in view.model.progress(node)
-        if named.name == space.name and progress.alignment.direction == "from"
-    ]
+    running = [one for one in space.alignments if one.direction == "from"]
     if running:
-        expected = sum(p.alignment.expected for p in running)
-        done = sum(p.alignment.samples for p in running) / expected if expected else 0.0
+        expected = sum(one.expected for one in running)
+        done = sum(one.samples for one in running) / expected if expected else 0.0
         return Span(glyphs.busy), min(max(done, held), 0.999)
     return Span(glyphs.idle), min(held, 0.999)
 
@@ -306,7 +302,7 @@ class Rank(enum.IntEnum):
 
 def ranks(view: View, incidents: Sequence[Incident]) -> Mapping[str, Rank]:
     """Return the rank of every node, by its id."""
-    found = {node.id: _rank(view, node) for node in view.model.nodes.values()}
+    found = {node_id: _rank(view, node) for node_id, node in view.model.nodes.items()}
     for incident in incidents:
         if incident.severity is not HealthSeverity.NOTICE:
             for node in incident.subjects:

@@ -48,15 +48,18 @@ def advertised(snapshots: Iterable[NodeSnapshot]) -> Advertised:
 def findings_of(snapshots: Iterable[NodeSnapshot]) -> tuple[Diagnostic, ...]:
     """Return the findings about the advertised system. This takes long for large systems.
 
-    Nodes that advertise equal settings share a document, which is read once.
+    Nodes that advertise equal settings share a document, which is written and read once.
     """
     nodes = []
-    paths: dict[bytes, str] = {}
-    for snapshot in snapshots:
-        path = paths.setdefault(document(snapshot), f"advertised/{len(paths) + 1}")
+    paths: dict[tuple[object, ...], str] = {}
+    contents: dict[str, bytes] = {}
+    snapshots = list(snapshots)
+    for snapshot, (_, *settings) in zip(snapshots, advertised(snapshots), strict=True):
+        path = paths.setdefault(tuple(settings), f"advertised/{len(paths) + 1}")
+        if path not in contents:
+            contents[path] = document(snapshot)
         name = text.visible(snapshot.name)
         nodes.append(NodeInput(path, {}, name, role=text.visible(snapshot.role)))
-    contents = {path: written for written, path in paths.items()}
     examined = examine(DeploymentInput(tuple(nodes), is_fleet=True), contents)
     report = run([examined], Choice(codes=RULES, targets=frozenset({Target.OSPLTOOL})))
     return tuple(sorted(report.diagnostics, key=lambda each: (-each.severity, each.code, each.message)))

@@ -119,6 +119,7 @@ class Overview:
             self.folded = calm[max(rows - 1 - (len(every) - len(calm)), 0) :]
         away = {node.id for node in self.folded}
         self._nodes = [one for _, one in every if _key(one) not in away]
+        self._stale = {one.id for one in self._nodes if isinstance(one, Node) and view.is_stale(one)}
         names = view.model.name_space_names()
         self.name_spaces = [name for name in names if view.filter.matches_field("ns", name)]
         self.keys = tuple(map(_key, self._nodes)) + ((FOLDED,) if self.folded else ())
@@ -179,7 +180,7 @@ class Overview:
         age_s = slowest.age_ns(view.now_ns) / 1e9
         shown = (one for one in self._nodes if isinstance(one, Node))
         more = "more " if any(node_mark(view, node).tone is Tone.DIM for node in shown) else ""
-        held = sum(space.count for node in self.folded for space in node.snapshot.name_spaces)
+        held = sum(sum(node.counts) for node in self.folded)
         about = f"{text.count(held)} samples held, heard last {slowest.snapshot.name} {age_s:.1f} s ago"
         return (
             Span(f" {view.glyphs.ok} ", Tone.DIM),
@@ -223,7 +224,7 @@ class Overview:
             cell = self._name_space_cell(node, name, self.columns[column].width)
         else:
             cell = self._node_cell(node, self.columns[column].key)
-        return dimmed(cell) if self._view.is_stale(node) else cell
+        return dimmed(cell) if node.id in self._stale else cell
 
     def _node_cell(self, node: Node, key: str) -> Cell:
         view = self._view

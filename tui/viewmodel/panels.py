@@ -64,10 +64,10 @@ def summary(view: View, width: int) -> Line:
     if view.model.is_empty and verdict.word == UNKNOWN:
         return (Span(" nobody heard yet", Tone.DIM),)
     sign, tone = verdict_sign(view, verdict)
-    nodes = list(view.model.nodes.values())
-    aligning = sum(
-        1 for node in nodes for _, p in view.model.progress(node) if p.alignment.direction == "from"
+    running = (
+        one for node in view.model.nodes.values() for space in node.aligning for one in space.alignments
     )
+    aligning = sum(one.direction == "from" for one in running)
     services = len(view.model.persistence)
     parts = [
         plural(len(view.model.name_space_names()), "name-space"),
@@ -149,14 +149,15 @@ def notables(view: View, incidents: Sequence[Incident]) -> list[Notable]:
     """Return the lines about trouble, then those about running work."""
     found = [_of_incident(view, incident) for incident in incidents]
     for node in view.model.ordered_nodes():
-        if view.is_stale(node):
+        deliveries = node.snapshot.deliveries
+        if not (node.aligning or deliveries) or view.is_stale(node):
             continue
         for space, progress in view.model.progress(node):
             if progress.alignment.direction == "from":
                 line = alignment_line(view, node, space, progress)
                 key = f"alignment {node.id} {space.name} {progress.alignment.fellow}"
                 found.append(Notable(key, line, Subject(node.id, space.name), "alignment"))
-        for one in node.snapshot.deliveries:
+        for one in deliveries:
             if one.state in ("waiting", "running"):
                 key = f"delivery {node.id} {one.participant} {one.partition} {one.topic} {one.started_ns}"
                 line = delivery_line(view, node, one)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Sequence
 
 from rich.segment import Segment
@@ -80,11 +81,11 @@ class Lines(Toned):
     def show(self, lines: Sequence[Line]) -> None:
         """Show these lines instead."""
         old, self._lines = self._lines, list(lines)
-        for y in range(max(len(old), len(self._lines))):
-            before = old[y] if y < len(old) else ()
-            after = self._lines[y] if y < len(self._lines) else ()
-            if before != after:
-                self.refresh(Region(0, y, self.size.width, 1))
+        pairs = enumerate(itertools.zip_longest(old, self._lines, fillvalue=()))
+        changed = [y for y, (before, after) in pairs if before != after]
+        if changed:
+            width = self.size.width
+            self.refresh(*(Region(0, y, width, 1) for y in changed))
 
     def render_line(self, y: int) -> Strip:
         """Return one line, filled up to the width."""

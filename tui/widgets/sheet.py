@@ -239,12 +239,14 @@ class Sheet(ScrollView, Toned, can_focus=True, inherit_bindings=False):
         if before != (self.row_key, self.column_key):
             self._settle()
         drawn, self._drawn = self._drawn, {}
-        columns = self._shown_columns()
-        for y in range(self.size.height):
+        columns, size, changed = self._shown_columns(), self.size, []
+        for y in range(size.height):
             row = self._row_at(y)
             fresh = self._drawn[row] = self._draw(row, columns)
             if fresh != drawn.get(row):  # Textual keeps lines in view of which nothing is known here
-                self.refresh(Region(0, y, self.size.width, 1))
+                changed.append(Region(0, y, size.width, 1))
+        if changed:
+            self.refresh(*changed)
 
     def go_to(self, row_key: str, column_key: str = "") -> None:
         """Put the cursor on the row with this key, if it is there."""

@@ -63,7 +63,7 @@ def kept_by_nobody(fleet: FleetView) -> Iterator[Finding]:
     OpenSplice: Knows no Volatile here; with Transient_Local it is the same.
     Reference: deployment guide 5.2.3.2; eventual consistency, Durability
     """
-    for name, definitions in fleet.by_name_space().items():
+    for name, definitions in fleet.by_name_space.items():
         policies = [(each, each.policy) for each in definitions if each.policy is not None]
         if policies and all(policy.durability in _NOT_KEEPING for _, policy in policies):
             first, policy = policies[0]

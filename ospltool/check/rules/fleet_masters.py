@@ -32,7 +32,7 @@ def _found(
 
 def _shared(fleet: FleetView) -> Iterator[tuple[str, list[Definition]]]:
     """Name-spaces that at least two nodes keep."""
-    for name, definitions in fleet.by_name_space().items():
+    for name, definitions in fleet.by_name_space.items():
         if len(names_of(definitions)) > 1:
             yield name, definitions
 
@@ -50,7 +50,7 @@ def no_aligner(fleet: FleetView) -> Iterator[Finding]:
     OpenSplice: The legacy election waits for ever; the election by priority confirms nobody.
     Reference: deployment guide 5.2.3.1
     """
-    for name, definitions in fleet.by_name_space().items():
+    for name, definitions in fleet.by_name_space.items():
         if all(each.policy and not each.policy.aligner for each in definitions):
             message = (
                 f"no node aligns name-space '{name}': {listed(names_of(definitions))} all have aligner false"
@@ -71,7 +71,7 @@ def no_master(fleet: FleetView) -> Iterator[Finding]:
     OpenSplice: Confirms that `Fellow '0' is the master`, which means nobody.
     Reference: deployment guide 5.4.3
     """
-    for name, definitions in fleet.by_name_space().items():
+    for name, definitions in fleet.by_name_space.items():
         policies = [each.policy for each in definitions if each.policy]
         if any(policy.aligner for policy in policies) and not any(
             policy.may_be_master for policy in policies
@@ -95,7 +95,7 @@ def role_without_master(fleet: FleetView) -> Iterator[Finding]:
     Reference: deployment guide 5.4.3
     """
     for expected in expected_masters(dict(_shared(fleet))):
-        every = fleet.by_name_space()[expected.name_space]
+        every = fleet.by_name_space[expected.name_space]
         if not expected.candidates and any(each.policy and each.policy.may_be_master for each in every):
             members = by_role(every)[expected.role]
             message = f"no node of role '{expected.role}' may be master of name-space '{expected.name_space}'"
@@ -285,7 +285,7 @@ def master_without_store(fleet: FleetView) -> Iterator[Finding]:
     Reference: deployment guide 5.4.3, 5.4.4
     """
     for expected in expected_masters(dict(_shared(fleet))):
-        others = [each for each in fleet.by_name_space()[expected.name_space] if _stores(each)]
+        others = [each for each in fleet.by_name_space[expected.name_space] if _stores(each)]
         if expected.candidates and others and not any(_stores(each) for each in expected.candidates):
             master = expected.candidates[0]
             message = (

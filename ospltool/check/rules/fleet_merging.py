@@ -29,7 +29,7 @@ def _role_pairs(fleet: FleetView) -> Iterator[tuple[str, Definition, Definition,
 
     Within a role the types are the same or DUR421 says so; one node stands for its role and merge type.
     """
-    for name, definitions in fleet.by_name_space().items():
+    for name, definitions in fleet.by_name_space.items():
         roles = by_role(definitions)
         for one, other in itertools.combinations(roles, 2):
             seen = set()
@@ -89,7 +89,7 @@ def merge_differs_in_role(fleet: FleetView) -> Iterator[Finding]:
     OpenSplice: Does not compare policies.
     Reference: deployment guide 5.2.3.4
     """
-    for name, definitions in fleet.by_name_space().items():
+    for name, definitions in fleet.by_name_space.items():
         for role, members in by_role(definitions).items():
             kinds: dict[MergeType, list[Definition]] = {}
             for each in members:
@@ -192,7 +192,7 @@ def role_not_covered(fleet: FleetView) -> Iterator[Finding]:
     OpenSplice: Without a matching scope the merge type is Ignore.
     Reference: deployment guide 5.2.3.4
     """
-    for name, definitions in fleet.by_name_space().items():
+    for name, definitions in fleet.by_name_space.items():
         roles = by_role(definitions)
         for each in definitions:
             policy = each.policy
@@ -221,7 +221,7 @@ def one_scope_for_all_roles(fleet: FleetView) -> Iterator[Finding]:
     OpenSplice: Looks the policy up by the role of the state that it merges.
     Reference: deployment guide 5.2.3.4
     """
-    for name, definitions in fleet.by_name_space().items():
+    for name, definitions in fleet.by_name_space.items():
         roles = by_role(definitions)
         for role, members in roles.items():
             others = [other for other in roles if other != role]

@@ -21,7 +21,7 @@ from ospltool.diagnostics.model import Severity
 def _distinct(fleet: FleetView) -> dict[NameSpace, list[Definition]]:
     """Every different definition with the nodes that have it."""
     found: dict[NameSpace, list[Definition]] = {}
-    for definitions in fleet.by_name_space().values():
+    for definitions in fleet.by_name_space.values():
         for each in definitions:
             found.setdefault(each.name_space, []).append(each)
     return found
@@ -125,7 +125,7 @@ def name_space_on_one_node(fleet: FleetView) -> Iterator[Finding]:
     nodes = fleet.durable()
     if len(nodes) < 2:
         return
-    for name, definitions in fleet.by_name_space().items():
+    for name, definitions in fleet.by_name_space.items():
         if len({id(each.view) for each in definitions}) == 1:
             home = definitions[0].view
             learners = [node for node in nodes if node is not home and _learns(node.policies, name)]
@@ -151,7 +151,7 @@ def learned_name_space(fleet: FleetView) -> Iterator[Finding]:
     OpenSplice: Learns it while running; persistent data of it is probably not stored there.
     Reference: deployment guide 5.2.3.6
     """
-    for name, definitions in fleet.by_name_space().items():
+    for name, definitions in fleet.by_name_space.items():
         homes = {id(each.view) for each in definitions}
         for node in fleet.durable():
             if id(node) in homes:
@@ -182,7 +182,7 @@ def filter_on_learned_name_space(fleet: FleetView) -> Iterator[Finding]:
         cannot be the master of this namespace`, and goes on.
     Reference: //OpenSplice/Domain/Filters, deployment guide 5.2.3.6
     """
-    for name, definitions in fleet.by_name_space().items():
+    for name, definitions in fleet.by_name_space.items():
         homes = {id(each.view) for each in definitions}
         for node in fleet.durable():
             policy = find_policy(tuple(each for each, _ in node.policies), name)
