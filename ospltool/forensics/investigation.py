@@ -17,6 +17,7 @@ from ospltool.forensics.evidence import Evidence, Window
 from ospltool.forensics.set_changes import sizes
 from ospltool.forensics.story import Story, stories
 from ospltool.output.progress import shown
+from ospltool.trace.meaning import clocks
 from ospltool.trace.meaning.fact_kinds import SetSize
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
@@ -208,6 +209,8 @@ def investigate(
 ) -> Investigation:
     """Examine all evidence.
 
+    A clock that differs by a second or more is corrected, unless `skews` names any node.
+
     Args:
         evidence: records and attachments.
         window: selects records.
@@ -220,8 +223,15 @@ def investigate(
     """
     with no_collection():
         facts = evidence.facts(window, skews, with_waits=False)
+        with shown("comparing clocks", unit=""):
+            found = clocks.doubts(facts)
+        if found.wrong and not skews:
+            facts = evidence.facts(
+                window, {node: one.add_ns for node, one in found.wrong.items()}, with_waits=False
+            )
+        doubts = clocks.sentences(found, is_corrected=not skews)
         with shown("drawing conclusions", unit=""):
-            return _concluded(evidence, window, facts, rules, with_stores=with_stores)
+            return _concluded(evidence, window, facts, rules, doubts, with_stores=with_stores)
 
 
 def _concluded(
@@ -229,13 +239,14 @@ def _concluded(
     window: Window,
     facts: TraceFacts,
     rules: Iterable[str] | None,
+    doubts: Iterable[str],
     *,
     with_stores: bool,
 ) -> Investigation:
     found = anomalies(facts)
     stored = None
     beside = [one for one in evidence.attachments if one.what is not AttachmentKind.CONFIGURATION]
-    unknown = [f"{one}; later records are unknown" for one in damage.noted()]
+    unknown = [*doubts, *(f"{one}; later records are unknown" for one in damage.noted())]
     if beside and with_stores:
         from ospltool.forensics.stored import look
 
