@@ -370,7 +370,7 @@ class ExchangeBook:
         return itertools.chain(late, waiting) if late else waiting
 
     def _is_soon_after(self, exchange: TracedAlignment, line: int) -> bool:
-        start, time = exchange.start_ns, self._lines.times[line]
+        start, time = exchange.start_ns, self._lines.time(line)
         return start is None or time is None or time - start < SOON_NS
 
 

@@ -219,7 +219,7 @@ def thread_silent(facts: TraceFacts) -> Iterator[Anomaly]:
         if exchange.seen & _WAITING_BITS != AlignmentStep.RECEIVED.bit:
             continue
         line = exchange.line(AlignmentStep.RECEIVED)
-        received = None if line is None else facts.lines.times[line]
+        received = None if line is None else facts.lines.time(line)
         if line is None or received is None:
             continue
         where = facts.lines.place(line)
