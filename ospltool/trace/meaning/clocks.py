@@ -84,7 +84,7 @@ def sentences(found: ClockDoubts, *, is_corrected: bool) -> list[str]:
     if found.unknown:
         told.append(
             f"whether the clocks agree: messages of {', '.join(found.unknown)} do not fit those of other "
-            "nodes, and are too few to correct it"
+            "nodes, and are too few to correct it; or the traces lack lines"
         )
     return told
 
