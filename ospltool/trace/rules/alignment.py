@@ -41,13 +41,20 @@ def no_answer(facts: TraceFacts) -> Iterator[Anomaly]:
         received = sum(one.has(AlignmentStep.RECEIVED) for one in some)
         groups = sorted({one.group for one in some})
         open_ns = _open_ns(facts, some[0])
+        what = f"{plural(len(some), 'request')} of {alignee}"
+        is_traced = all(_is_traced(facts, one) for one in some)
+        effect = "the groups stay incomplete there, and readers that wait for historical data block."
         yield finding_of_lines(
             "request-unanswered",
-            f"{aligner} never answered {plural(len(some), 'request')} of {alignee}: {', '.join(groups[:3])}"
+            (
+                f"{aligner} never answered {what}: "
+                if is_traced
+                else f"no answer of {aligner} to {what} is seen: "
+            )
+            + ", ".join(groups[:3])
             + (f" and {len(groups) - 3} more" if len(groups) > 3 else ""),
             f"{_why(facts, some[0], received, len(some))} Waiting for {duration(open_ns)} at the end of the "
-            "trace; the "
-            "groups stay incomplete there, and readers that wait for historical data block.",
+            f"trace; {'' if is_traced else 'unless it was answered together with another request, '}{effect}",
             facts.lines,
             (line_of(one.noted[0]) for one in some),
             alignee=alignee,
@@ -86,6 +93,14 @@ def _unanswered(exchanges: list[TracedAlignment], traced: set[str]) -> Iterator[
         yield one
 
 
+def _is_traced(facts: TraceFacts, one: TracedAlignment) -> bool:
+    """Return whether the trace of the aligner covers the time of a request; true if it was to all."""
+    asked_ns = one.start_ns or 0
+    return one.aligner == NOBODY or coverage.covers(
+        facts, one.aligner, asked_ns, asked_ns + ANSWERED_WITHIN_NS
+    )
+
+
 def _open_ns(facts: TraceFacts, one: TracedAlignment) -> int:
     """Return how long the node that asked waited, until it stopped or its run ended."""
     run = run_at(facts, one.alignee, one.start_ns or 0)
@@ -93,9 +108,8 @@ def _open_ns(facts: TraceFacts, one: TracedAlignment) -> int:
 
 
 def _why(facts: TraceFacts, one: TracedAlignment, received: int, count: int) -> str:
-    asked_ns = one.start_ns or 0
     is_known = one.aligner in facts.names.node_of
-    if is_known and not coverage.covers(facts, one.aligner, asked_ns, asked_ns + ANSWERED_WITHIN_NS):
+    if is_known and not _is_traced(facts, one):
         return (
             "The trace of the aligner does not cover that time, so whether it received and answered them is "
             "unknown."
