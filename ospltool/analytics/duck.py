@@ -24,7 +24,7 @@ _SETTINGS: Final = {
     "autoload_known_extensions": "false",
     "memory_limit": "600MB",
 }
-_FRUGAL: Final = {"memory_limit": "300MB", "threads": "1"}
+_FRUGAL: Final = {"memory_limit": "200MB", "threads": "1"}
 """For queries whose rows Python takes one by one: more threads wait for it, and keep what they have freed."""
 
 SQL_TYPES: Final = {

@@ -17,6 +17,7 @@ from typing import Final, Protocol, TextIO
 from ospltool.analytics.case import FILE_SUFFIXES, Case, is_case_directory
 from ospltool.analytics.engines import Engine
 from ospltool.forensics.attachments import Attachment, AttachmentKind, find_attachments, what_is
+from ospltool.forensics.copies import CopiedFile, copies_among, copies_in, without
 from ospltool.output.progress import ProgressLine, advance, counted, shown
 from ospltool.trace.case.reading_back import (
     WantedRecords,
@@ -89,6 +90,10 @@ class Evidence(Protocol):
     def attachments(self) -> tuple[Attachment, ...]:
         """Stores, configurations and recordings."""
 
+    @property
+    def copied(self) -> Sequence[CopiedFile]:
+        """The files that `facts` left out, since they are copies."""
+
     def first_ns(self) -> int | None:
         """Return the time of the first record; None if no record has a time."""
 
@@ -152,6 +157,7 @@ class RawEvidence:
                 raise SourceError(f"{name}: no such file or directory")
         plain = [name for name, path in paths.items() if what_is(path) is None]
         self.sources: tuple[TraceFile, ...] = ()
+        self.copied: Sequence[CopiedFile] = ()
         cause: SourceError | None = None
         with shown("looking at files", "looks"):
             try:
@@ -175,12 +181,16 @@ class RawEvidence:
         Raises:
             SourceError: there are too many files.
         """
-        if len(self.sources) > MOST_AT_ONCE:
+        return self._records(self.sources, window, skews)
+
+    def _records(
+        self, sources: Sequence[TraceFile], window: Window, skews: Mapping[str, int]
+    ) -> Iterator[TraceRecord]:
+        if len(sources) > MOST_AT_ONCE:
             raise SourceError(
-                f"{len(self.sources)} files cannot be read at once; load them into a case "
-                "(`ospltool trace load`)"
+                f"{len(sources)} files cannot be read at once; load them into a case (`ospltool trace load`)"
             )
-        for record in watched(merged(self.sources, skews), self.sources, self._stream):
+        for record in watched(merged(sources, skews), sources, self._stream):
             if window.has(record):
                 yield record
 
@@ -195,8 +205,14 @@ class RawEvidence:
     def facts(self, window: Window, skews: Mapping[str, int], *, with_waits: bool) -> TraceFacts:
         """Collect the facts from the records; for large files through a temporary case."""
         if is_worth_a_case(self.sources):
-            return facts_through_a_case(self.sources, window, skews, self._stream, with_waits=with_waits)
-        return TraceFacts.of(self.records(window, skews), with_waits=with_waits)
+            with _case_of(self.sources, self._stream) as case:
+                facts = case.facts(window, skews, with_waits=with_waits)
+                self.copied = case.copied
+            return facts
+        if size_of(self.sources) < LARGE_BYTES:
+            self.copied = copies_among(self.sources)
+        sources = without(self.sources, self.copied)
+        return TraceFacts.of(self._records(sources, window, skews), with_waits=with_waits)
 
     def skews(self, wishes: Iterable[str]) -> dict[str, int]:
         """Parse or estimate corrections of clocks."""
@@ -205,29 +221,14 @@ class RawEvidence:
 
 def is_worth_a_case(sources: Sequence[TraceFile]) -> bool:
     """Return whether files are many or are read faster through a case, and its packages are installed."""
-    size = sum(one.path.stat().st_size * (SHRUNK if one.compressed else 1) for one in sources)
-    return (len(sources) > MOST_AT_ONCE or size >= LARGE_BYTES) and all(
+    return (len(sources) > MOST_AT_ONCE or size_of(sources) >= LARGE_BYTES) and all(
         map(importlib.util.find_spec, ("duckdb", "pyarrow"))
     )
 
 
-def facts_through_a_case(
-    sources: Sequence[TraceFile],
-    window: Window,
-    skews: Mapping[str, int],
-    stream: TextIO,
-    *,
-    with_waits: bool,
-) -> TraceFacts:
-    """Collect the facts from files through a case that is deleted afterwards.
-
-    Window, `skews` and `with_waits` are as for `Evidence.facts`.
-
-    Raises:
-        SourceError: a source cannot be read, or there is no room for the case.
-    """
-    with _case_of(sources, stream) as case:
-        return case.facts(window, skews, with_waits=with_waits)
+def size_of(sources: Sequence[TraceFile]) -> int:
+    """Return the bytes of files, roughly if they are compressed."""
+    return sum(one.path.stat().st_size * (SHRUNK if one.compressed else 1) for one in sources)
 
 
 @contextlib.contextmanager
@@ -274,6 +275,7 @@ class CaseEvidence:
         self._case = case
         self._engine = engine
         self.nodes = tuple(nodes_of(engine))
+        self.copied: Sequence[CopiedFile] = ()
         self.attachments = attachments
 
     def first_ns(self) -> int | None:
@@ -296,9 +298,11 @@ class CaseEvidence:
         """Collect the facts from the records that contain any."""
         facts = TraceFacts(with_waits=with_waits)
         with shown("reading the case", "records"), no_collection():
-            for records, quiet, steps in facts_of(
-                self._case, self._engine, _rows(window, skews), with_waits=with_waits
-            ):
+            self.copied = copies_in(self._engine)
+            wanted = dataclasses.replace(
+                _rows(window, skews), without=tuple((one.node, one.file) for one in self.copied)
+            )
+            for records, quiet, steps in facts_of(self._case, self._engine, wanted, with_waits=with_waits):
                 if steps is None:
                     facts.take(_noted(records), quiet)
                 else:

@@ -17,11 +17,14 @@ from ospltool.forensics.evidence import Evidence, Window
 from ospltool.forensics.set_changes import sizes
 from ospltool.forensics.story import Story, stories
 from ospltool.output.progress import shown
+from ospltool.output.text import plural
+from ospltool.trace.meaning import clocks, coverage
 from ospltool.trace.meaning.fact_kinds import SetSize
 from ospltool.trace.meaning.trace_facts import TraceFacts
 from ospltool.trace.reading import damage
 from ospltool.trace.reading.record import no_collection
 from ospltool.trace.rules import Anomaly, anomalies
+from ospltool.trace.views.times import clock, iso
 
 if TYPE_CHECKING:
     from ospltool.diagnostics.model import Diagnostic
@@ -131,8 +134,33 @@ def _unknown(facts: TraceFacts, shown: Sequence[SetSize]) -> Iterable[str]:
     if not traced:
         yield f"{NO_TRACE}: times and causes are unknown"
         return
+    nameless = sorted({run[0] for run in coverage.nameless_runs(facts)})
     if absent:
         yield f"{NO_TRACE} of {', '.join(absent)}: their sets and decisions are known from other nodes only"
+    if nameless:
+        yield (
+            f"which address {', '.join(nameless)} had in a run whose beginning is not in its trace: what "
+            "others tell of it there is told of the address"
+        )
+    for node, times in sorted(coverage.lacking(facts).items()):
+        over = max(last for run, last in facts.last_ns.items() if run[0] == node)
+        within = [time for time in times if time <= over]
+        if within:
+            yield (
+                f"whether the trace of {node} is whole: between {iso(within[0], 3)} and "
+                f"{clock(within[-1], 3)} others tell of {plural(len(within), 'message')} that it does not "
+                "mention; nothing is concluded from what it does not say then"
+            )
+    for run, at_ns in coverage.hidden_starts(facts):
+        yield (
+            f"whether {run[0]} was started again before {iso(at_ns, 3)}: it went back to the states of a "
+            "start, but its trace has no beginning of a run there"
+        )
+    for node, end_ns, heard_ns in coverage.later_than_trace(facts):
+        yield (
+            f"what {node} did after {iso(end_ns, 3)}, where its trace was cut: others received something "
+            f"from it until {clock(heard_ns, 3)}"
+        )
     if not shown:
         yield "the traces contain no alignment: sizes of sets are unknown"
     else:
@@ -208,6 +236,8 @@ def investigate(
 ) -> Investigation:
     """Examine all evidence.
 
+    A clock that differs by a second or more is corrected, unless `skews` names any node.
+
     Args:
         evidence: records and attachments.
         window: selects records.
@@ -220,8 +250,15 @@ def investigate(
     """
     with no_collection():
         facts = evidence.facts(window, skews, with_waits=False)
+        with shown("comparing clocks", unit=""):
+            found = clocks.doubts(facts)
+        if found.wrong and not skews:
+            facts = evidence.facts(
+                window, {node: one.add_ns for node, one in found.wrong.items()}, with_waits=False
+            )
+        doubts = clocks.sentences(found, is_corrected=not skews)
         with shown("drawing conclusions", unit=""):
-            return _concluded(evidence, window, facts, rules, with_stores=with_stores)
+            return _concluded(evidence, window, facts, rules, doubts, with_stores=with_stores)
 
 
 def _concluded(
@@ -229,13 +266,18 @@ def _concluded(
     window: Window,
     facts: TraceFacts,
     rules: Iterable[str] | None,
+    doubts: Iterable[str],
     *,
     with_stores: bool,
 ) -> Investigation:
     found = anomalies(facts)
     stored = None
     beside = [one for one in evidence.attachments if one.what is not AttachmentKind.CONFIGURATION]
-    unknown = [f"{one}; later records are unknown" for one in damage.noted()]
+    unknown = [
+        *doubts,
+        *map(str, evidence.copied),
+        *(f"{one}; later records are unknown" for one in damage.noted()),
+    ]
     if beside and with_stores:
         from ospltool.forensics.stored import look
 

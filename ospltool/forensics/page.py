@@ -258,13 +258,13 @@ def _exchanges(facts: TraceFacts, conclusion: Conclusion) -> list[TracedAlignmen
     """Return the alignments behind a conclusion, and those of the group around it."""
     if conclusion.start_ns is None:
         return []
-    lines, times = {(place.file, place.offset) for place in conclusion.places}, facts.lines.times
+    lines, time = {(place.file, place.offset) for place in conclusion.places}, facts.lines.time
     moments = {place.time_ns for place in conclusion.places}
     same = [each for each in facts.book.all() if not conclusion.group or each.group == conclusion.group]
     exact = [
         each
         for each in same
-        if any(times[line_of(one)] in moments for one in each.noted)
+        if any(time(line_of(one)) in moments for one in each.noted)
         and any((place.file, place.offset) in lines for _, place in each.steps)
     ]
     near = [

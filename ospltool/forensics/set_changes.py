@@ -30,7 +30,7 @@ def sizes(facts: TraceFacts) -> list[SetSize]:
         if not one.group.startswith(BUILT_IN):
             found.extend(_of_exchange(facts, one))
     found += [
-        SetSize(run[0], group, facts.lines.times[line] or 0, 0, SizeOrigin.EMPTIED)
+        SetSize(run[0], group, facts.lines.time(line) or 0, 0, SizeOrigin.EMPTIED)
         for run, policy, group, line in facts.applied
         if policy == "DELETE" and not group.startswith(BUILT_IN)
     ]
@@ -106,9 +106,9 @@ def applied(facts: TraceFacts) -> list[Applied]:
             of_line = taken.get(one.line(step)) if one.has(step) else None
             if of_line is not None:
                 of_line.append(one)
-    times = facts.lines.times
+    time = facts.lines.time
     found = [
-        Applied(run, group, policy, line, times[line] or 0, tuple(taken[line]))
+        Applied(run, group, policy, line, time(line) or 0, tuple(taken[line]))
         for run, policy, group, line in facts.applied
         if not group.startswith(BUILT_IN)
     ]

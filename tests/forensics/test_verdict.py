@@ -170,7 +170,7 @@ def test_the_worst_is_the_first_line(traces: Traces, capfd: pytest.CaptureFixtur
     assert main(["trace", "anomalies", traces.write()]) == 1
     first, *_ = capfd.readouterr().out.splitlines()
     assert first.startswith("Verdict: 2026-11-21T")
-    assert "the set of p.T was emptied on a, b: no node kept it; up to 50 samples were there" in first
+    assert "the set of p.T was emptied on a, b: no known node kept it; up to 50 samples were there" in first
 
 
 def test_nodes_without_trace_are_unknown(traces: Traces, capfd: pytest.CaptureFixture[str]) -> None:

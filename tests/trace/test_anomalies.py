@@ -121,7 +121,7 @@ def equal_sets(traces: Traces, transfers: int) -> None:
 
 
 def unanswered(traces: Traces, answered: bool) -> None:
-    traces.node("b", "1002").begin(0).line(1.1, GOT_REQUEST)
+    traces.node("b", "1002").begin(0).line(1.1, GOT_REQUEST).line(60, "end")
     trace = traces.node("a", "1001").begin(0).line(1, REQUEST)
     if answered:
         trace.line(2, LINK)

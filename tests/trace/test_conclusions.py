@@ -13,7 +13,7 @@ def test_a_total_loss_is_named_with_what_was_there(traces: Traces) -> None:
     assert loss.facts["nodes"] == ["a", "b"]
     assert loss.facts["is_total"] is True
     assert loss.facts["samples_before"] == 50
-    assert "no node kept it" in loss.title
+    assert "no known node kept it" in loss.title
 
 
 def test_a_set_that_was_never_known_to_have_data_was_not_emptied(traces: Traces) -> None:

@@ -91,6 +91,7 @@ class WantedRecords:
         nodes: names of nodes; empty for all.
         always: events that are wanted at any time.
         skews: nanoseconds to add to the times of each node.
+        without: files that are left out, by node and path.
     """
 
     since_ns: int | None = None
@@ -98,6 +99,7 @@ class WantedRecords:
     nodes: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
     skews: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    without: tuple[tuple[str, str], ...] = ()
 
 
 def nodes_of(engine: Engine) -> list[str]:
@@ -229,6 +231,9 @@ def _where(wanted: WantedRecords) -> str:
     conditions = []
     if wanted.nodes:
         conditions.append(f"node in ({literals(wanted.nodes)})")
+    conditions += [
+        f"not (node = {literal(node)} and file = {literal(file)})" for node, file in wanted.without
+    ]
     within = []
     if wanted.since_ns is not None:
         within.append(f"{time} >= {wanted.since_ns}")
@@ -332,7 +337,7 @@ heads as (
   where state = 'INIT' and {begins_run}
 ),
 spoken as (
-  select off, time_ns, event, node, source, node_number, state_number, thread_number,
+  select off, time_ns, event, node, file, source, node_number, state_number, thread_number,
     {time} as at_ns,
     case when kind = 'trace' and time_ns is not null then 1 else 0 end as is_timed,
     {phase},

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ospltool.analytics.columns import texts_of, values_of
+from ospltool.analytics.columns import texts_of
+from ospltool.trace.case.packed_texts import PackedTexts
 from ospltool.trace.meaning.catalogue import catalogue
 from ospltool.trace.meaning.exchanges import FOLLOWERS, KINDS, WORDS, StepRows, kind_counts
 from ospltool.trace.meaning.lines import NumberedLines, RecordPlace, beginning
@@ -94,7 +95,7 @@ class StepColumns:
         nodes = texts_of(rows.column("node"))
         steps = rows.select(["node", "file", "off", "time_ns", "text"]).take(pa.array(np.flatnonzero(codes)))
         self._lines = CaseLines(steps, codes[codes > 0])
-        first = lines.extend(self._lines, _times(steps, self._skews))
+        first = lines.extend(self._lines, _times(steps, self._skews).tobytes())
         words, kinds = _words_and_kinds(rows, codes)
         samples = rows.column("samples").fill_null(-1).to_numpy().tolist()
         told = zip(
@@ -166,10 +167,11 @@ class CaseLines:
         self._kept: Numbers | None = None
         """The positions of the lines that are kept; None for all."""
         self._node, self._file = (rows.column(name).dictionary_encode() for name in ("node", "file"))
-        self._offset, self._text = rows.column("off"), rows.column("text")
+        self._offset = rows.column("off")
+        self._texts = PackedTexts(rows.column("text"))
 
     def forget(self, known: Collection[str]) -> None:
-        """Forget lines of nodes that are not known, except for those about applied merge policies."""
+        """Forget the places of lines of nodes that are not known, except for applied merge policies."""
         names = self._node.dictionary.to_pylist()
         unknown = [at for at, name in enumerate(names) if name not in known]
         if not unknown or self._kept is not None:
@@ -177,8 +179,8 @@ class CaseLines:
         is_known = ~np.isin(self._node.indices.to_numpy(), unknown)
         self._kept = np.flatnonzero(is_known | (self._codes == _CODES["merge.applying"]))
         kept = pa.array(self._kept)
-        self._node, self._file, self._offset, self._text = (
-            column.take(kept) for column in (self._node, self._file, self._offset, self._text)
+        self._node, self._file, self._offset = (
+            column.take(kept) for column in (self._node, self._file, self._offset)
         )
 
     def _position(self, at: int) -> int:
@@ -191,16 +193,16 @@ class CaseLines:
     def place(self, at: int, time_ns: int | None) -> RecordPlace:
         """Return the place of a line."""
         position = self._position(at)
-        node, file, offset, text = (
-            column[position].as_py() for column in (self._node, self._file, self._offset, self._text)
-        )
-        return RecordPlace(node, file, offset, time_ns, beginning(text))
+        node, file, offset = (column[position].as_py() for column in (self._node, self._file, self._offset))
+        return RecordPlace(node, file, offset, time_ns, beginning(self._texts[at]))
 
 
-def _times(rows: pa.RecordBatch, skews: Mapping[str, int]) -> list[int]:
+def _times(rows: pa.RecordBatch, skews: Mapping[str, int]) -> Numbers:
     """Return the corrected times of rows."""
-    times: list[int] = values_of(rows.column("time_ns"))
+    times: Numbers = rows.column("time_ns").to_numpy()
     if not any(skews.values()):
         return times
-    nodes = texts_of(rows.column("node"))
-    return [time + skews.get(node, 0) for time, node in zip(times, nodes, strict=True)]
+    nodes = rows.column("node").dictionary_encode()
+    added = np.array([skews.get(node, 0) for node in nodes.dictionary.to_pylist()], np.int64)
+    corrected: Numbers = times + added[nodes.indices.to_numpy()]
+    return corrected

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import array
 import dataclasses
 import enum
 from typing import Final, NamedTuple
 
-from ospltool.trace.meaning.lines import NumberedLines, RecordPlace
+from ospltool.trace.meaning.lines import NO_TIME, NumberedLines, RecordPlace
 
 
 class AlignmentStep(enum.StrEnum):
@@ -84,7 +85,7 @@ class TracedAlignment:
     """Source triple."""
     lines: NumberedLines = dataclasses.field(repr=False)
     """What `noted` refers to."""
-    noted: list[int] = dataclasses.field(default_factory=list)
+    noted: array.array[int] = dataclasses.field(default_factory=lambda: array.array("q"))
     """Its steps in order (`noted_as`)."""
     seen: int = 0
     """The bits of its steps."""
@@ -136,7 +137,10 @@ class TracedAlignment:
     def time(self, step: AlignmentStep) -> int | None:
         """Return the first time of a step; None if it did not happen or has no time."""
         line = self.line(step) if self.seen & step.bit else None
-        return None if line is None else self.lines.times[line]
+        if line is None:
+            return None
+        time_ns = self.lines.times[line]
+        return None if time_ns == NO_TIME else time_ns
 
     def has(self, step: AlignmentStep) -> bool:
         """Return whether a step happened."""
@@ -155,9 +159,15 @@ class TracedAlignment:
     @property
     def start_ns(self) -> int | None:
         """The time of its first step."""
-        return self.lines.times[line_of(self.noted[0])] if self.noted else None
+        if not self.noted:
+            return None
+        time_ns = self.lines.times[self.noted[0] >> 4]  # as `line_of`
+        return None if time_ns == NO_TIME else time_ns
 
     @property
     def end_ns(self) -> int | None:
         """The time of its last step."""
-        return self.lines.times[line_of(self.noted[-1])] if self.noted else None
+        if not self.noted:
+            return None
+        time_ns = self.lines.times[self.noted[-1] >> 4]  # as `line_of`
+        return None if time_ns == NO_TIME else time_ns

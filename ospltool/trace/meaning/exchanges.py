@@ -95,6 +95,9 @@ class ExchangeBook:
         self._merging: dict[tuple[str, str, str], str] = {}
         """Policies of ospltool merges before their requests, by alignee, aligner and name-space."""
 
+        self._split: dict[int, set[str]] = {}
+        """The aligners that have received a request to all, by its number; each receives it once."""
+
         self._count = 0
         self._open_count = 0
         self.done: list[TracedAlignment] = []
@@ -225,9 +228,19 @@ class ExchangeBook:
 
     def _of_all(self, group: str, alignee: str, own: str) -> TracedAlignment | None:
         """Split an alignment to this node off a request to all aligners."""
-        to_all = self._oldest(group, alignee, NOBODY, AlignmentStep.RECEIVED)
+        to_all = next(
+            (
+                one
+                for one in self._open.get(group, ())
+                if one.alignee == alignee
+                and one.aligner == NOBODY
+                and own not in self._split.get(one.number, ())
+            ),
+            None,
+        )
         if to_all is None:
             return None
+        self._split.setdefault(to_all.number, set()).add(own)
         to_all.is_split = True
         exchange = self._new(group, alignee, own, to_all.source)
         for one in to_all.noted[:1]:
@@ -329,6 +342,7 @@ class ExchangeBook:
         exchange.end = end
         some = self._open[exchange.group]
         some.remove(exchange)
+        self._split.pop(exchange.number, None)
         if not some:
             del self._open[exchange.group]
         self._open_count -= 1
@@ -370,7 +384,7 @@ class ExchangeBook:
         return itertools.chain(late, waiting) if late else waiting
 
     def _is_soon_after(self, exchange: TracedAlignment, line: int) -> bool:
-        start, time = exchange.start_ns, self._lines.times[line]
+        start, time = exchange.start_ns, self._lines.time(line)
         return start is None or time is None or time - start < SOON_NS
 
 

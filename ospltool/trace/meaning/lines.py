@@ -1,18 +1,20 @@
 """Lines of traces by number, so that a step of an alignment is one integer.
 
-Rules compare times of millions of steps and show few of their lines. So a line has a number, a list holds
+Rules compare times of millions of steps and show few of their lines. So a line has a number, an array holds
 the times of all, and the rest is looked up where it is shown.
 """
 
 from __future__ import annotations
 
+import array
 import bisect
-from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from ospltool.trace.reading.record import TraceRecord
 
 _LONGEST_TEXT: Final = 300
+NO_TIME: Final = -(1 << 63)
+"""Stands for the time of a line without one."""
 _new: Final = tuple.__new__
 """Makes a place in half of the time of its class, which counts for many records."""
 
@@ -54,8 +56,8 @@ class NumberedLines:
     """Lines by number, from 0."""
 
     def __init__(self) -> None:
-        self.times: list[int | None] = []
-        """The time of each line; None without one."""
+        self.times = array.array("q")
+        """The time of each line, or NO_TIME; see `time`."""
 
         self._single: dict[int, RecordPlace] = {}
         self._firsts: list[int] = []
@@ -64,17 +66,25 @@ class NumberedLines:
     def add(self, where: RecordPlace) -> int:
         """Take in a line; return its number."""
         number = len(self.times)
-        self.times.append(where.time_ns)
+        self.times.append(NO_TIME if where.time_ns is None else where.time_ns)
         self._single[number] = where
         return number
 
-    def extend(self, part: LinePart, times: Iterable[int | None]) -> int:
-        """Take in lines that were read together; return the number of the first."""
+    def extend(self, part: LinePart, times: bytes) -> int:
+        """Take in lines that were read together; return the number of the first.
+
+        `times` are those of the lines, as integers of 64 bits of this machine.
+        """
         first = len(self.times)
-        self.times.extend(times)
+        self.times.frombytes(times)
         self._firsts.append(first)
         self._parts.append(part)
         return first
+
+    def time(self, number: int) -> int | None:
+        """Return the time of a line; None without one."""
+        time_ns = self.times[number]
+        return None if time_ns == NO_TIME else time_ns
 
     def place(self, number: int) -> RecordPlace:
         """Return the place of a line."""
@@ -82,7 +92,7 @@ class NumberedLines:
         if found is not None:
             return found
         part, first = self._part(number)
-        return part.place(number - first, self.times[number])
+        return part.place(number - first, self.time(number))
 
     def node(self, number: int) -> str:
         """Return the node of a line."""

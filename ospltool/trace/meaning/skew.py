@@ -22,10 +22,8 @@ MOST_TIMES: Final = 400
 """Most times of one kind of message between two nodes; later ones are ignored."""
 
 CLUSTER_NS: Final = 20_000_000
-"""Width of a cluster of differences, more than the usual delay of a message."""
 
 LEAST_PAIRS: Final = 3
-"""Least size of a cluster that is not chance."""
 
 _SENT: Final = {
     "align.request": ("request", "group"),
@@ -65,17 +63,26 @@ class Skew:
     pairs: int
 
 
-_Key = tuple[str, ...]
+MessageKey = tuple[str, ...]
 
 
 class SkewEstimator:
-    """The times at which messages were sent and received, for an estimate."""
+    """The times at which messages were sent and received, for an estimate.
 
-    def __init__(self) -> None:
+    Args:
+        names: the nodes by address; by default they are learned from the records.
+        least_pairs: least size of a cluster that is not chance.
+        cluster_ns: width of a cluster of differences, more than the usual delay of a message.
+    """
+
+    def __init__(
+        self, names: Names | None = None, least_pairs: int = LEAST_PAIRS, cluster_ns: int = CLUSTER_NS
+    ) -> None:
         self.nodes: set[str] = set()
-        self._names = Names()
-        self._sent: dict[_Key, list[int]] = {}
-        self._received: dict[_Key, list[int]] = {}
+        self._names = names or Names()
+        self._least_pairs, self._cluster_ns = least_pairs, cluster_ns
+        self._sent: dict[MessageKey, list[int]] = {}
+        self._received: dict[MessageKey, list[int]] = {}
 
     def add(self, record: TraceRecord) -> None:
         """Take in a record of any node, in the order of its file."""
@@ -92,11 +99,19 @@ class SkewEstimator:
             kind, *names = _SENT[event]
             for fellow in fellows.split(","):
                 key = (kind, own, fellow.strip(), *(fields.get(name, "") for name in names))
-                _keep(self._sent.setdefault(key, []), record.time_ns)
+                self.sent(key, record.time_ns)
         elif event in _RECEIVED:
             kind, *names = _RECEIVED[event]
             key = (kind, fellows, own, *(fields.get(name, "") for name in names))
-            _keep(self._received.setdefault(key, []), record.time_ns)
+            self.received(key, record.time_ns)
+
+    def sent(self, key: MessageKey, time_ns: int) -> None:
+        """Note when a message was sent: its kind, the addresses of sender and receiver, and other fields."""
+        _keep(self._sent.setdefault(key, []), time_ns)
+
+    def received(self, key: MessageKey, time_ns: int) -> None:
+        """Note when a message was received; it has the `key` of its sending."""
+        _keep(self._received.setdefault(key, []), time_ns)
 
     def estimate(self, reference: str | None = None) -> list[Skew]:
         """Estimate the correction of every node against a reference; by default the first node by name."""
@@ -132,8 +147,8 @@ class SkewEstimator:
                 differences.setdefault((sender, receiver), []).extend(
                     later - earlier for later in received for earlier in sent
                 )
-        clusters = {pair: _densest(sorted(values)) for pair, values in differences.items()}
-        return {pair: cluster for pair, cluster in clusters.items() if cluster[1] >= LEAST_PAIRS}
+        clusters = {pair: _densest(sorted(values), self._cluster_ns) for pair, values in differences.items()}
+        return {pair: cluster for pair, cluster in clusters.items() if cluster[1] >= self._least_pairs}
 
 
 def _keep(times: list[int], time_ns: int) -> None:
@@ -141,11 +156,11 @@ def _keep(times: list[int], time_ns: int) -> None:
         times.append(time_ns)
 
 
-def _densest(values: list[int]) -> tuple[int, int]:
+def _densest(values: list[int], width_ns: int) -> tuple[int, int]:
     """Return the first value of the densest cluster of sorted values, and its size."""
     best, size, first = values[0], 0, 0
     for last, value in enumerate(values):
-        while value - values[first] > CLUSTER_NS:
+        while value - values[first] > width_ns:
             first += 1
         count = last - first + 1
         if count > size or (count == size and abs(values[first]) < abs(best)):

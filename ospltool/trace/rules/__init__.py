@@ -153,7 +153,7 @@ def finding_of_lines(
         facts: figures and names for programs.
     """
     shown = list(numbers)
-    times = [time for one in shown if (time := lines.times[one]) is not None]
+    times = [time for one in shown if (time := lines.time(one)) is not None]
     return Anomaly(
         name, title, explanation, tuple(sorted({lines.node(one) for one in shown})),
         tuple(lines.place(one) for one in shown[:EVIDENCE]), len(shown),

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Final
 
+from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.fact_kinds import MasterConfirmation
 from ospltool.trace.meaning.lines import RecordPlace
 from ospltool.trace.meaning.trace_facts import TraceFacts
@@ -64,7 +65,8 @@ def two_masters(facts: TraceFacts) -> Iterator[Anomaly]:
 
     Seen: two nodes of one role that both confirmed themselves, and neither chose another, for two seconds or
         longer; dated from the first moment at which there were two.
-    Refuted by: a hand-over of less than two seconds; a node that stops is no master any more.
+    Refuted by: a hand-over of less than two seconds; a node that stops is no master any more. Not judged if
+        the trace of one of them lacks lines of that time.
     """
     for (namespace, role), spans in grouped(
         _reigns(facts), lambda one: (one[0].namespace, facts.roles.get(one[0].chooser, ""))
@@ -74,6 +76,12 @@ def two_masters(facts: TraceFacts) -> Iterator[Anomaly]:
             for second, other_start, other_end in ordered[number + 1 :]:
                 overlap = min(end, other_end) - max(start, other_start)
                 if first.run[0] == second.run[0] or overlap < OVERLAP_NS:
+                    continue
+                until = min(end, other_end)
+                if not (
+                    coverage.is_whole(facts, first.run[0], start, until)
+                    and coverage.is_whole(facts, second.run[0], other_start, until)
+                ):
                     continue
                 lost = _lost_each_other(facts, first, second, max(start, other_start))
                 why = (

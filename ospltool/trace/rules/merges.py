@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ospltool.output.text import plural
+from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.alignments import AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import Run
 from ospltool.trace.meaning.trace_facts import TraceFacts
@@ -92,7 +93,8 @@ def unresolved(facts: TraceFacts) -> Iterator[Anomaly]:
 
     Seen: a conflict that was created, or a merge that began, and no end of it for more than five seconds.
     Refuted by: the resolution of the conflict, its combination with another, the orderly stop of the node,
-        and the end of its run within five seconds. Conflicts of ospltool have no numbers to follow.
+        and the end of its run within five seconds. Conflicts of ospltool have no numbers to follow. Not
+        judged if the trace lacks lines of that time.
     """
     for one in facts.conflicts:
         if number(one.number) is None:
@@ -100,6 +102,8 @@ def unresolved(facts: TraceFacts) -> Iterator[Anomaly]:
         left = over_ns(facts, one.run) - (one.created.time_ns or 0)
         is_open = one.ended is None or (one.started is not None and one.stopped is None)
         if not is_open or left < RESOLVED_WITHIN_NS:
+            continue
+        if not coverage.is_whole(facts, one.run[0], one.created.time_ns or 0, over_ns(facts, one.run)):
             continue
         what = one.kind.removeprefix("conflict.").replace("-", " ")
         if one.started is not None:

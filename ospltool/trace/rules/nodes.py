@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ospltool.output.text import plural
+from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.alignments import AlignmentStep
 from ospltool.trace.meaning.catalogue import catalogue
 from ospltool.trace.meaning.fact_kinds import Run, StateSpan
@@ -129,12 +130,23 @@ def _what_became_of(facts: TraceFacts, address: str, when: int, *, is_new: bool)
     if any(_stopped_before(facts, run, when) for run in runs):
         return None, False
     around = [span for span in spans if span.start_ns <= when <= span.end_ns + SECOND_NS]
+    if around and not coverage.is_whole(facts, around[0].run[0], around[0].start_ns, around[0].end_ns):
+        return "Its trace lacks lines of that time, so what became of it is unknown.", False
     if around:
         return "It went on running at that time: the connection between the two was lost.", True
     ended = max((span.end_ns for span in spans if span.end_ns <= when), default=None)
     if ended is None:
         return "Its trace begins later.", False
-    return f"Its trace ends {duration(when - ended)} before, without a stop: {_DIED}.", False
+    heard = coverage.heard(facts).get(address, [])
+    later = coverage.last_between(heard, ended + coverage.CUT_NS, when)
+    if later is not None:
+        heard_ago = f"others received something from it until {duration(when - later)} before"
+        why = f"but {heard_ago}: its trace was cut, so what became of it is unknown."
+        return f"Its trace ends {duration(when - ended)} before, {why}", False
+    return (
+        f"Its trace ends {duration(when - ended)} before, without a stop: {_DIED}, or its trace was cut.",
+        False,
+    )
 
 
 def _stopped_before(facts: TraceFacts, run: Run, when: int) -> bool:
@@ -185,7 +197,8 @@ def state_backwards(facts: TraceFacts) -> Iterator[Anomaly]:
             yield finding(
                 "state-backwards",
                 f"{run[0]} went back to {', '.join(sorted({span.state for span in back}))} in run {run[1]}",
-                f"States in order: {path}. The service lost what it had and started over.",
+                f"States in order: {path}. The service lost what it had and started over; "
+                "or it was started again, and its trace lacks that.",
                 (span.place for span in back),
                 run=run[1],
                 states=[span.state for span in spans],
@@ -219,7 +232,7 @@ def thread_silent(facts: TraceFacts) -> Iterator[Anomaly]:
         if exchange.seen & _WAITING_BITS != AlignmentStep.RECEIVED.bit:
             continue
         line = exchange.line(AlignmentStep.RECEIVED)
-        received = None if line is None else facts.lines.times[line]
+        received = None if line is None else facts.lines.time(line)
         if line is None or received is None:
             continue
         where = facts.lines.place(line)
@@ -236,6 +249,7 @@ def thread_silent(facts: TraceFacts) -> Iterator[Anomaly]:
             for _, _, end, place in some
             if end - (place.time_ns or 0) > SILENT_NS
             and (activity is None or activity.last_ns <= (place.time_ns or 0))
+            and coverage.is_whole(facts, run[0], place.time_ns or 0, end)
         ]
         if silent:
             yield finding(

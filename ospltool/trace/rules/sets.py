@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ospltool.output.text import plural
+from ospltool.trace.meaning import coverage
 from ospltool.trace.meaning.alignments import AlignmentEnd, AlignmentStep, TracedAlignment
 from ospltool.trace.meaning.fact_kinds import BUILT_IN, MasterConfirmation, MergeState, Run
 from ospltool.trace.meaning.lines import RecordPlace
@@ -58,12 +59,14 @@ def _emptied(
     facts: TraceFacts, group: str, gone: dict[str, RecordPlace], most: int, moved: list[TracedAlignment]
 ) -> Anomaly:
     holders = {facts.names.node(address) for one in moved for address in (one.alignee, one.aligner)}
-    kept = sorted(node for node in holders - gone.keys() if node in {run[0] for run in facts.first_ns})
+    since_ns = max(place.time_ns or 0 for place in gone.values())
+    kept = sorted(node for node in holders - gone.keys() if _is_traced_until(facts, node, since_ns))
     unknown = sorted(node for node in holders - gone.keys() - set(kept) if node != facts.names.node(NOBODY))
     where = ", ".join(sorted(gone))
     lost = not kept and not unknown
-    rest = "no node kept it" if lost else ", ".join(
-        [f"{node} kept it" for node in kept] + [f"of {node} nothing is known" for node in unknown]
+    rest = "no known node kept it" if lost else ", ".join(
+        [f"{node} kept it" for node in kept]
+        + [f"whether {node} kept it is unknown, as there is no trace of it from then" for node in unknown]
     )  # fmt: skip
     return finding(
         "set-emptied",
@@ -83,6 +86,15 @@ def _emptied(
         samples_before=most,
         is_total=lost,
     )
+
+
+def _is_traced_until(facts: TraceFacts, node: str, time_ns: int) -> bool:
+    """Return whether the trace of a node goes on to a time, or ends before with an orderly stop."""
+    runs = [run for run in facts.first_ns if run[0] == node]
+    if not runs:
+        return False
+    last = max(runs, key=facts.first_ns.__getitem__)
+    return facts.last_ns[last] >= time_ns or last in facts.stopping
 
 
 def _size(one: TracedAlignment) -> int:
@@ -134,7 +146,8 @@ def diverged(facts: TraceFacts) -> Iterator[Anomaly]:
     Seen: a master's merge state changes; a fellow of its role has that node confirmed as its master, and is
         not in that state ten seconds later.
     Refuted by: the fellow takes the state in time, or a set of its master; it stops, restarts or chooses
-        another master, or the two lose each other. If it takes the state later, that ends it.
+        another master, or the two lose each other. If it takes the state later, that ends it. Not judged if
+        one of the two traces lacks lines of that time.
     """
     taken = _taken_sets(facts)
     for namespace, choices in grouped(facts.choices, lambda one: one.namespace):
@@ -149,6 +162,11 @@ def diverged(facts: TraceFacts) -> Iterator[Anomaly]:
             for choice, spell in _spells(facts, run, own, states.get(run, []), reigns):
                 if _is_aligned(taken.get((choice.chooser, choice.master), ()), spell):
                     continue  # it has the data in any state
+                if not all(
+                    coverage.is_whole(facts, node, spell.start_ns, spell.end_ns)
+                    for node in (run[0], spell.reigns[0].node)
+                ):
+                    continue
                 yield _diverged(facts, namespace, run, spell)
 
 

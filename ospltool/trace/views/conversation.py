@@ -79,7 +79,7 @@ class Conversation:
         owners = np.repeat(np.arange(len(counts)), counts)
         firsts = np.cumsum(np.array([0, *counts]))
         times = np.fromiter(
-            (one.lines.times[line_of(noted)] or 0 for one in self.exchanges for noted in one.noted),
+            (one.lines.time(line_of(noted)) or 0 for one in self.exchanges for noted in one.noted),
             np.int64,
             owners.size,
         )

@@ -1,0 +1,212 @@
+"""Evidence that is cut, copied or of a wrong clock makes no conclusion untrue."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import json
+import pathlib
+import re
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ospltool.cli.app import main
+from tests.trace.making import Trace, Traces
+from tests.trace.words import GOT_REQUEST, LINK, POLICY, REQUEST
+
+LOST = "Removing confirmed fellow {}."
+SENT = "Sent 50 samples for group p.T to fellow 1001 (1 fellows total)."
+_TIMES = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\+0000) (\d{10})(?=\.\d{9} )")
+
+
+def judged(capfd: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    capfd.readouterr()
+    main(["trace", "anomalies", *arguments, "--json"])
+    data = json.loads(capfd.readouterr().out)["data"]
+    assert isinstance(data, dict)
+    return data
+
+
+def told(data: dict[str, Any]) -> list[tuple[str, str]]:
+    """The findings, without their last digits, as a clock is only corrected to milliseconds."""
+    return sorted((one["rule"], re.sub(r"\.\d+ s", " s", one["title"])) for one in data["findings"])
+
+
+def set_clock(log: pathlib.Path, by_s: int) -> None:
+    """Moves all times of a trace."""
+
+    def moved(found: re.Match[bytes]) -> bytes:
+        local = datetime.datetime.fromisoformat(found[1].decode()) + datetime.timedelta(seconds=by_s)
+        return f"{local.isoformat()}+0000 {int(found[3]) + by_s}".encode()
+
+    packed = log.suffix == ".gz"
+    moved_all = _TIMES.sub(moved, gzip.decompress(log.read_bytes()) if packed else log.read_bytes())
+    log.write_bytes(gzip.compress(moved_all, 1) if packed else moved_all)
+
+
+def log_of(directory: pathlib.Path, node: str) -> pathlib.Path:
+    return next((directory / node).glob("durability.log*"))
+
+
+@pytest.fixture
+def copied(samples: pathlib.Path, tmp_path: pathlib.Path) -> Callable[[str], pathlib.Path]:
+    """Copies a sample, which can be damaged then."""
+
+    def copy(name: str) -> pathlib.Path:
+        shutil.copytree(samples / "traces" / name, tmp_path / name)
+        return tmp_path / name
+
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("sample", "node", "by_s"),
+    [("late-joiner", "n2", 180), ("master-livelock", "n3", -300), ("own-engine", "n1", 7)],
+)
+def test_a_wrong_clock_is_corrected_and_told(
+    sample: str,
+    node: str,
+    by_s: int,
+    copied: Callable[[str], pathlib.Path],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    directory = copied(sample)
+    right = judged(capfd, str(directory))
+    set_clock(log_of(directory, node), by_s)
+    wrong = judged(capfd, str(directory))
+    assert told(wrong) == told(right)
+    assert [one["kind"] for one in wrong["conclusions"]] == [one["kind"] for one in right["conclusions"]]
+    starts = [sorted(each["start_ns"] for each in data["findings"]) for data in (wrong, right)]
+    assert all(abs(one - other) < 100_000_000 for one, other in zip(*starts, strict=True))
+    assert not [one for one in right["unknown"] if "clock" in one]
+    (said,) = [one for one in wrong["unknown"] if "clock" in one]
+    assert f"that of {node} is" in said
+    corrected = re.search(rf"--skew {node}=([+-][\d.]+)s", said)
+    assert corrected is not None
+    assert float(corrected[1]) == pytest.approx(-by_s, abs=0.1)
+
+
+@pytest.mark.parametrize("in_case", [False, True])
+@pytest.mark.parametrize("part", ["whole", "first half", "last half"])
+def test_a_copy_of_a_trace_counts_once(
+    part: str, in_case: bool, copied: Callable[[str], pathlib.Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Under the name of its node, as of a rotation, or of another one."""
+    directory = copied("own-engine")
+    log = log_of(directory, "n1")
+    lines = log.read_bytes().splitlines(keepends=True)
+    half = len(lines) // 2
+    given = b"".join({"whole": lines, "first half": lines[:half], "last half": lines[half:]}[part])
+    right = judged(capfd, str(directory))
+    log.with_name("durability.log.1").write_bytes(given)
+    (directory / "n9").mkdir()
+    (directory / "n9" / "durability.log").write_bytes(given)
+    name = str(directory)
+    if in_case:
+        pytest.importorskip("duckdb", reason="cases need the extra `sql`")
+        name = str(directory.with_name("case"))
+        assert main(["trace", "load", str(directory), "-o", name]) == 0
+    found = judged(capfd, name)
+    assert [(one["rule"], one["title"]) for one in found["findings"]] == [
+        (one["rule"], one["title"]) for one in right["findings"]
+    ]
+    assert [one["text"] for one in found["conclusions"]] == [one["text"] for one in right["conclusions"]]
+    left = [one for one in found["unknown"] if "is a log of its own" in one]
+    assert [one.partition(" (of ")[0].rpartition("/")[2] for one in left] == [
+        "durability.log.1",
+        "durability.log",
+    ]
+    assert set(found["unknown"]) == {*left, *right["unknown"]}
+
+
+def test_a_node_whose_trace_was_cut_is_not_called_dead(
+    traces: Traces, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Others heard it later. Without that, it is not known whether it died."""
+    traces.node("b", "1002").begin(0).line(5, "x")
+    a = traces.node("a", "1001").begin(0).line(30, LOST.format("1002"), "remoteReader").line(60, "end")
+    (unheard,) = judged(capfd, traces.write(), "--rule", "fellow-lost")["findings"]
+    assert "it died or was killed, or its trace was cut" in unheard["explanation"]
+    a.lines.insert(-2, Trace(a.path).line(28, GOT_REQUEST.replace("1001", "1002")).lines[0])
+    data = judged(capfd, traces.write(), "--rule", "fellow-lost")
+    (heard,) = data["findings"]
+    assert "received something from it until 2.00 s before: its trace was cut" in heard["explanation"]
+    assert heard["code"] != "DUL-NODE-GONE"
+    assert any(one.startswith("what b did after 2026-11-21T01:03:25") for one in data["unknown"])
+
+
+def test_an_aligner_whose_trace_was_cut_did_not_fail_to_receive(
+    traces: Traces, capfd: pytest.CaptureFixture[str]
+) -> None:
+    traces.node("a", "1001").begin(0).line(20, REQUEST).line(60, "end")
+    traces.node("b", "1002").begin(0).line(5, "x")
+    (finding,) = judged(capfd, traces.write(), "--rule", "request-unanswered")["findings"]
+    assert "The trace of the aligner does not cover that time" in finding["explanation"]
+
+
+def test_a_request_that_the_trace_of_its_node_lacks_is_not_an_earlier_one_to_all(
+    traces: Traces, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each aligner receives a request to all once; a later one is another, whose line was cut."""
+    a = traces.node("a", "1001").begin(0).line(1, REQUEST.replace("fellow 1002", "fellow 0"))
+    a.line(1.4, LINK, "d_sampleChain").line(1.5, "Group p.T is now complete.", "d_sampleChain").line(
+        60, "end"
+    )
+    b = traces.node("b", "1002").begin(0).line(60, "end")
+    for at in (1.1, 30):
+        b.lines[-1:-1] = (
+            Trace(b.path).line(at, GOT_REQUEST, "durabilityGroupListener").line(at + 0.1, SENT).lines
+        )
+    assert judged(capfd, traces.write(), "--rule", "request-unanswered")["findings"] == []
+
+
+@pytest.mark.parametrize("last_s", [20.0, 60.0])
+def test_a_node_whose_trace_ends_before_is_not_said_to_have_kept_its_set(
+    last_s: float, traces: Traces, capfd: pytest.CaptureFixture[str]
+) -> None:
+    a, b = (traces.node(name, address).begin(0) for name, address in (("a", "1001"), ("b", "1002")))
+    a.line(2, REQUEST).line(2.1, LINK, "d_sampleChain").line(
+        2.3, "Group p.T is now complete.", "d_sampleChain"
+    )
+    a.line(40, POLICY.format("DELETE")).line(80, "end")
+    b.line(last_s, "end")
+    (emptied,) = judged(capfd, traces.write(), "--rule", "set-emptied")["findings"]
+    assert emptied["facts"]["kept"] == (["b"] if last_s > 40 else [])
+    assert ("whether b kept it is unknown" in emptied["title"]) == (last_s < 40)
+
+
+ABSENCES = {"request-unanswered", "conflict-unresolved", "thread-silent", "two-masters", "set-diverged"}
+"""Rules that conclude from what a trace does not say."""
+
+
+@pytest.mark.parametrize(
+    ("sample", "node", "first", "last"),
+    [
+        ("master-livelock", "n2", 0.3, 0.6),
+        ("master-livelock", "n3", 0.5, 1.0),
+        ("late-joiner", "n1", 0.5, 0.7),
+        ("late-joiner", "n2", 0.0, 0.6),
+        ("own-engine", "n1", 0.3, 0.6),
+    ],
+)
+def test_missing_lines_are_no_evidence(
+    sample: str,
+    node: str,
+    first: float,
+    last: float,
+    copied: Callable[[str], pathlib.Path],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    directory = copied(sample)
+    right = judged(capfd, str(directory))
+    log = log_of(directory, node)
+    packed = log.suffix == ".gz"
+    lines = (gzip.decompress(log.read_bytes()) if packed else log.read_bytes()).splitlines(keepends=True)
+    rest = b"".join([*lines[: int(first * len(lines))], *lines[int(last * len(lines)) :]])
+    log.write_bytes(gzip.compress(rest, 1) if packed else rest)
+    found = judged(capfd, str(directory))
+    assert ABSENCES & {one["rule"] for one in found["findings"]} <= {one["rule"] for one in right["findings"]}
+    assert set(found["unknown"]) > set(right["unknown"])
