@@ -51,6 +51,14 @@ class ParticipantSeen:
         """Its first address, None without one."""
         return self.addresses[0] if self.addresses else None
 
+    def succeeds(self, former: ParticipantSeen) -> bool:
+        """Whether it has the addresses of a participant whose process is dead, although its lease still runs.
+
+        Participants of one process of Cyclone DDS share their addresses, and the first bytes of their GUIDs.
+        """
+        is_same = (former.hostname, former.pid) == (self.hostname, self.pid) and former.guid[:4] == self.guid[:4]
+        return bool(self.addresses) and former.addresses == self.addresses and not is_same
+
     @property
     def tag_node_id(self) -> bytes | None:
         """Node id of a node, of a node's deliverer or of a persistence service; None for others."""
