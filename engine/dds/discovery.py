@@ -56,8 +56,9 @@ class ParticipantSeen:
 
         Participants of one process of Cyclone DDS share their addresses, and the first bytes of their GUIDs.
         """
-        is_same = (former.hostname, former.pid) == (self.hostname, self.pid) and former.guid[:4] == self.guid[:4]
-        return bool(self.addresses) and former.addresses == self.addresses and not is_same
+        if not self.addresses or former.addresses != self.addresses:
+            return False
+        return (former.hostname, former.pid, former.guid[:4]) != (self.hostname, self.pid, self.guid[:4])
 
     @property
     def tag_node_id(self) -> bytes | None:

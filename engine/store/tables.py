@@ -1,8 +1,9 @@
 """The SQLite file: its tables, its settings, and the meaning of its errors.
 
 Samples are stored in the order in which they are read and, nearly, written: by group, then source time, then
-digest. In a file with large samples only their keys are in that order (`APART`). A group's number belongs to one set version, so that a version can be dropped by its groups'
-numbers. Small rows have a check; samples have their digest.
+digest. In a file with large samples only their keys are in that order (`APART`). A group's number belongs to
+one set version, so that a version can be dropped by its groups' numbers. Small rows have a check; samples
+have their digest.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ APART: Final = (
 """Statements after which only the keys are in their order.
 
 To find a place between whole rows, SQLite reads each row that it compares with, to its last byte: a small
-sample that was stored beside some of 16 MB took 12 ms of processor time. Small samples alone take a tenth to a
-quarter more in this way. All releases read both ways; the columns are the same.
+sample that was stored beside some of 16 MB took 12 ms of processor time. Small samples alone take a tenth to
+a quarter more in this way. All releases read both ways, because the columns are the same.
 """
 
 TABLES: Final = f"""
