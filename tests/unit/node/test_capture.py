@@ -69,7 +69,7 @@ def draining(
         capture=lambda *_, **__: [],
         settle_captured=lambda _: None,
     )
-    persistence = queue or types.SimpleNamespace(queued_changes=0, queued_bytes=0, problem="")
+    persistence: Any = queue or types.SimpleNamespace(queued_changes=0, queued_bytes=0, problem="")
     others: Any = types.SimpleNamespace(routes={}, unregistered=lambda _: None)
     taps: Any = Taps([types.SimpleNamespace(fill=fill, drain_runs=lambda _: (count, [None] * count))])
     bell: Any = types.SimpleNamespace(
