@@ -264,6 +264,7 @@ class Neighbourhood:
         for change in changes:
             match change:
                 case ParticipantSeen():
+                    self._forget_dead(change, found)
                     self.participants[change.guid] = change
                     self._fellow_attached(change.guid, found)
                 case ParticipantGone():
@@ -282,6 +283,14 @@ class Neighbourhood:
                 case EndpointGone():
                     self._endpoint_gone(change, found)
         return found
+
+    def _forget_dead(self, successor: ParticipantSeen, found: DiscoveryChanges) -> None:
+        """Forget the readers of a dead process at once: what is on its way to it reaches its successor."""
+        for former in [one.guid for one in self.participants.values() if successor.succeeds(one)]:
+            found.processes_gone.append(former)
+            for reader in [one for one in self._readers if one.participant == former]:
+                del self._readers[reader]
+                self._reader_gone(reader, found)
 
     def resolved(
         self,

@@ -134,7 +134,7 @@ class DirectedSession:
         self.target = target
         self._readers: dict[bytes, EndpointSeen] = {}
         self._arrived = False
-        self._is_abandoned = False
+        self._abandoned = threading.Event()
         self._kept: dict[tuple[str, str, str], list[RawWriter]] = {}
         self._topics: dict[tuple[int, str, TypeDescription], Topic] = {}
         self._strengths = itertools.count(offering.LEAST_STRENGTH)
@@ -169,7 +169,7 @@ class DirectedSession:
 
     def abandon(self) -> None:
         """Stop delivering because the target is lost; waiting calls return. Any thread may call this."""
-        self._is_abandoned = True
+        self._abandoned.set()
         self._signal.set()
 
     @property
@@ -228,7 +228,7 @@ class DirectedSession:
             found = self._await_readers(topic, partition, min(deadline, started + MATCH_TIMEOUT_S))
             offer = offering.offer(qos, partition, found)
             willing, versions, refused = offering.sort_out(offer, description, found)
-            if not found or self._is_abandoned:
+            if not found or self._abandoned.is_set():
                 problem = self._nobody(topic, partition)
             elif not willing and not versions:
                 problem = REFUSED + "; ".join(refused)
@@ -254,11 +254,12 @@ class DirectedSession:
                     if readers:
                         period_s = RESEND_S if any(max(each) > 0 for each in limits) else timeout_s
                         acks = offering.AwaitedAcks(writers, period_s, deadline, on_rejected)
-                        sent, trouble = offering.write_all(writers, steps, deadline, frees=frees)
+                        is_gone = self._abandoned.is_set
+                        sent, trouble = offering.write_all(writers, steps, deadline, is_gone, frees=frees)
                         for turn in more:
                             acks.wait()
                             yield 0.0
-                            count, later = offering.write_all(writers, turn, deadline, frees=frees)
+                            count, later = offering.write_all(writers, turn, deadline, is_gone, frees=frees)
                             sent, trouble = sent + count, trouble or later
                         problem = problem or trouble
                         yield 0.0
@@ -425,7 +426,7 @@ class DirectedSession:
             writer.flush()
         if closes:
             for writer in writers:
-                writer.wait_for_acks(0.0 if self._is_abandoned else END_TIMEOUT_S)
+                writer.wait_for_acks(0.0 if self._abandoned.is_set() else END_TIMEOUT_S)
                 writer.close()
             self._kept.pop(group, None)
             self._spent.add(group)
@@ -469,7 +470,7 @@ class DirectedSession:
                 for reader in self._readers.values()
                 if reader.topic == topic and offering.partition_matches(reader.partitions, partition)
             )
-            return bool(found) or self._is_abandoned
+            return bool(found) or self._abandoned.is_set()
 
         self._signal.wait_until(look, deadline - time.monotonic())
         return found

@@ -51,6 +51,15 @@ class ParticipantSeen:
         """Its first address, None without one."""
         return self.addresses[0] if self.addresses else None
 
+    def succeeds(self, former: ParticipantSeen) -> bool:
+        """Whether it has the addresses of a participant whose process is dead, although its lease still runs.
+
+        Participants of one process of Cyclone DDS share their addresses, and the first bytes of their GUIDs.
+        """
+        if not self.addresses or former.addresses != self.addresses:
+            return False
+        return (former.hostname, former.pid, former.guid[:4]) != (self.hostname, self.pid, self.guid[:4])
+
     @property
     def tag_node_id(self) -> bytes | None:
         """Node id of a node, of a node's deliverer or of a persistence service; None for others."""

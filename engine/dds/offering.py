@@ -188,7 +188,12 @@ def _freeing(steps: Iterable[DeliveryStep]) -> Iterator[DeliveryStep]:
 
 
 def write_all(
-    writers: tuple[RawWriter, ...], steps: Iterable[DeliveryStep], deadline: float, *, frees: bool
+    writers: tuple[RawWriter, ...],
+    steps: Iterable[DeliveryStep],
+    deadline: float,
+    is_gone: Callable[[], bool],
+    *,
+    frees: bool,
 ) -> tuple[int, str]:
     """Write and send in order until the end or the deadline; return the number of samples, and the problem.
 
@@ -196,12 +201,15 @@ def write_all(
         writers: the writer for instances without a living writer, then the one for the others.
         steps: the samples.
         deadline: monotonic time.
+        is_gone: tells whether the target is gone; then the rest is not written.
         frees: whether to unregister each instance after its samples.
     """
     sent = 0
     for burst in _bursts(steps, frees=frees):
         done = 0
         while done < len(burst.times_ns):
+            if is_gone():
+                return sent, f"the target is gone after {sent} samples"
             try:
                 done += burst.write(writers[burst.is_written], done)
             except DdsTimeout:

@@ -101,13 +101,15 @@ class CaptureDrain:
     def _room(self) -> int:
         """Samples that may be taken from the taps before the disk must have taken some."""
         queue = self._store_queue
+        if queue.problem:
+            return DRAIN  # what the disk does not take stays in memory and is written later
         return 0 if queue.queued_bytes >= MAX_BACKLOG_BYTES else self._max_waiting - queue.queued_changes
 
     def patience_s(self, now: float) -> float:
         """Seconds from now until the taps must be looked at although they did not ask; may be infinite."""
         patience_s = self._taps.patience_s
         if self._room <= 0:
-            patience_s = min(patience_s, TICK_S)  # taps wait for the disk; look again soon
+            return min(patience_s, TICK_S)  # taps wait for the disk; look again soon
         if not self._bell.is_armed:
             patience_s = min(patience_s, max(0.0, max(self._look_s, self._due_s) - now))
         elif self._due_s > now:
@@ -143,8 +145,6 @@ class CaptureDrain:
         """Drain the taps; with `waits`, large samples of busy ones may wait for newer ones."""
         tracer = self._runtime.shared.tracer
         room = self._room
-        if self._store_queue.problem:
-            room = DRAIN  # what the disk does not take stays in memory and is written later
         if room <= 0:
             self._runtime.shared.is_behind = True
             if self._held_since_ns is None:

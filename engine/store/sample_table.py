@@ -18,8 +18,9 @@ from typing import Any, Final
 from engine.dataset.blocks import Block
 from engine.dataset.group_set import Summary
 from engine.dataset.sample import DATA, DIGEST_BYTES, LARGE_BYTES, Sample
-from engine.dataset.sample_rows import Part, SampleRows
+from engine.dataset.sample_rows import Loose, Part, SampleRows
 from engine.store.interface import DamageLog
+from engine.store.tables import APART, CHECKPOINT_PAGES, IN_ORDER
 
 _COLUMNS: Final = "source_time_ns, writer, sequence, digest, status, key, payload"
 
@@ -144,6 +145,10 @@ _STATEMENT_BYTES: Final = 8 << 20
 _FEW_BYTES: Final = 1 << 18
 """Payload bytes of samples that one statement adds, however large each of them is."""
 _ROWS_PER_PAGE: Final = 4096
+MOVED_PAGES: Final = CHECKPOINT_PAGES
+"""Size of a file, 64 MiB, up to which its samples are moved for the first large one: that takes a second."""
+_TRIES: Final = 3
+"""Attempts at that in one run, because the disk may be full."""
 _FIRST_ROWS: Final = 16
 """Rows of the first page, of which the size of the others is learned."""
 
@@ -157,6 +162,7 @@ class SampleTable:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self._tries = _TRIES
 
     def change(self, group_id: int, stored: Summary, added: SampleRows, evicted: SampleRows) -> Summary:
         """Add and remove samples; return the new summary.
@@ -192,6 +198,8 @@ class SampleTable:
     def _insert(self, group_id: int, samples: SampleRows) -> int:
         count, is_large = 0, False
         for part in samples.parts:
+            if self._tries and _has_large(part):
+                self._move_apart()
             for statement, values in _inserts(group_id, part):
                 count += self._connection.execute(statement, values).rowcount
                 is_large = is_large or statement is _INSERT_LARGE
@@ -199,6 +207,17 @@ class SampleTable:
             # A statement keeps a copy of its last values until it gets others. These are no row.
             self._connection.execute(_INSERT_LARGE, [None] * _INSERT_LARGE.count("?"))
         return count
+
+    def _move_apart(self) -> None:
+        """Keep rows apart from their keys from now on, in the caller's transaction; see `APART`."""
+        (how,) = self._connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'sample'").fetchone()
+        (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
+        if IN_ORDER not in how or pages > MOVED_PAGES:
+            self._tries = 0
+            return
+        self._tries -= 1
+        for statement in APART:
+            self._connection.execute(statement)
 
     def _delete(self, group_id: int, samples: SampleRows) -> int:
         return sum(
@@ -237,6 +256,13 @@ def _inserts(group_id: int, part: Part) -> Iterator[_Statement]:
                 yield _large_insertion(group_id, sample, sample.payload)
         for block in SampleRows.of(small).blocks(_STATEMENT_BYTES):
             yield _insertion(group_id, block)
+
+
+def _has_large(part: Part) -> bool:
+    """Whether samples of a part are large; of a block, whether they are so on average."""
+    if isinstance(part, Loose):
+        return max(len(sample.payload) for sample in part.samples()) >= LARGE_BYTES
+    return part.payload_bytes >= LARGE_BYTES * part.count
 
 
 def _pieces(samples: SampleRows) -> Iterator[Sequence[tuple[int, bytes]]]:

@@ -1,8 +1,9 @@
 """The SQLite file: its tables, its settings, and the meaning of its errors.
 
 Samples are stored in the order in which they are read and, nearly, written: by group, then source time, then
-digest. A group's number belongs to one set version, so that a version can be dropped by its groups'
-numbers. Small rows have a check; samples have their digest.
+digest. In a file with large samples only their keys are in that order (`APART`). A group's number belongs to
+one set version, so that a version can be dropped by its groups' numbers. Small rows have a check; samples
+have their digest.
 """
 
 from __future__ import annotations
@@ -35,7 +36,28 @@ SHARED_BYTES: Final = 32_768
 DROPPED: Final = "dropped"
 """State of a version whose samples are being removed; it is never shown."""
 
-TABLES: Final = """
+_SAMPLE: Final = """
+CREATE TABLE sample (
+    sample_group INTEGER NOT NULL, source_time_ns INTEGER NOT NULL, digest BLOB NOT NULL,
+    writer BLOB NOT NULL, sequence INTEGER NOT NULL, status INTEGER NOT NULL,
+    key BLOB NOT NULL, payload BLOB NOT NULL,
+    PRIMARY KEY (sample_group, source_time_ns, digest))"""
+IN_ORDER: Final = "WITHOUT ROWID"
+"""Says of the table of samples that whole rows lie in the order of their keys: fastest for small samples."""
+APART: Final = (
+    "ALTER TABLE sample RENAME TO former",
+    _SAMPLE,
+    "INSERT INTO sample SELECT * FROM former",
+    "DROP TABLE former",
+)
+"""Statements after which only the keys are in their order.
+
+To find a place between whole rows, SQLite reads each row that it compares with, to its last byte: a small
+sample that was stored beside some of 16 MB took 12 ms of processor time. Small samples alone take a tenth to
+a quarter more in this way. All releases read both ways, because the columns are the same.
+"""
+
+TABLES: Final = f"""
 CREATE TABLE node (
     one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL,
     incarnation INTEGER NOT NULL, commits INTEGER NOT NULL, closed INTEGER NOT NULL);
@@ -51,11 +73,7 @@ CREATE TABLE sample_group (
     type INTEGER NOT NULL REFERENCES type_description, qos TEXT NOT NULL,
     sample_count INTEGER NOT NULL, sample_digest BLOB NOT NULL, newest_ns INTEGER NOT NULL,
     row_check BLOB NOT NULL);
-CREATE TABLE sample (
-    sample_group INTEGER NOT NULL, source_time_ns INTEGER NOT NULL, digest BLOB NOT NULL,
-    writer BLOB NOT NULL, sequence INTEGER NOT NULL, status INTEGER NOT NULL,
-    key BLOB NOT NULL, payload BLOB NOT NULL,
-    PRIMARY KEY (sample_group, source_time_ns, digest)) WITHOUT ROWID;
+{_SAMPLE} {IN_ORDER};
 CREATE TABLE mark (
     name_space TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, row_check BLOB NOT NULL,
     PRIMARY KEY (name_space, key)) WITHOUT ROWID;

@@ -98,6 +98,23 @@ def test_a_reader_that_joins_while_alignment_runs_gets_all_once(lab: Lab) -> Non
     assert len(deliveries(lab, "n1", "n2")) == 1
 
 
+def test_the_successor_of_a_reader_that_died_hardly_gets_what_was_on_its_way_to_it(lab: Lab) -> None:
+    """It has the address of the dead one, whose lease goes on for ten seconds: it got nearly all twice."""
+    count = 20_000
+    lab.configure("n1", Settings())
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    lab.write({"count": count, "time": 1_000})
+    lab.seen.wait_for("it is stored", lambda: lab.seen.stored("n1") == count)
+    dead = lab.reader()
+    lab.seen.wait_for("its delivery has begun", lambda: deliveries(lab, "n1", event="deliver.started") != [])
+    dead.program.kill()
+    successor = lab.reader()
+    successor.wait_instances(count)
+    lab.wait_delivered(2)
+    assert successor.tally()["repeated"] < count / 10
+
+
 def test_a_reader_that_joins_while_a_writer_writes_misses_nothing(lab: Lab) -> None:
     count = 30_000
     lab.configure("n1", Settings())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, cast
@@ -64,7 +65,7 @@ def samples() -> st.SearchStrategy[Sample]:
 
 def written_by(steps: Iterable[DeliveryStep], *, frees: bool) -> tuple[int, list[dict[bytes, Any]]]:
     writers = (Recorder(), Recorder())
-    sent, problem = offering.write_all(cast("Any", writers), steps, FOREVER, frees=frees)
+    sent, problem = offering.write_all(cast("Any", writers), steps, FOREVER, lambda: False, frees=frees)
     assert not problem
     return sent, [dict(writer.written) for writer in writers]
 
@@ -115,3 +116,14 @@ def test_plain_writes_of_one_kind_need_no_object_for_each(
     runs, steps = WholeSet(rows, frozenset(living), frozenset(disposing)).in_runs()
     assert sum(len(run.payloads) for run in runs) == together
     assert len({step.sample.key for step in steps}) == len(KEYS) + len(others) - together
+
+
+def test_nothing_more_is_written_once_the_target_is_gone() -> None:
+    rows = SampleRows.of([make_sample(number, b"w" * 16, DATA, b"k", b"") for number in range(1_000)])
+    writers, gone = (Recorder(), Recorder()), iter([False, False, True])
+    steps = WholeSet(rows, frozenset(), frozenset())
+    sent, problem = offering.write_all(
+        cast("Any", writers), steps, FOREVER, functools.partial(next, gone), frees=False
+    )
+    assert (sent, problem) == (0, "the target is gone after 0 samples")
+    assert writers[0].calls == 2

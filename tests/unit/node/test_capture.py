@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.node.intake import BUSY, CALM, CALM_S, GATHER_S, LONE_S, MAX_BACKLOG, ROOMY, CaptureDrain
+from engine.node.intake import BUSY, CALM, CALM_S, GATHER_S, LONE_S, MAX_BACKLOG, ROOMY, TICK_S, CaptureDrain
 from engine.runtime.capture import WAIT_S
 from engine.tracing.tracer import Tracer
 
@@ -56,7 +56,9 @@ class Taps(list[Any]):
         return False
 
 
-def draining(clock: Clock, armed: list[float], count: int, fill: float, tails: object) -> CaptureDrain:
+def draining(
+    clock: Clock, armed: list[float], count: int, fill: float, tails: object, queue: Any = None
+) -> CaptureDrain:
     """A drain of one tap with `count` samples at each look; it notes in `armed` when it arms the bell."""
     shared = types.SimpleNamespace(tracer=Tracer(lambda: 0), is_behind=False)
     serving = types.SimpleNamespace(tails=tails)
@@ -67,7 +69,7 @@ def draining(clock: Clock, armed: list[float], count: int, fill: float, tails: o
         capture=lambda *_, **__: [],
         settle_captured=lambda _: None,
     )
-    persistence: Any = types.SimpleNamespace(queued_changes=0, queued_bytes=0, problem="")
+    persistence: Any = queue or types.SimpleNamespace(queued_changes=0, queued_bytes=0, problem="")
     others: Any = types.SimpleNamespace(routes={}, unregistered=lambda _: None)
     taps: Any = Taps([types.SimpleNamespace(fill=fill, drain_runs=lambda _: (count, [None] * count))])
     bell: Any = types.SimpleNamespace(
@@ -104,6 +106,20 @@ def test_taps_are_left_alone_for_longer_while_few_samples_come(
     assert capture.patience_s(clock.now_s) == pytest.approx(wanted_s)
     capture.urged()
     assert capture.patience_s(clock.now_s) == 0.0
+
+
+def test_a_node_whose_taps_wait_for_the_disk_does_not_look_at_them_all_the_time() -> None:
+    """It took a whole core, and the interpreter from the thread that writes: the disk stayed behind."""
+    clock, queue = Clock(), types.SimpleNamespace(queued_changes=0, queued_bytes=0, problem="")
+    capture = draining(clock, [], count=1, fill=2 * ROOMY, tails={}, queue=queue)
+    capture.drain()
+    queue.queued_changes = MAX_BACKLOG
+    clock.now_s += GATHER_S
+    capture.drain()
+    assert capture.patience_s(clock.now_s) == TICK_S
+    queue.problem = "no space left"  # what the disk refuses is captured all the same
+    capture.drain()
+    assert capture.patience_s(clock.now_s) == pytest.approx(GATHER_S / 2)
 
 
 class Late:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import pytest
 from hypothesis import given
@@ -235,6 +235,30 @@ def test_a_reader_is_served_if_it_is_there_in_the_end(told: str, seen: int, gone
 
 
 BELOW, ABOVE = DurabilityKind.TRANSIENT, DurabilityKind.PERSISTENT
+
+
+@pytest.mark.parametrize(
+    ("change", "is_dead"),
+    [
+        pytest.param({"pid": 8}, True, id="another process"),
+        pytest.param({"guid": b"b" * 16}, True, id="the same in a container that was started again"),
+        pytest.param({"pid": 8, "addresses": ("127.0.0.1:7412",)}, False, id="another address"),
+        pytest.param({"pid": 8, "addresses": ()}, False, id="no address"),
+        pytest.param({}, False, id="another participant of the process"),
+    ],
+)
+def test_a_process_whose_addresses_another_one_has_gets_nothing_more(
+    change: dict[str, Any], is_dead: bool
+) -> None:
+    """Its lease ran for ten seconds more, and its successor got its history, too."""
+    neighbourhood = Neighbourhood()
+    neighbourhood.take([APPLICATION, endpoint(b"3" * 16, is_writer=False)])
+    guid = APPLICATION.guid[:15] + b"z"
+    found = neighbourhood.take([dataclasses.replace(APPLICATION, **{"guid": guid, **change})])
+    dead = [APPLICATION.guid] if is_dead else []
+    assert (found.processes_gone, [each.participant for each in found.readers_gone]) == (dead, dead)
+    found = neighbourhood.take([EndpointGone(b"3" * 16), ParticipantGone(APPLICATION.guid)])
+    assert len(found.readers_gone) == (not is_dead)
 
 
 def check_told(told: list[TopicSeen | EndpointSeen]) -> tuple[GroupQos, set[bytes], list[bytes]]:

@@ -437,8 +437,17 @@ def test_whoever_looks_reads_past_a_damaged_header(
     (directory / DATABASE).write_bytes(content)
     with StoreView(directory) as view:
         assert {info.version: read_view(view, info.version) for info in view.sets(SPACE)} == whole
-        assert any("its header is damaged" in finding for finding in view.findings)
+        is_told = any("its header is damaged" in finding for finding in view.findings)
+        assert is_told or 1 in pages_in_log(directory), "that in the log takes precedence"
     assert (directory / DATABASE).read_bytes() == content, "it is only looked at"
+
+
+def pages_in_log(directory: Path) -> list[int]:
+    """The numbers of the pages in the log of a store, from 1 (SQLite's file format, 4.1)."""
+    log = directory / WAL
+    content = log.read_bytes() if log.exists() else b""
+    frames = range(32, len(content), 24 + PAGE_BYTES)
+    return [int.from_bytes(content[at : at + 4]) for at in frames]
 
 
 def read_view(view: StoreView, version: int) -> dict[Group, set[Sample]]:
