@@ -44,13 +44,26 @@ def _find_heard(facts: TraceFacts) -> dict[str, list[int]]:
 
 
 def last_between(times: list[int], after_ns: int, until_ns: int) -> int | None:
-    """Return the last of the ordered times that is later than one time, and not later than another."""
+    """Return the last of some times within a span; None if there is none.
+
+    Args:
+        times: the times, in order.
+        after_ns: the last time before the span.
+        until_ns: the end of the span.
+    """
     at = bisect.bisect_right(times, until_ns)
     return times[at - 1] if at and times[at - 1] > after_ns else None
 
 
 def covers(facts: TraceFacts, address: str, from_ns: int, until_ns: int) -> bool:
-    """Return whether one run of an address has records before and after a span of time, or stopped in it."""
+    """Return whether one run of an address has records before and after a span, or stopped in order.
+
+    Args:
+        facts: facts from the traces.
+        address: the address.
+        from_ns: the beginning of the span.
+        until_ns: its end.
+    """
     return any(
         facts.first_ns[run] <= from_ns and (facts.last_ns[run] >= until_ns or run in facts.stopping)
         for run in facts.names.runs_of.get(address, ())
@@ -98,7 +111,14 @@ _ANSWERED_BITS: Final = AlignmentStep.SENT.bit | AlignmentStep.EQUAL.bit
 
 
 def is_whole(facts: TraceFacts, node: str, from_ns: int, until_ns: int) -> bool:
-    """Return whether nothing shows that the trace of a node lacks lines of a span of time."""
+    """Return whether nothing shows that the trace of a node lacks lines of a span of time.
+
+    Args:
+        facts: facts from the traces.
+        node: name of the node.
+        from_ns: the beginning of the span.
+        until_ns: its end.
+    """
     if last_between(lacking(facts).get(node, []), from_ns - 1, until_ns) is not None:
         return False
     return not any(  # after such a start, the address of the node is unknown

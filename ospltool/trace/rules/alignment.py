@@ -66,7 +66,7 @@ def no_answer(facts: TraceFacts) -> Iterator[Anomaly]:
 
 
 def _is_known(facts: TraceFacts, one: TracedAlignment, open_ns: int) -> bool:
-    """Return whether the traces have what an answer would have left, as far as is known.
+    """Return whether the traces have what an answer would have left.
 
     Of a request that is answered together with another one only the aligner tells.
     """
