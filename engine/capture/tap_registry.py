@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from engine.capture.tap import Tap
-from engine.core.expressions import is_literal
+from engine.core.expressions import is_literal, name_within
 from engine.dataset.sample import DATA
 from engine.dds import abi
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 TAP_BYTES: Final = 16 << 20
 """Queue size of a tap; a full queue holds its writers back."""
-STAND_IN: Final = "\x7f"
-"""Replaces the wildcards of a partition expression, for a name that matches it and that nobody uses."""
 MOVING_S: Final = 0.1
 """Period for calls of `turn` while a tap moves."""
 
@@ -152,7 +150,7 @@ class TapRegistry:
 
 def _key(group: Group) -> _Key:
     name = group.partition
-    stand_in = "" if is_literal(name) else name.replace("*", STAND_IN).replace("?", STAND_IN)
+    stand_in = "" if is_literal(name) else name_within(name)
     return group.topic, group.type_id, stand_in
 
 

@@ -6,6 +6,7 @@ import enum
 from typing import TYPE_CHECKING, Final
 
 from engine.core.lazy_dataclass import lazy_dataclass
+from engine.core.name_spaces import Group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +60,11 @@ class Unkept:
     partitions: tuple[str, ...]
     why: UnkeptReason
     detail: str = ""
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Its groups; the type does not matter."""
+        return tuple(Group(name, self.topic) for name in self.partitions or ("",))
 
     @property
     def text(self) -> str:

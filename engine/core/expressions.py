@@ -11,6 +11,9 @@ from __future__ import annotations
 import functools
 import re
 from collections import deque
+from typing import Final
+
+_STAND_IN: Final = "\x7f"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -37,6 +40,11 @@ def matches(expression: str, name: str) -> bool:
 def is_literal(expression: str) -> bool:
     """Whether `expression` accepts one name only."""
     return "*" not in expression and "?" not in expression
+
+
+def name_within(expression: str) -> str:
+    """Return a name that `expression` accepts and that nobody uses."""
+    return expression.replace("*", _STAND_IN).replace("?", _STAND_IN)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -341,11 +341,16 @@ class NodeIntake:
                 policies
                 and self._neighbourhood.refuse(offer, UnkeptReason.QOS, ", ".join(policies)) is not None
             ):
-                self._runtime.counters["unkept_writers"] += 1
-                for group in offer.groups:
+                meant = [group for group in offer.groups if self._runtime.shared.is_meant((group,))]
+                self._runtime.counters["unkept_writers"] += bool(meant)
+                for group in meant:
                     self._runtime.shared.refuse_writer(group, offer.endpoint.guid.hex(), policies)
 
     def _not_kept(self, unkept: Unkept) -> None:
+        """Report a writer that is not kept; what is not to be kept here is information only."""
+        self._runtime.shared.tell_outside(unkept.groups)
+        if not self._runtime.shared.is_meant(unkept.groups):
+            return
         self._runtime.counters["unkept_writers"] += 1
         self._tracer.event(
             "group.not-kept",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.capture.neighbourhood import Neighbourhood
+    from engine.capture.unkept import Unkept
     from engine.config.settings import Configuration
     from engine.core.messages import ReaderKey
     from engine.core.name_spaces import Group
@@ -222,11 +223,11 @@ class DdsWire:
         """Return the last deliveries, oldest first."""
         return tuple(self._deliveries)
 
-    def unkept(self) -> tuple[UnkeptView, ...]:
-        """Return the durable writers that are not kept, at most `MAX_UNKEPT_SHOWN`."""
+    def unkept(self, is_meant: Callable[[Unkept], bool]) -> tuple[UnkeptView, ...]:
+        """Return the durable writers that are not kept but `is_meant` to be, at most `MAX_UNKEPT_SHOWN`."""
         return tuple(
             UnkeptView(one.writer, one.topic, ", ".join(one.partitions), one.why.value, one.text)
-            for one in itertools.islice(self._neighbourhood.unkept, MAX_UNKEPT_SHOWN)
+            for one in itertools.islice(filter(is_meant, self._neighbourhood.unkept), MAX_UNKEPT_SHOWN)
         )
 
     def _show(self, reader: ReaderKey, began_ns: int, result: Delivered | None, problem: str = "") -> None:
@@ -409,7 +410,7 @@ class ConsolePublisher:
             self._clock.wall_ns(),
             self._wire.deliveries(),
             self._disk_bytes(),
-            self._wire.unkept(),
+            self._wire.unkept(lambda writer: self._runtime.shared.is_meant(writer.groups)),
         )
         self._wire.publish(MONITOR_TOPIC, monitor.encode(shown))
         self._past.masters(shown)
@@ -465,7 +466,7 @@ def identity_of(
         started_ns=started_ns,
         store_kind=store_kind,
         store_path=persistent.store_directory if persistent else "",
-        store_findings=found.report.findings,
+        store_findings=found.findings,
         has_disk=store_kind != "memory",
         capture=capture_of_process(),
         addresses=addresses,

@@ -125,12 +125,14 @@ class NameSpaceData:
         is_part = self._settle is not None and (until_ns > self.waiting_ns or self.present.skews)
         return (self.working if is_part else self.applied).settled(until_ns)
 
+    @property
+    def keeps_any(self) -> bool:
+        """Whether the policy lets this node keep durable data."""
+        return self.state.policy.durability not in (Durability.VOLATILE, Durability.TRANSIENT_LOCAL)
+
     def is_kept(self, description: GroupDescription) -> bool:
         """Whether this node keeps the group; policies only weaken durability (deployment guide 5.2.3.2)."""
-        return (
-            self.state.policy.durability not in (Durability.VOLATILE, Durability.TRANSIENT_LOCAL)
-            and description.qos.durability >= DurabilityKind.TRANSIENT
-        )
+        return self.keeps_any and description.qos.durability >= DurabilityKind.TRANSIENT
 
     def is_on_disk(self, description: GroupDescription) -> bool:
         """Whether the group belongs on the disk of this node."""

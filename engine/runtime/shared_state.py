@@ -95,7 +95,7 @@ class SharedState:
         self._refused: set[Group] = set()
         """Groups whose content filter does not fit their type."""
         self._outside: set[Group] = set()
-        """Groups outside all name-spaces that have been traced."""
+        """Groups of durable writers that are not to be kept here, and have been traced."""
         self._unwanted: set[Group] = set()
         """Known groups of Lazy name-spaces that no reader here wants."""
         self._undecided: dict[Group, set[bytes]] = {}
@@ -204,11 +204,12 @@ class SharedState:
         For a known group, the durability that its topic requests may be raised.
         """
         group = description.group
-        state = self.core.name_space_of(group)
-        if state is None or state.name not in self.spaces:
+        if reason := self._why_outside(group):
             if announce:
-                self._tell_outside(group)
+                self._tell_outside(group, reason)
             return False
+        state = self.core.name_space_of(group)
+        assert state is not None
         data = self.spaces[state.name]
         if not data.is_kept(description) or not self._open_gate(description):
             return False
@@ -238,12 +239,30 @@ class SharedState:
             )
         return True
 
-    def _tell_outside(self, group: Group) -> None:
-        """Count and trace, once, a group of a durable writer that is outside all name-spaces."""
+    def is_meant(self, groups: Iterable[Group]) -> bool:
+        """Whether one of these groups of a durable writer is to be kept here, as it is configured."""
+        return not all(map(self._why_outside, groups))
+
+    def tell_outside(self, groups: Iterable[Group]) -> None:
+        """Count and trace, once, those of these groups of a durable writer that are not to be kept here."""
+        for group in groups:
+            if reason := self._why_outside(group):
+                self._tell_outside(group, reason)
+
+    def _why_outside(self, group: Group) -> str:
+        """Return why a group is not to be kept here; empty if it is."""
+        state = self.core.name_space_of(group)
+        if state is None or state.name not in self.spaces:
+            return "it is in no name-space of this node"
+        if not self.spaces[state.name].keeps_any:
+            return f"its policy for name-space {state.name} has durability {state.policy.durability.value}"
+        return ""
+
+    def _tell_outside(self, group: Group, reason: str) -> None:
         if group not in self._outside and len(self._outside) < MAX_OUTSIDE:
             self._outside.add(group)
             self.counters["outside_groups"] += 1
-            self.tracer.event("group.outside", group=group)
+            self.tracer.event("group.outside", group=group, reason=reason)
 
     def _tell_memory_only(self, description: GroupDescription, data: NameSpaceData) -> None:
         """Count and trace a PERSISTENT group that does not go to disk, because of its policy or the store."""

@@ -52,6 +52,12 @@ class StoredContent:
     wanted: dict[str, tuple[Element, ...]] = dataclasses.field(default_factory=dict)
     """Groups of Lazy name-spaces that readers on this host wanted."""
 
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Problems of the store, in words: those of opening it, and damage of the sets."""
+        damage = (f"name-space '{name}': {cause}" for name, cause in self.damage.items())
+        return (*self.report.findings, *damage)
+
 
 def read_store(store: Store) -> StoredContent:
     """Read and verify every complete set: only a verified one has a quality (guide 5.4.4, steps 1 and 2)."""

@@ -12,9 +12,10 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+from engine.core.expressions import name_within
 from engine.core.name_spaces import Element, Group, Interest, NameSpace
 from engine.dataset.captured import CapturedSample
-from engine.dataset.groups import DurabilityKind, TypeDescription
+from engine.dataset.groups import DurabilityKind, TypeDescription, meets
 from engine.dataset.sample import DATA, DISPOSE, UNREGISTER
 from engine.dds.capture_reader import ANY_PARTITION, CaptureReader
 from engine.dds.discovery import Discovery, EndpointGone, EndpointSeen, ParticipantSeen
@@ -28,7 +29,9 @@ from ospltool.live.dds import LiveFeed
 MAX_REMEMBERED: Final = 1_000_000
 """Samples remembered, so that none is shown twice."""
 MAX_READERS: Final = 32
-"""Most readers open at once, two for each type under the topic's name."""
+"""Most readers open at once, two for each type under the topic's name and each of `MAX_PLACES`."""
+MAX_PLACES: Final = 8
+"""Most expressions of writers whose data is read, and one."""
 PREFIX_BYTES: Final = 12
 """Leading bytes of a GUID that identify its participant."""
 _LEAST: Final = DurabilityKind.TRANSIENT
@@ -89,7 +92,10 @@ class TopicReader:
             raise
         self._deliverers: set[bytes] = set()
         self._writers: dict[bytes, EndpointSeen] = {}
-        self._readers: dict[tuple[TypeRef | str, bool], CaptureReader | None] = {}
+        self._places = [self._partitions]
+        """Partitions of the readers: those that are asked for, and one for each expression of writers."""
+        self._asked: dict[tuple[TypeRef | str, bool], None] = {}
+        self._readers: dict[tuple[TypeRef | str, bool, tuple[str, ...]], CaptureReader | None] = {}
         self._seen: dict[tuple[object, ...], None] = {}
         self._delivered: dict[tuple[str, ...], str] = {}
         self._sets: dict[str, tuple[str, tuple[NameSpaceView, ...]]] = {}
@@ -104,7 +110,10 @@ class TopicReader:
     @property
     def is_delivered(self) -> bool:
         """Whether nodes report that they have delivered all history to this reader."""
-        return bool(self._delivered) and set(self._delivered.values()) == {"done"}
+        told = {partition for _, partition in self._delivered}
+        return set(self._delivered.values()) == {"done"} and all(
+            ",".join(one) in told for one in self._places
+        )
 
     @property
     def has_samples(self) -> bool:
@@ -163,9 +172,14 @@ class TopicReader:
             self.has_heard_nodes = True
             shown = heard.snapshot
             self._sets[shown.id] = shown.name, tuple(filter(self._is_read, shown.name_spaces))
-            self.is_kept |= shown.groups_left_out > 0 or any(
-                self._interest.wants(Group(group.partition, group.topic)) for group in shown.groups
-            )
+            wanted = [
+                group.partition
+                for group in shown.groups
+                if self._interest.wants(Group(group.partition, group.topic))
+            ]
+            self.is_kept |= shown.groups_left_out > 0 or bool(wanted)
+            for partition in wanted:
+                self._meet(partition)
             for delivery in heard.snapshot.deliveries:
                 if delivery.participant == own and delivery.topic == self._topic:
                     self._delivered[heard.snapshot.id, delivery.partition] = delivery.state
@@ -174,14 +188,30 @@ class TopicReader:
         """Return whether the topic, in the partitions that are read, may belong to a name-space."""
         return self._interest.touches(NameSpace(view.name, tuple(map(Element.parse, view.elements))))
 
-    def _open(self, reference: TypeRef | str, *, is_durable: bool) -> None:
-        """Open a reader of a type, or of the name of one that is not announced.
-
-        It is durable for history, or volatile to match lesser writers.
-        """
-        if (reference, is_durable) in self._readers or len(self._readers) >= MAX_READERS:
+    def _meet(self, partition: str) -> None:
+        """Read what is kept of writers in an expression, too: two expressions do not match."""
+        place = (name_within(partition),)
+        if any(meets(one, partition) for one in self._partitions) or place in self._places:
             return
-        self._readers[reference, is_durable] = None
+        if len(self._places) < MAX_PLACES:
+            self._places.append(place)
+            for reference, is_durable in self._asked:
+                self._open_in(place, reference, is_durable=is_durable)
+
+    def _open(self, reference: TypeRef | str, *, is_durable: bool) -> None:
+        """Open readers of a type, or of the name of one that is not announced.
+
+        They are durable for history, or volatile to match lesser writers.
+        """
+        self._asked[reference, is_durable] = None
+        for place in self._places:
+            self._open_in(place, reference, is_durable=is_durable)
+
+    def _open_in(self, place: tuple[str, ...], reference: TypeRef | str, *, is_durable: bool) -> None:
+        key = reference, is_durable, place
+        if key in self._readers or len(self._readers) >= MAX_READERS:
+            return
+        self._readers[key] = None
         if isinstance(reference, str):
             resolution = Resolution(untyped(reference))
         else:
@@ -190,10 +220,10 @@ class TopicReader:
             self.unreadable.append(f"topic '{self._topic}': {resolution.reason}")
             return
         topic = open_topic(self._participant, self._topic, resolution.type)
-        self._readers[reference, is_durable] = CaptureReader(
+        self._readers[key] = CaptureReader(
             self._participant,
             topic,
-            partitions=self._partitions,
+            partitions=place,
             durability=_LEAST if is_durable else DurabilityKind.VOLATILE,
             reliable=is_durable,
             signal=self._signal,

@@ -67,6 +67,9 @@ def test_two_expressions_do_not_meet(started: Lab) -> None:
     other = started.reader(partitions=["stock"])
     other.wait(COUNT)
     assert reader.tally()["arrivals"] == 0
+    for partitions in ((), ("--partition", "st*"), ("--partition", "stock")):
+        done = command_of(started, "cat", "Reading", str(started.home("n1") / "ospl.xml"), *partitions)
+        assert (done.returncode, done.stdout.count("\n")) == (0, COUNT), done
 
 
 def test_a_keyed_writer_without_type_information_is_named(started: Lab) -> None:
@@ -218,12 +221,15 @@ def test_what_has_no_type_information_is_shown_as_bytes(started: Lab) -> None:
         (["store", "show", str(started.home("n1") / "store")], 0, "00 01 00 00"),
     ]
     for arguments, code, wanted in commands:
-        command = [sys.executable, "-m", "ospltool.cli.app", *arguments]
-        done = subprocess.run(
-            command, env=started.environ, cwd=ROOT, capture_output=True, text=True, timeout=60
-        )
+        done = command_of(started, *arguments)
         assert done.returncode == code, done
         assert wanted in done.stdout + done.stderr, done
+
+
+def command_of(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What a command prints, with the settings of the nodes."""
+    command = [sys.executable, "-m", "ospltool.cli.app", *arguments]
+    return subprocess.run(command, env=lab.environ, cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 
 def check_bare(lab: Lab, **options: Any) -> None:
@@ -251,3 +257,17 @@ def test_a_best_effort_writer_is_named(started: Lab) -> None:
     started.check_refused(program, "n1", "RELIABILITY: offered BEST_EFFORT, requested RELIABLE")
     started.seen.wait_for("it is gone", lambda: not node_of(started).unkept)
     assert node_of(started).counters["unkept_writers"] == 1
+
+
+def test_what_is_not_to_be_kept_is_no_fault_whatever_the_writer(lab: Lab) -> None:
+    """In no name-space, a writer that could not be kept either is information, not a row and a warning."""
+    lab.configure("n1", Settings())
+    lab.start("n1")
+    lab.seen.wait_for("n1 complete", lambda: lab.seen.are_complete("n1"))
+    lab.program("untyped", topic="NoType", keyed=True, count=1).answer("guid")
+    lab.program("untyped", topic="Mute", keyed=True, mute=True, count=1).answer("guid")
+    lab.seen.wait_for("they are told", lambda: node_of(lab).counters["outside_groups"] == 2)
+    assert node_of(lab).unkept == ()
+    assert node_of(lab).counters["unkept_writers"] == 0
+    assert {str(event["group"]) for event in lab.trace("n1", "group.outside")} == {".NoType", ".Mute"}
+    assert not lab.trace("n1", "group.not-kept")

@@ -11,7 +11,7 @@ from engine.core.election import NOBODY
 from engine.core.name_spaces import Durability, NameSpace
 from engine.core.states import ServiceState
 from engine.simulator.options import TopicPlan
-from tests.simulation.scenarios import EXPIRY_S, LOST_S, Scenario, node
+from tests.simulation.scenarios import EXPIRY_S, LOST_S, NS, Scenario, node
 
 
 def two(**settings: int) -> Scenario:
@@ -84,15 +84,26 @@ def test_nobody_who_may_be_master_is_said_and_stays_to_be_seen() -> None:
         assert runtime.state is ServiceState.DISCOVER_PERSISTENT_SOURCE
 
 
-def test_group_of_no_name_space_is_said_and_counted_once() -> None:
-    scenario = Scenario(node("a"), topics=(TopicPlan("elsewhere", "Reading"),))
+@pytest.mark.parametrize(
+    ("partition", "durability", "reason"),
+    [
+        ("elsewhere", Durability.PERSISTENT, "it is in no name-space of this node"),
+        (NS, Durability.VOLATILE, "its policy for name-space ns1 has durability Volatile"),
+        (NS, Durability.TRANSIENT_LOCAL, "its policy for name-space ns1 has durability Transient_Local"),
+    ],
+)
+def test_a_group_that_is_not_to_be_kept_is_said_and_counted_once(
+    partition: str, durability: Durability, reason: str
+) -> None:
+    scenario = Scenario(node("a", durability=durability), topics=(TopicPlan(partition, "Reading"),))
     scenario.start()
     for host in ("a", "b"):
         scenario.writer(host)
     runtime = scenario.node("a").runtime
     assert runtime is not None
     assert runtime.counters["outside_groups"] == 1
-    assert [str(said["group"]) for said in scenario.traced("group.outside", "a")] == ["elsewhere.Reading"]
+    (said,) = scenario.traced("group.outside", "a")
+    assert (str(said["group"]), said["reason"]) == (f"{partition}.Reading", reason)
 
 
 @pytest.mark.parametrize(

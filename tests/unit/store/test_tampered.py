@@ -101,6 +101,7 @@ def test_none_of_ten_thousand_changed_rows_is_sent(intact: Path, tmp_path: Path)
         with contextlib.closing(SqliteStore(place, "n1", lambda: "b" * 32)) as store:
             found = read_store(store)
         assert found.report.is_damaged or found.stored[SPACE].quality_ns < 0
+        assert any(f"'{SPACE}'" in each for each in found.findings)
         if SPACE in found.sets:
             data, descriptions = found.sets[SPACE]
             for group, received in sent(data, descriptions).items():
@@ -135,6 +136,7 @@ def test_samples_that_moved_to_another_group_are_not_sent(
     with contextlib.closing(SqliteStore(place, "n1", lambda: "b" * 32)) as store:
         found = read_store(store)
     assert found.stored[SPACE].quality_ns < 0
+    assert f"name-space '{SPACE}': {found.damage[SPACE]}" in found.findings
     truth = {group.group: {*part} for group, part in zip(GROUPS, PARTS, strict=True)}
     for group, received in sent(*found.sets[SPACE]).items():
         assert received <= truth[group]
