@@ -215,7 +215,8 @@ MEASURES: Final = frozenset({"count", "digest", "quality_ns", "groups", "alignme
 @pytest.mark.parametrize("name", [one.name for one in dataclasses.fields(NameSpaceView)])
 def test_the_outline_of_name_spaces_has_all_that_is_not_measured(name: str) -> None:
     view = fake.name_space("Orders", 1)
-    other = dataclasses.replace(view, **{name: object()})
+    changes: dict[str, Any] = {name: object()}
+    other = dataclasses.replace(view, **changes)
     before, after = (outline(fake.snapshot(1, one), ()) for one in (view, other))
     assert (before == after) is (name in MEASURES)
 
