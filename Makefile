@@ -110,7 +110,7 @@ soak: $(VENV)/.dev ## Readers on four hosts under random cuts: all agree in the 
 fuzz: $(VENV)/.dev ## Damaged files and messages for every reader of foreign bytes (SECONDS=60 SEED=1 TALLY=FILE)
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --seed $(SEED) $(if $(TALLY),--tally $(TALLY))
 
-bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|capture|large|trickle|deliver|topics|history|million|alive|align|reconcile|store|simulator|trace|console|redundancy)
+bench: $(VENV)/.dev ## Figures, side by side in one run (AREA=start|crowd|capture|large|trickle|deliver|topics|history|million|alive|align|merge|reconcile|sets|store|simulator|trace|console|redundancy)
 	$(BIN)/python -m benchmarks --area $(AREA)
 
 docs: $(VENV)/.dev ## The documents as a site with checked links, in build/site
