@@ -11,7 +11,6 @@ import dataclasses
 import enum
 import functools
 import json
-import math
 import operator
 import types
 import typing
@@ -173,13 +172,11 @@ def _build_int(value: Any) -> int:
 
 
 def _build_float(value: Any) -> float:
-    if type(value) is int:
-        return float(value)
-    if type(value) is not float:
+    if type(value) not in (int, float):
         raise PlainFault(f"{value!r} is not float")
-    if not math.isfinite(value):
-        raise PlainFault(f"{value} is not a number")
-    return value
+    if not -LARGEST <= value <= LARGEST:  # NaN is not, either
+        raise PlainFault(f"{value!r} is not a number that is used"[:80])
+    return float(value)
 
 
 def _build_each(hints: tuple[Any, ...], value: Any, what: str) -> list[Any]:

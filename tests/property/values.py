@@ -15,7 +15,7 @@ _SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     bytes: st.binary(max_size=5),
     bool: st.booleans(),
     int: st.integers() | st.integers(-(2**63), 2**63 - 1) | st.integers(0, 3),
-    float: st.floats(allow_nan=False, allow_infinity=False),
+    float: st.floats(-float(1 << 128), float(1 << 128)),
     type(None): st.none(),
 }
 _BOUNDED: dict[str, st.SearchStrategy[Any]] = {"history_depth": st.integers(min_value=0)}

@@ -75,6 +75,8 @@ BASE: Final = 100
 """Entries of a node that is alone: counters, history of masters, remembered fellows."""
 FOR_EACH: Final = 10
 """Entries for each fellow (nine containers list it), reader, writer and topic, times the name-spaces."""
+FOR_TOPIC: Final = 6
+"""Entries for each topic whose group is kept, also after its writers have ended."""
 LOOKS: Final = 6
 _CONTAINERS: Final = (dict, list, tuple, set, frozenset, collections.deque)
 _DATA: Final = (
@@ -118,7 +120,7 @@ class Bounds(Checker):
         spaces = max((len(node.runtime.spaces) for node in cluster.up() if node.runtime), default=1)
         topics = len(cluster.options.workload.topics)
         participants = len(cluster.nodes) + len(cluster.all_readers) + topics * len(cluster.writers)
-        bound = BASE + FOR_EACH * participants * spaces
+        bound = BASE + FOR_EACH * participants * spaces + FOR_TOPIC * topics
         for node in cluster.up():
             assert node.runtime is not None
             count = entries(node.runtime)
