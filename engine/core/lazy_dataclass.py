@@ -9,15 +9,11 @@ are not supported, take the original.
 from __future__ import annotations
 
 import dataclasses
-import functools
-import operator
 import reprlib
 import types
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["lazy_dataclass", "replaced"]
-
-_T = TypeVar("_T")
+__all__ = ["lazy_dataclass"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,24 +50,6 @@ else:
             return made
 
         return decorate
-
-
-def replaced(value: _T, **changes: object) -> _T:
-    """Return a copy of an instance with other values in some fields.
-
-    It is `dataclasses.replace` in a third of the time, for classes all of whose fields may be given.
-    """
-    cls: Any = value.__class__
-    names, values_of = _fields_of(cls)
-    copy: _T = cls(**{**dict(zip(names, values_of(value), strict=True)), **changes})
-    return copy
-
-
-@functools.cache
-def _fields_of(cls: Any) -> tuple[tuple[str, ...], Callable[[object], Sequence[object]]]:
-    """Return the names of the fields and what gets their values, of which there must be two at least."""
-    names = tuple(field.name for field in dataclasses.fields(cls))
-    return names, operator.attrgetter(*names)
 
 
 def _later(cls: type, name: str, make: Callable[..., _Method], *arguments: object) -> _Method:

@@ -8,10 +8,10 @@ not add work on a busy machine. See `engine.dataset.settling`.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Final
 
 from engine.core.fellows import Fellow
-from engine.core.lazy_dataclass import replaced
 from engine.core.messages import JOINS, Message, Outgoing, RollUp, Settled, Status
 from engine.dataset.settling import border_before
 from engine.runtime.name_space_data import NameSpaceData
@@ -41,7 +41,7 @@ class Agreement:
             return outgoing
         roll_ups = tuple(map(self._with_settled, message.roll_ups))
         unstored_s = self._shared.store_queue.unstored_s(self._shared.clock.monotonic())
-        message = replaced(
+        message = dataclasses.replace(
             message, roll_ups=roll_ups, unstored_s=round(unstored_s, 3), pending=self._pending.told()
         )
         return Outgoing(message, outgoing.to)
@@ -54,7 +54,7 @@ class Agreement:
         if self._shared.is_behind:
             return roll_up
         until_ns = border_before(data.present.now_ns - SETTLING_NS)
-        return replaced(roll_up, settled=Settled(until_ns, *data.settled(until_ns)))
+        return dataclasses.replace(roll_up, settled=Settled(until_ns, *data.settled(until_ns)))
 
     def _advance(self, data: NameSpaceData) -> None:
         """Advance the time of a name-space, and settle the samples that are old enough by then.

@@ -162,7 +162,6 @@ class Housekeeping:
 
     Attributes:
         registered: writers with instances registered, besides the writers of the kept samples.
-        next_s: time of the next `work`; None if the next turn is early enough.
         forgotten_ns: latest source time of an instance that was purged in this run, by group.
     """
 
@@ -173,13 +172,17 @@ class Housekeeping:
         self._gone_s: dict[bytes, float] = {}
         self._others_gone_s = shared.clock.monotonic()
         self._due_s = 0.0
-        self.next_s: float | None = None
         self._disposed = DisposedInstances()
         self.registered = Registered()
         self.forgotten_ns: dict[Group, int] = {}
         self._lost: dict[Group, int] = {}
         self._tell_lost_s = 0.0
         self._rejected: dict[Group, tuple[GroupSet, int, int, float]] = {}
+
+    @property
+    def next_s(self) -> float | None:
+        """Time of the next `work`; None if the next turn is early enough."""
+        return self._due_s if self._disposed else None
 
     def writers(self, writer: bytes, groups: tuple[Group, ...]) -> None:
         """Note a living durable writer of these groups, or with no groups its loss."""
@@ -209,9 +212,7 @@ class Housekeeping:
         self._tell_rejected(now)
         self._tell_lost(now)
         self._disposed.look(self._purgeable_groups(), now)
-        self.next_s = None
         if self._disposed:
-            self.next_s = self._due_s
             for data in self._shared.spaces.values():
                 self._purge(data, now)
 

@@ -30,7 +30,6 @@ class Steps:
         failed: takes the fault of a peer that ended a piece of work.
 
     Attributes:
-        are_left: whether `work` has something to do.
         budget_s: seconds for one call of `work`; 0 carries out a single step.
         done: steps carried out.
     """
@@ -39,14 +38,17 @@ class Steps:
         self._clock = clock
         self._failed = failed
         self._pieces: collections.deque[Iterator[None]] = collections.deque()
-        self.are_left = False
         self.budget_s = BUDGET_S
         self.done = 0
+
+    @property
+    def are_left(self) -> bool:
+        """Whether `work` has something to do."""
+        return bool(self._pieces)
 
     def begin(self, piece: Iterator[None]) -> None:
         """Queue a piece of work."""
         self._pieces.append(piece)
-        self.are_left = True
 
     def work(self) -> None:
         """Carry out steps, at least one, until the budget is used up."""
@@ -60,6 +62,5 @@ class Steps:
             except StreamFault as fault:
                 self._pieces.popleft()
                 self._failed(fault)
-            self.are_left = bool(self._pieces)
             if self._clock.monotonic() >= until:
                 return

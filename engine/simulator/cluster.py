@@ -373,18 +373,11 @@ class Cluster:
         assert node.runtime is not None
         for name, data in node.runtime.spaces.items():
             state = data.state
+            requests = tuple(state.outstanding)
             is_aligned = state.given_by not in ("", node.id)
-            told = (
-                state.phase,
-                state.holder,
-                state.following,
-                state.lineage,
-                tuple(state.outstanding),
-                is_aligned,
-            )
+            now = Standing(state.phase, state.holder, state.following, state.lineage, requests, is_aligned)
             before = self._standings.get((node, name))
-            if told != before:
-                now = Standing(*told)
+            if now != before:
                 self._standings[node, name] = now
                 self._stepped(node, name, before, now)
 
@@ -415,8 +408,7 @@ class Cluster:
                 if state is not None:
                     self.ledger.captured(state.name, group, record, self.schedule.now)
         for checker in self.checkers:
-            if "captured" in checker.heeds:
-                checker.captured(node, records)
+            checker.captured(node, records)
 
     def written(self, description: GroupDescription, record: CapturedSample) -> None:
         """Take in a sample that an application wrote."""
@@ -424,8 +416,7 @@ class Cluster:
         self.statistics.written_bytes += len(record.payload)
         self.ledger.wrote(description.group, record, self.schedule.now)
         for checker in self.checkers:
-            if "written" in checker.heeds:
-                checker.written(description, record)
+            checker.written(description, record)
 
     def written_s(self, group: Group, sample: Sample | CapturedSample) -> float:
         """Return the true time at which a sample was written, independent of its timestamp."""
@@ -438,8 +429,7 @@ class Cluster:
         for transaction in transactions:
             self.statistics.transactions += 1
             for checker in self.checkers:
-                if "committed" in checker.heeds:
-                    checker.committed(node, transaction)
+                checker.committed(node, transaction)
 
     def streaming(self, node: SimulatedNode, name_space: str, fellows: tuple[str, ...], samples: int) -> None:
         """Take in that a node begins to send a set to fellows."""

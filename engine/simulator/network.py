@@ -14,7 +14,6 @@ It stands for what a node can tell of Cyclone DDS on a real network:
 from __future__ import annotations
 
 import dataclasses
-import math
 import random
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -302,7 +301,7 @@ class Network:
         if sender.host == receiver.host:
             return LOOPBACK_S
         rng = self._rng
-        delay = self._plan.delay_min_s - math.log(1.0 - rng.random()) * self.delay_mean_s  # exponential
+        delay = self._plan.delay_min_s + rng.expovariate(1.0) * self.delay_mean_s
         while self.loss and rng.random() < self.loss:
             delay += rng.uniform(0.01, LONG_LOSS_S)
         return delay

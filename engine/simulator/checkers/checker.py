@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from engine.core.messages import Epoch, ReaderKey
 from engine.core.name_spaces import Group, MergeType
@@ -36,27 +36,16 @@ class Standing(NamedTuple):
     is_aligned: bool
 
 
-FREQUENT: Final = ("written", "captured", "committed")
-"""Events of each sample; only checkers that heed one are called."""
-
-
 class Checker:
     """The base of all checkers: it gets all events and ignores them.
 
     Attributes:
         invariant: code of the rule.
         meaning: the rule in words.
-        heeds: names of those of `FREQUENT` that it does not ignore.
     """
 
     invariant: ClassVar[str]
     meaning: ClassVar[str]
-    heeds: ClassVar[frozenset[str]] = frozenset()
-
-    def __init_subclass__(cls) -> None:
-        """Note which of the frequent events the checker takes."""
-        super().__init_subclass__()
-        cls.heeds = frozenset(one for one in FREQUENT if getattr(cls, one) is not getattr(Checker, one))
 
     def __init__(self, cluster: SimulatedSystem) -> None:
         self.cluster = cluster
