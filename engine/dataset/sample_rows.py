@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from engine.dataset.blocks import Block, SampleColumns, pack, pack_samples, pieces
-from engine.dataset.sample import DIGEST_BYTES, Sample, sum_of_digests
+from engine.dataset.sample import DIGEST_BYTES, LARGE_BYTES, Sample, sum_of_digests
 from engine.dataset.weaving import Woven
 
 
@@ -98,6 +98,13 @@ class Loose:
 
 
 Part = Block | Partial | Loose | Woven
+
+
+def has_large(part: Part) -> bool:
+    """Return whether samples of a part are large (`LARGE_BYTES`); in a block, whether they are on average."""
+    if isinstance(part, Loose):
+        return max(len(sample.payload) for sample in part.samples()) >= LARGE_BYTES
+    return part.payload_bytes >= LARGE_BYTES * part.count
 
 
 class SampleRows:

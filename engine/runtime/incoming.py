@@ -19,8 +19,8 @@ from engine.dataset.dataset import DataSet
 from engine.dataset.group_set import Summary
 from engine.dataset.groups import GroupDescription
 from engine.dataset.rateless import Words
-from engine.dataset.sample import LARGE_BYTES, Sample
-from engine.dataset.sample_rows import SampleRows
+from engine.dataset.sample import Sample
+from engine.dataset.sample_rows import SampleRows, has_large
 from engine.runtime.jobs import Conversion
 from engine.runtime.name_space_data import NameSpaceData
 from engine.runtime.set_writing import WORTH_CHANGING
@@ -131,7 +131,7 @@ class IncomingStreams:
                 stream.descriptions.append(description)
             else:
                 samples = SampleRows((block,))
-                if block.payload_bytes >= LARGE_BYTES * block.count:
+                if has_large(block):
                     samples = SampleRows.of(block.samples())  # the set and the store share their payloads
                 group_set.extend(samples)
                 stream.fresh.append((description, samples))

@@ -18,7 +18,7 @@ from typing import Any, Final
 from engine.dataset.blocks import Block
 from engine.dataset.group_set import Summary
 from engine.dataset.sample import DATA, DIGEST_BYTES, LARGE_BYTES, Sample
-from engine.dataset.sample_rows import Loose, Part, SampleRows
+from engine.dataset.sample_rows import Part, SampleRows, has_large
 from engine.store.interface import DamageLog
 from engine.store.tables import APART, CHECKPOINT_PAGES, IN_ORDER
 
@@ -198,7 +198,7 @@ class SampleTable:
     def _insert(self, group_id: int, samples: SampleRows) -> int:
         count, is_large = 0, False
         for part in samples.parts:
-            if self._tries and _has_large(part):
+            if self._tries and has_large(part):
                 self._move_apart()
             for statement, values in _inserts(group_id, part):
                 count += self._connection.execute(statement, values).rowcount
@@ -256,13 +256,6 @@ def _inserts(group_id: int, part: Part) -> Iterator[_Statement]:
                 yield _large_insertion(group_id, sample, sample.payload)
         for block in SampleRows.of(small).blocks(_STATEMENT_BYTES):
             yield _insertion(group_id, block)
-
-
-def _has_large(part: Part) -> bool:
-    """Whether samples of a part are large; of a block, whether they are so on average."""
-    if isinstance(part, Loose):
-        return max(len(sample.payload) for sample in part.samples()) >= LARGE_BYTES
-    return part.payload_bytes >= LARGE_BYTES * part.count
 
 
 def _pieces(samples: SampleRows) -> Iterator[Sequence[tuple[int, bytes]]]:
