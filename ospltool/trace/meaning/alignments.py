@@ -7,7 +7,7 @@ import dataclasses
 import enum
 from typing import Final, NamedTuple
 
-from ospltool.trace.meaning.lines import NO_TIME, NumberedLines, RecordPlace
+from ospltool.trace.meaning.lines import NumberedLines, RecordPlace
 
 
 class AlignmentStep(enum.StrEnum):
@@ -137,10 +137,7 @@ class TracedAlignment:
     def time(self, step: AlignmentStep) -> int | None:
         """Return the first time of a step; None if it did not happen or has no time."""
         line = self.line(step) if self.seen & step.bit else None
-        if line is None:
-            return None
-        time_ns = self.lines.times[line]
-        return None if time_ns == NO_TIME else time_ns
+        return None if line is None else self.lines.time(line)
 
     def has(self, step: AlignmentStep) -> bool:
         """Return whether a step happened."""
@@ -159,15 +156,9 @@ class TracedAlignment:
     @property
     def start_ns(self) -> int | None:
         """The time of its first step."""
-        if not self.noted:
-            return None
-        time_ns = self.lines.times[self.noted[0] >> 4]  # as `line_of`
-        return None if time_ns == NO_TIME else time_ns
+        return self.lines.time(line_of(self.noted[0])) if self.noted else None
 
     @property
     def end_ns(self) -> int | None:
         """The time of its last step."""
-        if not self.noted:
-            return None
-        time_ns = self.lines.times[self.noted[-1] >> 4]  # as `line_of`
-        return None if time_ns == NO_TIME else time_ns
+        return self.lines.time(line_of(self.noted[-1])) if self.noted else None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import itertools
 import weakref
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from ospltool.trace.meaning.alignments import AlignmentStep
 from ospltool.trace.meaning.fact_kinds import Run
@@ -15,18 +17,25 @@ CUT_NS: Final = 1_000_000_000
 """Time after the end of a trace at which its node was heard, so that the trace is not whole."""
 
 
-def heard(facts: TraceFacts) -> dict[str, list[int]]:
-    """Return the times at which other nodes received something from each address, in order."""
-    known = _heard.get(facts)
-    if known is None:
-        known = _heard[facts] = _find_heard(facts)
+_Found = TypeVar("_Found")
+
+
+def _once(find: Callable[[TraceFacts], _Found]) -> Callable[[TraceFacts], _Found]:
+    """Find it once for facts that are whole: rules ask for it for each of many requests."""
+    found: weakref.WeakKeyDictionary[TraceFacts, _Found] = weakref.WeakKeyDictionary()
+
+    @functools.wraps(find)
+    def known(facts: TraceFacts) -> _Found:
+        if facts not in found:
+            found[facts] = find(facts)
+        return found[facts]
+
     return known
 
 
-_heard: weakref.WeakKeyDictionary[TraceFacts, dict[str, list[int]]] = weakref.WeakKeyDictionary()
-
-
-def _find_heard(facts: TraceFacts) -> dict[str, list[int]]:
+@_once
+def heard(facts: TraceFacts) -> dict[str, list[int]]:
+    """Return the times at which other nodes received something from each address, in order."""
     times: dict[str, list[int]] = {}
     for one in facts.book.all():
         for sender, step in (
@@ -70,21 +79,12 @@ def covers(facts: TraceFacts, address: str, from_ns: int, until_ns: int) -> bool
     )
 
 
+@_once
 def lacking(facts: TraceFacts) -> dict[str, list[int]]:
     """Return the times at which others got messages of which a node's trace says nothing, in order, by node.
 
     A node whose trace has no line about any such message does not trace them.
     """
-    known = _lacking.get(facts)
-    if known is None:
-        known = _lacking[facts] = _find_lacking(facts)
-    return known
-
-
-_lacking: weakref.WeakKeyDictionary[TraceFacts, dict[str, list[int]]] = weakref.WeakKeyDictionary()
-
-
-def _find_lacking(facts: TraceFacts) -> dict[str, list[int]]:
     traced = {run[0] for run in facts.first_ns}
     node_of = facts.names.node_of
     asking: set[str] = set()
@@ -127,6 +127,7 @@ def is_whole(facts: TraceFacts, node: str, from_ns: int, until_ns: int) -> bool:
     )
 
 
+@_once
 def hidden_starts(facts: TraceFacts) -> list[tuple[Run, int]]:
     """Return the runs that were complete and began to start, without the beginning of another run; and when.
 
@@ -139,6 +140,7 @@ def hidden_starts(facts: TraceFacts) -> list[tuple[Run, int]]:
     ]
 
 
+@_once
 def nameless_runs(facts: TraceFacts) -> list[Run]:
     """Return the runs that have records of a trace, but do not tell the address of the node."""
     named = {run for runs in facts.names.runs_of.values() for run in runs}
