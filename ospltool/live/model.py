@@ -17,7 +17,7 @@ from ospltool.live.masterships import Mastership, Masterships
 from ospltool.live.nodes import Fellows, Node, Presence, natural, outline
 from ospltool.live.outages import Outages
 from ospltool.live.persistence import PersistenceServices
-from ospltool.live.remarks import Remarks
+from ospltool.live.remarks import Remarks, ended_in_order
 from ospltool.live.series import AlignmentProgress, NodeSeries, Trackers, Witnesses
 from ospltool.live.sets import SetComparison
 from ospltool.live.supervision import LocalView
@@ -110,6 +110,7 @@ class SystemModel:
         self._masterships = Masterships()
         self._names_told: dict[str, str] = {}
         self._replaced: dict[str, int] = {}
+        self._last_words: list[NodeEvent] = []
         self._orphaned_ns: dict[str, int] = {}
         self._ordered_names: dict[str, str] = {}
         self._order: list[str] = []
@@ -166,6 +167,9 @@ class SystemModel:
         left_out = self.messages_left_out
         if update.snapshots or update.replicas or update.events:
             self.ended_ns = 0  # a recording that is still written goes on after its end
+        for past in update.pasts:  # how the former run of a node ended matters for the first of the next
+            self._note_runs(past)
+        self._last_words = [event for event in update.events if event.state in ENDING]
         for index, heard in enumerate(update.snapshots, 1):
             self._apply_snapshot(heard)
             if index % STEP == 0 and not update.restart:
@@ -383,14 +387,20 @@ class SystemModel:
         return now_ns - newest.heard_ns > newest.all_lost_after_ns
 
     def _note_run(self, before: Node | None, heard: ReceivedSnapshot) -> None:
-        """Notice a node that runs in a new process although it had not announced its end."""
+        """Notice a node that runs in a new process although the former one did not end in order."""
         snapshot = heard.snapshot
         if before is not None and snapshot.started_ns <= before.snapshot.started_ns:
             return
         self.told.settle(snapshot)
-        if before is not None and not before.in_order and snapshot.pid != before.snapshot.pid:
-            is_alone = self.outages.is_alone(before)
-            self.told.restarted(before.snapshot, before.heard_ns, heard.heard_ns, is_alone=is_alone)
+        if before is None or before.in_order or snapshot.pid == before.snapshot.pid:
+            return
+        last_ns = before.snapshot.time_ns
+        runs = () if before.lost_supervisor else self.runs.get(snapshot.id, ())
+        if not ended_in_order(runs, last_ns) and not any(
+            event.node == snapshot.id and last_ns <= event.time_ns < snapshot.started_ns
+            for event in self._last_words
+        ):
+            self.told.restarted(before, heard.heard_ns, is_alone=self.outages.is_alone(before))
 
     def _heard_since(self, node_id: str, moment_ns: int) -> bool:
         """Return whether the node is present and was heard at a moment or later."""
@@ -405,10 +415,13 @@ class SystemModel:
                 self.series[node_id] = series
         return series
 
-    def _apply_past(self, past: NodePast) -> None:
-        """Take in the masterships and runs that a node remembers; their times are by its clock."""
+    def _note_runs(self, past: NodePast) -> None:
         if past.id in self.runs or len(self.runs) < MAX_NODES:
             self.runs[past.id] = past.runs
+        self.told.learn(past.id, past.runs)
+
+    def _apply_past(self, past: NodePast) -> None:
+        """Take in the masterships that a node remembers; their times are by its clock."""
         for run in past.runs:
             self._masterships.begin_run(past.id, run.started_ns)
         for one in past.masterships:

@@ -6,11 +6,13 @@ import dataclasses
 import datetime
 import enum
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from engine.runtime.monitor import NodeEvent, NodeSnapshot
+from engine.runtime.monitor import NodeEvent, NodeSnapshot, Run
+from engine.runtime.past import IN_ORDER
 from engine.tracing.catalogue import catalogue
+from ospltool.live.nodes import Node
 
 MAX_REMARKS: Final = 5_000
 """Remarks kept of all nodes; the oldest are forgotten."""
@@ -93,7 +95,8 @@ class Remark:
     is_alone: bool = False
     """RESTARTED: whether the process that failed was told to be lost by itself."""
     began_ns: int = 0
-    """STALLED: since when it stood still, by the node's clock."""
+    """By the node's clock. STALLED: since when it stood still. RESTARTED: when the process that failed told
+    its state last; 0 if it had told that its supervisor was gone."""
 
     def holds(self, now_ns: int) -> bool:
         """Return whether the remark is recent enough to matter."""
@@ -153,22 +156,43 @@ class Remarks:
             if one.topic is RemarkSubject.RESTARTED and one.time_ns > looked_ns:
                 self._remarks[key] = dataclasses.replace(one, time_ns=now_ns)
 
-    def restarted(self, before: NodeSnapshot, last_ns: int, time_ns: int, *, is_alone: bool) -> None:
-        """Note that a node runs in a new process although it had not announced its end.
+    def restarted(self, before: Node, time_ns: int, *, is_alone: bool) -> None:
+        """Note that a node runs in a new process although the former one did not end in order.
 
         Args:
-            before: the last snapshot of the process that failed.
-            last_ns: when that was heard.
+            before: what was known of the process that failed.
             time_ns: when the new process was heard first.
             is_alone: whether that process was told to be lost by itself.
         """
-        samples = {space.name: space.count for space in before.name_spaces}
+        last_ns = before.heard_ns
+        samples = {space.name: space.count for space in before.snapshot.name_spaces}
         away = f"not heard for {max(0, time_ns - last_ns) / 1e9:.1f} s"
         began, ended = clock(last_ns), clock(time_ns)
-        text = f"{away}, at {ended} UTC" if began == ended else f"{away}, from {began} to {ended} UTC"
         self._note(
-            Remark(before.id, RemarkSubject.RESTARTED, "", time_ns, text, samples, last_ns, is_alone=is_alone)
+            Remark(
+                before.id,
+                RemarkSubject.RESTARTED,
+                "",
+                time_ns,
+                f"{away}, at {ended} UTC" if began == ended else f"{away}, from {began} to {ended} UTC",
+                samples,
+                last_ns,
+                is_alone=is_alone,
+                began_ns=0 if before.lost_supervisor else before.snapshot.time_ns,
+            )
         )
+
+    def learn(self, node: str, runs: Iterable[Run]) -> None:
+        """Forget that a node failed if it remembers that it ended in order, which the watch has missed.
+
+        Args:
+            node: its id.
+            runs: its processes, as it remembers them.
+        """
+        key = node, RemarkSubject.RESTARTED, ""
+        told = self._remarks.get(key)
+        if told is not None and told.began_ns and ended_in_order(runs, told.began_ns):
+            del self._remarks[key]
 
     def settle(self, snapshot: NodeSnapshot) -> None:
         """Forget what an earlier run of the node told."""
@@ -187,6 +211,11 @@ class Remarks:
         self._remarks[key] = remark
         if len(self._remarks) > MAX_REMARKS:
             del self._remarks[next(iter(self._remarks))]
+
+
+def ended_in_order(runs: Iterable[Run], time_ns: int) -> bool:
+    """Return whether the process that ran at a moment, by the clock of its node, has ended in order."""
+    return any(run.started_ns <= time_ns <= run.ended_ns and run.end == IN_ORDER for run in runs)
 
 
 def clock(time_ns: int) -> str:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from engine.runtime.monitor import NodePast, Run
-from engine.runtime.past import IN_ORDER
+from engine.runtime.monitor import NodeEvent, NodePast, Run
+from engine.runtime.past import IN_ORDER, UNKNOWN_END
 from engine.supervisor.policy import NodePhase
 from engine.supervisor.process_identity import identify
 from engine.supervisor.rundir import RunDirectory, RunRecord
 from ospltool.health.news import IncidentNews
 from ospltool.health.supervisors import SupervisorWatch
-from ospltool.live.feed import Update
+from ospltool.live.feed import ReceivedSnapshot, Update
 from ospltool.live.supervision import SupervisorReport
 from tests import fake
 from tests.fake import SECOND_NS as S
@@ -232,3 +232,35 @@ def test_the_cause_that_a_node_of_another_host_told_is_kept_when_its_next_run_is
     (found,) = [one for one in watch.health.open if one.who == "n2"]
     told = "its supervisor was killed, and the node ended by itself"
     assert (found.what, found.why) == ("n2 is out of reach of this watch", told)
+
+
+LAST_WORDS = fake.event(9, 2, START_NS + 20 * S + 1, "Durability destroyed", state="TERMINATED")
+
+
+@pytest.mark.parametrize(
+    ("events", "end", "late", "is_failure"),
+    [
+        ((LAST_WORDS,), "", 0, False),
+        ((), IN_ORDER, 0, False),
+        ((), IN_ORDER, 1, False),
+        ((), UNKNOWN_END, 0, True),
+        ((), "", 0, True),
+        ((dataclasses.replace(LAST_WORDS, time_ns=START_NS + 19 * S),), "", 0, True),
+    ],
+)
+def test_a_node_that_ended_in_order_did_not_fail_although_its_last_state_was_missed(
+    events: tuple[NodeEvent, ...], end: str, late: int, *, is_failure: bool
+) -> None:
+    """Its next process shows itself within the same look of the watch, or the link was cut meanwhile."""
+    watch = Watch(THREE)
+    watch.run(20, 1, 2, 3)
+    watch.second += 1
+    again = fake.snapshot(2, fake.name_space("Orders", 1), time_ns=watch.now_ns, started_ns=watch.now_ns - 1)
+    heard = ReceivedSnapshot(dataclasses.replace(again, pid=77), watch.now_ns)
+    runs = (Run(START_NS - 600 * S, 4002, "1", START_NS + 20 * S + 2, end), Run(watch.now_ns - 1, 77, "1"))
+    pasts = (NodePast(node_id(2), "n2", (), (), runs),) if end else ()
+    updates = [Update((heard,), events, pasts=pasts)] if not late else [Update((heard,)), Update(pasts=pasts)]
+    for update in updates:
+        watch.model.apply(update, watch.now_ns)
+    watch.health.update(watch.now_ns)
+    assert watch.open == [("DUL-NODE-RESTARTED", "n2")] * is_failure
