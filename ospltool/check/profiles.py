@@ -255,8 +255,9 @@ def _value(node: XmlElement, kind: str | tuple[str, ...]) -> Iterator[ForeignFau
     text = value.text.strip()
     if isinstance(kind, tuple):
         if text not in kind:
-            message = f"{quoted(text)} is none of {', '.join(kind)}"
-            yield ForeignFault(ProfileFaultKind.VALUE, value.span, message, did_you_mean(text, kind))
+            read = [one for one in kind if one not in UNSUPPORTED]
+            message = f"{quoted(text)} is none of {', '.join(read)}"
+            yield ForeignFault(ProfileFaultKind.VALUE, value.span, message, did_you_mean(text, read))
         elif text in UNSUPPORTED:
             message = f"the QosProvider of Cyclone DDS 11 refuses {text}, and with it the whole file"
             advice = "set this durability in the application, after the profile was read"

@@ -338,3 +338,9 @@ def test_a_directory_with_settings_of_cyclone_still_has_a_matrix(
     (tmp_path / "n1.xml").write_text(clean)
     assert main(["check", "--matrix", str(tmp_path)]) == 0
     assert "ships" in capfd.readouterr().out
+
+
+def test_no_kind_of_durability_is_proposed_that_cyclone_dds_refuses() -> None:
+    (found,) = checked(PROFILES.replace("TRANSIENT_LOCAL_DURABILITY_QOS", "TRANSIENTX_DURABILITY_QOS"))
+    assert found.message.endswith(" is none of VOLATILE_DURABILITY_QOS, TRANSIENT_LOCAL_DURABILITY_QOS")
+    assert found.help == "did you mean TRANSIENT_LOCAL_DURABILITY_QOS?"
