@@ -298,6 +298,28 @@ def test_the_ring_turns_round_without_losing_or_mixing(participant: NodeParticip
     assert tap.rejected == 0
 
 
+@pytest.mark.parametrize(
+    ("size", "is_urgent"), [(100, False), (1_000, False), (6_000, True), (30_000, True), (50_000, True)]
+)
+def test_samples_that_are_not_small_wake_who_looks_by_the_clock_before_the_queue_is_full(
+    participant: NodeParticipant, size: int, *, is_urgent: bool
+) -> None:
+    topic = Topic.of_class(participant, "Bytes", sample_types.Bytes)
+    bell = Signal(participant).bell()
+    tap = CaptureReader(participant, topic, signal=bell, capacity_bytes=1 << 20)
+    writer = RawWriter(
+        participant, topic, EndpointQos(history_depth=0, autodispose=False, representations=(2,))
+    )
+    writer.write(sample_of(0, bytes(size)), 0)
+    assert bell.take()
+    number = 0
+    while (fill := tap.fill) < 0.9:
+        assert bell.take() is (is_urgent and 0.5 <= fill < 0.5 + (size + 200) / (1 << 20))
+        number += 1
+        writer.write(sample_of(number, bytes(size)), number)
+    assert tap.rejected == 0
+
+
 @BOTH_QUEUES
 @pytest.mark.parametrize("often", [0.0, 0.002, 0.05, 0.5])
 def test_runs_have_the_same_samples_in_the_same_order(
